@@ -1,0 +1,1 @@
+"""The placement master: admits jobs and places their tasks on the cluster's nodes."""

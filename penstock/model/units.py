@@ -1,0 +1,99 @@
+"""Quantities as people write them: ``64M``, ``2GiB``, ``10MB/s``, ``100Mbit/s``, ``250ms``.
+
+Single letters and the ``i`` forms are powers of 1024, as memory is sold and as cgroups and systemd read them;
+``kB``, ``MB``, ``GB`` and all rates in bits are powers of 1000, as disks and links are sold.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-zµ/]*)\s*\Z")
+_BINARY = {"k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+_DECIMAL = {"k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+_DURATIONS = {
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "": 1.0,
+    "min": 60.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+
+
+class QuantityError(ValueError):
+    """A quantity nobody can read; the message says what would do."""
+
+
+def _split(text: str, example: str) -> tuple[float, str]:
+    match = _NUMBER.match(text)
+    if match is None:
+        raise QuantityError(f"{text!r} is not a quantity; write for example {example}")
+    return float(match[1]), match[2]
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from ``4096``, ``64M``, ``64MiB`` (both 64·1024²) or ``64MB`` (64·1000²).
+
+    Raises:
+        QuantityError: not such a quantity, or less than one byte.
+    """
+    value, unit = _split(text, "64M, 2GiB or 500MB")
+    lower = unit.lower()
+    if lower in {"", "b"}:
+        factor = 1
+    elif lower in _BINARY or (lower.endswith("ib") and lower[:-2] in _BINARY):
+        factor = _BINARY[lower[0]]
+    elif lower.endswith("b") and lower[:-1] in _DECIMAL:
+        factor = _DECIMAL[lower[0]]
+    else:
+        raise QuantityError(f"{text!r}: unknown unit {unit!r}; write for example 64M, 2GiB or 500MB")
+    amount = int(value * factor)
+    if amount < 1:
+        raise QuantityError(f"{text!r} is less than one byte")
+    return amount
+
+
+def parse_rate(text: str) -> int:
+    """Bytes per second from ``10MB/s``, ``10M``, ``100Mbit/s``, ``1Gbit``.
+
+    Raises:
+        QuantityError: not such a rate, or less than one byte a second.
+    """
+    value, unit = _split(text, "10MB/s or 100Mbit/s")
+    if not unit.removesuffix("/s"):
+        return parse_bytes(f"{value:f}")
+    lower = unit.lower().removesuffix("/s").removesuffix("ps")
+    if lower.endswith("bit"):
+        prefix = lower[:-3]
+        if prefix and prefix not in _DECIMAL:
+            raise QuantityError(f"{text!r}: unknown unit {unit!r}; write for example 100Mbit/s")
+        amount = int(value * (_DECIMAL[prefix] if prefix else 1) / 8)
+        if amount < 1:
+            raise QuantityError(f"{text!r} is less than one byte a second")
+        return amount
+    return parse_bytes(f"{value:f}{lower}")
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds from ``250ms``, ``3s``, ``1.5``, ``10min``, ``2h``.
+
+    Raises:
+        QuantityError: not such a duration.
+    """
+    value, unit = _split(text, "250ms, 3s or 10min")
+    if unit not in _DURATIONS:
+        raise QuantityError(f"{text!r}: unknown unit {unit!r}; write for example 250ms, 3s or 10min")
+    return value * _DURATIONS[unit]
+
+
+def format_bytes(amount: float) -> str:
+    """``67108864`` → ``64 MiB``: three significant digits, powers of 1024."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(amount) < 1024 or unit == "TiB":
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.3g} {unit}"
+        amount /= 1024
+    raise AssertionError("unreachable")

@@ -1,0 +1,50 @@
+"""Units of work: monotask and task, as a framework announces them (Ursa §4.1.3 and §4.2.1)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from penstock.model.container import ContainerSpec
+from penstock.model.resources import KindAmounts, ResourceKind
+
+#: Names that clients choose. They are only ever keys and labels, never paths.
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+#: A monotask's name, unique within its job and connection while it lives.
+MonotaskId = int | Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Bytes = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class MonotaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A ready monotask: one resource kind, input size known (Ursa §4.2.1: its work *is* its input size).
+
+    ``stage`` groups the monotasks that are ordered by size among themselves; stages of a job are served in the order
+    in which they first appeared. ``task`` names the placed task that this monotask belongs to, so that the load which
+    the master counts on the node falls as its monotasks end. ``running`` re-announces a monotask whose grant was given
+    by an agent that has since restarted: it holds its slot at once, even if that exceeds the limit for a while.
+    """
+
+    id: MonotaskId
+    kind: ResourceKind
+    input_bytes: Bytes
+    stage: str = ""
+    task: str = ""
+    running: bool = False
+
+
+class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A ready task that wants a node (Ursa §4.2.1).
+
+    ``usage`` is the task's estimated work per kind in bytes, the sum over its monotasks. ``memory_bytes`` is held on the
+    chosen node until the task is done. With ``command`` the chosen node's agent runs it as one monotask of the kind
+    ``command_kind``; without, the framework itself executes the task's monotasks there.
+    ``nodes`` restricts the choice (data locality); empty means any.
+    """
+
+    task: Name
+    usage: KindAmounts
+    memory_bytes: Bytes = 0
+    nodes: tuple[str, ...] = ()
+    command: ContainerSpec | None = None
+    command_kind: ResourceKind = ResourceKind.CPU

@@ -1,0 +1,7 @@
+"""PURE. MessagePack-RPC: bytes in, messages out; and the typed parameters of every method."""
+
+from penstock.wire.connection import Closed, RpcConnection
+from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.rpc import Notification, Request, Response
+
+__all__ = ["Closed", "ErrorCode", "Notification", "Request", "Response", "RpcConnection", "RpcError"]

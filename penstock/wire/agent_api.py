@@ -1,0 +1,259 @@
+"""What frameworks and the command say to an agent over its Unix socket, and what it says to them.
+
+Method names are the keys of :data:`REQUESTS` (framework → agent; each may also be sent as a notification when no answer
+is wanted) and :data:`NOTIFICATIONS` (agent → framework). docs/protocol.md has an example of each.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from penstock.model.container import ContainerSpec, Ended
+from penstock.model.resources import Capacity
+from penstock.model.work import Bytes, MonotaskId, MonotaskSpec, Name, TaskRequest
+
+#: The version of this protocol; the first message of a connection names it.
+PROTOCOL = 1
+
+
+class Params(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Parameters of a method: unknown and missing fields are errors that name them."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """A result; a newer agent may add fields, so unknown ones are ignored."""
+
+
+class Nothing(Params):
+    """No parameters."""
+
+
+class Done(Result):
+    """Nothing to say but that it was done."""
+
+
+# ---------------------------------------------------------------- connection
+
+
+class Hello(Params):
+    """First message of every connection."""
+
+    protocol: int
+    client: Annotated[str, msgspec.Meta(max_length=128)] = ""
+
+
+class Welcome(Result):
+    """Who answers. ``enforced`` names what this host can enforce, e.g. ``cpu.max`` or ``cgroup.kill``."""
+
+    protocol: int
+    version: str
+    node: str
+    user: str
+    capacity: Capacity
+    network_bypass_bytes: int
+    max_frame_bytes: int
+    enforced: list[str]
+    master: bool
+
+
+# ---------------------------------------------------------------- jobs
+
+
+class RegisterJob(Params):
+    """Register a job, or (with ``job``) join one of the same user that is registered already.
+
+    ``priority`` orders jobs on the host, larger first; equal priorities keep the order of registration. It holds until
+    the master says otherwise. ``memory_bytes`` is M(j) of Ursa §4.2.1: the whole job's estimate, for admission.
+    """
+
+    name: Name
+    memory_bytes: Bytes = 0
+    priority: float = 0.0
+    job: str = ""
+
+
+class JobRegistered(Result):
+    """``admitted`` false: wait for the notification ``job_admitted`` before asking for placements."""
+
+    job: str
+    admitted: bool
+
+
+class JobRef(Params):
+    """A job by its id."""
+
+    job: str
+
+
+# ---------------------------------------------------------------- monotasks
+
+
+class Submit(Params):
+    """Queue ready monotasks of a job. Grants come as notifications, possibly before the response."""
+
+    job: str
+    monotasks: list[MonotaskSpec]
+
+
+class Submitted(Result):
+    """How many were accepted: all of them, or the request was refused as a whole."""
+
+    accepted: int
+
+
+class Completion(Params):
+    """A granted monotask ended. ``failed`` ones give the slot back and do not count for the processing rate."""
+
+    id: MonotaskId
+    failed: bool = False
+
+
+class Complete(Params):
+    """Granted monotasks ended; their slots are free as soon as this is read."""
+
+    job: str
+    monotasks: list[Completion]
+
+
+class Cancel(Params):
+    """Monotasks that are no longer wanted: queued ones leave the queue, granted ones give their slot back."""
+
+    job: str
+    ids: list[MonotaskId]
+
+
+class Grants(Params):
+    """Agent → framework: these monotasks may run now, until ``complete`` or ``cancel``."""
+
+    job: str
+    ids: list[MonotaskId]
+
+
+# ---------------------------------------------------------------- placement (relayed to the master)
+
+
+class Place(Params):
+    """Ready tasks of one stage want nodes. Each is answered once by ``task_placed``, then once by ``task_ended``.
+
+    All tasks of a stage that are ready together should come in one request: stage awareness (Ursa §4.2.2) counts
+    them as the stage. ``opportunistic`` allows them to run on slack (UBIS), where they may be preempted.
+    """
+
+    job: str
+    stage: Name
+    tasks: Annotated[list[TaskRequest], msgspec.Meta(min_length=1)]
+    opportunistic: bool = False
+
+
+class TaskRefs(Params):
+    """Tasks of a job: done (``tasks_done``, by the framework that executed them) or unwanted (``cancel_tasks``)."""
+
+    job: str
+    tasks: list[Name]
+
+
+class TaskPlaced(Params):
+    """Agent → framework: where a task runs. For commands: that it started to wait for its slot there."""
+
+    job: str
+    task: str
+    node: str
+
+
+class TaskEnded(Params):
+    """Agent → framework: a command ended, or a task was lost with its node (``ended.by`` is ``lost``)."""
+
+    job: str
+    task: str
+    node: str
+    ended: Ended
+
+
+# ---------------------------------------------------------------- containers
+
+
+class Launch(Params):
+    """Start a command in a container of its own on this host, now."""
+
+    container: ContainerSpec
+
+
+class Launched(Result):
+    """``not_enforced`` maps each requested limit that this host cannot enforce to the reason and remedy."""
+
+    container: str
+    pid: int
+    not_enforced: dict[str, str]
+
+
+class ContainerRef(Params):
+    """A container by its id."""
+
+    container: str
+
+
+class SignalContainer(Params):
+    """Send a signal to the container's first process and its process group."""
+
+    container: str
+    signal: Annotated[int, msgspec.Meta(ge=1, le=64)]
+
+
+class ReadOutput(Params):
+    """Read what a container wrote, from ``offset`` bytes on."""
+
+    container: str
+    stream: Annotated[str, msgspec.Meta(pattern="^(stdout|stderr)$")] = "stdout"
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class Output(Result):
+    """``data`` from ``offset`` on (at most 256 KiB); ``offset`` is past the asked one where output was dropped."""
+
+    data: bytes
+    offset: int
+    size: int
+
+
+class ContainerEnded(Params):
+    """Agent → framework: a container that this connection launched (or attached to) ended."""
+
+    container: str
+    ended: Ended
+
+
+class Status(Result):
+    """The same document as ``GET /status`` (docs/protocol.md lists its keys)."""
+
+    status: dict[str, Any]
+
+
+#: framework → agent: method → (parameters, result)
+REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
+    "hello": (Hello, Welcome),
+    "register_job": (RegisterJob, JobRegistered),
+    "end_job": (JobRef, Done),
+    "submit": (Submit, Submitted),
+    "complete": (Complete, Done),
+    "cancel": (Cancel, Done),
+    "place": (Place, Done),
+    "tasks_done": (TaskRefs, Done),
+    "cancel_tasks": (TaskRefs, Done),
+    "launch": (Launch, Launched),
+    "attach": (ContainerRef, Done),
+    "signal": (SignalContainer, Done),
+    "kill": (ContainerRef, Done),
+    "output": (ReadOutput, Output),
+    "status": (Nothing, Status),
+}
+
+#: agent → framework
+NOTIFICATIONS: dict[str, type[Params]] = {
+    "grant": Grants,
+    "job_admitted": JobRef,
+    "task_placed": TaskPlaced,
+    "task_ended": TaskEnded,
+    "container_ended": ContainerEnded,
+}

@@ -1,0 +1,239 @@
+"""What agents say to the master over TCP, and what it says to them.
+
+Only agents connect to the master. Frameworks and the command speak to their host's agent, whose kernel vouches for who
+they are; the agent relays with the verified user. The relayed ``job`` ids are unique in the cluster: the agent that
+registered a job (its *origin*) made the id.
+
+A connection starts with ``register``; then the agent sends heartbeats and relays as notifications, in order, and the
+master sends ``decide`` requests. A decision is a proposal: the agent answers with those that it refused, and why.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.model.container import Ended
+from penstock.model.resources import Capacity, KindAmounts
+from penstock.model.work import Bytes, Name, TaskRequest
+from penstock.wire.agent_api import Done, Params, Result
+
+#: The version of this protocol.
+PROTOCOL = 1
+
+
+class JobState(Params):
+    """A job as its origin knows it. ``submitted_at`` is Unix time at the origin, for EJF's elapsed time T."""
+
+    job: str
+    name: str
+    user: str
+    memory_bytes: Bytes
+    priority: float
+    submitted_at: float
+    admitted: bool = False
+
+
+class ReadyTasks(Params):
+    """Ready tasks of one stage that wait for placement."""
+
+    job: str
+    stage: Name
+    tasks: list[TaskRequest]
+    opportunistic: bool = False
+
+
+class PlacedTask(Params):
+    """A task that a node holds. ``remaining`` is its estimated work not yet done, in bytes per kind.
+
+    ``origin`` is the node whose agent registered the job and is told how the task ended.
+    """
+
+    job: str
+    stage: str
+    task: str
+    origin: str
+    remaining: KindAmounts
+    memory_bytes: Bytes
+    opportunistic: bool = False
+    command: bool = False
+
+
+class Load(Params):
+    """What a node is doing (Ursa §4.2.2, UBIS §IV.A).
+
+    ``rates`` are processing rates in bytes/s, X/T over a sliding window, × cores for CPU; 0 while unknown.
+    ``pending`` is the work assigned and not done, bytes per kind, of every monotask and placed task on the node.
+    ``idle`` is the number of free slots per kind. ``used_cores`` and ``used_memory_bytes`` are what all containers
+    really use; ``promised_…`` what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked for.
+    """
+
+    rates: KindAmounts
+    pending: KindAmounts
+    idle: KindAmounts
+    used_cores: float = 0.0
+    used_memory_bytes: Bytes = 0
+    promised_cores: float = 0.0
+    promised_memory_bytes: Bytes = 0
+    opportunistic_memory_bytes: Bytes = 0
+
+
+class Register(Params):
+    """First message of an agent: everything the master needs to rebuild its state after a restart (of either)."""
+
+    protocol: int
+    node: Name
+    version: str
+    capacity: Capacity
+    load: Load
+    t_alloc: float = 0.9
+    jobs: list[JobState] = []
+    ready: list[ReadyTasks] = []
+    placed: list[PlacedTask] = []
+
+
+class Registered(Result):
+    """The master's answer: its version and how often it wants heartbeats at least."""
+
+    protocol: int
+    version: str
+    heartbeat_s: float
+
+
+class Heartbeat(Params):
+    """``decided`` is the number of the last ``decide`` request that ``load`` takes into account."""
+
+    load: Load
+    decided: int = 0
+
+
+class JobEnded(Params):
+    """The origin says: the job is over (ended, cancelled or its framework gone). Its tasks are withdrawn."""
+
+    job: str
+
+
+class TasksDone(Params):
+    """Tasks that ended on the sending node, or (framework tasks) that the framework says are done."""
+
+    job: str
+    tasks: list[str]
+
+
+class CommandEnded(Params):
+    """A command that the master placed on the sending node ended."""
+
+    job: str
+    task: str
+    origin: str
+    ended: Ended
+
+
+class TasksCancelled(Params):
+    """The origin no longer wants these tasks, placed or not."""
+
+    job: str
+    tasks: list[str]
+
+
+# ---------------------------------------------------------------- decisions: master → agent
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do"):
+    """One thing that the master proposes; ``why`` says which rule and which numbers led to it."""
+
+    why: str = ""
+
+
+class AdmitJob(Decision, tag="admit"):
+    """To the origin: the job has its memory reserved in the cluster (Ursa §4.2.2)."""
+
+    job: str
+
+
+class SetPriority(Decision, tag="priority"):
+    """To every agent that serves the job: its place in the queues (larger first)."""
+
+    job: str
+    priority: float
+
+
+class Assign(Decision, tag="assign"):
+    """To the chosen node: hold ``request.memory_bytes`` for this task, and run it if it is a command."""
+
+    job: str
+    stage: str
+    user: str
+    origin: str
+    priority: float
+    request: TaskRequest
+    opportunistic: bool = False
+
+
+class TellPlaced(Decision, tag="placed"):
+    """To the origin: where the task went."""
+
+    job: str
+    task: str
+    node: str
+
+
+class TellEnded(Decision, tag="ended"):
+    """To the origin: how the task ended (relayed from its node, or ``lost`` with the node)."""
+
+    job: str
+    task: str
+    node: str
+    ended: Ended
+
+
+class Withdraw(Decision, tag="withdraw"):
+    """To the task's node: stop it (its job was cancelled) and give back what it held."""
+
+    job: str
+    task: str
+
+
+class Promote(Decision, tag="promote"):
+    """To the task's node: the opportunistic task is regular from now on (UBIS §IV.D)."""
+
+    job: str
+    task: str
+
+
+AnyDecision = AdmitJob | SetPriority | Assign | TellPlaced | TellEnded | Withdraw | Promote
+
+
+class Decide(Params):
+    """Numbered per connection, from 1, without gaps."""
+
+    number: int
+    decisions: list[AnyDecision]
+
+
+class Refusal(Result):
+    """``index`` into ``decisions``. A refused ``assign`` returns its task to the job's queue."""
+
+    index: int
+    reason: str
+
+
+class Decided(Result):
+    """The refused ones; the others are carried out."""
+
+    refused: list[Refusal] = []
+
+
+#: agent → master
+REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
+    "register": (Register, Registered),
+    "heartbeat": (Heartbeat, Done),
+    "job_submitted": (JobState, Done),
+    "job_ended": (JobEnded, Done),
+    "tasks_ready": (ReadyTasks, Done),
+    "tasks_done": (TasksDone, Done),
+    "tasks_cancelled": (TasksCancelled, Done),
+    "command_ended": (CommandEnded, Done),
+}
+
+#: master → agent
+MASTER_REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {"decide": (Decide, Decided)}
