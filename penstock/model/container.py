@@ -28,14 +28,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     pids_max: Positive | None = None
 
 
-class ContainerSpec(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
-):
+class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A command to run. The user is never part of it: work runs as the peer of the socket it came from.
 
     ``cpu_cores`` and ``memory_bytes`` are the *promise* (what the node sets aside for a regular container, what an
-    opportunistic one asks of the slack); ``limits`` is what it may at most use. ``env`` is the whole environment but for
-    PATH, HOME, USER, LOGNAME and SHELL, which default to the user's. ``stdio`` is a token under which descriptors
+    opportunistic one asks of the slack); ``limits`` is what it may at most use. ``env`` is the whole environment but
+    for PATH, HOME, USER, LOGNAME and SHELL, which default to the user's. ``stdio`` is a token under which descriptors
     were passed (docs/protocol.md); without it output goes to files kept by the agent. An *attached* container
     (``detach`` false) is killed when the connection that launched it closes while the agent runs.
     """

@@ -36,8 +36,8 @@ class MonotaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A ready task that wants a node (Ursa §4.2.1).
 
-    ``usage`` is the task's estimated work per kind in bytes, the sum over its monotasks. ``memory_bytes`` is held on the
-    chosen node until the task is done. With ``command`` the chosen node's agent runs it as one monotask of the kind
+    ``usage`` is the task's estimated work per kind in bytes, the sum over its monotasks. ``memory_bytes`` is held on
+    the chosen node until the task is done. With ``command`` the chosen node's agent runs it as one monotask of the kind
     ``command_kind``; without, the framework itself executes the task's monotasks there.
     ``nodes`` restricts the choice (data locality); empty means any.
     """

@@ -26,25 +26,25 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """A result; a newer agent may add fields, so unknown ones are ignored."""
 
 
-class Nothing(Params):
+class Nothing(Params, frozen=True):
     """No parameters."""
 
 
-class Done(Result):
+class Done(Result, frozen=True):
     """Nothing to say but that it was done."""
 
 
 # ---------------------------------------------------------------- connection
 
 
-class Hello(Params):
+class Hello(Params, frozen=True):
     """First message of every connection."""
 
     protocol: int
     client: Annotated[str, msgspec.Meta(max_length=128)] = ""
 
 
-class Welcome(Result):
+class Welcome(Result, frozen=True):
     """Who answers. ``enforced`` names what this host can enforce, e.g. ``cpu.max`` or ``cgroup.kill``."""
 
     protocol: int
@@ -61,7 +61,7 @@ class Welcome(Result):
 # ---------------------------------------------------------------- jobs
 
 
-class RegisterJob(Params):
+class RegisterJob(Params, frozen=True):
     """Register a job, or (with ``job``) join one of the same user that is registered already.
 
     ``priority`` orders jobs on the host, larger first; equal priorities keep the order of registration. It holds until
@@ -74,14 +74,14 @@ class RegisterJob(Params):
     job: str = ""
 
 
-class JobRegistered(Result):
+class JobRegistered(Result, frozen=True):
     """``admitted`` false: wait for the notification ``job_admitted`` before asking for placements."""
 
     job: str
     admitted: bool
 
 
-class JobRef(Params):
+class JobRef(Params, frozen=True):
     """A job by its id."""
 
     job: str
@@ -90,41 +90,41 @@ class JobRef(Params):
 # ---------------------------------------------------------------- monotasks
 
 
-class Submit(Params):
+class Submit(Params, frozen=True):
     """Queue ready monotasks of a job. Grants come as notifications, possibly before the response."""
 
     job: str
     monotasks: list[MonotaskSpec]
 
 
-class Submitted(Result):
+class Submitted(Result, frozen=True):
     """How many were accepted: all of them, or the request was refused as a whole."""
 
     accepted: int
 
 
-class Completion(Params):
+class Completion(Params, frozen=True):
     """A granted monotask ended. ``failed`` ones give the slot back and do not count for the processing rate."""
 
     id: MonotaskId
     failed: bool = False
 
 
-class Complete(Params):
+class Complete(Params, frozen=True):
     """Granted monotasks ended; their slots are free as soon as this is read."""
 
     job: str
     monotasks: list[Completion]
 
 
-class Cancel(Params):
+class Cancel(Params, frozen=True):
     """Monotasks that are no longer wanted: queued ones leave the queue, granted ones give their slot back."""
 
     job: str
     ids: list[MonotaskId]
 
 
-class Grants(Params):
+class Grants(Params, frozen=True):
     """Agent → framework: these monotasks may run now, until ``complete`` or ``cancel``."""
 
     job: str
@@ -134,7 +134,7 @@ class Grants(Params):
 # ---------------------------------------------------------------- placement (relayed to the master)
 
 
-class Place(Params):
+class Place(Params, frozen=True):
     """Ready tasks of one stage want nodes. Each is answered once by ``task_placed``, then once by ``task_ended``.
 
     All tasks of a stage that are ready together should come in one request: stage awareness (Ursa §4.2.2) counts
@@ -147,14 +147,14 @@ class Place(Params):
     opportunistic: bool = False
 
 
-class TaskRefs(Params):
+class TaskRefs(Params, frozen=True):
     """Tasks of a job: done (``tasks_done``, by the framework that executed them) or unwanted (``cancel_tasks``)."""
 
     job: str
     tasks: list[Name]
 
 
-class TaskPlaced(Params):
+class TaskPlaced(Params, frozen=True):
     """Agent → framework: where a task runs. For commands: that it started to wait for its slot there."""
 
     job: str
@@ -162,7 +162,7 @@ class TaskPlaced(Params):
     node: str
 
 
-class TaskEnded(Params):
+class TaskEnded(Params, frozen=True):
     """Agent → framework: a command ended, or a task was lost with its node (``ended.by`` is ``lost``)."""
 
     job: str
@@ -174,13 +174,13 @@ class TaskEnded(Params):
 # ---------------------------------------------------------------- containers
 
 
-class Launch(Params):
+class Launch(Params, frozen=True):
     """Start a command in a container of its own on this host, now."""
 
     container: ContainerSpec
 
 
-class Launched(Result):
+class Launched(Result, frozen=True):
     """``not_enforced`` maps each requested limit that this host cannot enforce to the reason and remedy."""
 
     container: str
@@ -188,20 +188,20 @@ class Launched(Result):
     not_enforced: dict[str, str]
 
 
-class ContainerRef(Params):
+class ContainerRef(Params, frozen=True):
     """A container by its id."""
 
     container: str
 
 
-class SignalContainer(Params):
+class SignalContainer(Params, frozen=True):
     """Send a signal to the container's first process and its process group."""
 
     container: str
     signal: Annotated[int, msgspec.Meta(ge=1, le=64)]
 
 
-class ReadOutput(Params):
+class ReadOutput(Params, frozen=True):
     """Read what a container wrote, from ``offset`` bytes on."""
 
     container: str
@@ -209,7 +209,7 @@ class ReadOutput(Params):
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-class Output(Result):
+class Output(Result, frozen=True):
     """``data`` from ``offset`` on (at most 256 KiB); ``offset`` is past the asked one where output was dropped."""
 
     data: bytes
@@ -217,14 +217,14 @@ class Output(Result):
     size: int
 
 
-class ContainerEnded(Params):
+class ContainerEnded(Params, frozen=True):
     """Agent → framework: a container that this connection launched (or attached to) ended."""
 
     container: str
     ended: Ended
 
 
-class Status(Result):
+class Status(Result, frozen=True):
     """The same document as ``GET /status`` (docs/protocol.md lists its keys)."""
 
     status: dict[str, Any]

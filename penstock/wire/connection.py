@@ -63,12 +63,12 @@ class RpcConnection:
             chunk = data[start : start + step]
             self._fed_bytes += len(chunk)
             self._unpacker.feed(chunk)
-            self._drain(out)
-            if self._closed:
+            if not self._drain(out):
                 break
         return out
 
-    def _drain(self, out: list[Message | Malformed | Closed]) -> None:
+    def _drain(self, out: list[Message | Malformed | Closed]) -> bool:
+        """Whether the stream can be followed further."""
         unpacker = self._unpacker
         before = unpacker.tell()
         while True:
@@ -77,14 +77,14 @@ class RpcConnection:
             except msgpack.OutOfData:
                 if self._fed_bytes - before > self._max_frame_bytes:
                     out.append(self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame"))
-                return
+                return not self._closed
             except (ValueError, TypeError) as error:  # msgpack's own errors are ValueErrors
                 out.append(self._close(f"not MessagePack: {error or type(error).__name__}", "frame"))
-                return
+                return not self._closed
             after = unpacker.tell()
             if after - before > self._max_frame_bytes:
                 out.append(self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame"))
-                return
+                return not self._closed
             before = after
             out.append(_parse(frame))
 
@@ -113,9 +113,7 @@ class RpcConnection:
     def _pack(self, frame: list[object]) -> bytes:
         packed: bytes = self._packer.pack(frame)
         if len(packed) > self._max_frame_bytes:
-            raise RpcError(
-                ErrorCode.INTERNAL, f"message of {len(packed)} bytes exceeds the frame limit", field="frame"
-            )
+            raise RpcError(ErrorCode.INTERNAL, f"message of {len(packed)} bytes exceeds the frame limit", field="frame")
         return packed
 
 

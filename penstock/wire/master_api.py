@@ -21,7 +21,7 @@ from penstock.wire.agent_api import Done, Params, Result
 PROTOCOL = 1
 
 
-class JobState(Params):
+class JobState(Params, frozen=True):
     """A job as its origin knows it. ``submitted_at`` is Unix time at the origin, for EJF's elapsed time T."""
 
     job: str
@@ -33,7 +33,7 @@ class JobState(Params):
     admitted: bool = False
 
 
-class ReadyTasks(Params):
+class ReadyTasks(Params, frozen=True):
     """Ready tasks of one stage that wait for placement."""
 
     job: str
@@ -42,7 +42,7 @@ class ReadyTasks(Params):
     opportunistic: bool = False
 
 
-class PlacedTask(Params):
+class PlacedTask(Params, frozen=True):
     """A task that a node holds. ``remaining`` is its estimated work not yet done, in bytes per kind.
 
     ``origin`` is the node whose agent registered the job and is told how the task ended.
@@ -58,13 +58,13 @@ class PlacedTask(Params):
     command: bool = False
 
 
-class Load(Params):
+class Load(Params, frozen=True):
     """What a node is doing (Ursa §4.2.2, UBIS §IV.A).
 
     ``rates`` are processing rates in bytes/s, X/T over a sliding window, × cores for CPU; 0 while unknown.
     ``pending`` is the work assigned and not done, bytes per kind, of every monotask and placed task on the node.
     ``idle`` is the number of free slots per kind. ``used_cores`` and ``used_memory_bytes`` are what all containers
-    really use; ``promised_…`` what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked for.
+    really use; ``promised_…`` what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
     """
 
     rates: KindAmounts
@@ -77,7 +77,7 @@ class Load(Params):
     opportunistic_memory_bytes: Bytes = 0
 
 
-class Register(Params):
+class Register(Params, frozen=True):
     """First message of an agent: everything the master needs to rebuild its state after a restart (of either)."""
 
     protocol: int
@@ -91,7 +91,7 @@ class Register(Params):
     placed: list[PlacedTask] = []
 
 
-class Registered(Result):
+class Registered(Result, frozen=True):
     """The master's answer: its version and how often it wants heartbeats at least."""
 
     protocol: int
@@ -99,27 +99,27 @@ class Registered(Result):
     heartbeat_s: float
 
 
-class Heartbeat(Params):
+class Heartbeat(Params, frozen=True):
     """``decided`` is the number of the last ``decide`` request that ``load`` takes into account."""
 
     load: Load
     decided: int = 0
 
 
-class JobEnded(Params):
+class JobEnded(Params, frozen=True):
     """The origin says: the job is over (ended, cancelled or its framework gone). Its tasks are withdrawn."""
 
     job: str
 
 
-class TasksDone(Params):
+class TasksDone(Params, frozen=True):
     """Tasks that ended on the sending node, or (framework tasks) that the framework says are done."""
 
     job: str
     tasks: list[str]
 
 
-class CommandEnded(Params):
+class CommandEnded(Params, frozen=True):
     """A command that the master placed on the sending node ended."""
 
     job: str
@@ -128,7 +128,7 @@ class CommandEnded(Params):
     ended: Ended
 
 
-class TasksCancelled(Params):
+class TasksCancelled(Params, frozen=True):
     """The origin no longer wants these tasks, placed or not."""
 
     job: str
@@ -144,20 +144,20 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     why: str = ""
 
 
-class AdmitJob(Decision, tag="admit"):
+class AdmitJob(Decision, frozen=True, tag="admit"):
     """To the origin: the job has its memory reserved in the cluster (Ursa §4.2.2)."""
 
     job: str
 
 
-class SetPriority(Decision, tag="priority"):
+class SetPriority(Decision, frozen=True, tag="priority"):
     """To every agent that serves the job: its place in the queues (larger first)."""
 
     job: str
     priority: float
 
 
-class Assign(Decision, tag="assign"):
+class Assign(Decision, frozen=True, tag="assign"):
     """To the chosen node: hold ``request.memory_bytes`` for this task, and run it if it is a command."""
 
     job: str
@@ -169,7 +169,7 @@ class Assign(Decision, tag="assign"):
     opportunistic: bool = False
 
 
-class TellPlaced(Decision, tag="placed"):
+class TellPlaced(Decision, frozen=True, tag="placed"):
     """To the origin: where the task went."""
 
     job: str
@@ -177,7 +177,7 @@ class TellPlaced(Decision, tag="placed"):
     node: str
 
 
-class TellEnded(Decision, tag="ended"):
+class TellEnded(Decision, frozen=True, tag="ended"):
     """To the origin: how the task ended (relayed from its node, or ``lost`` with the node)."""
 
     job: str
@@ -186,14 +186,14 @@ class TellEnded(Decision, tag="ended"):
     ended: Ended
 
 
-class Withdraw(Decision, tag="withdraw"):
+class Withdraw(Decision, frozen=True, tag="withdraw"):
     """To the task's node: stop it (its job was cancelled) and give back what it held."""
 
     job: str
     task: str
 
 
-class Promote(Decision, tag="promote"):
+class Promote(Decision, frozen=True, tag="promote"):
     """To the task's node: the opportunistic task is regular from now on (UBIS §IV.D)."""
 
     job: str
@@ -203,21 +203,21 @@ class Promote(Decision, tag="promote"):
 AnyDecision = AdmitJob | SetPriority | Assign | TellPlaced | TellEnded | Withdraw | Promote
 
 
-class Decide(Params):
+class Decide(Params, frozen=True):
     """Numbered per connection, from 1, without gaps."""
 
     number: int
     decisions: list[AnyDecision]
 
 
-class Refusal(Result):
+class Refusal(Result, frozen=True):
     """``index`` into ``decisions``. A refused ``assign`` returns its task to the job's queue."""
 
     index: int
     reason: str
 
 
-class Decided(Result):
+class Decided(Result, frozen=True):
     """The refused ones; the others are carried out."""
 
     refused: list[Refusal] = []
