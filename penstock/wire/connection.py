@@ -50,6 +50,7 @@ class RpcConnection:
         )
         self._packer = msgpack.Packer()
         self._fed_bytes = 0
+        self._frame_start = 0  # where the frame that is being read began
         self._next_id = 0
         self._closed = False
 
@@ -70,22 +71,21 @@ class RpcConnection:
     def _drain(self, out: list[Message | Malformed | Closed]) -> bool:
         """Whether the stream can be followed further."""
         unpacker = self._unpacker
-        before = unpacker.tell()
         while True:
             try:
                 frame = unpacker.unpack()
             except msgpack.OutOfData:
-                if self._fed_bytes - before > self._max_frame_bytes:
+                if self._fed_bytes - self._frame_start > self._max_frame_bytes:
                     out.append(self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame"))
                 return not self._closed
             except (ValueError, TypeError) as error:  # msgpack's own errors are ValueErrors
                 out.append(self._close(f"not MessagePack: {error or type(error).__name__}", "frame"))
                 return not self._closed
             after = unpacker.tell()
-            if after - before > self._max_frame_bytes:
+            if after - self._frame_start > self._max_frame_bytes:
                 out.append(self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame"))
                 return not self._closed
-            before = after
+            self._frame_start = after
             out.append(_parse(frame))
 
     def _close(self, message: str, field: str) -> Closed:
