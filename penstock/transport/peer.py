@@ -1,0 +1,235 @@
+"""One end of a MessagePack-RPC connection on an asyncio transport; both ends may call and both may serve.
+
+What is sent while a read is being handled leaves in one write when the handling is over, and anything else in one
+write at the end of the loop's turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+from penstock.wire.connection import MAX_FRAME_BYTES, Closed, RpcConnection, read
+from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
+from penstock.wire.rpc import Notification, Request, Response
+
+#: A peer that leaves this much unread is cut off: its memory is not ours to hold.
+MAX_UNSENT_BYTES = 64 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class Handler(Protocol):
+    """What a connection's owner does with what arrives. ``params`` is the raw array; see ``wire.read_params``."""
+
+    def connected(self, peer: RpcPeer) -> None:
+        """The transport is up."""
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        """The result (a struct, mapping or None), or a coroutine of it; raises RpcError."""
+
+    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        """No answer is wanted; a raised RpcError is sent back as the notification ``error``."""
+
+    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
+        """The transport is gone. Called once, also after :meth:`RpcPeer.close`."""
+
+    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
+        """A handler failed: our fault; the caller was told ``internal``. Log it."""
+
+
+class RpcPeer(asyncio.Protocol):
+    """See the module's docstring."""
+
+    def __init__(self, handler: Handler, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._handler = handler
+        self._wire = RpcConnection(max_frame_bytes)
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._out: list[bytes] = []
+        self._receiving = False
+        self._flush_scheduled = False
+        self.closed = False
+
+    # ------------------------------------------------------------ asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._handler.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        self._receiving = True
+        try:
+            for message in self._wire.receive(data):
+                if self.closed:
+                    return
+                match message:
+                    case Request(request_id, method, params):
+                        self._serve(request_id, method, params)
+                    case Response(request_id, error, result):
+                        self._answered(request_id, error, result)
+                    case Notification(method, params):
+                        self._notified(method, params)
+                    case Closed(error):
+                        self._out.append(self._wire.send_notification("error", error))
+                        self.close()
+                    case _:
+                        self._reject(message.reply_to, message.error)
+        finally:
+            self._receiving = False
+            self._flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self.closed = True
+        self._transport = None
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionResetError("the connection was lost before the answer came"))
+        self._waiting.clear()
+        for task in self._tasks:
+            task.cancel()
+        self._handler.disconnected(self, exc)
+
+    # ------------------------------------------------------------ calling
+
+    def notify(self, method: str, params: object = None) -> None:
+        """Send a notification; silently nothing when the connection is gone."""
+        if not self.closed:
+            self._send(self._wire.send_notification(method, params))
+
+    async def request(self, method: str, params: object, result: type[T]) -> T:
+        """Call the other side.
+
+        Raises:
+            RpcError: what the other side answered.
+            ConnectionResetError: the connection was lost before the answer came.
+        """
+        if self.closed:
+            raise ConnectionResetError("not connected")
+        request_id, data = self._wire.send_request(method, params)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting[request_id] = future
+        self._send(data)
+        try:
+            return read(await future, result)
+        finally:
+            self._waiting.pop(request_id, None)
+
+    def close(self) -> None:
+        """Flush and close; ``disconnected`` follows."""
+        self.closed = True
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def get_extra_info(self, name: str) -> Any:
+        """As ``asyncio.BaseTransport.get_extra_info``; None when the connection is gone."""
+        return None if self._transport is None else self._transport.get_extra_info(name)
+
+    # ------------------------------------------------------------ inside
+
+    def _send(self, data: bytes) -> None:
+        self._out.append(data)
+        if not self._receiving and not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if not self._out:
+            return
+        data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
+        self._out.clear()
+        transport = self._transport
+        if transport is None:
+            return
+        transport.write(data)
+        if transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            self.closed = True
+            transport.abort()
+
+    def _answered(self, request_id: int, error: ErrorBody | None, result: object) -> None:
+        future = self._waiting.pop(request_id, None)
+        if future is None or future.done():
+            return  # nobody waits any more: the caller was cancelled
+        if error is None:
+            future.set_result(result)
+        else:
+            failure = RpcError(error.code, error.message, field=error.field, remedy=error.remedy)
+            future.set_exception(failure)
+
+    def _serve(self, request_id: int, method: str, params: list[Any]) -> None:
+        try:
+            result = self._handler.request(self, method, params)
+        except Exception as error:  # noqa: BLE001 - the root of a request: whatever fails, the caller is answered
+            self._failed(request_id, method, error)
+            return
+        if isinstance(result, Coroutine):
+            task = self._loop.create_task(self._serve_later(request_id, method, result))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._send(self._wire.send_response(request_id, result))
+
+    async def _serve_later(self, request_id: int, method: str, result: Coroutine[Any, Any, object]) -> None:
+        try:
+            response = self._wire.send_response(request_id, await result)
+        except Exception as error:  # noqa: BLE001 - the root of a request: whatever fails, the caller is answered
+            self._failed(request_id, method, error)
+        else:
+            self._send(response)
+
+    def _failed(self, request_id: int, method: str, error: Exception) -> None:
+        if isinstance(error, RpcError):
+            self._send(self._wire.send_error(request_id, error.body))
+            return
+        self._handler.internal_error(self, method, error)
+        body = ErrorBody(ErrorCode.INTERNAL, f"{method} failed: {type(error).__name__}")
+        self._send(self._wire.send_error(request_id, body))
+
+    def _notified(self, method: str, params: list[Any]) -> None:
+        try:
+            self._handler.notification(self, method, params)
+        except RpcError as error:
+            self._send(self._wire.send_notification("error", error.body))
+        except Exception as error:  # noqa: BLE001 - the root of a notification
+            self._handler.internal_error(self, method, error)
+
+    def _reject(self, reply_to: int | None, error: ErrorBody) -> None:
+        if reply_to is None:
+            self._send(self._wire.send_notification("error", error))
+        else:
+            self._send(self._wire.send_error(reply_to, error))
+
+
+def unknown_method(method: str, known: object) -> RpcError:
+    """The error for a method that nobody serves."""
+    names = ", ".join(sorted(known)) if isinstance(known, dict) else ""
+    return bad_request(f"unknown method {method[:80]!r}", field="method", remedy=f"one of {names}" if names else "")
+
+
+async def connect_unix(path: str, handler: Handler) -> RpcPeer:
+    """Connect to a Unix socket.
+
+    Raises:
+        OSError: nobody listens there, or we may not.
+    """
+    _, peer = await asyncio.get_running_loop().create_unix_connection(lambda: RpcPeer(handler), path)
+    return peer
+
+
+async def connect_tcp(host: str, port: int, handler: Handler) -> RpcPeer:
+    """Connect over TCP.
+
+    Raises:
+        OSError: nobody listens there.
+    """
+    _, peer = await asyncio.get_running_loop().create_connection(lambda: RpcPeer(handler), host, port)
+    return peer
