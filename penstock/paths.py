@@ -18,7 +18,7 @@ def runtime_dir() -> Path:
 
 
 def agent_socket() -> Path:
-    """The agent's framework socket: ``$PENSTOCK_SOCKET``; else the user's own agent if there is one; else the system's."""
+    """The agent's framework socket: ``$PENSTOCK_SOCKET``; else the user's own agent if it runs; else the system's."""
     if given := os.environ.get("PENSTOCK_SOCKET"):
         return Path(given)
     own = runtime_dir() / "agent.sock"
