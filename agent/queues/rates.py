@@ -1,0 +1,43 @@
+"""Processing rate of one resource: X/T over a sliding window (Ursa §4.2.2)."""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class ProcessingRate:
+    """X is the input bytes of the monotasks that completed in the window, T the sum of their execution times.
+
+    The rate of one slot is X/T; a resource whose monotasks run side by side (CPU) has that many times the rate. While
+    the window is empty the last known rate stands: an idle node has not become slower.
+    """
+
+    __slots__ = ("_bytes", "_done", "_last", "_parallel", "_seconds", "_window_s")
+
+    def __init__(self, window_s: float, parallel: float = 1.0) -> None:
+        self._window_s = window_s
+        self._parallel = parallel
+        self._done: deque[tuple[float, int, float]] = deque()
+        self._bytes = 0
+        self._seconds = 0.0
+        self._last = 0.0
+
+    def completed(self, now: float, input_bytes: int, execution_s: float) -> None:
+        """A monotask of ``input_bytes`` completed at ``now`` after ``execution_s``."""
+        self._done.append((now, input_bytes, execution_s))
+        self._bytes += input_bytes
+        self._seconds += execution_s
+
+    def bytes_per_s(self, now: float) -> float:
+        """The rate, or 0.0 while nothing has ever completed."""
+        done = self._done
+        oldest = now - self._window_s
+        while done and done[0][0] < oldest:
+            _, input_bytes, execution_s = done.popleft()
+            self._bytes -= input_bytes
+            self._seconds -= execution_s
+        if not done:
+            self._bytes, self._seconds = 0, 0.0  # sheds the rounding that subtraction leaves behind
+        elif self._seconds > 0 and self._bytes > 0:
+            self._last = self._bytes / self._seconds * self._parallel
+        return self._last
