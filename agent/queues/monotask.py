@@ -22,10 +22,12 @@ class Monotask:
 
     __slots__ = ("granted_at", "id", "input_bytes", "job", "kind", "session", "state", "task")
 
-    def __init__(self, session: int, job: str, id: MonotaskId, kind: ResourceKind, input_bytes: int, task: str) -> None:
+    def __init__(
+        self, session: int, job: str, name: MonotaskId, kind: ResourceKind, input_bytes: int, task: str
+    ) -> None:
         self.session = session
         self.job = job
-        self.id = id
+        self.id = name
         self.kind = kind
         self.input_bytes = input_bytes
         self.task = task
