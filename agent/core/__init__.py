@@ -1,0 +1,5 @@
+"""PURE. The node's decisions: events in, instructions out. :class:`agent.core.node.Node` is the one door."""
+
+from agent.core.node import Node
+
+__all__ = ["Node"]

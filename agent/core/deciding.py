@@ -1,0 +1,115 @@
+"""The master's decisions are proposals: the node checks each against what is true here, and may refuse it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.core import events as e
+from agent.core import running, tasks
+from agent.core.instructions import Instruction, Notify, Record, Reply
+from agent.core.records import Job, JobRecord
+from penstock.wire.agent_api import JobRef
+from penstock.wire.master_api import (
+    AdmitJob,
+    AnyDecision,
+    Assign,
+    Decided,
+    Promote,
+    Refusal,
+    SetPriority,
+    TellEnded,
+    TellPlaced,
+    Withdraw,
+)
+
+if TYPE_CHECKING:
+    from agent.core.node import Node
+
+
+def decided(node: Node, event: e.Decided, now: float) -> list[Instruction]:
+    """Carry out what can be; the reply names what was refused, and why."""
+    instructions: list[Instruction] = []
+    refusals: list[Refusal] = []
+    for index, decision in enumerate(event.decisions):
+        why = _carry_out(node, decision, instructions, now)
+        if why:
+            refusals.append(Refusal(index=index, reason=why))
+    node.decided = event.number
+    return [Reply(Decided(refused=refusals)), *instructions]
+
+
+def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: float) -> str:
+    """Appends what follows to ``out``; returns why it was refused, or nothing."""
+    job = node.jobs.get(decision.job)
+    match decision:
+        case Assign():
+            return _assign(node, decision, out, now)
+        case AdmitJob() if job is not None:
+            if not job.record.admitted:
+                job.record.admitted = True
+                out.append(Record("jobs", decision.job, job.record))
+            out += [Notify(s, "job_admitted", JobRef(job=decision.job)) for s in sorted(job.sessions)]
+        case SetPriority() if job is not None:
+            job.record.priority = decision.priority
+            node.queues.set_priority(decision.job, decision.priority)
+        case TellPlaced() if job is not None:
+            out += tasks.tell_placed(job, decision)
+        case TellEnded() if job is not None:
+            out += tasks.tell_ended(job, decision)
+        case Withdraw() | Promote():
+            held = node.held.by_key.get((decision.job, decision.task))
+            if held is None:
+                return f"task {decision.task!r} of {decision.job} is not here"
+            if isinstance(decision, Withdraw):
+                out += running.withdraw(node, held, decision.why or "withdrawn by the master", now)
+            else:
+                return _promote(node, decision, out)
+        case _:
+            return f"unknown job {decision.job!r}"
+    return ""
+
+
+def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) -> str:
+    """Hold the task's memory and, if it is a command, queue it; refuse what would break a promise."""
+    request = decision.request
+    if (decision.job, request.task) in node.held.by_key:
+        return ""  # said again after a lost connection: it is here already
+    cores = request.command.cpu_cores if request.command is not None else 0.0
+    ledger = node.ledger()
+    if decision.opportunistic:
+        why = ledger.refuse_opportunistic(cores, request.memory_bytes, node.settings.t_alloc)
+    else:
+        why = ledger.refuse_regular(cores, request.memory_bytes)
+    if why:
+        return why
+    if decision.job not in node.jobs:
+        if decision.origin == node.settings.node:
+            return f"job {decision.job!r} has ended"
+        record = JobRecord(job=decision.job, name=decision.job, user=decision.user, here=False, admitted=True)
+        record.priority = decision.priority
+        node.jobs[decision.job] = Job(record)
+        node.queues.add_job(decision.job, decision.priority)
+        out.append(Record("jobs", decision.job, record))
+    node.queues.set_priority(decision.job, decision.priority)
+    held = node.held.hold(decision)
+    out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
+    if request.command is not None:
+        out += running.queue_command(node, held, now)
+    return ""
+
+
+def _promote(node: Node, decision: Promote, out: list[Instruction]) -> str:
+    """Opportunistic work becomes regular where it is (UBIS §IV.D), if its promise can be kept."""
+    held = node.held.by_key[decision.job, decision.task]
+    if not held.opportunistic:
+        return ""
+    command = held.request.command
+    why = node.ledger().refuse_regular(command.cpu_cores if command else 0.0, held.request.memory_bytes)
+    if why:
+        return why
+    held.opportunistic = False
+    out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
+    change = running.set_class(node, held.container) if held.container else None
+    if change is not None:
+        out.append(change)
+    return ""

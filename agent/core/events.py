@@ -1,0 +1,216 @@
+"""What happens to a node. Each event is handled by :meth:`agent.core.node.Node.handle`.
+
+Unix time comes as the argument ``at`` where a record keeps it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.core.records import ContainerRecord, HeldTask, JobRecord
+from agent.core.snapshot import Snapshot
+from penstock.model import ContainerSpec, MonotaskSpec, TaskRequest
+from penstock.model.work import MonotaskId
+from penstock.wire.agent_api import Completion, RegisterJob
+from penstock.wire.master_api import AnyDecision
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """A framework or command connected; the kernel vouches for ``uid`` and ``user``."""
+
+    session: int
+    user: str
+    uid: int
+    client: str
+    operator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """A connection is gone: everything it held is given back."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRegistered:
+    """``register_job``."""
+
+    session: int
+    request: RegisterJob
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobEndRequested:
+    """``end_job``."""
+
+    session: int
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """``submit``."""
+
+    session: int
+    job: str
+    monotasks: list[MonotaskSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """``complete``."""
+
+    session: int
+    job: str
+    monotasks: list[Completion]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """``cancel``."""
+
+    session: int
+    job: str
+    ids: list[MonotaskId]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRequested:
+    """``place``."""
+
+    session: int
+    job: str
+    stage: str
+    tasks: list[TaskRequest]
+    opportunistic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TasksReportedDone:
+    """``tasks_done``: the framework finished tasks that it executes itself."""
+
+    session: int
+    job: str
+    tasks: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCancelRequested:
+    """``cancel_tasks``."""
+
+    session: int
+    job: str
+    tasks: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequested:
+    """``launch``: start a command now."""
+
+    session: int
+    spec: ContainerSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AttachRequested:
+    """``attach``: be told how a container ends."""
+
+    session: int
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class KillRequested:
+    """``kill``."""
+
+    session: int
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStarted:
+    """The launcher started it. ``not_enforced``: requested limit → why this host does not enforce it."""
+
+    container: str
+    pid: int
+    not_enforced: dict[str, str]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerNotStarted:
+    """It could not be started; ``message`` is for the user."""
+
+    container: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerExited:
+    """Its first process ended (and what it left behind was killed). ``exit_status`` None: nobody could see it."""
+
+    container: str
+    exit_status: int | None
+    signal: int | None
+    cpu_seconds: float
+    memory_peak_bytes: int
+    oom_kills: int
+    ended_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The master's proposals."""
+
+    number: int
+    decisions: list[AnyDecision]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The monitor took a sample; every decision of this tick reads it."""
+
+    snapshot: Snapshot
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """First event after a restart of the agent: what the journal knows and the launcher still runs.
+
+    ``running`` maps container → pid. A recorded container that is not in it, and whose exit the launcher will not
+    report, is lost.
+    """
+
+    jobs: list[JobRecord]
+    tasks: list[HeldTask]
+    containers: list[ContainerRecord]
+    running: dict[str, int]
+    exits_to_come: frozenset[str]
+    at: float
+
+
+Event = (
+    SessionOpened
+    | SessionClosed
+    | JobRegistered
+    | JobEndRequested
+    | Submitted
+    | Completed
+    | Cancelled
+    | PlacementRequested
+    | TasksReportedDone
+    | TaskCancelRequested
+    | LaunchRequested
+    | AttachRequested
+    | KillRequested
+    | ContainerStarted
+    | ContainerNotStarted
+    | ContainerExited
+    | Decided
+    | Sampled
+    | Recovered
+)

@@ -1,0 +1,92 @@
+"""What is promised, asked and used on the node: the sums that every admission and preemption reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from agent.core.records import ContainerRecord, ContainerState, HeldTask
+from agent.core.snapshot import Snapshot
+from penstock.model import Capacity
+from penstock.model.units import format_bytes
+
+#: Sums of fractions of cores are compared with this much forgiveness (0.1 + 0.2 > 0.3).
+_CORES_EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Cores and bytes: ``promised`` to regular work, ``asked`` by opportunistic work, ``used`` by all containers."""
+
+    capacity: Capacity
+    promised_cores: float
+    promised_memory_bytes: int
+    asked_cores: float
+    asked_memory_bytes: int
+    used_cores: float
+    used_memory_bytes: int
+
+    def refuse_regular(self, cores: float, memory_bytes: int) -> str:
+        """Why a promise of this size cannot be kept; empty when it can."""
+        free_memory = self.capacity.memory_bytes - self.promised_memory_bytes
+        if memory_bytes > free_memory:
+            return (
+                f"memory: {format_bytes(memory_bytes)} asked, {format_bytes(max(0, free_memory))} of "
+                f"{format_bytes(self.capacity.memory_bytes)} not promised yet"
+            )
+        free_cores = self.capacity.cores - self.promised_cores
+        if cores > free_cores + _CORES_EPSILON:
+            return f"cpu: {cores:g} cores asked, {max(0.0, free_cores):g} of {self.capacity.cores:g} not promised yet"
+        return ""
+
+    def refuse_opportunistic(self, cores: float, memory_bytes: int, t_alloc: float) -> str:
+        """Why this much does not fit into the slack, T_alloc × capacity − utilization (UBIS Algorithm 1, line 21)."""
+        slack_bytes = t_alloc * self.capacity.memory_bytes - self.used_memory_bytes
+        if memory_bytes > slack_bytes or slack_bytes <= 0:
+            return (
+                f"memory: {format_bytes(memory_bytes)} asked, slack is {format_bytes(max(0.0, slack_bytes))} "
+                f"(T_alloc {t_alloc:g} × {format_bytes(self.capacity.memory_bytes)} − "
+                f"{format_bytes(self.used_memory_bytes)} used)"
+            )
+        slack_cores = t_alloc * self.capacity.cores - self.used_cores
+        if cores > slack_cores + _CORES_EPSILON:
+            return f"cpu: {cores:g} cores asked, slack is {max(0.0, slack_cores):g} (T_alloc {t_alloc:g})"
+        return ""
+
+
+def take_stock(
+    capacity: Capacity,
+    containers: Iterable[ContainerRecord],
+    tasks: Iterable[HeldTask],
+    snapshot: Snapshot | None,
+) -> Ledger:
+    """Add up. What a container that no sample has seen yet will use counts as all that it asked for (UBIS §IV.B)."""
+    promised_cores = asked_cores = used_cores = 0.0
+    promised_memory = asked_memory = used_memory = 0
+    seen = snapshot.containers if snapshot is not None else {}
+    for record in containers:
+        if record.state is ContainerState.ENDED:
+            continue
+        spec = record.spec
+        memory_bytes = 0 if record.task else spec.memory_bytes  # a task's memory is counted with the task
+        if record.opportunistic:
+            asked_cores += spec.cpu_cores
+            asked_memory += memory_bytes
+        else:
+            promised_cores += spec.cpu_cores
+            promised_memory += memory_bytes
+        use = seen.get(record.container)
+        if use is not None:
+            used_cores += use.cpu_cores
+            used_memory += use.memory_bytes
+        elif record.state is not ContainerState.STOPPING:
+            used_cores += spec.cpu_cores
+            used_memory += memory_bytes
+    for task in tasks:
+        if task.opportunistic:
+            asked_memory += task.request.memory_bytes
+        else:
+            promised_memory += task.request.memory_bytes
+        if task.request.command is not None and (not task.container or task.container not in seen):
+            used_memory += task.request.memory_bytes
+    return Ledger(capacity, promised_cores, promised_memory, asked_cores, asked_memory, used_cores, used_memory)

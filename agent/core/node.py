@@ -1,0 +1,288 @@
+"""The node's one door: ``handle(event, now) → instructions``.
+
+``now`` is monotonic time in seconds. A request that makes no sense, or is refused, raises RpcError and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from agent.core import deciding, recovery, running, tasks
+from agent.core import events as e
+from agent.core.containers import Containers
+from agent.core.instructions import Explain, Grant, Instruction, Record, Reply, TellMaster
+from agent.core.ledger import Ledger, take_stock
+from agent.core.preemption import Preemption
+from agent.core.records import Job, JobRecord, Preempted, Session
+from agent.core.settings import NodeSettings
+from agent.core.snapshot import Snapshot
+from agent.queues import Monotask, MonotaskQueues
+from penstock.model import EndedBy, KindAmounts, ResourceKind
+from penstock.wire.agent_api import Done, JobRegistered, Submitted
+from penstock.wire.errors import bad_request, refused, unavailable
+from penstock.wire.master_api import JobEnded, JobState, Load
+
+JOBS = "jobs"  # the journal's room
+
+
+class Node:
+    """The state of a node and every decision made on it."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings = settings
+        self.queues = MonotaskQueues(
+            settings.capacity,
+            network_bypass_bytes=settings.network_bypass_bytes,
+            rate_window_s=settings.rate_window_s,
+        )
+        self.sessions: dict[int, Session] = {}
+        self.jobs: dict[str, Job] = {}
+        self.containers = Containers(settings.keep_ended)
+        self.held = tasks.HeldTasks()
+        self.preempted: list[Preempted] = []
+        self.snapshot: Snapshot | None = None
+        self.decided = 0
+        self._ids = 0
+        self._preemption = Preemption(settings.t_preempt, settings.preempt_after)
+        self._handlers: dict[type[Any], Callable[[Any, float], list[Instruction]]] = {
+            e.Completed: self._completed,
+            e.Submitted: self._submitted,
+            e.Cancelled: self._cancelled,
+            e.SessionOpened: self._session_opened,
+            e.SessionClosed: self._session_closed,
+            e.JobRegistered: self._job_registered,
+            e.JobEndRequested: self._job_end_requested,
+            e.PlacementRequested: self._placement_requested,
+            e.TasksReportedDone: self._tasks_done,
+            e.TaskCancelRequested: self._tasks_cancelled,
+            e.LaunchRequested: partial(running.launch_requested, self),
+            e.AttachRequested: partial(running.attach_requested, self),
+            e.KillRequested: partial(running.kill_requested, self),
+            e.ContainerStarted: partial(running.container_started, self),
+            e.ContainerNotStarted: partial(running.container_not_started, self),
+            e.ContainerExited: partial(running.container_exited, self),
+            e.Decided: partial(deciding.decided, self),
+            e.Sampled: self._sampled,
+            e.Recovered: partial(recovery.recovered, self),
+        }
+
+    def handle(self, event: e.Event, now: float) -> list[Instruction]:
+        """Decide.
+
+        Raises:
+            RpcError: the request is at fault or refused; nothing has changed.
+        """
+        return self._handlers[type(event)](event, now)
+
+    # ------------------------------------------------------------ what others may read
+
+    def ledger(self) -> Ledger:
+        """What is promised, asked and used now."""
+        return take_stock(self.settings.capacity, self.containers.live.values(), self.held, self.snapshot)
+
+    def load(self, now: float) -> Load:
+        """The heartbeat's content (Ursa §4.2.2, UBIS §IV.A)."""
+        ledger = self.ledger()
+        pending = self.queues.pending()
+        for held in self.held:
+            if held.request.command is None:  # a command's work is in the queue until it is done
+                pending = pending + held.remaining
+        return Load(
+            rates=self.queues.rates(now),
+            pending=pending,
+            idle=self.queues.idle(),
+            used_cores=ledger.used_cores,
+            used_memory_bytes=ledger.used_memory_bytes,
+            promised_cores=ledger.promised_cores,
+            promised_memory_bytes=ledger.promised_memory_bytes,
+            opportunistic_memory_bytes=ledger.asked_memory_bytes,
+        )
+
+    def job_states(self) -> list[JobState]:
+        """The jobs whose origin is this node, for a master that has to rebuild its state."""
+        return [job_state(job.record) for job in self.jobs.values() if job.record.here]
+
+    def fresh_id(self, prefix: str) -> str:
+        """An id that no other job or container has, on any node, ever."""
+        self._ids += 1
+        return f"{prefix}{self.settings.instance}-{self._ids}"
+
+    def job_of(self, session: int, job: str, *, member: bool = True) -> Job:
+        """A job that this session may touch; ``member``: that it has registered or joined.
+
+        Raises:
+            RpcError: ``bad_request`` where there is none, ``refused`` where it is somebody else's.
+        """
+        known = self.jobs.get(job)
+        if known is None:
+            raise bad_request(f"unknown job {job[:128]!r}", field="job", remedy="register_job first")
+        if session in known.sessions:
+            return known
+        opened = self.sessions[session]
+        if known.record.user != opened.user and not opened.operator:
+            raise refused(f"job {job!r} belongs to {known.record.user}", field="job")
+        if member:
+            raise bad_request(f"this connection has not joined {job!r}", field="job", remedy="register_job with `job`")
+        return known
+
+    # ------------------------------------------------------------ sessions and jobs
+
+    def _session_opened(self, event: e.SessionOpened, now: float) -> list[Instruction]:
+        self.sessions[event.session] = Session(event.session, event.user, event.uid, event.client, event.operator)
+        return []
+
+    def _session_closed(self, event: e.SessionClosed, now: float) -> list[Instruction]:
+        session = self.sessions.pop(event.session, None)
+        if session is None:
+            return []
+        instructions = self.granted(self.queues.drop_session(event.session, sorted(session.jobs), now), now)
+        for name in sorted(session.jobs):
+            job = self.jobs.get(name)
+            if job is not None:
+                job.sessions.discard(event.session)
+                if not job.sessions:
+                    instructions += self.end_job(job, now)
+        for container in sorted(session.launched):
+            record = self.containers.live.get(container)
+            if record is not None and not record.spec.detach:
+                reason = f"its client {session.client or 'without a name'} disconnected"
+                instructions += self.containers.stop(container, EndedBy.DISCONNECTED, reason)
+        return instructions
+
+    def _job_registered(self, event: e.JobRegistered, now: float) -> list[Instruction]:
+        session = self.sessions[event.session]
+        request = event.request
+        if request.priority != request.priority:
+            raise bad_request("not a number", field="priority")
+        if request.job:
+            job = self.job_of(event.session, request.job, member=False)
+            instructions: list[Instruction] = []
+        else:
+            fresh = self.fresh_id(f"{self.settings.node}-")
+            record = JobRecord(
+                job=fresh,
+                name=request.name,
+                user=session.user,
+                memory_bytes=request.memory_bytes,
+                priority=request.priority,
+                submitted_at=event.at,
+                admitted=not self.settings.has_master,
+            )
+            job = self.jobs[fresh] = Job(record)
+            self.queues.add_job(fresh, request.priority)
+            instructions = [Record(JOBS, fresh, record)]
+            if self.settings.has_master:
+                instructions.append(TellMaster("job_submitted", job_state(record)))
+        job.sessions.add(event.session)
+        job.orphan_since = None
+        session.jobs.add(job.record.job)
+        reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
+        return [Reply(reply), *instructions]
+
+    def _job_end_requested(self, event: e.JobEndRequested, now: float) -> list[Instruction]:
+        job = self.job_of(event.session, event.job)
+        return [Reply(Done()), *self.end_job(job, now)]
+
+    def end_job(self, job: Job, now: float) -> list[Instruction]:
+        """A job is over: its queues and its tasks on this node at once, those elsewhere by the master."""
+        name = job.record.job
+        del self.jobs[name]
+        for session in job.sessions:
+            self.sessions[session].jobs.discard(name)
+        instructions: list[Instruction] = [Record(JOBS, name, None)]
+        if job.record.here and self.settings.has_master:
+            instructions.append(TellMaster("job_ended", JobEnded(job=name)))
+        instructions += self.granted(self.queues.remove_job(name, now), now)
+        for held in self.held.of_job(name):
+            instructions += running.withdraw(self, held, "its job ended", now)
+        return instructions
+
+    # ------------------------------------------------------------ monotasks: the hot path
+
+    def _submitted(self, event: e.Submitted, now: float) -> list[Instruction]:
+        self.job_of(event.session, event.job)
+        granted = self.queues.submit(event.session, event.job, event.monotasks, now)
+        return [Reply(Submitted(accepted=len(event.monotasks))), *self.granted(granted, now)]
+
+    def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
+        self.job_of(event.session, event.job)
+        worked, granted = self.queues.complete(event.session, event.job, event.monotasks, now)
+        for monotask in worked:
+            work = KindAmounts.single(monotask.kind, float(monotask.input_bytes))
+            self.held.worked(monotask.job, monotask.task, work)
+        return [Reply(Done()), *self.granted(granted, now)]
+
+    def _cancelled(self, event: e.Cancelled, now: float) -> list[Instruction]:
+        self.job_of(event.session, event.job)
+        granted = self.queues.cancel(event.session, event.job, event.ids, now)
+        return [Reply(Done()), *self.granted(granted, now)]
+
+    def granted(self, granted: list[Monotask], now: float) -> list[Instruction]:
+        """One message per session and job; a command's grant starts it."""
+        if not granted:
+            return []
+        by_owner: dict[tuple[int, str], Grant] = {}
+        instructions: list[Instruction] = []
+        for monotask in granted:
+            if monotask.session == running.COMMANDS:
+                instructions += running.start_command(self, monotask)
+                continue
+            owner = (monotask.session, monotask.job)
+            grant = by_owner.get(owner)
+            if grant is None:
+                grant = by_owner[owner] = Grant(monotask.session, monotask.job, [])
+                instructions.append(grant)
+            grant.ids.append(monotask.id)
+        return instructions
+
+    # ------------------------------------------------------------ placement
+
+    def _placement_requested(self, event: e.PlacementRequested, now: float) -> list[Instruction]:
+        job = self.job_of(event.session, event.job)
+        if not self.settings.has_master:
+            raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
+        return [Reply(Done()), *tasks.place(job, event.stage, event.tasks, event.opportunistic)]
+
+    def _tasks_done(self, event: e.TasksReportedDone, now: float) -> list[Instruction]:
+        return [Reply(Done()), *tasks.done(self.job_of(event.session, event.job), event.tasks, self.held)]
+
+    def _tasks_cancelled(self, event: e.TaskCancelRequested, now: float) -> list[Instruction]:
+        return [Reply(Done()), *tasks.cancel(self.job_of(event.session, event.job), event.tasks)]
+
+    # ------------------------------------------------------------ the tick
+
+    def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
+        """Preemption reads the sample; so does every admission until the next one."""
+        self.snapshot = event.snapshot
+        instructions: list[Instruction] = []
+        for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
+            if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:
+                instructions += self.end_job(job, now)  # its framework did not come back after our restart
+        live = list(self.containers.live.values())
+        granted_cores = self.queues.running(ResourceKind.CPU)
+        for victim in self._preemption.victims(event.snapshot, live, self.ledger(), granted_cores):
+            self.preempted.append(Preempted(event.at, victim.container, victim.resource, victim.reason))
+            del self.preempted[: -self.settings.keep_ended]
+            instructions += self.containers.stop(victim.container, EndedBy.PREEMPTED, victim.reason)
+            instructions.append(
+                Explain(
+                    "preempted",
+                    {"container": victim.container, "resource": victim.resource, "why": victim.reason},
+                )
+            )
+        return instructions
+
+
+def job_state(record: JobRecord) -> JobState:
+    """A job as the master hears of it."""
+    return JobState(
+        job=record.job,
+        name=record.name,
+        user=record.user,
+        memory_bytes=record.memory_bytes,
+        priority=record.priority,
+        submitted_at=record.submitted_at,
+        admitted=record.admitted,
+    )

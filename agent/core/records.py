@@ -1,0 +1,111 @@
+"""What the node keeps about jobs, tasks and containers. All of it can be journaled and taken back after a restart."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+import msgspec
+
+from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
+
+
+class JobRecord(msgspec.Struct, kw_only=True):
+    """A job whose origin is this node (``here``), or that only has tasks or queues here."""
+
+    job: str
+    name: str
+    user: str
+    memory_bytes: int = 0
+    priority: float = 0.0
+    submitted_at: float = 0.0
+    admitted: bool = False
+    here: bool = True
+
+
+class HeldTask(msgspec.Struct, kw_only=True):
+    """A task that the master placed on this node: it holds its memory until it is done."""
+
+    job: str
+    stage: str
+    task: str
+    user: str
+    origin: str
+    request: TaskRequest
+    remaining: KindAmounts
+    opportunistic: bool = False
+    container: str = ""  # of a command: the id that it runs under, once its slot was granted
+
+
+class ContainerState(enum.StrEnum):
+    """Where a container is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+class ContainerRecord(msgspec.Struct, kw_only=True):
+    """A command in a cgroup of its own. ``kind`` is the slot that a placed command holds."""
+
+    container: str
+    user: str
+    spec: ContainerSpec
+    opportunistic: bool
+    job: str = ""
+    task: str = ""
+    kind: ResourceKind | None = None
+    order: int = 0  # rises with every start on this node: the newest opportunistic one is preempted first
+    state: ContainerState = ContainerState.STARTING
+    pid: int = 0
+    started_at: float = 0.0  # Unix time
+    not_enforced: dict[str, str] = {}
+    stopping_by: EndedBy | None = None
+    stopping_reason: str = ""
+    ended: Ended | None = None
+
+
+@dataclass(slots=True)
+class Session:
+    """A connection and what hangs on it."""
+
+    session: int
+    user: str
+    uid: int
+    client: str
+    operator: bool = False
+    jobs: set[str] = field(default_factory=set)
+    attached: set[str] = field(default_factory=set)
+    launched: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class TaskHere:
+    """A task that a framework of this node asked a place for, as its origin knows it."""
+
+    stage: str
+    request: TaskRequest
+    opportunistic: bool
+    node: str = ""
+    ended: Ended | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """A job on this node: its record, its connections, and the tasks that it wants placed."""
+
+    record: JobRecord
+    sessions: set[int] = field(default_factory=set)
+    tasks: dict[str, TaskHere] = field(default_factory=dict)
+    orphan_since: float | None = None  # no connection since then (after a restart of the agent)
+
+
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """An opportunistic container that had to go, with the numbers that led to it."""
+
+    at: float
+    container: str
+    resource: str
+    reason: str

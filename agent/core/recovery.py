@@ -1,0 +1,57 @@
+"""After a restart of the agent: jobs, tasks and containers are taken back; what nobody can account for is ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.core import events as e
+from agent.core import running
+from agent.core.instructions import Instruction, KillContainer, RemoveContainer
+from agent.core.records import Job
+
+if TYPE_CHECKING:
+    from agent.core.node import Node
+
+
+def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
+    """Frameworks have ``rejoin_s`` to come back to their jobs; containers go on as if nothing had happened."""
+    for record in event.jobs:
+        job = node.jobs[record.job] = Job(record)
+        if record.here:
+            job.orphan_since = now
+        node.queues.add_job(record.job, record.priority)
+    for container in event.containers:
+        node.containers.take_back(container, event.running.get(container.container, 0))
+    return _tasks(node, event, now) + _containers(node, event, now)
+
+
+def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
+    """Tasks hold their memory again; commands wait for their slot again, or hold it if they run."""
+    instructions: list[Instruction] = []
+    for held in event.tasks:
+        if held.job not in node.jobs:
+            continue
+        node.held.by_key[held.job, held.task] = held
+        if held.request.command is not None:
+            alive = held.container in node.containers.live
+            if not alive:
+                held.container = ""
+            instructions += running.queue_command(node, held, now, running=alive)
+    return instructions
+
+
+def _containers(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
+    """End what is lost, finish the kills that were under way, remove strays."""
+    instructions: list[Instruction] = []
+    for record in event.containers:
+        container = record.container
+        if container in event.running:
+            if record.stopping_by is not None:
+                instructions.append(KillContainer(container, record.stopping_reason))
+        elif container not in event.exits_to_come:
+            gone = e.ContainerExited(container, None, None, 0.0, 0, 0, event.at)
+            instructions += running.container_exited(node, gone, now)
+    for container in event.running:
+        if container not in node.containers.live:
+            instructions += [KillContainer(container, "nobody knows it"), RemoveContainer(container)]
+    return instructions

@@ -1,0 +1,189 @@
+"""Commands on the node: those that a connection launches at once, and those that wait for a slot like any monotask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.core import events as e
+from agent.core import tasks
+from agent.core.containers import how_it_ended
+from agent.core.instructions import Instruction, Notify, Record, Reply, SetClass
+from agent.core.records import ContainerRecord, HeldTask
+from penstock.model import Ended, EndedBy, MonotaskSpec
+from penstock.wire.agent_api import Completion, ContainerEnded, Done
+from penstock.wire.errors import bad_request, refused
+
+if TYPE_CHECKING:
+    from agent.core.node import Node
+    from agent.queues import Monotask
+
+#: The "session" of monotasks that are commands: their grant starts a container.
+COMMANDS = 0
+
+
+def launch_requested(node: Node, event: e.LaunchRequested, now: float) -> list[Instruction]:
+    """Start a command if the node can keep what it is promised, or (opportunistic) if the slack has room for it."""
+    session = node.sessions[event.session]
+    spec = event.spec
+    ledger = node.ledger()
+    if spec.opportunistic:
+        why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, node.settings.t_alloc)
+        remedy = "try later, or without --opportunistic"
+    else:
+        why = ledger.refuse_regular(spec.cpu_cores, spec.memory_bytes)
+        remedy = "ask for less, wait until something ends, or run it opportunistic"
+    if why:
+        raise refused(f"this node cannot promise that: {why}", remedy=remedy)
+    record = ContainerRecord(
+        container=node.fresh_id("c-"),
+        user=session.user,
+        spec=spec,
+        opportunistic=spec.opportunistic,
+    )
+    session.attached.add(record.container)
+    session.launched.add(record.container)
+    return node.containers.add(record)
+
+
+def attach_requested(node: Node, event: e.AttachRequested, now: float) -> list[Instruction]:
+    """Tell this connection how the container ends; one whose connection is gone becomes this one's."""
+    record = container_of(node, event.session, event.container)
+    session = node.sessions[event.session]
+    session.attached.add(event.container)
+    if record.ended is not None:
+        over = ContainerEnded(container=event.container, ended=record.ended)
+        return [Reply(Done()), Notify(event.session, "container_ended", over)]
+    if not any(event.container in other.launched for other in node.sessions.values()):
+        session.launched.add(event.container)
+    return [Reply(Done())]
+
+
+def kill_requested(node: Node, event: e.KillRequested, now: float) -> list[Instruction]:
+    """End a container because somebody asked for it."""
+    record = container_of(node, event.session, event.container)
+    by = node.sessions[event.session].user
+    return [Reply(Done()), *node.containers.stop(record.container, EndedBy.CANCELLED, f"cancelled by {by}")]
+
+
+def container_of(node: Node, session: int, container: str) -> ContainerRecord:
+    """A container that this session may touch.
+
+    Raises:
+        RpcError: ``bad_request`` where there is none, ``refused`` where it is somebody else's.
+    """
+    record = node.containers.find(container)
+    if record is None:
+        raise bad_request(f"unknown container {container[:128]!r}", field="container")
+    opened = node.sessions[session]
+    if record.user != opened.user and not opened.operator:
+        raise refused(f"container {container!r} belongs to {record.user}", field="container")
+    return record
+
+
+def container_started(node: Node, event: e.ContainerStarted, now: float) -> list[Instruction]:
+    """It runs."""
+    return node.containers.started(event.container, event.pid, event.not_enforced, event.at)
+
+
+def container_not_started(node: Node, event: e.ContainerNotStarted, now: float) -> list[Instruction]:
+    """It could not be started."""
+    record = node.containers.live[event.container]
+    ended = Ended(by=record.stopping_by or EndedBy.FAILED, reason=record.stopping_reason or event.message)
+    return _ended(node, record, ended, now)
+
+
+def container_exited(node: Node, event: e.ContainerExited, now: float) -> list[Instruction]:
+    """It is over."""
+    record = node.containers.live.get(event.container)
+    if record is None:
+        return []
+    return _ended(node, record, how_it_ended(record, event), now)
+
+
+def _ended(node: Node, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
+    """Tell who waits for it, give back what it held, start who is next."""
+    container = record.container
+    instructions = node.containers.end(container, ended)
+    over = ContainerEnded(container=container, ended=ended)
+    for session in node.sessions.values():
+        if container in session.attached:
+            session.attached.discard(container)
+            session.launched.discard(container)
+            instructions.append(Notify(session.session, "container_ended", over))
+    held = node.held.by_key.get((record.job, record.task)) if record.task else None
+    if held is not None and held.container == container:
+        instructions += node.held.command_ended(held, ended)
+    if record.kind is not None and record.job in node.jobs:
+        completion = [Completion(id=record.task, failed=not ended.ok)]
+        _, granted = node.queues.complete(COMMANDS, record.job, completion, now)
+        instructions += node.granted(granted, now)
+    return instructions + forget_guest(node, record.job)
+
+
+# ---------------------------------------------------------------- placed commands
+
+
+def queue_command(node: Node, held: HeldTask, now: float, *, running: bool = False) -> list[Instruction]:
+    """A placed command waits for the slot of its resource. ``running``: it holds one since before a restart."""
+    kind = held.request.command_kind
+    spec = MonotaskSpec(
+        id=held.task,
+        kind=kind,
+        input_bytes=int(held.request.usage.of(kind)),
+        stage=held.stage,
+        running=running,
+    )
+    return node.granted(node.queues.submit(COMMANDS, held.job, [spec], now), now)
+
+
+def start_command(node: Node, monotask: Monotask) -> list[Instruction]:
+    """The slot of a placed command was granted."""
+    held = node.held.by_key[monotask.job, str(monotask.id)]
+    command = held.request.command
+    assert command is not None
+    held.container = node.fresh_id("c-")
+    record = ContainerRecord(
+        container=held.container,
+        user=held.user,
+        spec=command,
+        opportunistic=held.opportunistic,
+        job=held.job,
+        task=held.task,
+        kind=monotask.kind,
+    )
+    journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
+    return [journal, *node.containers.add(record)]
+
+
+def withdraw(node: Node, held: HeldTask, reason: str, now: float) -> list[Instruction]:
+    """Stop a task on this node and give back what it holds."""
+    if held.request.command is None:
+        node.held.release(held.job, held.task)
+        gone = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), None)
+        return [gone, *forget_guest(node, held.job)]
+    if held.container:
+        return node.containers.stop(held.container, EndedBy.CANCELLED, reason)
+    instructions = node.held.command_ended(held, Ended(by=EndedBy.CANCELLED, reason=reason))
+    if held.job in node.jobs:
+        granted = node.queues.cancel(COMMANDS, held.job, [held.task], now)
+        instructions += node.granted(granted, now)
+    return instructions + forget_guest(node, held.job)
+
+
+def forget_guest(node: Node, job: str) -> list[Instruction]:
+    """A job of another origin that has nothing left on this node is forgotten."""
+    known = node.jobs.get(job)
+    if known is None or known.record.here or known.sessions or node.held.of_job(job):
+        return []
+    del node.jobs[job]
+    node.queues.remove_job(job, 0.0)  # it holds nothing, so nothing is freed
+    return []
+
+
+def set_class(node: Node, container: str) -> SetClass | None:
+    """Promotion of a container (UBIS §IV.D): the same limits in the regular class, in place."""
+    record = node.containers.live.get(container)
+    if record is None:
+        return None
+    record.opportunistic = False
+    return SetClass(container, record.spec.limits, opportunistic=False)

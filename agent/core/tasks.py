@@ -1,0 +1,184 @@
+"""Placed tasks, from both sides: what frameworks here want placed (origin), and what the master placed here (node)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agent.core.instructions import Instruction, Notify, Record, TellMaster
+from agent.core.records import HeldTask, Job, TaskHere
+from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.wire.agent_api import TaskEnded, TaskPlaced
+from penstock.wire.errors import bad_request
+from penstock.wire.master_api import (
+    Assign,
+    CommandEnded,
+    PlacedTask,
+    ReadyTasks,
+    TasksCancelled,
+    TasksDone,
+    TellEnded,
+    TellPlaced,
+)
+
+ROOM = "tasks"
+_Key = tuple[str, str]
+
+
+def journal_key(job: str, task: str) -> str:
+    """One name for both; task names come from clients, so the journal hashes it before it becomes a file."""
+    return f"{job}/{task}"
+
+
+class HeldTasks:
+    """What the master placed on this node: each holds its memory until it is done."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[_Key, HeldTask] = {}
+
+    def __iter__(self) -> Iterator[HeldTask]:
+        return iter(self.by_key.values())
+
+    def of_job(self, job: str) -> list[HeldTask]:
+        """A job's tasks on this node."""
+        return [task for task in self.by_key.values() if task.job == job]
+
+    def hold(self, decision: Assign) -> HeldTask:
+        """Accept a placement."""
+        request = decision.request
+        task = HeldTask(
+            job=decision.job,
+            stage=decision.stage,
+            task=request.task,
+            user=decision.user,
+            origin=decision.origin,
+            request=request,
+            remaining=request.usage,
+            opportunistic=decision.opportunistic,
+        )
+        self.by_key[task.job, task.task] = task
+        return task
+
+    def release(self, job: str, task: str) -> HeldTask | None:
+        """Give its memory back."""
+        return self.by_key.pop((job, task), None)
+
+    def worked(self, job: str, task: str, amounts: KindAmounts) -> None:
+        """A monotask of it ended: less remains (Ursa §4.2.2)."""
+        held = self.by_key.get((job, task))
+        if held is not None:
+            held.remaining = held.remaining.minus(amounts)
+
+    def report(self) -> list[PlacedTask]:
+        """All of them, for a master that has to rebuild its state."""
+        return [
+            PlacedTask(
+                job=held.job,
+                stage=held.stage,
+                task=held.task,
+                origin=held.origin,
+                remaining=held.remaining,
+                memory_bytes=held.request.memory_bytes,
+                opportunistic=held.opportunistic,
+                command=held.request.command is not None,
+            )
+            for held in self.by_key.values()
+        ]
+
+    def command_ended(self, held: HeldTask, ended: Ended) -> list[Instruction]:
+        """A command is over: its memory is free, its origin will be told by the master."""
+        self.release(held.job, held.task)
+        told = CommandEnded(job=held.job, task=held.task, origin=held.origin, ended=ended)
+        return [Record(ROOM, journal_key(held.job, held.task), None), TellMaster("command_ended", told)]
+
+
+def place(job: Job, stage: str, requests: list[TaskRequest], opportunistic: bool) -> list[Instruction]:
+    """A framework wants tasks placed. Tasks that it asked for before are answered again, as far as they got.
+
+    Raises:
+        RpcError: ``bad_request``: the same task twice in one request.
+    """
+    names = [request.task for request in requests]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise bad_request(f"task {name!r} stands twice in one request", field=f"tasks[{index}].task")
+    instructions: list[Instruction] = []
+    fresh: list[TaskRequest] = []
+    for request in requests:
+        known = job.tasks.get(request.task)
+        if known is None:
+            job.tasks[request.task] = TaskHere(stage, request, opportunistic)
+            fresh.append(request)
+            continue
+        if known.node:
+            placed = TaskPlaced(job=job.record.job, task=request.task, node=known.node)
+            instructions += _to_all(job, "task_placed", placed)
+        if known.ended is not None:
+            over = TaskEnded(job=job.record.job, task=request.task, node=known.node, ended=known.ended)
+            instructions += _to_all(job, "task_ended", over)
+    if fresh:
+        ready = ReadyTasks(job=job.record.job, stage=stage, tasks=fresh, opportunistic=opportunistic)
+        instructions.append(TellMaster("tasks_ready", ready))
+    return instructions
+
+
+def unplaced(job: Job) -> list[ReadyTasks]:
+    """What still waits for a place, by stage, for a master that has to rebuild its state."""
+    stages: dict[tuple[str, bool], list[TaskRequest]] = {}
+    for task in job.tasks.values():
+        if not task.node and task.ended is None:
+            stages.setdefault((task.stage, task.opportunistic), []).append(task.request)
+    return [
+        ReadyTasks(job=job.record.job, stage=stage, tasks=requests, opportunistic=opportunistic)
+        for (stage, opportunistic), requests in stages.items()
+    ]
+
+
+def tell_placed(job: Job, decision: TellPlaced) -> list[Instruction]:
+    """The master placed a task of this origin."""
+    known = job.tasks.get(decision.task)
+    if known is None or known.ended is not None:
+        return []
+    known.node = decision.node
+    placed = TaskPlaced(job=decision.job, task=decision.task, node=decision.node)
+    return _to_all(job, "task_placed", placed)
+
+
+def tell_ended(job: Job, decision: TellEnded) -> list[Instruction]:
+    """A task of this origin ended somewhere; it ends once."""
+    known = job.tasks.get(decision.task)
+    if known is None or known.ended is not None:
+        return []
+    known.ended = decision.ended
+    over = TaskEnded(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
+    return _to_all(job, "task_ended", over)
+
+
+def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
+    """A framework finished tasks that it executes itself: their memory is free, here and in the master's books."""
+    instructions: list[Instruction] = []
+    for name in names:
+        known = job.tasks.get(name)
+        if known is not None and known.ended is None:
+            known.ended = Ended(by=EndedBy.EXIT, exit_status=0)
+        if held.release(job.record.job, name) is not None:
+            instructions.append(Record(ROOM, journal_key(job.record.job, name), None))
+    instructions.append(TellMaster("tasks_done", TasksDone(job=job.record.job, tasks=names)))
+    return instructions
+
+
+def cancel(job: Job, names: list[str]) -> list[Instruction]:
+    """A framework no longer wants tasks. Those not placed end here and now; the master withdraws the others."""
+    instructions: list[Instruction] = []
+    for name in names:
+        known = job.tasks.get(name)
+        if known is None or known.ended is not None or known.node:
+            continue
+        known.ended = Ended(by=EndedBy.CANCELLED, reason="cancelled before it was placed")
+        over = TaskEnded(job=job.record.job, task=name, node="", ended=known.ended)
+        instructions += _to_all(job, "task_ended", over)
+    instructions.append(TellMaster("tasks_cancelled", TasksCancelled(job=job.record.job, tasks=names)))
+    return instructions
+
+
+def _to_all(job: Job, method: str, params: TaskPlaced | TaskEnded) -> list[Instruction]:
+    return [Notify(session, method, params) for session in sorted(job.sessions)]
