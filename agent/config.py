@@ -1,0 +1,102 @@
+"""The agent's configuration: one declared table; every key is documented here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import psutil
+
+from agent.core.settings import NodeSettings, Thresholds
+from penstock import paths
+from penstock.model import Capacity
+from penstock.wire.connection import MAX_FRAME_BYTES
+
+Meta = msgspec.Meta
+Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
+
+
+class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``/etc/penstock/agent.toml``. Flat keys; quantities as people write them (``"2GiB"``, ``"500ms"``)."""
+
+    node: Annotated[str, Meta(max_length=128, description="name of this node in the cluster; default: the host's")] = ""
+    master: Annotated[str, Meta(description="HOST:PORT of the master; empty: none, jobs are admitted at once")] = ""
+    http: Annotated[str, Meta(description="ADDRESS:PORT of status and metrics; port 0: any free one")] = (
+        "127.0.0.1:7421"
+    )
+    socket: Annotated[str, Meta(description="path of the framework socket; default: RUNTIME_DIR/agent.sock")] = ""
+    runtime_dir: Annotated[str, Meta(description="sockets; default: /run/penstock, or the user's own")] = ""
+    state_dir: Annotated[
+        str, Meta(description="journal and outputs; default: /var/lib/penstock, or the user's own")
+    ] = ""
+    cgroup_root: Annotated[
+        str, Meta(description="cgroup v2 directory that is ours; auto: the launcher's unit or scope, or a new one")
+    ] = "auto"
+    cores: Annotated[float, Meta(ge=0, description="cores offered; 0: all of the host's")] = 0.0
+    memory_bytes: Annotated[int, Meta(ge=0, description="memory offered; 0: nine tenths of the host's")] = 0
+    disk_concurrency: Annotated[int, Meta(ge=0, le=1024, description="disk monotasks at once; 0: one per disk")] = 0
+    network_concurrency: Annotated[int, Meta(ge=1, le=64, description="network monotasks at once (Ursa: 1 to 4)")] = 2
+    network_bypass_bytes: Annotated[
+        int, Meta(ge=0, description="network monotasks smaller than this are not queued (Ursa §4.2.3)")
+    ] = 16 * 1024
+    rate_window_s: Annotated[float, Meta(gt=0, description="window of the processing rates")] = 10.0
+    sample_interval_s: Annotated[
+        float, Meta(ge=0.05, description="time between two samples of host and containers")
+    ] = 1.0
+    t_alloc: Annotated[
+        float, Meta(ge=0, le=2, description="UBIS T_alloc: how far opportunistic work may fill the node")
+    ] = 0.9
+    t_preempt_cpu: Annotated[Fraction, Meta(description="UBIS T_preempt for CPU")] = 0.95
+    t_preempt_memory: Annotated[Fraction, Meta(description="UBIS T_preempt for memory")] = 0.9
+    t_preempt_disk: Annotated[Fraction, Meta(description="UBIS T_preempt for disk")] = 0.95
+    t_preempt_network: Annotated[Fraction, Meta(description="UBIS T_preempt for the network")] = 0.95
+    preempt_after: Annotated[
+        int, Meta(ge=1, description="samples in a row above T_preempt before CPU, disk or network work is preempted")
+    ] = 3
+    rejoin_s: Annotated[float, Meta(ge=0, description="how long a restarted agent waits for its frameworks")] = 30.0
+    output_max_bytes: Annotated[int, Meta(ge=4096, description="kept of each output stream of a container")] = (
+        16 * 1024**2
+    )
+    max_frame_bytes: Annotated[int, Meta(ge=4096, description="largest message from a framework")] = MAX_FRAME_BYTES
+    keep_ended: Annotated[int, Meta(ge=0, description="ended containers and preemptions that the status remembers")] = (
+        100
+    )
+
+    def runtime(self) -> Path:
+        """The directory of sockets."""
+        return Path(self.runtime_dir) if self.runtime_dir else paths.runtime_dir()
+
+    def state(self) -> Path:
+        """The directory of what survives a restart."""
+        return Path(self.state_dir) if self.state_dir else paths.state_dir()
+
+    def socket_path(self) -> Path:
+        """The framework socket."""
+        return Path(self.socket) if self.socket else self.runtime() / "agent.sock"
+
+    def node_settings(self, *, instance: str, disks: int) -> NodeSettings:
+        """What the decisions must know; ``disks`` is the number of disks found on the host."""
+        capacity = Capacity(
+            cores=self.cores or float(len(os.sched_getaffinity(0))),
+            memory_bytes=self.memory_bytes or psutil.virtual_memory().total * 9 // 10,
+            disk_slots=self.disk_concurrency or max(1, disks),
+            network_slots=self.network_concurrency,
+        )
+        return NodeSettings(
+            node=self.node or socket.gethostname(),
+            instance=instance,
+            capacity=capacity,
+            has_master=bool(self.master),
+            network_bypass_bytes=self.network_bypass_bytes,
+            rate_window_s=self.rate_window_s,
+            t_alloc=self.t_alloc,
+            t_preempt=Thresholds(
+                self.t_preempt_cpu, self.t_preempt_memory, self.t_preempt_disk, self.t_preempt_network
+            ),
+            preempt_after=self.preempt_after,
+            rejoin_s=self.rejoin_s,
+            keep_ended=self.keep_ended,
+        )

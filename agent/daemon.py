@@ -1,0 +1,290 @@
+"""The agent's process: puts the parts together, runs until told to stop, takes back what an earlier agent left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvloop
+
+from agent import place
+from agent.cgroups import CgroupTree, whole_disks
+from agent.check.facts import enforcement
+from agent.config import AgentConfig
+from agent.core import Node
+from agent.core import events as e
+from agent.core.records import ContainerRecord, HeldTask, JobRecord
+from agent.executor import Egress, Executor
+from agent.frameworks import Frameworks
+from agent.http import StatusSite
+from agent.journal import Journal
+from agent.launcher import Exited, Launcher
+from agent.link import Link
+from agent.monitor import HostMonitor, Sampler
+from agent.network import EgressLimiter
+from agent.output import forget_outputs, trim_output
+from agent.shell import Shell
+from agent.status import status_document
+from agent.stdio import Stdio
+from penstock import paths, sdnotify
+
+log = structlog.get_logger()
+
+
+class StartError(Exception):
+    """Why the agent cannot start: one line for the operator."""
+
+
+def run(config: AgentConfig, port_file: Path | None = None) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises:
+        StartError: a directory, socket or port that is needed cannot be had.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_main(config, port_file))
+
+
+async def _main(config: AgentConfig, port_file: Path | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    agent = Agent(config)
+    try:
+        try:
+            await agent.start()
+        except (OSError, ValueError) as error:
+            raise StartError(str(error)) from error
+        if port_file is not None:
+            agent.write_addresses(port_file)
+        await agent.serve(stop)
+    finally:
+        sdnotify.notify("STOPPING=1")
+        await agent.close()
+
+
+class Agent:
+    """One agent; :meth:`start`, :meth:`serve`, :meth:`close`."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        self._config = config
+        self._started_at = time.time()
+        self._outputs = config.state() / "outputs"
+        self._exits: list[Exited] = []
+        self._launcher: Launcher
+        self._tree: CgroupTree | None = None
+        self._shell: Shell
+        self._executor: Executor
+        self._frameworks: Frameworks
+        self._sampler: Sampler
+        self._site: StatusSite
+        self._stdio: Stdio
+        self._link: Link | None = None
+        self._limiter: EgressLimiter | None = None
+        self._enforcement: dict[str, Any] = {}
+        self._closers: list[Any] = []
+
+    # ------------------------------------------------------------ start
+
+    async def start(self) -> None:
+        """Bring everything up, in the order in which it is needed.
+
+        Raises:
+            OSError: a directory, socket or port that is needed cannot be had.
+        """
+        config = self._config
+        paths.make_private(config.runtime(), 0o755)
+        paths.make_private(config.state())
+        self._outputs.mkdir(mode=0o700, exist_ok=True)
+        instance = secrets.token_hex(4)
+        disks = whole_disks()
+        self._launcher = await self._connect_launcher(instance)
+        self._closers.append(self._launcher.close)
+        self._tree = self._prepare_tree(disks)
+        self._enforcement = {name: _fact(fact) for name, fact in enforcement(self._tree).items()}
+        node = Node(config.node_settings(instance=instance, disks=len(disks)))
+        journal = Journal(config.state() / "journal")
+        self._stdio = Stdio(config.runtime() / "stdio.sock")
+        self._closers.append(self._stdio.close)
+        egress = self._egress()
+        self._executor = Executor(self._launcher, self._tree, self._stdio, self._outputs, egress)
+        self._shell = Shell(node, journal, self._executor)
+        self._sampler = Sampler(self._tree, HostMonitor([disk.name for disk in disks]))
+        if config.master:
+            self._link = Link(self._shell, *_host_port(config.master, "master"))
+        await self._take_back(journal, egress)
+        self._site = StatusSite(self.status)
+        await self._site.listen(*_host_port(config.http, "http"))
+        self._closers.append(self._site.close)
+        enforced = sorted(name for name, fact in self._enforcement.items() if fact["ok"])
+        self._frameworks = Frameworks(
+            self._shell, self._executor, status=self.status, outputs=self._outputs, enforced=enforced,
+            max_frame_bytes=config.max_frame_bytes,
+        )  # fmt: skip
+        await self._frameworks.listen(config.socket_path())
+        self._closers.append(self._frameworks.close)
+        log.info("agent started", node=node.settings.node, socket=str(config.socket_path()), http=self._site.address)
+
+    async def _connect_launcher(self, instance: str) -> Launcher:
+        config = self._config
+        root = place.choose_root(instance) if config.cgroup_root == "auto" else Path(config.cgroup_root)
+        if root is not None and root.exists():
+            place.vacate(root)
+        return await Launcher.connect(
+            config.runtime(),
+            self._launcher_says,
+            on_lost=self._launcher_lost,
+            spawn=not sdnotify.under_systemd(),
+            cgroup_root=root,
+        )
+
+    def _prepare_tree(self, disks: Any) -> CgroupTree | None:
+        root = self._launcher.cgroup_root
+        if root is None:
+            log.warning("no cgroup v2 tree: limits are not enforced", remedy="penstock check")
+            return None
+        tree = CgroupTree(root, disks)
+        for missing, why in tree.prepare().items():
+            log.warning("degraded", missing=missing, why=why)
+        if self._config.memory_bytes:
+            tree.cap_all(None)
+        return tree
+
+    def _egress(self) -> Egress | None:
+        if not self._enforcement.get("network", {}).get("ok"):
+            return None
+        self._limiter = EgressLimiter()
+        self._closers.append(self._limiter.close)
+        return Egress(self._limiter)
+
+    def _launcher_says(self, exited: Exited) -> None:
+        """Exits that come while we start are handled once the journal has been read."""
+        if hasattr(self, "_frameworks"):
+            self._executor.exited(exited)
+        else:
+            self._exits.append(exited)
+
+    def _launcher_lost(self) -> None:
+        log.critical("the launcher is gone: its containers' exits cannot be seen; stopping so that we are restarted")
+        signal.raise_signal(signal.SIGTERM)
+
+    async def _take_back(self, journal: Journal, egress: Egress | None) -> None:
+        """What the journal knows and the launcher still runs."""
+        running = {run.container: run.pid for run in await self._launcher.running()}
+        containers = journal.read("containers", ContainerRecord)
+        if egress is not None and self._tree is not None:
+            egress.take_back(
+                {
+                    record.container: (self._tree.get(record.container).path, rate)
+                    for record in containers
+                    if record.container in running
+                    and (rate := record.spec.limits.network_egress_bytes_per_s) is not None
+                }
+            )
+        self._shell.dispatch(
+            e.Recovered(
+                jobs=journal.read("jobs", JobRecord),
+                tasks=journal.read("tasks", HeldTask),
+                containers=containers,
+                running=running,
+                exits_to_come=frozenset(exited.container for exited in self._exits),
+                at=time.time(),
+            )
+        )
+        for exited in self._exits:
+            self._executor.exited(exited)
+        known = {record.container for record in containers} | set(running)
+        for stray in set(self._tree.existing()) - known if self._tree is not None else ():
+            self._executor.kill(stray)
+            self._executor.remove(stray)
+        forget_outputs(self._outputs, known)
+
+    # ------------------------------------------------------------ serve
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Sample, watch, report until told to stop."""
+        sdnotify.notify("READY=1")
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(self._tick())]
+            if self._link is not None:
+                running.append(tasks.create_task(self._link.run()))
+            watchdog_s = sdnotify.watchdog_interval_s()
+            if watchdog_s is not None:
+                running.append(tasks.create_task(_watchdog(watchdog_s)))
+            await stop.wait()
+            for task in running:
+                task.cancel()
+
+    async def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            due = max(due + self._config.sample_interval_s, loop.time())
+            await asyncio.sleep(due - loop.time())
+            containers = self._shell.node.containers
+            snapshot = self._sampler.sample(list(containers.live))
+            self._shell.dispatch(e.Sampled(snapshot, time.time()))
+            for container in containers.live:
+                for stream in ("stdout", "stderr"):
+                    if trim_output(self._outputs / container / stream, self._config.output_max_bytes):
+                        self._shell.note("output trimmed", container=container, stream=stream)
+            forget_outputs(self._outputs, containers.live.keys() | containers.ended.keys())
+
+    def status(self) -> dict[str, Any]:
+        """The status document."""
+        link = self._link
+        master = {"address": link.address if link else "", "linked": link.linked if link else False}
+        return status_document(
+            self._shell.node,
+            started_at=self._started_at,
+            enforcement=self._enforcement,
+            master=master,
+            events=self._shell.events,
+        )
+
+    def write_addresses(self, path: Path) -> None:
+        """For whoever started us with port 0."""
+        addresses = {"http": self._site.address, "socket": str(self._config.socket_path())}
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(addresses), encoding="utf-8")
+        fresh.replace(path)
+
+    async def close(self) -> None:
+        """Close everything; containers go on under the launcher. One that nobody needs ends too."""
+        if self._frameworks_up():
+            self._frameworks.close()
+            await self._executor.settle()
+            if not self._shell.node.containers.live:
+                await self._launcher.shutdown()
+        for closer in reversed(self._closers):
+            closing = closer()
+            if asyncio.iscoroutine(closing):
+                await closing
+
+    def _frameworks_up(self) -> bool:
+        return hasattr(self, "_frameworks")
+
+
+async def _watchdog(interval_s: float) -> None:
+    """Follows the event loop: a loop that hangs does not come here."""
+    while True:
+        sdnotify.notify("WATCHDOG=1")
+        await asyncio.sleep(interval_s / 2)
+
+
+def _host_port(address: str, key: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{key}: {address!r} is not ADDRESS:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _fact(fact: Any) -> dict[str, Any]:
+    return {"ok": fact.ok, "why": fact.why, "remedy": fact.remedy}

@@ -1,0 +1,225 @@
+"""The framework socket: each connection is a session whose user the kernel vouches for (SO_PEERCRED)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import socket
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from agent.core import events as e
+from agent.core import running
+from agent.executor import Executor
+from agent.output import read_output
+from agent.shell import Shell
+from penstock import __version__
+from penstock.transport import RpcPeer
+from penstock.transport.peer import unknown_method
+from penstock.wire import agent_api as api
+from penstock.wire.connection import read_params
+from penstock.wire.errors import bad_request
+
+log = structlog.get_logger()
+
+
+class Frameworks:
+    """Accepts frameworks and commands."""
+
+    def __init__(
+        self, shell: Shell, executor: Executor, *, status: Callable[[], dict[str, Any]], outputs: Path,
+        enforced: list[str], max_frame_bytes: int,
+    ) -> None:  # fmt: skip
+        self.shell = shell
+        self.executor = executor
+        self.status = status
+        self.outputs = outputs
+        self.enforced = enforced
+        self.max_frame_bytes = max_frame_bytes
+        self.errors = 0
+        self._server: asyncio.Server | None = None
+        self._sessions = running.COMMANDS  # session ids start above the one that commands have
+        self._path: Path | None = None
+
+    async def listen(self, path: Path) -> None:
+        """Open the socket; a dead one of a predecessor is replaced.
+
+        Raises:
+            OSError: an agent listens there already, or we may not.
+        """
+        _make_room(path)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(self._connection, str(path))
+        os.chmod(path, 0o666)  # noqa: PTH101, S103 - everybody may connect: who they are is known from the kernel
+        self._path = path
+
+    def close(self) -> None:
+        """Close the socket and every connection."""
+        if self._server is not None:
+            self._server.close()
+            for peer in list(self.shell.peers.values()):
+                peer.close()
+            if self._path is not None:
+                self._path.unlink(missing_ok=True)
+
+    def _connection(self) -> RpcPeer:
+        self._sessions += 1
+        return RpcPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes)
+
+
+def _make_room(path: Path) -> None:
+    """A socket that nobody listens on any more goes; a live one is an error."""
+    if not path.exists():
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink()
+        else:
+            raise FileExistsError(f"an agent is running already at {path}")
+
+
+class FrameworkSession:
+    """One connection (a :class:`penstock.transport.Handler`)."""
+
+    def __init__(self, frameworks: Frameworks, session: int) -> None:
+        self._frameworks = frameworks
+        self._shell = frameworks.shell
+        self._session = session
+        self._user = ""
+        self._uid = -1
+        self._greeted = False
+        self._methods: dict[str, tuple[type[Any], Callable[[Any], object]]] = {
+            "complete": (api.Complete, self._complete),
+            "submit": (api.Submit, self._submit),
+            "cancel": (api.Cancel, self._cancel),
+            "register_job": (api.RegisterJob, self._register_job),
+            "end_job": (api.JobRef, self._end_job),
+            "place": (api.Place, self._place),
+            "tasks_done": (api.TaskRefs, self._tasks_done),
+            "cancel_tasks": (api.TaskRefs, self._cancel_tasks),
+            "launch": (api.Launch, self._launch),
+            "attach": (api.ContainerRef, self._attach),
+            "signal": (api.SignalContainer, self._signal),
+            "kill": (api.ContainerRef, self._kill),
+            "output": (api.ReadOutput, self._output),
+            "status": (api.Nothing, self._status),
+        }
+
+    # ------------------------------------------------------------ Handler
+
+    def connected(self, peer: RpcPeer) -> None:
+        """Ask the kernel who is there."""
+        credentials = peer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        self._uid = struct.unpack("3i", credentials)[1]
+        try:
+            self._user = pwd.getpwuid(self._uid).pw_name
+        except KeyError:
+            self._user = f"uid:{self._uid}"  # may queue monotasks; nothing can be started as a user who is not known
+        self._shell.peers[self._session] = peer
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        """Dispatch one call."""
+        if not self._greeted:
+            return self._hello(method, params)
+        known = self._methods.get(method)
+        if known is None:
+            raise unknown_method(method, self._methods)
+        return known[1](read_params(params, known[0]))
+
+    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        """As a request, without an answer."""
+        result = self.request(peer, method, params)
+        if asyncio.iscoroutine(result):
+            result.close()
+            raise bad_request(f"{method} must be sent as a request: its answer matters", field="method")
+
+    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
+        """Give back all that hung on this connection."""
+        self._shell.peers.pop(self._session, None)
+        if self._greeted:
+            self._shell.dispatch(e.SessionClosed(self._session))
+
+    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
+        """Ours."""
+        self._frameworks.errors += 1
+        log.error("a request failed", method=method, user=self._user, exc_info=error)
+
+    # ------------------------------------------------------------ methods
+
+    def _hello(self, method: str, params: list[Any]) -> api.Welcome:
+        if method != "hello":
+            raise bad_request("the first message must be hello", field="method")
+        hello = read_params(params, api.Hello)
+        if hello.protocol != api.PROTOCOL:
+            raise bad_request(f"this agent speaks version {api.PROTOCOL}", field="protocol")
+        operator = self._uid in (0, os.geteuid())
+        self._greeted = True
+        self._shell.dispatch(e.SessionOpened(self._session, self._user, self._uid, hello.client, operator))
+        settings = self._shell.node.settings
+        return api.Welcome(
+            protocol=api.PROTOCOL,
+            version=__version__,
+            node=settings.node,
+            user=self._user,
+            capacity=settings.capacity,
+            network_bypass_bytes=settings.network_bypass_bytes,
+            max_frame_bytes=self._frameworks.max_frame_bytes,
+            enforced=self._frameworks.enforced,
+            master=settings.has_master,
+        )
+
+    def _complete(self, params: api.Complete) -> object:
+        return self._shell.dispatch(e.Completed(self._session, params.job, params.monotasks))
+
+    def _submit(self, params: api.Submit) -> object:
+        return self._shell.dispatch(e.Submitted(self._session, params.job, params.monotasks))
+
+    def _cancel(self, params: api.Cancel) -> object:
+        return self._shell.dispatch(e.Cancelled(self._session, params.job, params.ids))
+
+    def _register_job(self, params: api.RegisterJob) -> object:
+        return self._shell.dispatch(e.JobRegistered(self._session, params, time.time()))
+
+    def _end_job(self, params: api.JobRef) -> object:
+        return self._shell.dispatch(e.JobEndRequested(self._session, params.job))
+
+    def _place(self, params: api.Place) -> object:
+        return self._shell.dispatch(
+            e.PlacementRequested(self._session, params.job, params.stage, params.tasks, params.opportunistic)
+        )
+
+    def _tasks_done(self, params: api.TaskRefs) -> object:
+        return self._shell.dispatch(e.TasksReportedDone(self._session, params.job, params.tasks))
+
+    def _cancel_tasks(self, params: api.TaskRefs) -> object:
+        return self._shell.dispatch(e.TaskCancelRequested(self._session, params.job, params.tasks))
+
+    def _launch(self, params: api.Launch) -> object:
+        return self._shell.launch(e.LaunchRequested(self._session, params.container))
+
+    def _attach(self, params: api.ContainerRef) -> object:
+        return self._shell.dispatch(e.AttachRequested(self._session, params.container))
+
+    async def _signal(self, params: api.SignalContainer) -> api.Done:
+        record = running.container_of(self._shell.node, self._session, params.container)
+        if record.ended is None:
+            await self._frameworks.executor.signal(record.container, params.signal)
+        return api.Done()
+
+    def _kill(self, params: api.ContainerRef) -> object:
+        return self._shell.dispatch(e.KillRequested(self._session, params.container))
+
+    def _output(self, params: api.ReadOutput) -> api.Output:
+        record = running.container_of(self._shell.node, self._session, params.container)
+        return read_output(self._frameworks.outputs / record.container / params.stream, params.offset)
+
+    def _status(self, params: api.Nothing) -> api.Status:
+        return api.Status(status=self._frameworks.status())

@@ -1,0 +1,162 @@
+"""The agent's link to the master: registers, relays in order, reports load, carries decisions to the core.
+
+What frameworks asked for lives in the core's state, so a relay that cannot be sent need not be kept: after a lost
+connection ``register`` says everything again. Only ends would be lost; those are kept until they are sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Any
+
+import structlog
+
+from agent.core import events as e
+from agent.core.tasks import unplaced
+from agent.shell import Shell
+from penstock import __version__
+from penstock.transport import RpcPeer, connect_tcp
+from penstock.transport.peer import unknown_method
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import Params
+from penstock.wire.connection import read_params
+from penstock.wire.errors import RpcError
+
+log = structlog.get_logger()
+_KEPT = {"command_ended", "job_ended", "tasks_done", "tasks_cancelled"}
+#: What ended is told at once, but what ends within this time is told together (docs/architecture.md, time scales).
+COALESCE_S = 0.05
+_BACK_OFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+
+
+class Link:
+    """One per agent; runs until cancelled."""
+
+    def __init__(self, shell: Shell, host: str, port: int) -> None:
+        self._shell = shell
+        self._host, self._port = host, port
+        self._peer: RpcPeer | None = None
+        self._lost = asyncio.Event()
+        self._kept: list[tuple[str, Params]] = []
+        self._heartbeat_s = 1.0
+        self._soon: asyncio.TimerHandle | None = None
+        shell.link = self
+
+    @property
+    def linked(self) -> bool:
+        """Whether the master has answered the registration."""
+        return self._peer is not None
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the master."""
+        return f"{self._host}:{self._port}"
+
+    async def run(self) -> None:
+        """Keep the link up for ever."""
+        attempt = 0
+        while True:
+            try:
+                peer = await connect_tcp(self._host, self._port, self)
+                await self._register(peer)
+                attempt = 0
+                await self._beat()
+            except (OSError, RpcError) as error:
+                if attempt == 0:
+                    log.warning("no link to the master", master=self.address, why=str(error))
+            self._peer = None
+            wait_s = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S) - 1)]
+            attempt += 1
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads reconnects of many nodes
+
+    async def _register(self, peer: RpcPeer) -> None:
+        self._lost.clear()
+        node = self._shell.node
+        node.decided = 0  # numbers count per connection
+        settings = node.settings
+        ready = [tasks for job in node.jobs.values() if job.record.here for tasks in unplaced(job)]
+        registration = api.Register(
+            protocol=api.PROTOCOL,
+            node=settings.node,
+            version=__version__,
+            capacity=settings.capacity,
+            load=node.load(time.monotonic()),
+            t_alloc=settings.t_alloc,
+            jobs=node.job_states(),
+            ready=ready,
+            placed=node.held.report(),
+        )
+        kept, self._kept = self._kept, []
+        try:
+            async with asyncio.timeout(10):
+                answer = await peer.request("register", registration, api.Registered)
+        except TimeoutError:
+            peer.close()
+            self._kept = kept + self._kept
+            raise ConnectionResetError("the master did not answer") from None
+        except (OSError, RpcError):
+            peer.close()
+            self._kept = kept + self._kept
+            raise
+        self._peer = peer
+        self._heartbeat_s = answer.heartbeat_s
+        log.info("linked to the master", master=self.address, version=answer.version)
+        kept, self._kept = kept + self._kept, []
+        for method, params in kept:
+            peer.notify(method, params)
+
+    async def _beat(self) -> None:
+        while self._peer is not None and not self._lost.is_set():
+            self._send_heartbeat()
+            try:
+                async with asyncio.timeout(self._heartbeat_s):
+                    await self._lost.wait()
+            except TimeoutError:
+                continue
+        raise ConnectionResetError("the master closed the connection")
+
+    def _send_heartbeat(self) -> None:
+        self._soon = None
+        if self._peer is not None:
+            node = self._shell.node
+            self._peer.notify("heartbeat", api.Heartbeat(load=node.load(time.monotonic()), decided=node.decided))
+
+    def tell(self, method: str, params: Params) -> None:
+        """Relay; an end also brings the next heartbeat forward."""
+        if self._peer is None or self._peer.closed:
+            if method in _KEPT:
+                self._kept.append((method, params))
+            return
+        self._peer.notify(method, params)
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
+
+    # ------------------------------------------------------------ Handler
+
+    def connected(self, peer: RpcPeer) -> None:
+        """Nothing to do: we speak first."""
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        """The master's decisions."""
+        if method != "decide":
+            raise unknown_method(method, api.MASTER_REQUESTS)
+        decide = read_params(params, api.Decide)
+        reply = self._shell.dispatch(e.Decided(decide.number, decide.decisions))
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
+        return reply
+
+    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        """The master reports an error of ours; it is logged, never answered."""
+        log.warning("the master complains", method=method, params=params)
+
+    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
+        """Register again."""
+        self._peer = None
+        self._lost.set()
+
+    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
+        """Ours."""
+        log.error("a decision failed", method=method, exc_info=error)

@@ -1,0 +1,61 @@
+"""What containers write, when no descriptors were passed: one append-only file per stream, bounded.
+
+The kernel writes to the file, not the agent, so output goes on while the agent is away. A file over its limit has its
+older half punched out (the offsets of what remains do not change), so a reader that follows never reads a byte twice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from collections.abc import Container
+from pathlib import Path
+
+from penstock.wire.agent_api import Output
+
+#: One answer carries at most this much.
+CHUNK_BYTES = 256 * 1024
+_PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # linux/falloc.h
+_BLOCK = 4096
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def read_output(path: Path, offset: int) -> Output:
+    """From ``offset`` on, or from where what remains begins. A container that wrote nothing has an empty output."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Output(data=b"", offset=offset, size=0)
+    try:
+        size = os.fstat(descriptor).st_size
+        start = offset
+        if offset < size:
+            start = os.lseek(descriptor, offset, os.SEEK_DATA)  # past what was punched out
+        return Output(data=os.pread(descriptor, CHUNK_BYTES, start), offset=start, size=size)
+    finally:
+        os.close(descriptor)
+
+
+def trim_output(path: Path, max_bytes: int) -> bool:
+    """Keep the newer half of a file that holds more than ``max_bytes``; whether anything was dropped."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        status = os.fstat(descriptor)
+        if status.st_blocks * 512 <= max_bytes + _BLOCK:
+            return False
+        end = (status.st_size - max_bytes // 2) // _BLOCK * _BLOCK
+        punched = _libc.fallocate(descriptor, _PUNCH_HOLE_KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(max(0, end)))
+        return bool(punched == 0)
+    finally:
+        os.close(descriptor)
+
+
+def forget_outputs(outputs: Path, known: Container[str]) -> None:
+    """Remove the outputs of containers that nobody remembers."""
+    for directory in outputs.iterdir():
+        if directory.name not in known:
+            shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,102 @@
+"""The status document: what ``GET /status``, ``penstock status`` and the RPC method ``status`` show."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from agent.core import Node
+from agent.core.records import ContainerRecord
+from agent.core.snapshot import ContainerUse
+from penstock import __version__
+from penstock.model import KINDS
+
+
+def status_document(
+    node: Node,
+    *,
+    started_at: float,
+    enforcement: dict[str, Any],
+    master: dict[str, Any],
+    events: Iterable[dict[str, object]],
+) -> dict[str, Any]:
+    """Plain maps, lists, strings and numbers; quantities carry their unit in the key."""
+    now = time.monotonic()
+    ledger = node.ledger()
+    snapshot = node.snapshot
+    uses = snapshot.containers if snapshot is not None else {}
+    records = [*node.containers.live.values(), *reversed(node.containers.ended.values())]
+    return {
+        "node": node.settings.node,
+        "version": __version__,
+        "started_at": started_at,
+        "uptime_s": time.time() - started_at,
+        "capacity": msgspec.to_builtins(node.settings.capacity),
+        "kinds": {kind.value: node.queues.counts(kind, now) for kind in KINDS},
+        "cores": {
+            "capacity": node.settings.capacity.cores,
+            "promised": ledger.promised_cores,
+            "opportunistic": ledger.asked_cores,
+            "used": ledger.used_cores,
+        },
+        "memory": {
+            "capacity_bytes": node.settings.capacity.memory_bytes,
+            "promised_bytes": ledger.promised_memory_bytes,
+            "opportunistic_bytes": ledger.asked_memory_bytes,
+            "used_bytes": ledger.used_memory_bytes,
+        },
+        "host": msgspec.to_builtins(snapshot.host) if snapshot is not None else {},
+        "jobs": [
+            {
+                "job": job.record.job,
+                "name": job.record.name,
+                "user": job.record.user,
+                "admitted": job.record.admitted,
+                "priority": job.record.priority,
+                "connections": len(job.sessions),
+                **node.queues.job_counts(job.record.job),
+            }
+            for job in node.jobs.values()
+        ],
+        "containers": [_container(record, uses.get(record.container)) for record in records],
+        "preemptions": [msgspec.to_builtins(preempted) for preempted in node.preempted],
+        "events": list(events),
+        "enforcement": enforcement,
+        "master": master,
+    }
+
+
+def _container(record: ContainerRecord, use: ContainerUse | None) -> dict[str, Any]:
+    return {
+        "container": record.container,
+        "name": record.spec.name or record.spec.argv[0],
+        "user": record.user,
+        "job": record.job,
+        "task": record.task,
+        "class": "opportunistic" if record.opportunistic else "regular",
+        "state": record.state.value,
+        "pid": record.pid,
+        "started_at": record.started_at,
+        "limits": msgspec.to_builtins(record.spec.limits),
+        "not_enforced": record.not_enforced,
+        "sample": msgspec.to_builtins(use) if use is not None else {},
+        "ended": msgspec.to_builtins(record.ended) if record.ended is not None else None,
+        "note": _note(record, use),
+    }
+
+
+def _note(record: ContainerRecord, use: ContainerUse | None) -> str:
+    """What an operator should see at a glance: which limit bites, or why it ended."""
+    if record.ended is not None:
+        return record.ended.reason
+    if use is None:
+        return ""
+    notes = []
+    if use.oom_kills:
+        notes.append(f"memory.max: {use.oom_kills} of its processes killed by the kernel")
+    if use.memory_high_events:
+        notes.append(f"memory.high: throttled and reclaimed {use.memory_high_events} times")
+    return "; ".join(notes)

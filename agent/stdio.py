@@ -1,0 +1,106 @@
+"""Descriptors that clients pass for their containers: a second socket beside the framework socket.
+
+One message per connection: a token of 32 hexadecimal characters, with exactly three descriptors (stdin, stdout,
+stderr) as SCM_RIGHTS; answered by ``+``. The token then stands in ``ContainerSpec.stdio``; only the same user may use
+it, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import re
+import socket
+import struct
+from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger()
+_TOKEN = re.compile(rb"[0-9a-f]{32}\Z")
+#: Descriptors that nobody uses for this long are closed.
+UNCLAIMED_S = 10.0
+#: One user may have this many unclaimed at a time.
+UNCLAIMED_PER_USER = 64
+
+
+class Stdio:
+    """Holds passed descriptors until their launch comes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._held: dict[str, tuple[str, tuple[int, int, int]]] = {}
+        path.unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)
+        self._socket.bind(str(path))
+        path.chmod(0o666)  # who connects is known from the kernel
+        self._socket.listen(128)
+        self._loop.add_reader(self._socket, self._accept)
+
+    def take(self, token: str, user: str) -> tuple[int, int, int]:
+        """The descriptors passed under a token; the caller closes them.
+
+        Raises:
+            OSError: nothing was passed under that token by that user.
+        """
+        owner, descriptors = self._held.get(token, ("", (-1, -1, -1)))
+        if owner != user:
+            raise FileNotFoundError("no descriptors were passed under this `stdio` token, or they timed out")
+        del self._held[token]
+        return descriptors
+
+    def close(self) -> None:
+        """Stop listening; close what was never claimed."""
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        self._path.unlink(missing_ok=True)
+        for token in list(self._held):
+            self._expire(token)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._socket.accept()
+        except OSError:
+            return  # the client went away between connecting and our accepting
+        connection.setblocking(False)
+        waiting = self._loop.call_later(UNCLAIMED_S, self._drop, connection)
+        self._loop.add_reader(connection, self._receive, connection, waiting)
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._loop.remove_reader(connection)
+        connection.close()
+
+    def _receive(self, connection: socket.socket, waiting: asyncio.TimerHandle) -> None:
+        waiting.cancel()
+        try:
+            data, descriptors, _, _ = socket.recv_fds(connection, 64, 8)
+            uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+            if self._hold(data, descriptors, uid):
+                connection.send(b"+")
+        except (OSError, KeyError) as error:
+            log.info("passed descriptors not taken", why=str(error))
+        finally:
+            self._drop(connection)
+
+    def _hold(self, data: bytes, descriptors: list[int], uid: int) -> bool:
+        user = pwd.getpwuid(uid).pw_name
+        token = data.decode("ascii", "replace")
+        unclaimed = sum(owner == user for owner, _ in self._held.values())
+        if not _TOKEN.match(data) or len(descriptors) != 3 or token in self._held or unclaimed >= UNCLAIMED_PER_USER:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return False
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        self._held[token] = (user, (descriptors[0], descriptors[1], descriptors[2]))
+        self._loop.call_later(UNCLAIMED_S, self._expire, token)
+        return True
+
+    def _expire(self, token: str) -> None:
+        held = self._held.pop(token, None)
+        if held is not None:
+            for descriptor in held[1]:
+                os.close(descriptor)
