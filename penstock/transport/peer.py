@@ -111,16 +111,26 @@ class RpcPeer(asyncio.Protocol):
             RpcError: what the other side answered.
             ConnectionResetError: the connection was lost before the answer came.
         """
+        return read(await self.start_request(method, params), result)
+
+    def start_request(self, method: str, params: object) -> asyncio.Future[Any]:
+        """As :meth:`request`, for those who have no coroutine to spend: the raw result, or what ``request`` raises.
+
+        Raises:
+            ConnectionResetError: not connected; nothing was sent.
+        """
         if self.closed:
             raise ConnectionResetError("not connected")
         request_id, data = self._wire.send_request(method, params)
         future: asyncio.Future[Any] = self._loop.create_future()
         self._waiting[request_id] = future
         self._send(data)
-        try:
-            return read(await future, result)
-        finally:
-            self._waiting.pop(request_id, None)
+        return future
+
+    def flush(self) -> None:
+        """Write now what waits for the end of the loop's turn: for a caller that knows it is the turn's last."""
+        if not self._receiving:
+            self._flush()
 
     def close(self) -> None:
         """Flush and close; ``disconnected`` follows."""

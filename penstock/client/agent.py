@@ -1,0 +1,213 @@
+"""A framework's end of the connection to its host's agent (asyncio)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from penstock import paths
+from penstock.client.container import Container
+from penstock.client.errors import AgentUnavailable
+from penstock.client.job import Job
+from penstock.client.link import Link
+from penstock.client.stdio import pass_stdio
+from penstock.model.container import ContainerSpec
+from penstock.transport.peer import RpcPeer
+from penstock.wire.agent_api import (
+    NOTIFICATIONS,
+    ContainerEnded,
+    ContainerRef,
+    Done,
+    JobRegistered,
+    Launch,
+    Launched,
+    Nothing,
+    Params,
+    RegisterJob,
+    Status,
+    Welcome,
+)
+from penstock.wire.connection import read_params
+
+
+class AgentClient:
+    """Use :meth:`connect`; then everything here until :meth:`close`, also across restarts of the agent.
+
+    When the connection is lost, the client reconnects with back-off, joins its jobs again, submits again what was
+    queued, announces what was granted and re-attaches to its containers. Whatever a caller awaits goes on waiting; it
+    fails with :class:`AgentUnavailable` only when that does not succeed within ``reconnect_s`` seconds.
+    """
+
+    welcome: Welcome
+
+    def __init__(self, socket: Path, client: str, reconnect_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._link = Link(socket, client, self, reconnect_s=reconnect_s)
+        self._jobs: dict[str, Job] = {}
+        self._containers: dict[str, Container] = {}
+        self._dirty: dict[Job, None] = {}
+        self._flush_scheduled = False
+        self._expecting = 0  # calls on their way whose answer names a job or a container
+        self._early: list[Params] = []  # what was said about those before we knew them
+
+    @classmethod
+    async def connect(cls, socket: Path | None = None, client: str = "python", reconnect_s: float = 30.0) -> Self:
+        """Connect to the agent of this host and say hello.
+
+        Raises:
+            AgentUnavailable: one line that says why and what to do.
+        """
+        self = cls(socket or paths.agent_socket(), client, reconnect_s)
+        self.welcome = await self._link.start()
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def socket(self) -> Path:
+        """Where the agent listens."""
+        return self._link.socket
+
+    async def register_job(self, name: str, memory_bytes: int = 0, priority: float = 0.0, job: str = "") -> Job:
+        """Register a job, or with ``job`` join one that another process of the same user registered.
+
+        ``memory_bytes`` is the estimate for the whole job, by which the master admits it (Ursa §4.2.1).
+
+        Raises:
+            RpcError: refused.
+            AgentUnavailable: the agent went away for good.
+        """
+        asked = RegisterJob(name=name, memory_bytes=memory_bytes, priority=priority, job=job)
+        with self._expect():
+            answer = await self._link.call("register_job", lambda: asked, JobRegistered)
+            made = Job(self._link, asked, answer, self._wants_flush)
+            self._jobs = {known.id: known for known in self._jobs.values() if not known.over}
+            self._jobs[made.id] = made
+        return made
+
+    async def launch(self, spec: ContainerSpec, stdio: tuple[int, int, int] | None = None) -> Container:
+        """Start a command in a container on this host, now; ``stdio`` are descriptors that it shall use.
+
+        Raises:
+            RpcError: refused, or it could not be started.
+            AgentUnavailable: the agent went away, for good or in the middle of this call.
+        """
+        with self._expect():
+            try:
+                if stdio is not None:
+                    spec = msgspec.structs.replace(spec, stdio=await pass_stdio(self.socket, stdio))
+                answer = await self._link.call_once("launch", lambda: Launch(container=spec), Launched)
+            except ConnectionResetError:
+                # Asking again could start it twice.
+                raise AgentUnavailable(
+                    "the agent went away while it was starting the command; `penstock status` tells whether it runs"
+                ) from None
+            made = Container(self._link, answer.container, answer.pid, answer.not_enforced)
+            self._containers[made.id] = made
+        return made
+
+    async def attach(self, container: str) -> Container:
+        """A container that is there already, to wait for its end.
+
+        Raises:
+            RpcError: unknown, or not this user's.
+            AgentUnavailable: the agent went away for good.
+        """
+        with self._expect():
+            await self._link.call("attach", lambda: ContainerRef(container=container), Done)
+            return self._containers.setdefault(container, Container(self._link, container))
+
+    async def status(self) -> dict[str, Any]:
+        """The agent's status document (docs/protocol.md lists its keys).
+
+        Raises:
+            AgentUnavailable: the agent went away for good.
+        """
+        return (await self._link.call("status", Nothing, Status)).status
+
+    async def close(self) -> None:
+        """Send what has collected and close; the agent takes back what this connection held."""
+        self._flush()
+        await self._link.close()
+
+    # ------------------------------------------------------------ Owner of the link
+
+    async def relink(self, peer: RpcPeer) -> None:
+        """Called by the link."""
+        for container in list(self._containers.values()):
+            await container.relink(peer)
+        for job in list(self._jobs.values()):
+            if not job.over:
+                await job.relink(peer)
+        self._jobs = {job.id: job for job in self._jobs.values() if not job.over}
+        self._loop.call_soon(self._flush)  # what was submitted meanwhile, once the link is open
+
+    def unlinked(self) -> None:
+        """Called by the link."""
+        for job in self._jobs.values():
+            job.unlink()
+
+    def failed(self, error: AgentUnavailable) -> None:
+        """Called by the link."""
+        for job in self._jobs.values():
+            job.fail(error)
+        for container in self._containers.values():
+            container.fail(error)
+
+    def notified(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        """Called by the link."""
+        if (kind := NOTIFICATIONS.get(method)) is not None:
+            self._deliver(peer, read_params(params, kind), keep=self._expecting > 0)
+
+    # ------------------------------------------------------------ inside
+
+    def _deliver(self, peer: RpcPeer | None, said: Params, *, keep: bool) -> None:
+        if isinstance(said, ContainerEnded):
+            if (container := self._containers.pop(said.container, None)) is not None:
+                container.end(said.ended)
+                return
+        elif (job := self._jobs.get(getattr(said, "job", ""))) is not None:
+            job.notified(peer, said)
+            return
+        if keep:
+            self._early.append(said)
+
+    @contextlib.contextmanager
+    def _expect(self) -> Iterator[None]:
+        """An answer and what follows it may be read at once; keep what follows until we have read the answer."""
+        self._expecting += 1
+        try:
+            yield
+        finally:
+            self._expecting -= 1
+            early, self._early = self._early, []
+            for said in early:
+                self._deliver(self._link.peer(), said, keep=self._expecting > 0)
+
+    def _wants_flush(self, job: Job) -> None:
+        self._dirty[job] = None
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        peer = self._link.peer()
+        if peer is None:
+            return  # what lives is announced when the link is back
+        dirty, self._dirty = self._dirty, {}
+        for job in dirty:
+            job.flush(peer)
+        peer.flush()

@@ -1,0 +1,199 @@
+"""The client for threads: the same objects, driven by an event loop in a background thread.
+
+Every method may be called from any thread and blocks until it has its answer; errors are those of
+:mod:`penstock.client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from penstock import client
+from penstock.model.container import ContainerSpec, Ended
+from penstock.model.resources import ResourceKind
+from penstock.model.work import TaskRequest
+from penstock.wire.agent_api import Welcome
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """An event loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-client", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result; an interrupted wait (Ctrl-C) cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # nothing, once it is done
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class BlockingContainer:
+    """See :class:`penstock.client.Container`."""
+
+    def __init__(self, loop: _Loop, container: client.Container) -> None:
+        self._loop = loop
+        self._container = container
+        self.id = container.id
+        self.pid = container.pid
+        self.not_enforced = container.not_enforced
+
+    def wait(self) -> Ended:
+        """How it ended."""
+        return self._loop.run(self._container.wait())
+
+    def signal(self, number: int) -> None:
+        """Send a signal to its first process and that one's process group."""
+        self._loop.run(self._container.signal(number))
+
+    def kill(self) -> None:
+        """Kill everything in it."""
+        self._loop.run(self._container.kill())
+
+    def output(self, stream: str = "stdout") -> bytes:
+        """What it wrote so far."""
+        return self._loop.run(self._container.output(stream))
+
+
+class BlockingJob:
+    """See :class:`penstock.client.Job`."""
+
+    def __init__(self, loop: _Loop, job: client.Job) -> None:
+        self._loop = loop
+        self._job = job
+
+    @property
+    def id(self) -> str:
+        """The job's id; a restarted agent may give it another."""
+        return self._job.id
+
+    def admitted(self) -> None:
+        """Wait until the master has memory for the job."""
+        self._loop.run(self._job.admitted())
+
+    @contextlib.contextmanager
+    def monotask(
+        self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = ""
+    ) -> Iterator[client.Monotask]:
+        """Wait for the grant, run the body, complete (as failed if the body raised)."""
+        granted = self._loop.run(self._granted(kind, input_bytes, stage, task))
+        failed = True
+        try:
+            yield granted
+            failed = False
+        finally:
+            self._loop.run(self._complete(granted, failed=failed))
+
+    def place(self, stage: str, tasks: Sequence[TaskRequest], opportunistic: bool = False) -> None:
+        """Ask for nodes for the ready tasks of a stage."""
+        self._loop.run(self._job.place(stage, tasks, opportunistic))
+
+    def placed(self, task: str) -> str:
+        """The node of a task."""
+        return self._loop.run(self._job.placed(task))
+
+    def ended(self, task: str) -> Ended:
+        """How a task ended."""
+        return self._loop.run(self._job.ended(task))
+
+    def tasks_done(self, tasks: Sequence[str]) -> None:
+        """The framework itself has executed these tasks."""
+        self._loop.run(self._job.tasks_done(tasks))
+
+    def cancel_tasks(self, tasks: Sequence[str]) -> None:
+        """Not wanted any more."""
+        self._loop.run(self._job.cancel_tasks(tasks))
+
+    def end(self) -> None:
+        """The job is over."""
+        self._loop.run(self._job.end())
+
+    async def _granted(self, kind: ResourceKind | str, input_bytes: int, stage: str, task: str) -> client.Monotask:
+        monotask = self._job.submit(kind, input_bytes, stage, task)
+        try:
+            await monotask.granted
+        except BaseException:
+            monotask.cancel()
+            raise
+        return monotask
+
+    @staticmethod
+    async def _complete(monotask: client.Monotask, *, failed: bool) -> None:
+        monotask.complete(failed)
+
+
+class BlockingAgent:
+    """See :class:`penstock.client.AgentClient`."""
+
+    def __init__(self, loop: _Loop, agent: client.AgentClient) -> None:
+        self._loop = loop
+        self._agent = agent
+
+    @classmethod
+    def connect(cls, socket: Path | None = None, client_name: str = "python", reconnect_s: float = 30.0) -> Self:
+        """Connect to the agent of this host.
+
+        Raises:
+            AgentUnavailable: one line that says why and what to do.
+        """
+        loop = _Loop()
+        try:
+            agent = loop.run(client.AgentClient.connect(socket, client_name, reconnect_s))
+        except BaseException:
+            loop.stop()
+            raise
+        return cls(loop, agent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def welcome(self) -> Welcome:
+        """Who answers."""
+        return self._agent.welcome
+
+    def register_job(self, name: str, memory_bytes: int = 0, priority: float = 0.0, job: str = "") -> BlockingJob:
+        """Register a job, or with ``job`` join one."""
+        return BlockingJob(self._loop, self._loop.run(self._agent.register_job(name, memory_bytes, priority, job)))
+
+    def launch(self, spec: ContainerSpec, stdio: tuple[int, int, int] | None = None) -> BlockingContainer:
+        """Start a command in a container on this host, now."""
+        return BlockingContainer(self._loop, self._loop.run(self._agent.launch(spec, stdio)))
+
+    def attach(self, container: str) -> BlockingContainer:
+        """A container that is there already."""
+        return BlockingContainer(self._loop, self._loop.run(self._agent.attach(container)))
+
+    def status(self) -> dict[str, Any]:
+        """The agent's status document."""
+        return self._loop.run(self._agent.status())
+
+    def close(self) -> None:
+        """Close the connection and end the background thread."""
+        try:
+            self._loop.run(self._agent.close())
+        finally:
+            self._loop.stop()

@@ -1,0 +1,30 @@
+"""What can go wrong between a framework and its host's agent, besides what the agent itself answers (``RpcError``)."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from penstock.model.container import Ended
+
+
+class AgentUnavailable(Exception):  # noqa: N818 - named for what the reader is told
+    """No agent, or none any more. The message is one line that names the socket and the remedy."""
+
+
+class NotPlaced(Exception):  # noqa: N818 - named for what the reader is told
+    """A task ended before it got a node; ``ended`` says why."""
+
+    def __init__(self, task: str, ended: Ended) -> None:
+        super().__init__(f"task {task!r} was never placed: {ended.reason or ended.by.value}")
+        self.task = task
+        self.ended = ended
+
+
+def cannot_connect(socket: Path, error: OSError) -> AgentUnavailable:
+    """One line for an operating system's refusal."""
+    if error.errno in {errno.ENOENT, errno.ECONNREFUSED}:
+        return AgentUnavailable(f"no agent at {socket}; start one with `penstock up`")
+    if error.errno in {errno.EACCES, errno.EPERM}:
+        return AgentUnavailable(f"not allowed to connect to {socket}; start an agent of your own with `penstock up`")
+    return AgentUnavailable(f"cannot reach the agent at {socket}: {error.strerror or error}; is `penstock up` running?")

@@ -1,0 +1,390 @@
+"""A job of this process with its host's agent: monotasks that wait for their grants, tasks that wait for nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from penstock.client.errors import AgentUnavailable, NotPlaced
+from penstock.client.ledger import MonotaskLedger, PlacementLedger
+from penstock.client.link import Link
+from penstock.model.container import Ended, EndedBy
+from penstock.model.resources import ResourceKind
+from penstock.model.work import MonotaskId, TaskRequest
+from penstock.transport.peer import RpcPeer
+from penstock.wire.agent_api import (
+    Cancel,
+    Complete,
+    Done,
+    Grants,
+    JobRef,
+    JobRegistered,
+    Params,
+    Place,
+    RegisterJob,
+    Submit,
+    TaskEnded,
+    TaskPlaced,
+    TaskRefs,
+)
+from penstock.wire.errors import RpcError
+
+#: So many monotasks fit a frame whatever their stages and tasks are called (up to 128 characters each).
+MAX_BATCH = 5000
+
+
+class Monotask:
+    """A submitted monotask. Await ``granted``, do the work, :meth:`complete`.
+
+    ``granted`` is a future; cancelling it (as a cancelled ``await`` does) gives the coming grant back. It raises
+    ``RpcError`` if the agent refused the monotask and ``AgentUnavailable`` if the agent went away for good.
+    """
+
+    __slots__ = ("_job", "granted", "id")
+
+    def __init__(self, job: Job, monotask: MonotaskId, granted: asyncio.Future[None]) -> None:
+        self._job = job
+        self.id = monotask
+        self.granted = granted
+
+    def complete(self, failed: bool = False) -> bool:
+        """Give the slot back; False if it had ended already.
+
+        Raises:
+            ValueError: it was not granted yet.
+        """
+        return self._job.complete(self.id, failed=failed)
+
+    def cancel(self) -> bool:
+        """It is no longer wanted, queued or granted; False if it had ended already."""
+        return self._job.cancel(self.id)
+
+
+class _Granted:
+    """``async with job.monotask(…)``."""
+
+    __slots__ = ("_monotask",)
+
+    def __init__(self, monotask: Monotask) -> None:
+        self._monotask = monotask
+
+    async def __aenter__(self) -> Monotask:
+        try:
+            await self._monotask.granted
+        except BaseException:
+            self._monotask.cancel()
+            raise
+        return self._monotask
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._monotask.complete(failed=kind is not None)
+
+
+class Job:
+    """Made by :meth:`AgentClient.register_job`."""
+
+    def __init__(
+        self, link: Link, asked: RegisterJob, answer: JobRegistered, wants_flush: Callable[[Job], None]
+    ) -> None:
+        self.id = answer.job
+        self.name = asked.name
+        self._asked = asked
+        self._link = link
+        self._wants_flush = wants_flush
+        self._loop = asyncio.get_running_loop()
+        self._monotasks = MonotaskLedger()
+        self._monotasks.link()
+        self._waiting: dict[MonotaskId, asyncio.Future[None]] = {}
+        self._tasks = PlacementLedger()
+        self._watched: dict[str, list[asyncio.Future[None]]] = {}
+        self._may_place = answer.admitted
+        self._admitted = asyncio.Event()
+        if answer.admitted:
+            self._admitted.set()
+        self._failure: Exception | None = None
+        self.over = False
+
+    # ------------------------------------------------------------ monotasks
+
+    def monotask(self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = "") -> _Granted:
+        """``async with``: submit, wait for the grant, run the body, complete (as failed if the body raised)."""
+        return _Granted(self.submit(kind, input_bytes, stage, task))
+
+    def submit(self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = "") -> Monotask:
+        """Queue a monotask. Those submitted in one turn of the loop travel as one message.
+
+        Raises:
+            ValueError: not a kind of resource, or a negative size.
+            AgentUnavailable: the agent went away for good.
+            RuntimeError: the job is over.
+        """
+        self._check()
+        if input_bytes < 0:
+            raise ValueError(f"input_bytes must not be negative: {input_bytes}")
+        one = self._monotasks.submit(ResourceKind(kind), input_bytes, stage, task)
+        granted = self._waiting[one] = self._loop.create_future()
+        self._wants_flush(self)
+        return Monotask(self, one, granted)
+
+    def complete(self, one: MonotaskId, *, failed: bool = False) -> bool:
+        """See :meth:`Monotask.complete`."""
+        ended = self._monotasks.complete(one, failed=failed)
+        if ended:
+            self._wants_flush(self)
+        return ended
+
+    def cancel(self, one: MonotaskId) -> bool:
+        """See :meth:`Monotask.cancel`."""
+        ended = self._monotasks.cancel(one)
+        if ended:
+            waiting = self._waiting.pop(one, None)
+            if waiting is not None:
+                waiting.cancel()
+            self._wants_flush(self)
+        return ended
+
+    # ------------------------------------------------------------ tasks
+
+    async def admitted(self) -> None:
+        """Wait until the master has memory for the job.
+
+        Raises:
+            AgentUnavailable: the agent went away for good.
+        """
+        await self._admitted.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def place(self, stage: str, tasks: Sequence[TaskRequest], opportunistic: bool = False) -> None:
+        """Ask for nodes for the ready tasks of a stage; those that are ready together belong in one call.
+
+        Raises:
+            RpcError: the agent refused all of them.
+            ValueError: a task of that name has not ended.
+            AgentUnavailable: the agent went away for good.
+        """
+        self._check()
+        self._tasks.ask(stage, tasks, opportunistic=opportunistic)
+        names = [request.task for request in tasks]
+        asked = list(tasks)
+        try:
+            await self._link.call(
+                "place", lambda: Place(job=self.id, stage=stage, tasks=asked, opportunistic=opportunistic), Done
+            )
+        except BaseException:
+            self._tasks.withdraw(names)
+            raise
+        self._tasks.confirm(names)
+
+    async def placed(self, task: str) -> str:
+        """The node of a task.
+
+        Raises:
+            NotPlaced: it ended without one.
+            AgentUnavailable: the agent went away for good.
+            KeyError: never asked for.
+        """
+        while True:
+            if (node := self._tasks.node_of(task)) is not None:
+                return node
+            if (ended := self._tasks.end_of(task)) is not None:
+                raise NotPlaced(task, ended)
+            await self._change_of(task)
+
+    async def ended(self, task: str) -> Ended:
+        """How a task ended.
+
+        Raises:
+            AgentUnavailable: the agent went away for good.
+            KeyError: never asked for.
+        """
+        while (ended := self._tasks.end_of(task)) is None:
+            await self._change_of(task)
+        return ended
+
+    async def tasks_done(self, tasks: Iterable[str]) -> None:
+        """The framework itself has executed these tasks: their nodes need to hold nothing for them any more."""
+        names = list(tasks)
+        for name in self._tasks.done(names):
+            self._wake(name)
+        await self._settle("tasks_done", lambda: TaskRefs(job=self.id, tasks=names))
+
+    async def cancel_tasks(self, tasks: Iterable[str]) -> None:
+        """Not wanted any more. All but running commands have then ended; await ``ended`` for those."""
+        names = list(tasks)
+        await self._settle("cancel_tasks", lambda: TaskRefs(job=self.id, tasks=names))
+        for name in self._tasks.cancel(names):
+            self._wake(name)
+
+    async def end(self) -> None:
+        """The job is over: what it still had queued, granted or placed is given back."""
+        if self.over:
+            return
+        self._close(None)
+        await self._settle("end_job", lambda: JobRef(job=self.id))
+
+    # ------------------------------------------------------------ the client's side
+
+    def flush(self, peer: RpcPeer) -> None:
+        """Send what has collected."""
+        out = self._monotasks.take()
+        for start in range(0, len(out.submit), MAX_BATCH):
+            batch = out.submit[start : start + MAX_BATCH]
+            ids = [spec.id for spec in batch]
+            try:
+                answer = peer.start_request("submit", Submit(job=self.id, monotasks=batch))
+            except RpcError as error:  # it does not fit a frame
+                self._refused(ids, error)
+            else:
+                answer.add_done_callback(partial(self._submitted, ids))
+        if out.complete:
+            peer.notify("complete", Complete(job=self.id, monotasks=out.complete))
+        if out.cancel:
+            peer.notify("cancel", Cancel(job=self.id, ids=out.cancel))
+
+    def unlink(self) -> None:
+        """The connection is gone."""
+        self._monotasks.unlink()
+        self._may_place = False
+
+    async def relink(self, peer: RpcPeer) -> None:
+        """Join the job again at a restarted agent, or register it anew where the agent forgot it; announce what lives.
+
+        Raises:
+            ConnectionResetError: lost again.
+        """
+        try:
+            answer = await self._register(peer)
+        except RpcError as error:
+            self._close(error)
+            return
+        self.id = answer.job
+        self._monotasks.link()
+        self.flush(peer)
+        if answer.admitted:
+            self.admit(peer)
+
+    def fail(self, error: AgentUnavailable) -> None:
+        """The agent went away for good."""
+        self._close(error)
+
+    def notified(self, peer: RpcPeer | None, params: Params) -> None:
+        """What the agent has to say about this job."""
+        match params:
+            case Grants(ids=ids):
+                self._grant(ids)
+            case TaskPlaced(task=task, node=node):
+                if self._tasks.place(task, node):
+                    self._wake(task)
+            case TaskEnded(task=task, ended=ended):
+                if self._tasks.end(task, ended):
+                    self._wake(task)
+            case JobRef():
+                self.admit(peer)
+
+    def admit(self, peer: RpcPeer | None) -> None:
+        """The master has memory for the job (again): ask for what a lost connection still owes us."""
+        self._admitted.set()
+        if self._may_place or peer is None:
+            return
+        self._may_place = True
+        for stage, opportunistic, requests in self._tasks.to_ask_again():
+            names = [request.task for request in requests]
+            answer = peer.start_request(
+                "place", Place(job=self.id, stage=stage, tasks=requests, opportunistic=opportunistic)
+            )
+            answer.add_done_callback(partial(self._asked_again, names))
+
+    # ------------------------------------------------------------ inside
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self.over:
+            raise RuntimeError(f"job {self.name!r} is over")
+
+    async def _register(self, peer: RpcPeer) -> JobRegistered:
+        asked = self._asked
+        again = RegisterJob(name=asked.name, memory_bytes=asked.memory_bytes, priority=asked.priority, job=self.id)
+        try:
+            return await peer.request("register_job", again, JobRegistered)
+        except RpcError:
+            anew = RegisterJob(name=asked.name, memory_bytes=asked.memory_bytes, priority=asked.priority)
+            return await peer.request("register_job", anew, JobRegistered)
+
+    def _grant(self, ids: list[MonotaskId]) -> None:
+        for one in self._monotasks.grant(ids):
+            waiting = self._waiting.pop(one)
+            if waiting.cancelled():
+                self.cancel(one)
+            else:
+                waiting.set_result(None)
+
+    def _submitted(self, ids: list[MonotaskId], answer: asyncio.Future[Any]) -> None:
+        error = None if answer.cancelled() else answer.exception()
+        if isinstance(error, RpcError):  # a lost connection refuses nothing: they are submitted again
+            self._refused(ids, error)
+
+    def _refused(self, ids: list[MonotaskId], error: RpcError) -> None:
+        for one in self._monotasks.refuse(ids):
+            _set_error(self._waiting.pop(one, None), error)
+
+    def _asked_again(self, names: list[str], answer: asyncio.Future[Any]) -> None:
+        error = None if answer.cancelled() else answer.exception()
+        if isinstance(error, RpcError):
+            ended = Ended(by=EndedBy.REFUSED, reason=f"the restarted agent refused it: {error}")
+            for name in names:
+                if self._tasks.end(name, ended):
+                    self._wake(name)
+
+    async def _settle(self, method: str, params: Callable[[], Params]) -> None:
+        """A call that says that something is over; what a restarted agent does not know any more is over too."""
+        try:
+            await self._link.call_once(method, params, Done)
+        except ConnectionResetError:
+            try:
+                await self._link.call(method, params, Done)
+            except RpcError:
+                return
+
+    def _change_of(self, task: str) -> asyncio.Future[None]:
+        if self._failure is not None:
+            raise self._failure
+        change: asyncio.Future[None] = self._loop.create_future()
+        self._watched.setdefault(task, []).append(change)
+        return change
+
+    def _wake(self, task: str) -> None:
+        for waiting in self._watched.pop(task, ()):
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def _close(self, error: Exception | None) -> None:
+        """Nothing more comes: everybody who waits hears why."""
+        if self.over:
+            return
+        self.over = True
+        self._failure = error
+        self._monotasks.clear()
+        waiting, self._waiting = self._waiting, {}
+        for granted in waiting.values():
+            if error is None:
+                granted.cancel()
+            else:
+                _set_error(granted, error)
+        if error is None:
+            self._tasks.clear(Ended(by=EndedBy.CANCELLED, reason="the job was ended"))
+        for task in list(self._watched):
+            self._wake(task)
+        self._admitted.set()
+
+
+def _set_error(waiting: asyncio.Future[None] | None, error: Exception) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_exception(error)
+        waiting.exception()  # whoever does not wait need not hear of it

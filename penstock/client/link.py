@@ -1,0 +1,211 @@
+"""The connection to the agent, kept up: reconnects with back-off and says hello before anybody else speaks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from penstock.client.errors import AgentUnavailable, cannot_connect
+from penstock.transport.peer import RpcPeer, connect_unix, unknown_method
+from penstock.wire.agent_api import PROTOCOL, Hello, Welcome
+from penstock.wire.errors import RpcError
+
+#: An agent that is well answers within milliseconds.
+HELLO_TIMEOUT_S = 10.0
+_BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts
+
+T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """Who uses the link."""
+
+    async def relink(self, peer: RpcPeer) -> None:
+        """A new connection has said hello: announce what the agent must know before the link is open to calls."""
+
+    def unlinked(self) -> None:
+        """The connection is gone; the link tries to mend that."""
+
+    def failed(self, error: AgentUnavailable) -> None:
+        """The link gave up, or was closed. Nothing follows."""
+
+    def notified(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        """A notification from the agent."""
+
+
+class Link:
+    """See the module's docstring. Create it in a running loop, then :meth:`start`."""
+
+    def __init__(self, socket: Path, client: str, owner: Owner, *, reconnect_s: float) -> None:
+        self.socket = socket
+        self._client = client
+        self._owner = owner
+        self._reconnect_s = reconnect_s
+        self._peer: RpcPeer | None = None
+        self._open = asyncio.Event()
+        self._failure: AgentUnavailable | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._gone = asyncio.Event()
+
+    async def start(self) -> Welcome:
+        """Connect for the first time.
+
+        Raises:
+            AgentUnavailable: nobody there, or nobody who speaks this protocol.
+        """
+        peer, welcome = await self._greet()
+        self._peer = peer
+        self._open.set()
+        return welcome
+
+    async def close(self) -> None:
+        """Close the connection; whatever waits for the agent gets ``AgentUnavailable``."""
+        self._fail(AgentUnavailable("this client was closed"))
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reconnecting
+        if self._peer is not None:
+            self._peer.close()
+            with contextlib.suppress(TimeoutError):  # an agent that does not read must not hold us
+                await asyncio.wait_for(self._gone.wait(), 1.0)
+
+    @property
+    def failure(self) -> AgentUnavailable | None:
+        """Why this link will not come back, if so."""
+        return self._failure
+
+    def peer(self) -> RpcPeer | None:
+        """The connection, if it is open to calls now."""
+        return self._peer if self._open.is_set() and self._peer is not None and not self._peer.closed else None
+
+    async def call(self, method: str, params: Callable[[], object], result: type[T]) -> T:
+        """Ask until there is an answer; ``params`` is evaluated for each attempt, as a job's id may change.
+
+        Raises:
+            RpcError: the agent's answer.
+            AgentUnavailable: the link gave up.
+        """
+        while True:
+            with contextlib.suppress(ConnectionResetError):
+                return await self.call_once(method, params, result)
+
+    async def call_once(self, method: str, params: Callable[[], object], result: type[T]) -> T:
+        """Wait for the link, then ask once.
+
+        Raises:
+            RpcError: the agent's answer.
+            AgentUnavailable: the link gave up before anything was sent.
+            ConnectionResetError: the connection was lost before the answer came.
+        """
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if (peer := self.peer()) is not None:
+                return await peer.request(method, params(), result)
+            self._open.clear()  # also when our own side cut it off; disconnected() follows
+            await self._open.wait()
+
+    # ------------------------------------------------------------ transport.Handler
+
+    def connected(self, peer: RpcPeer) -> None:
+        """Called by the peer."""
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        """Called by the peer; agents ask nothing."""
+        raise unknown_method(method, {})
+
+    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        """Called by the peer."""
+        self._owner.notified(peer, method, params)
+
+    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
+        """Called by the peer: a defect of ours, told to whoever watches the loop."""
+        self._report(method, error)
+
+    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
+        """Called by the peer."""
+        if self._failure is None:
+            self._owner.unlinked()
+        if peer is not self._peer:
+            return  # it was being greeted, and _reconnect notices
+        self._gone.set()
+        if self._failure is None:
+            self._peer = None
+            self._open.clear()
+            self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
+
+    # ------------------------------------------------------------ inside
+
+    async def _greet(self) -> tuple[RpcPeer, Welcome]:
+        try:
+            peer = await connect_unix(str(self.socket), self)
+        except OSError as error:
+            raise cannot_connect(self.socket, error) from None
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                return peer, await peer.request("hello", Hello(protocol=PROTOCOL, client=self._client), Welcome)
+        except RpcError as error:
+            problem = f"the agent at {self.socket} refuses this client: {error}"
+        except TimeoutError:
+            problem = f"the agent at {self.socket} does not answer; see its log, or restart it"
+        except ConnectionResetError:
+            problem = f"the agent at {self.socket} closed the connection; see its log"
+        except asyncio.CancelledError:
+            peer.close()
+            raise
+        peer.close()
+        raise AgentUnavailable(problem)
+
+    async def _reconnect(self) -> None:
+        try:
+            await self._try_until_open()
+        except Exception as error:  # noqa: BLE001 - the root of a task: nobody may be left waiting
+            self._report("reconnect", error)
+            self._fail(AgentUnavailable(f"reconnecting to {self.socket} failed: {error}"))
+
+    async def _try_until_open(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._reconnect_s
+        pause, longest = _BACKOFF_S
+        while True:
+            try:
+                self._peer = await self._greet_and_relink()
+            except AgentUnavailable as error:
+                if loop.time() >= deadline:
+                    self._fail(AgentUnavailable(f"{error} (tried for {self._reconnect_s:g} s)"))
+                    return
+            else:
+                self._gone.clear()
+                self._open.set()
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    async def _greet_and_relink(self) -> RpcPeer:
+        peer, _ = await self._greet()
+        try:
+            await self._owner.relink(peer)
+        except ConnectionResetError:
+            pass
+        except BaseException:
+            peer.close()
+            raise
+        if peer.closed:
+            raise AgentUnavailable(f"the agent at {self.socket} closed the connection; see its log")
+        return peer
+
+    def _fail(self, error: AgentUnavailable) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._open.set()
+            self._owner.failed(error)
+
+    @staticmethod
+    def _report(what: str, error: Exception) -> None:
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"penstock client: {what!r} failed", "exception": error}
+        )

@@ -1,0 +1,305 @@
+"""An agent's socket without an agent: grants by slots, "runs" commands by a script, and can die and come back.
+
+It keeps the contract of :mod:`penstock.wire.agent_api` as far as a client can see it. Tests read what it was told from
+``calls`` and steer it with :meth:`FakeAgent.end_task`, :meth:`FakeAgent.end_container`, :meth:`FakeAgent.stop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock.model.container import ContainerSpec, Ended, EndedBy
+from penstock.model.resources import Capacity
+from penstock.model.work import MonotaskSpec
+from penstock.transport.peer import RpcPeer, unknown_method
+from penstock.wire.agent_api import (
+    PROTOCOL,
+    REQUESTS,
+    ContainerEnded,
+    Done,
+    Grants,
+    JobRef,
+    JobRegistered,
+    Launched,
+    Output,
+    Status,
+    Submitted,
+    TaskEnded,
+    TaskPlaced,
+    Welcome,
+)
+from penstock.wire.connection import read_params
+from penstock.wire.errors import RpcError, refused
+
+
+@dataclass
+class FakeContainer:
+    """A command that was launched; the test says when and how it ends."""
+
+    id: str
+    spec: ContainerSpec
+    peer: RpcPeer
+    stdio: tuple[int, ...] = ()
+    signals: list[int] = field(default_factory=list)
+    killed: bool = False
+    ended: Ended | None = None
+
+
+class FakeAgent:
+    """Listens on ``agent.sock`` and ``stdio.sock`` in a directory. ``slots`` monotasks of each kind run at once."""
+
+    def __init__(self, directory: Path, slots: int = 1) -> None:
+        self.socket = directory / "agent.sock"
+        self.slots = slots
+        self.calls: list[tuple[str, Any]] = []
+        self.containers: dict[str, FakeContainer] = {}
+        self.known_jobs: set[str] = set()
+        self.admits = True
+        self.places = True
+        self.refuse: dict[str, RpcError] = {}
+        self.not_enforced: dict[str, str] = {}
+        self.document: dict[str, Any] = {"node": "fake"}
+        self.outputs: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+        self.on_launch: Callable[[FakeContainer], None] = lambda container: None
+        self.queued: list[tuple[RpcPeer, str, MonotaskSpec]] = []
+        self.running: dict[tuple[RpcPeer, str, Any], MonotaskSpec] = {}
+        self.most_running = 0
+        self.placed: dict[tuple[str, str], RpcPeer] = {}
+        self._peers: set[RpcPeer] = set()
+        self._stdio: dict[str, tuple[int, ...]] = {}
+        self._changed = asyncio.Event()
+        self._servers: list[asyncio.Server] = []
+        self._stdio_task: asyncio.Task[None] | None = None
+        self._ids = 0
+
+    async def start(self) -> None:
+        """Listen."""
+        loop = asyncio.get_running_loop()
+        self._servers = [await loop.create_unix_server(lambda: RpcPeer(self), str(self.socket))]
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener.setblocking(False)
+        listener.bind(str(self.socket.with_name("stdio.sock")))
+        listener.listen()
+        self._stdio_task = loop.create_task(self._take_stdio(listener))
+
+    async def stop(self) -> None:
+        """Die: every connection is lost, and with it what was queued or granted."""
+        for server in self._servers:
+            server.close()
+        if self._stdio_task is not None:
+            self._stdio_task.cancel()
+            await asyncio.gather(self._stdio_task, return_exceptions=True)
+        for peer in list(self._peers):
+            peer.close()
+        await self.until(lambda: not self._peers)
+        for name in ("agent.sock", "stdio.sock"):
+            self.socket.with_name(name).unlink(missing_ok=True)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something that this agent was told makes the condition true."""
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+    def called(self, method: str) -> list[Any]:
+        """The parameters of every call of a method so far."""
+        return [params for name, params in self.calls if name == method]
+
+    # ------------------------------------------------------------ what a test makes it do
+
+    def admit(self, job: str) -> None:
+        """Tell every framework that the job is admitted."""
+        for peer in self._peers:
+            peer.notify("job_admitted", JobRef(job=job))
+
+    def end_task(self, job: str, task: str, ended: Ended) -> None:
+        """A placed command ended."""
+        peer = self.placed.pop((job, task))
+        peer.notify("task_ended", TaskEnded(job=job, task=task, node="fake", ended=ended))
+
+    def end_container(self, container: FakeContainer, ended: Ended) -> None:
+        """A launched command ended."""
+        container.ended = ended
+        container.peer.notify("container_ended", ContainerEnded(container=container.id, ended=ended))
+        for descriptor in container.stdio:
+            os.close(descriptor)
+        container.stdio = ()
+
+    # ------------------------------------------------------------ transport.Handler
+
+    def connected(self, peer: RpcPeer) -> None:
+        """Called by the peer."""
+        self._peers.add(peer)
+
+    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
+        """Called by the peer."""
+        self._peers.discard(peer)
+        self.queued = [entry for entry in self.queued if entry[0] is not peer]
+        self.running = {key: spec for key, spec in self.running.items() if key[0] is not peer}
+        self._changed.set()
+
+    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
+        """Called by the peer."""
+        raise error
+
+    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        """Called by the peer."""
+        self.request(peer, method, params)
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        """Called by the peer."""
+        if method not in REQUESTS:
+            raise unknown_method(method, REQUESTS)
+        asked = read_params(params, REQUESTS[method][0])
+        self.calls.append((method, asked))
+        self._changed.set()
+        if method in self.refuse:
+            raise self.refuse[method]
+        return getattr(self, f"_{method}")(peer, asked)
+
+    # ------------------------------------------------------------ methods
+
+    def _hello(self, peer: RpcPeer, asked: Any) -> Welcome:
+        return Welcome(
+            protocol=PROTOCOL,
+            version="0",
+            node="fake",
+            user="tester",
+            capacity=Capacity(cores=float(self.slots), memory_bytes=1 << 30),
+            network_bypass_bytes=16384,
+            max_frame_bytes=8 << 20,
+            enforced=[],
+            master=True,
+        )
+
+    def _register_job(self, peer: RpcPeer, asked: Any) -> JobRegistered:
+        if asked.job and asked.job not in self.known_jobs:
+            raise refused(f"no job {asked.job!r}", field="job")
+        self._ids += 1
+        job = asked.job or f"job-{self._ids}"
+        self.known_jobs.add(job)
+        return JobRegistered(job=job, admitted=self.admits)
+
+    def _end_job(self, peer: RpcPeer, asked: Any) -> Done:
+        if asked.job not in self.known_jobs:
+            raise refused(f"no job {asked.job!r}", field="job")
+        self.known_jobs.discard(asked.job)
+        self.queued = [entry for entry in self.queued if entry[1] != asked.job]
+        self.running = {key: spec for key, spec in self.running.items() if key[1] != asked.job}
+        self._grant()
+        return Done()
+
+    def _submit(self, peer: RpcPeer, asked: Any) -> Submitted:
+        for spec in asked.monotasks:
+            if spec.running:
+                self.running[peer, asked.job, spec.id] = spec
+            else:
+                self.queued.append((peer, asked.job, spec))
+        self._grant()
+        return Submitted(accepted=len(asked.monotasks))
+
+    def _complete(self, peer: RpcPeer, asked: Any) -> Done:
+        for one in asked.monotasks:
+            del self.running[peer, asked.job, one.id]
+        self._grant()
+        return Done()
+
+    def _cancel(self, peer: RpcPeer, asked: Any) -> Done:
+        for one in asked.ids:
+            self.running.pop((peer, asked.job, one), None)
+            self.queued = [
+                entry for entry in self.queued if (entry[0], entry[1], entry[2].id) != (peer, asked.job, one)
+            ]
+        self._grant()
+        return Done()
+
+    def _place(self, peer: RpcPeer, asked: Any) -> Done:
+        for request in asked.tasks:
+            self.placed[asked.job, request.task] = peer
+            if self.places:
+                peer.notify("task_placed", TaskPlaced(job=asked.job, task=request.task, node="fake"))
+        return Done()
+
+    def _tasks_done(self, peer: RpcPeer, asked: Any) -> Done:
+        for task in asked.tasks:
+            self.placed.pop((asked.job, task), None)
+        return Done()
+
+    def _cancel_tasks(self, peer: RpcPeer, asked: Any) -> Done:
+        for task in asked.tasks:
+            if (asked.job, task) in self.placed:
+                self.end_task(asked.job, task, Ended(by=EndedBy.CANCELLED, reason="asked"))
+        return Done()
+
+    def _launch(self, peer: RpcPeer, asked: Any) -> Launched:
+        self._ids += 1
+        made = FakeContainer(f"c-{self._ids}", asked.container, peer, self._stdio.pop(asked.container.stdio, ()))
+        self.containers[made.id] = made
+        self.on_launch(made)
+        return Launched(container=made.id, pid=1, not_enforced=self.not_enforced)
+
+    def _attach(self, peer: RpcPeer, asked: Any) -> Done:
+        container = self._container(asked.container)
+        container.peer = peer
+        if container.ended is not None:
+            self.end_container(container, container.ended)
+        return Done()
+
+    def _signal(self, peer: RpcPeer, asked: Any) -> Done:
+        container = self._container(asked.container)
+        container.signals.append(asked.signal)
+        if container.ended is None:
+            self.end_container(container, Ended(by=EndedBy.SIGNAL, exit_status=128 + asked.signal))
+        return Done()
+
+    def _kill(self, peer: RpcPeer, asked: Any) -> Done:
+        container = self._container(asked.container)
+        container.killed = True
+        if container.ended is None:
+            self.end_container(container, Ended(by=EndedBy.CANCELLED, exit_status=137, reason="asked"))
+        return Done()
+
+    def _output(self, peer: RpcPeer, asked: Any) -> Output:
+        whole = self.outputs[asked.stream]
+        part = whole[asked.offset : asked.offset + 4]
+        return Output(data=part, offset=asked.offset, size=len(whole))
+
+    def _status(self, peer: RpcPeer, asked: Any) -> Status:
+        return Status(status=msgspec.to_builtins(self.document))
+
+    # ------------------------------------------------------------ inside
+
+    def _container(self, container: str) -> FakeContainer:
+        if container not in self.containers:
+            raise refused(f"no container {container!r}", field="container")
+        return self.containers[container]
+
+    def _grant(self) -> None:
+        waiting = []
+        for peer, job, spec in self.queued:
+            if sum(1 for other in self.running.values() if other.kind is spec.kind) < self.slots:
+                self.running[peer, job, spec.id] = spec
+                peer.notify("grant", Grants(job=job, ids=[spec.id]))
+            else:
+                waiting.append((peer, job, spec))
+        self.queued = waiting
+        self.most_running = max(self.most_running, len(self.running))
+
+    async def _take_stdio(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with listener:
+            while True:
+                sock, _ = await loop.sock_accept(listener)
+                with sock:
+                    sock.setblocking(True)
+                    token, descriptors, _, _ = socket.recv_fds(sock, 64, 3)
+                    self._stdio[token.decode()] = tuple(descriptors)
+                    sock.send(b"+")

@@ -1,0 +1,362 @@
+"""The asyncio client against an agent in the same loop, which dies and comes back on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from penstock.client import AgentClient, AgentUnavailable, NotPlaced
+from penstock.model.container import ContainerSpec, Ended, EndedBy
+from penstock.model.resources import KindAmounts, ResourceKind
+from penstock.model.work import TaskRequest
+from penstock.testing.agent import FakeAgent, FakeContainer
+from penstock.wire.errors import RpcError, refused
+
+
+@pytest.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakeAgent]:
+    agent = FakeAgent(tmp_path)
+    await agent.start()
+    yield agent
+    await agent.stop()
+
+
+@pytest.fixture
+async def client(fake: FakeAgent) -> AsyncIterator[AgentClient]:
+    async with await AgentClient.connect(fake.socket, "test") as connected:
+        yield connected
+
+
+def request_of(task: str, *argv: str) -> TaskRequest:
+    command = ContainerSpec(argv=argv) if argv else None
+    return TaskRequest(task=task, usage=KindAmounts(cpu=1.0), command=command)
+
+
+async def test_welcome_is_what_the_agent_said(fake: FakeAgent, client: AgentClient) -> None:
+    assert client.welcome.node == "fake"
+    [hello] = fake.called("hello")
+    assert hello.client == "test"
+
+
+async def test_no_agent_is_one_line_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(AgentUnavailable) as caught:
+        await AgentClient.connect(tmp_path / "agent.sock")
+    assert str(caught.value) == f"no agent at {tmp_path}/agent.sock; start one with `penstock up`"
+
+
+async def test_a_refused_hello_says_what_the_agent_said(fake: FakeAgent) -> None:
+    fake.refuse["hello"] = refused("protocol 1 is not spoken here", field="protocol")
+    with pytest.raises(AgentUnavailable, match="protocol 1 is not spoken here"):
+        await AgentClient.connect(fake.socket)
+
+
+async def test_monotasks_run_one_after_the_other_in_one_slot(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("wordcount", memory_bytes=7)
+    running = 0
+
+    async def one() -> None:
+        nonlocal running
+        async with job.monotask("disk", 100, stage="read"):
+            running += 1
+            assert running == 1
+            await asyncio.sleep(0)
+            running -= 1
+
+    await asyncio.gather(*(one() for _ in range(20)))
+    await job.end()
+    assert fake.most_running == 1
+    assert sum(len(call.monotasks) for call in fake.called("complete")) == 20
+
+
+async def test_what_is_submitted_in_one_turn_travels_as_one_message(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("batch")
+    fake.slots = 10
+    monotasks = [job.submit(ResourceKind.CPU, n) for n in range(10)]
+    await asyncio.gather(*(one.granted for one in monotasks))
+    for one in monotasks:
+        one.complete()
+    await fake.until(lambda: not fake.running)
+    assert [len(call.monotasks) for call in fake.called("submit")] == [10]
+    assert [len(call.monotasks) for call in fake.called("complete")] == [10]
+
+
+async def test_a_body_that_raises_completes_as_failed(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("failing")
+    with pytest.raises(ZeroDivisionError):
+        async with job.monotask("cpu", 1):
+            raise ZeroDivisionError
+    await fake.until(lambda: bool(fake.called("complete")))
+    assert fake.called("complete")[0].monotasks[0].failed
+
+
+async def test_a_cancelled_wait_cancels_the_monotask(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("impatient")
+    async with job.monotask("cpu", 1):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01), job.monotask("cpu", 2):
+                pytest.fail("there is one slot only")
+        await fake.until(lambda: not fake.queued)
+    await fake.until(lambda: not fake.running)
+
+
+async def test_the_grant_of_an_abandoned_wait_is_given_back(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("abandoned")
+    async with job.monotask("cpu", 1):
+        abandoned = job.submit("cpu", 2)
+        await fake.until(lambda: bool(fake.queued))
+        abandoned.granted.cancel()
+    async with asyncio.timeout(5), job.monotask("cpu", 3):
+        assert abandoned.cancel() is False
+
+
+async def test_a_refused_submission_ends_its_monotasks(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("refused")
+    fake.refuse["submit"] = refused("too many")
+    with pytest.raises(RpcError, match="too many"):
+        async with job.monotask("cpu", 1):
+            pytest.fail("it was refused")
+
+
+@pytest.mark.parametrize(("kind", "size"), [("gpu", 1), ("cpu", -1)])
+async def test_nonsense_is_refused_before_it_is_sent(client: AgentClient, kind: str, size: int) -> None:
+    job = await client.register_job("nonsense")
+    with pytest.raises(ValueError, match=r"gpu|negative"):
+        job.submit(kind, size)
+
+
+async def test_ending_a_job_cancels_what_waits(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("ended")
+    first, second = job.submit("cpu", 1), job.submit("cpu", 2)
+    await first.granted
+    await job.place("map", [request_of("m1", "true")])
+    await job.end()
+    assert second.granted.cancelled()
+    assert first.complete() is False
+    assert (await job.ended("m1")).by is EndedBy.CANCELLED
+    with pytest.raises(RuntimeError, match="over"):
+        job.submit("cpu", 1)
+
+
+async def test_a_job_waits_for_its_admission(fake: FakeAgent, client: AgentClient) -> None:
+    fake.admits = False
+    job = await client.register_job("big")
+    waiting = asyncio.ensure_future(job.admitted())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    fake.admit(job.id)
+    await asyncio.wait_for(waiting, 5)
+
+
+async def test_tasks_are_placed_and_end(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("dag")
+    await job.place("map", [request_of("m1", "true"), request_of("m2")], opportunistic=True)
+    assert await job.placed("m1") == "fake"
+    fake.end_task(job.id, "m1", Ended(by=EndedBy.EXIT, exit_status=3))
+    assert (await job.ended("m1")).exit_status == 3
+    await job.tasks_done(["m2"])
+    assert (await job.ended("m2")).ok
+    assert fake.called("place")[0].opportunistic
+    await job.place("map", [request_of("m1", "true")])  # a name may be used again after its end
+    with pytest.raises(ValueError, match="m1"):
+        await job.place("map", [request_of("m1", "true")])
+
+
+async def test_cancelled_tasks_end(fake: FakeAgent, client: AgentClient) -> None:
+    fake.places = False
+    job = await client.register_job("cancelled")
+    await job.place("map", [request_of("m1", "true")])
+    placed = asyncio.ensure_future(job.placed("m1"))
+    await asyncio.sleep(0)
+    await job.cancel_tasks(["m1"])
+    with pytest.raises(NotPlaced) as caught:
+        await placed
+    assert caught.value.ended.by is EndedBy.CANCELLED
+
+
+async def test_a_refused_placement_leaves_nothing_behind(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("refused")
+    fake.refuse["place"] = refused("no such stage")
+    with pytest.raises(RpcError):
+        await job.place("map", [request_of("m1")])
+    del fake.refuse["place"]
+    await job.place("map", [request_of("m1")])
+
+
+# ---------------------------------------------------------------- containers
+
+
+async def test_a_container_that_ends_at_once_is_not_missed(fake: FakeAgent, client: AgentClient) -> None:
+    fake.on_launch = lambda made: fake.end_container(made, Ended(by=EndedBy.EXIT, exit_status=0))
+    container = await client.launch(ContainerSpec(argv=("true",)))
+    assert (await asyncio.wait_for(container.wait(), 5)).ok
+
+
+async def test_signals_kills_and_output(fake: FakeAgent, client: AgentClient) -> None:
+    fake.outputs["stdout"] = b"more than one answer holds"
+    first = await client.launch(ContainerSpec(argv=("cat",)))
+    assert await first.output() == b"more than one answer holds"
+    assert await first.output("stderr") == b""
+    await first.signal(15)
+    assert (await first.wait()).exit_status == 143
+    second = await client.launch(ContainerSpec(argv=("cat",)))
+    await second.kill()
+    assert (await second.wait()).by is EndedBy.CANCELLED
+
+
+async def test_descriptors_reach_the_agent(fake: FakeAgent, client: AgentClient) -> None:
+    def write_to_it(made: FakeContainer) -> None:
+        os.write(made.stdio[1], b"out")
+        os.write(made.stdio[2], b"err")
+        fake.end_container(made, Ended(by=EndedBy.EXIT, exit_status=0))
+
+    fake.on_launch = write_to_it
+    read_end, write_end = os.pipe()
+    try:
+        container = await client.launch(ContainerSpec(argv=("x",)), stdio=(read_end, write_end, write_end))
+        await container.wait()
+    finally:
+        os.close(write_end)
+    assert os.read(read_end, 100) == b"outerr"
+    assert os.read(read_end, 100) == b""  # nobody holds a copy any more
+    os.close(read_end)
+
+
+# ---------------------------------------------------------------- restarts of the agent
+
+
+async def test_queued_and_granted_monotasks_survive_a_restart(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("survivor")
+    first, second, third = (job.submit("cpu", n) for n in (1, 2, 3))
+    await first.granted
+    await fake.stop()
+    second.cancel()
+    late = job.submit("cpu", 4)
+    await fake.start()
+    await fake.until(lambda: len(fake.called("submit")) == 2)
+    again = fake.called("submit")[1]
+    assert [(spec.id, spec.running) for spec in again.monotasks] == [
+        (first.id, True),
+        (third.id, False),
+        (late.id, False),
+    ]
+    assert fake.called("register_job")[1].job == job.id
+    first.complete()
+    await asyncio.wait_for(third.granted, 5)
+    third.complete()
+    await asyncio.wait_for(late.granted, 5)
+    assert fake.most_running == 1
+
+
+async def test_what_ended_while_the_agent_was_away_needs_no_message(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("meanwhile")
+    only = job.submit("cpu", 1)
+    await only.granted
+    await fake.stop()
+    assert only.complete()
+    await fake.start()
+    async with asyncio.timeout(5), job.monotask("cpu", 2):
+        assert [spec.id for spec in fake.called("submit")[-1].monotasks] == [only.id + 1]
+    await fake.until(lambda: not fake.running)
+
+
+async def test_a_job_that_the_agent_forgot_is_registered_anew(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("forgotten", memory_bytes=9)
+    before = job.id
+    waiting = [job.submit("cpu", n) for n in (1, 2)]
+    await waiting[0].granted
+    await fake.stop()
+    fake.known_jobs.clear()
+    await fake.start()
+    await fake.until(lambda: len(fake.called("submit")) == 2)
+    assert job.id != before
+    assert fake.called("submit")[1].job == job.id
+    waiting[0].complete()
+    await asyncio.wait_for(waiting[1].granted, 5)
+
+
+async def test_placements_are_asked_for_again(fake: FakeAgent, client: AgentClient) -> None:
+    fake.places = False
+    job = await client.register_job("again")
+    await job.place("map", [request_of("m1", "true"), request_of("m2"), request_of("m3")])
+    await job.tasks_done(["m3"])
+    ended = asyncio.ensure_future(job.ended("m1"))
+    await asyncio.sleep(0)
+    await fake.stop()
+    fake.places = True
+    await fake.start()
+    assert await asyncio.wait_for(job.placed("m2"), 5) == "fake"
+    assert [request.task for request in fake.called("place")[1].tasks] == ["m1", "m2"]
+    fake.end_task(job.id, "m1", Ended(by=EndedBy.EXIT, exit_status=0))
+    assert (await asyncio.wait_for(ended, 5)).ok
+
+
+async def test_placements_wait_for_the_admission_after_a_restart(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("again")
+    await job.place("map", [request_of("m1", "true")])
+    await job.placed("m1")
+    await fake.stop()
+    fake.admits = False
+    await fake.start()
+    await fake.until(lambda: len(fake.called("register_job")) == 2)
+    assert len(fake.called("place")) == 1
+    fake.admit(job.id)
+    await fake.until(lambda: len(fake.called("place")) == 2)
+
+
+async def test_containers_are_attached_to_again(fake: FakeAgent, client: AgentClient) -> None:
+    lives = await client.launch(ContainerSpec(argv=("sleep", "1")))
+    ended = await client.launch(ContainerSpec(argv=("sleep", "1")))
+    forgotten = await client.launch(ContainerSpec(argv=("sleep", "1")))
+    await fake.stop()
+    fake.containers[ended.id].ended = Ended(by=EndedBy.EXIT, exit_status=4)
+    del fake.containers[forgotten.id]
+    await fake.start()
+    assert (await asyncio.wait_for(ended.wait(), 5)).exit_status == 4
+    assert (await asyncio.wait_for(forgotten.wait(), 5)).by is EndedBy.LOST
+    await asyncio.wait_for(lives.kill(), 5)
+    assert (await lives.wait()).by is EndedBy.CANCELLED
+
+
+async def test_calls_wait_for_the_agent_to_come_back(fake: FakeAgent, client: AgentClient) -> None:
+    await fake.stop()
+    status = asyncio.ensure_future(client.status())
+    await asyncio.sleep(0)
+    await fake.start()
+    assert (await asyncio.wait_for(status, 5))["node"] == "fake"
+
+
+async def test_everybody_hears_when_the_agent_stays_away(fake: FakeAgent) -> None:
+    async with await AgentClient.connect(fake.socket, reconnect_s=0.05) as client:
+        job = await client.register_job("orphan")
+        granted, queued = job.submit("cpu", 1), job.submit("cpu", 2)
+        await granted.granted
+        container = await client.launch(ContainerSpec(argv=("sleep", "1")))
+        fake.places = False
+        await job.place("map", [request_of("m1")])
+        waiting = [asyncio.ensure_future(c) for c in (container.wait(), job.placed("m1"), job.ended("m1"))]
+        await asyncio.sleep(0)
+        await fake.stop()
+        results = await asyncio.wait_for(asyncio.gather(queued.granted, *waiting, return_exceptions=True), 5)
+        assert all(isinstance(result, AgentUnavailable) for result in results), results
+        assert granted.complete() is False
+        with pytest.raises(AgentUnavailable, match="penstock up"):
+            await client.status()
+        with pytest.raises(AgentUnavailable):
+            job.submit("cpu", 1)
+
+
+async def test_a_closed_client_says_so(fake: FakeAgent) -> None:
+    client = await AgentClient.connect(fake.socket)
+    job = await client.register_job("closed")
+    waiting = [job.submit("cpu", n) for n in (1, 2)]
+    await waiting[0].granted
+    await client.close()
+    with pytest.raises(AgentUnavailable, match="closed"):
+        await waiting[1].granted
+    with pytest.raises(AgentUnavailable, match="closed"):
+        await client.status()
+    await fake.until(lambda: not fake.running)
