@@ -29,11 +29,13 @@ def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
     """Tasks hold their memory again; commands wait for their slot again, or hold it if they run."""
     instructions: list[Instruction] = []
     for held in event.tasks:
-        if held.job not in node.jobs:
-            continue
         node.held.by_key[held.job, held.task] = held
-        if held.request.command is not None:
-            alive = held.container in node.containers.live
+        alive = held.container in node.containers.live
+        if held.job not in node.jobs:  # its job ended while it was being stopped: a live container still has to end
+            if not alive:
+                held.container = ""
+                instructions += running.withdraw(node, held, "its job ended", now)
+        elif held.request.command is not None:
             if not alive:
                 held.container = ""
             instructions += running.queue_command(node, held, now, running=alive)

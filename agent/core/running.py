@@ -177,7 +177,7 @@ def forget_guest(node: Node, job: str) -> list[Instruction]:
         return []
     del node.jobs[job]
     node.queues.remove_job(job, 0.0)  # it holds nothing, so nothing is freed
-    return []
+    return [Record("jobs", job, None)]
 
 
 def set_class(node: Node, container: str) -> SetClass | None:

@@ -1,0 +1,343 @@
+"""The node's one door under random events: what was accepted ends once, promises are kept, nothing is left over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from agent.core import Node
+from agent.core import events as e
+from agent.core import instructions as i
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
+from agent.core.settings import NodeSettings
+from agent.core.snapshot import ContainerUse, HostUse, Snapshot
+from penstock.model import Capacity, ContainerSpec, EndedBy, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
+from penstock.wire import master_api
+from penstock.wire.agent_api import Completion, ContainerEnded, RegisterJob, TaskEnded
+from penstock.wire.errors import RpcError
+
+MEMORY_BYTES = 1000
+SETTINGS = NodeSettings(
+    node="n",
+    instance="x",
+    capacity=Capacity(cores=2, memory_bytes=MEMORY_BYTES),
+    has_master=True,
+    rejoin_s=5.0,
+    keep_ended=1000,
+)
+
+
+class NodeMachine(RuleBasedStateMachine):
+    """Plays kernel, launcher, frameworks and master around one node, and keeps the books."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node = Node(SETTINGS)
+        self.journal: dict[tuple[str, str], object] = {}
+        self.now = 0.0
+        self.number = 0
+        self.sessions: set[int] = set()
+        self.jobs: dict[str, int] = {}  # job → the session that registered it
+        self.starting: set[str] = set()
+        self.processes: set[str] = set()  # what the launcher runs
+        self.doomed: set[str] = set()  # what cgroup.kill was asked for
+        self.launched: set[str] = set()
+        self.ended: dict[str, EndedBy] = {}
+        self.granted: set[tuple[int, str, object]] = set()
+        self.submitted: dict[tuple[int, str, object], MonotaskSpec] = {}
+        self.assigned: set[tuple[str, str]] = set()
+        self.reported: set[tuple[str, str]] = set()
+        self.task_ends: set[tuple[int, str, str]] = set()
+        self.decision = 0
+
+    def send(self, event: e.Event) -> object:  # noqa: C901 - one case per instruction
+        reply: object = None
+        for instruction in self.node.handle(event, self.now):
+            match instruction:
+                case i.Grant(session, job, ids):
+                    for monotask in ids:
+                        assert (session, job, monotask) not in self.granted, "granted twice"
+                        assert (session, job, monotask) in self.submitted
+                        self.granted.add((session, job, monotask))
+                case i.Reply(result):
+                    reply = result
+                case i.StartContainer(container, _, _):
+                    assert container not in self.launched, "started twice"
+                    assert ("containers", container) in self.journal, "started before it was journaled"
+                    self.launched.add(container)
+                    self.starting.add(container)
+                case i.KillContainer(container, reason):
+                    assert container in self.processes, "kills what does not run"
+                    assert reason, "a kill without a reason"
+                    self.doomed.add(container)
+                case i.RemoveContainer(container):
+                    assert container not in self.ended
+                    record = self.node.containers.ended[container]
+                    assert record.ended is not None
+                    self.ended[container] = record.ended.by
+                case i.Record(room, key, value):
+                    if value is None:
+                        self.journal.pop((room, key), None)
+                    else:
+                        self.journal[room, key] = value
+                case i.Notify(session, _, ContainerEnded()):
+                    assert session in self.sessions
+                case i.Notify(session, _, TaskEnded(job=job, task=task)):
+                    self.task_ends.add((session, job, task))
+                case i.TellMaster("command_ended", params):
+                    assert isinstance(params, master_api.CommandEnded)
+                    key = (params.job, params.task)
+                    assert key in self.assigned and key not in self.reported, "a command ended twice"
+                    self.reported.add(key)
+                case _:
+                    pass
+        return reply
+
+    def fresh(self) -> int:
+        self.number += 1
+        return self.number
+
+    # ------------------------------------------------------------ frameworks
+
+    @rule()
+    def connect(self) -> None:
+        session = self.fresh()
+        self.sessions.add(session)
+        self.send(e.SessionOpened(session, "u", 1000, "test"))
+
+    @precondition(lambda self: self.sessions)
+    @rule(data=st.data())
+    def disconnect(self, data: st.DataObject) -> None:
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        self.sessions.discard(session)
+        self.jobs = {job: owner for job, owner in self.jobs.items() if owner != session}
+        self.forget(session)
+        self.send(e.SessionClosed(session))
+
+    def forget(self, session: int | None) -> None:
+        self.submitted = {k: v for k, v in self.submitted.items() if session is not None and k[0] != session}
+        self.granted = {k for k in self.granted if k in self.submitted}
+
+    @precondition(lambda self: self.sessions)
+    @rule(data=st.data())
+    def register(self, data: st.DataObject) -> None:
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        reply = self.send(e.JobRegistered(session, RegisterJob(name="job"), 0.0))
+        self.jobs[reply.job] = session  # type: ignore[attr-defined]
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), kinds=st.lists(st.sampled_from(list(ResourceKind)), min_size=1, max_size=4))
+    def submit(self, data: st.DataObject, kinds: list[ResourceKind]) -> None:
+        job = data.draw(st.sampled_from(sorted(self.jobs)))
+        session = self.jobs[job]
+        specs = [MonotaskSpec(id=self.fresh(), kind=kind, input_bytes=20000) for kind in kinds]
+        self.submitted.update({(session, job, spec.id): spec for spec in specs})
+        self.send(e.Submitted(session, job, specs))
+
+    @precondition(lambda self: self.granted)
+    @rule(data=st.data())
+    def complete(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.granted, key=repr)))
+        self.granted.discard(key)
+        del self.submitted[key]
+        self.send(e.Completed(key[0], key[1], [Completion(id=key[2])]))  # type: ignore[arg-type]
+
+    @precondition(lambda self: self.sessions)
+    @rule(data=st.data(), memory=st.integers(0, 600), opportunistic=st.booleans(), detach=st.booleans())
+    def launch(self, data: st.DataObject, memory: int, opportunistic: bool, detach: bool) -> None:
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        spec = ContainerSpec(argv=("x",), memory_bytes=memory, opportunistic=opportunistic, detach=detach)
+        before = self.node.ledger()
+        try:
+            self.send(e.LaunchRequested(session, spec))
+        except RpcError:
+            if not opportunistic:
+                assert before.promised_memory_bytes + memory > MEMORY_BYTES, "refused what fits"
+
+    @precondition(lambda self: self.sessions and self.launched)
+    @rule(data=st.data())
+    def kill(self, data: st.DataObject) -> None:
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        self.send(e.KillRequested(session, data.draw(st.sampled_from(sorted(self.launched)))))
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def ask_for_a_place(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(sorted(self.jobs)))
+        request = TaskRequest(task=f"t{self.fresh()}", usage=KindAmounts(cpu=5.0))
+        self.send(e.PlacementRequested(self.jobs[job], job, "s", [request], False))
+        self.send(e.PlacementRequested(self.jobs[job], job, "s", [request], False))  # said again: answered, not doubled
+
+    # ------------------------------------------------------------ master
+
+    @rule(
+        data=st.data(), memory=st.integers(0, 700), command=st.booleans(), opportunistic=st.booleans(),
+        foreign=st.booleans(), kind=st.sampled_from(list(ResourceKind)),
+    )  # fmt: skip
+    def assign(
+        self, data: st.DataObject, memory: int, command: bool, opportunistic: bool, foreign: bool, kind: ResourceKind
+    ) -> None:
+        if foreign or not self.jobs:
+            job, origin = f"foreign-{data.draw(st.integers(1, 2))}", "elsewhere"
+        else:
+            job, origin = data.draw(st.sampled_from(sorted(self.jobs))), "n"
+        spec = ContainerSpec(argv=("x",), memory_bytes=memory, detach=True) if command else None
+        task = f"t{self.fresh()}"
+        request = TaskRequest(
+            task=task, usage=KindAmounts(cpu=5.0), memory_bytes=memory, command=spec, command_kind=kind
+        )
+        decision = master_api.Assign(
+            job=job, stage="s", user="u", origin=origin, priority=0.0, request=request, opportunistic=opportunistic
+        )
+        self.assigned.add((job, task))
+        reply = self.decide(decision)
+        if reply.refused:
+            self.reported.add((job, task))
+
+    def decide(self, decision: master_api.AnyDecision) -> master_api.Decided:
+        self.decision += 1
+        reply = self.send(e.Decided(self.decision, [decision]))
+        assert isinstance(reply, master_api.Decided)
+        assert self.node.decided == self.decision
+        return reply
+
+    @precondition(lambda self: self.assigned)
+    @rule(data=st.data(), promote=st.booleans())
+    def withdraw_or_promote(self, data: st.DataObject, promote: bool) -> None:
+        job, task = data.draw(st.sampled_from(sorted(self.assigned)))
+        if promote:
+            self.decide(master_api.Promote(job=job, task=task))
+        else:
+            self.decide(master_api.Withdraw(job=job, task=task, why="test"))
+
+    # ------------------------------------------------------------ kernel and launcher
+
+    @precondition(lambda self: self.starting)
+    @rule(data=st.data(), works=st.booleans())
+    def start(self, data: st.DataObject, works: bool) -> None:
+        container = data.draw(st.sampled_from(sorted(self.starting)))
+        self.starting.discard(container)
+        if works:
+            self.processes.add(container)
+            self.send(e.ContainerStarted(container, 42, {}, self.now))
+        else:
+            self.send(e.ContainerNotStarted(container, "no such command"))
+
+    @precondition(lambda self: self.processes)
+    @rule(data=st.data(), status=st.sampled_from([0, 1, 137]), oom=st.booleans())
+    def exit(self, data: st.DataObject, status: int, oom: bool) -> None:
+        container = data.draw(st.sampled_from(sorted(self.doomed or self.processes)))
+        asked = container in self.doomed
+        self.processes.discard(container)
+        self.doomed.discard(container)
+        signal = 9 if status == 137 else None
+        self.send(e.ContainerExited(container, status, signal, 0.1, 5, int(oom), self.now))
+        by = self.ended[container]
+        ours = {EndedBy.CANCELLED, EndedBy.PREEMPTED, EndedBy.DISCONNECTED}
+        assert (by in ours) == asked, f"{by}, though a kill was {'' if asked else 'not '}asked for"
+
+    @rule(data=st.data(), seconds=st.floats(0.1, 3))
+    def sample(self, data: st.DataObject, seconds: float) -> None:
+        self.now += seconds
+        uses = {
+            container: ContainerUse(memory_bytes=data.draw(st.integers(0, 900)), cpu_cores=data.draw(st.floats(0, 2)))
+            for container in sorted(self.processes)
+        }
+        live = self.node.containers.live
+        regular_before = {c for c, r in live.items() if not r.opportunistic and r.state is ContainerState.STOPPING}
+        self.send(e.Sampled(Snapshot(self.now, seconds, HostUse(), uses), self.now))
+        regular = {c for c, r in live.items() if not r.opportunistic and r.state is ContainerState.STOPPING}
+        assert regular == regular_before, "a regular container was preempted"
+
+    @rule(lost=st.booleans())
+    def restart(self, lost: bool) -> None:
+        """The agent is killed and comes back; the launcher went on (or, rarely, died with all it ran)."""
+        node = Node(replace(SETTINGS, instance=f"x{self.fresh()}"))
+        records = {"jobs": [], "tasks": [], "containers": []}  # type: ignore[var-annotated]
+        for (room, _), record in self.journal.items():
+            records[room].append(record)
+        for record in records["containers"]:
+            if record.container in self.starting:  # its start never reached the launcher
+                self.starting.discard(record.container)
+        if lost:
+            self.processes.clear()
+            self.doomed.clear()
+        self.sessions.clear()
+        self.jobs.clear()
+        self.forget(None)
+        node.containers.ended.update(self.node.containers.ended)
+        self.node = node
+        running = dict.fromkeys(self.processes, 7)
+        self.decision = 0
+        self.send(
+            e.Recovered(
+                jobs=[r for r in records["jobs"] if isinstance(r, JobRecord)],
+                tasks=[r for r in records["tasks"] if isinstance(r, HeldTask)],
+                containers=[r for r in records["containers"] if isinstance(r, ContainerRecord)],
+                running=running,
+                exits_to_come=frozenset(),
+                at=self.now,
+            )
+        )
+
+    # ------------------------------------------------------------ what always holds
+
+    @invariant()
+    def promises_fit_the_node(self) -> None:
+        ledger = self.node.ledger()
+        assert ledger.promised_memory_bytes <= MEMORY_BYTES, "memory is over-committed"
+        assert ledger.promised_cores <= 2 + 1e-6
+
+    @invariant()
+    def every_container_is_live_or_ended(self) -> None:
+        live = set(self.node.containers.live)
+        assert live == self.starting | self.processes
+        assert live | set(self.ended) == self.launched
+        assert not live & set(self.ended)
+        assert {key for room, key in self.journal if room == "containers"} == live
+
+    @invariant()
+    def every_assigned_command_is_held_or_reported(self) -> None:
+        held = {key for key, task in self.node.held.by_key.items() if task.request.command is not None}
+        assert not held & self.reported
+        assert len([key for room, key in self.journal if room == "tasks"]) == len(self.node.held.by_key)
+
+    @invariant()
+    def nobody_waits_beside_an_idle_slot(self) -> None:
+        for kind in ResourceKind:
+            counts = self.node.queues.counts(kind, self.now)
+            assert not counts["queued"] or counts["running"] >= counts["slots"]
+
+    @invariant()
+    def grants_are_only_to_the_living(self) -> None:
+        assert {session for session, _, _ in self.granted} <= self.sessions
+
+    def teardown(self) -> None:
+        """When everybody leaves and everything ends, nothing is left."""
+        for session in sorted(self.sessions):
+            self.send(e.SessionClosed(session))
+        self.now += 100
+        self.send(e.Sampled(Snapshot(self.now, 1.0), self.now))
+        for job in sorted({job for job, _ in self.assigned}):
+            for held in self.node.held.of_job(job):
+                self.decide(master_api.Withdraw(job=job, task=held.task, why="the end"))
+        while self.starting or self.processes:
+            for container in sorted(self.starting):
+                self.starting.discard(container)
+                self.send(e.ContainerNotStarted(container, "too late"))
+            for container in sorted(self.processes):
+                self.processes.discard(container)
+                self.send(e.ContainerExited(container, 0, None, 0.0, 0, 0, self.now))
+        assert not self.node.held.by_key and not self.node.jobs and not self.node.containers.live
+        assert not self.journal, "the journal remembers what is gone"
+        idle = self.node.queues.idle()
+        assert (idle.cpu, idle.disk, idle.network) == (2, 1, 2), "a slot leaked"
+
+
+TestNode = NodeMachine.TestCase
+TestNode.settings = settings(
+    max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)

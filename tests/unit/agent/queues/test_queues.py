@@ -1,0 +1,136 @@
+"""Ursa's order, concurrency and rates, by example (§4.2.3, §4.2.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.queues import MonotaskQueues, ProcessingRate
+from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from penstock.wire.agent_api import Completion
+from penstock.wire.errors import RpcError
+
+CPU, DISK, NETWORK = ResourceKind.CPU, ResourceKind.DISK, ResourceKind.NETWORK
+
+
+def make(cores: int = 1, disk: int = 1, network: int = 1) -> MonotaskQueues:
+    capacity = Capacity(cores=cores, memory_bytes=1, disk_slots=disk, network_slots=network)
+    queues = MonotaskQueues(capacity, network_bypass_bytes=16 * 1024, rate_window_s=10)
+    queues.add_job("j", 0.0)
+    return queues
+
+
+def spec(number: int, kind: ResourceKind, size: int, stage: str = "s", running: bool = False) -> MonotaskSpec:
+    return MonotaskSpec(id=number, kind=kind, input_bytes=size, stage=stage, running=running)
+
+
+def run_all(queues: MonotaskQueues, granted: list[int]) -> list[int]:
+    """Complete what is granted until nothing is left; the order of grants."""
+    order = list(granted)
+    position = 0
+    while position < len(order):
+        _, more = queues.complete(1, "j", [Completion(id=order[position])], 1.0)
+        order += [m.id for m in more if isinstance(m.id, int)]
+        position += 1
+    return order
+
+
+def grant_order(kind: ResourceKind, sizes: list[int]) -> list[int]:
+    queues = make()
+    blocker = queues.submit(1, "j", [spec(0, kind, 10**6)], 0.0)
+    queues.submit(1, "j", [spec(n, kind, size) for n, size in enumerate(sizes, start=1)], 0.0)
+    order = run_all(queues, [m.id for m in blocker if isinstance(m.id, int)])
+    return [sizes[n - 1] for n in order[1:]]
+
+
+def test_cpu_larger_inputs_first() -> None:
+    assert grant_order(CPU, [30000, 10000, 50000, 20000]) == [50000, 30000, 20000, 10000]
+
+
+@pytest.mark.parametrize("kind", [DISK, NETWORK])
+def test_disk_and_network_smaller_inputs_first(kind: ResourceKind) -> None:
+    assert grant_order(kind, [30000, 17000, 50000, 20000]) == [17000, 20000, 30000, 50000]
+
+
+def test_stages_in_order_of_appearance_whatever_the_sizes() -> None:
+    queues = make()
+    first = queues.submit(1, "j", [spec(0, CPU, 1, "a")], 0.0)
+    queues.submit(1, "j", [spec(1, CPU, 5, "a"), spec(2, CPU, 900, "b"), spec(3, CPU, 7, "a")], 0.0)
+    assert run_all(queues, [m.id for m in first if isinstance(m.id, int)]) == [0, 3, 1, 2]
+
+
+def test_concurrency_is_one_per_core_disk_and_link() -> None:
+    queues = make(cores=3, disk=2, network=2)
+    for kind, slots in ((CPU, 3), (DISK, 2), (NETWORK, 2)):
+        batch = [spec(100 * slots + n, kind, 50000) for n in range(5)]
+        batch = [MonotaskSpec(id=f"{kind}-{n}", kind=kind, input_bytes=50000) for n in range(5)]
+        assert len(queues.submit(1, "j", batch, 0.0)) == slots
+
+
+def test_small_network_monotasks_bypass_and_small_others_do_not() -> None:
+    queues = make()
+    assert len(queues.submit(1, "j", [spec(n, NETWORK, 16 * 1024 - 1) for n in range(9)], 0.0)) == 9
+    assert queues.idle().network == 1
+    assert len(queues.submit(1, "j", [spec(20, NETWORK, 16 * 1024), spec(21, NETWORK, 16 * 1024)], 0.0)) == 1
+    assert len(queues.submit(1, "j", [spec(30, CPU, 1), spec(31, CPU, 1)], 0.0)) == 1
+
+
+def test_higher_priority_overtakes_and_a_change_re_sorts_in_place() -> None:
+    queues = make()
+    queues.add_job("late", 0.0)
+    queues.submit(1, "j", [spec(1, CPU, 9), spec(2, CPU, 8), spec(3, CPU, 7)], 0.0)
+    queues.submit(1, "late", [spec(10, CPU, 1), spec(11, CPU, 1)], 0.0)
+    _, granted = queues.complete(1, "j", [Completion(id=1)], 0.0)
+    assert [m.id for m in granted] == [2]
+    queues.set_priority("late", 5.0)
+    _, granted = queues.complete(1, "j", [Completion(id=2)], 0.0)
+    assert [(m.job, m.id) for m in granted] == [("late", 10)]
+    queues.set_priority("late", -5.0)
+    _, granted = queues.complete(1, "late", [Completion(id=10)], 0.0)
+    assert [(m.job, m.id) for m in granted] == [("j", 3)]
+
+
+def test_a_monotask_announced_as_running_holds_its_slot_even_above_the_limit() -> None:
+    queues = make()
+    queues.submit(1, "j", [spec(1, CPU, 1)], 0.0)
+    assert queues.submit(1, "j", [spec(2, CPU, 1, running=True), spec(3, CPU, 1)], 0.0) == []
+    assert queues.running(CPU) == 2
+    assert queues.complete(1, "j", [Completion(id=1)], 0.0)[1] == []
+    assert [m.id for m in queues.complete(1, "j", [Completion(id=2)], 0.0)[1]] == [3]
+
+
+def test_a_request_at_fault_changes_nothing_and_names_the_element() -> None:
+    queues = make()
+    queues.submit(1, "j", [spec(1, CPU, 1)], 0.0)
+    with pytest.raises(RpcError) as caught:
+        queues.submit(1, "j", [spec(2, CPU, 1), spec(1, CPU, 1)], 0.0)
+    assert caught.value.body.field == "monotasks[1].id"
+    with pytest.raises(RpcError) as caught:
+        queues.complete(1, "j", [Completion(id=1), Completion(id=1)], 0.0)
+    assert caught.value.body.field == "monotasks[1].id"
+    with pytest.raises(RpcError, match="unknown job"):
+        queues.submit(1, "nobody", [spec(1, CPU, 1)], 0.0)
+    assert queues.job_counts("j") == {"queued": 0, "running": 1, "done": 0, "failed": 0}
+
+
+def test_rate_is_x_over_t_in_the_window_and_cpu_counts_every_core() -> None:
+    rate = ProcessingRate(window_s=10.0)
+    assert rate.bytes_per_s(0.0) == 0.0
+    rate.completed(1.0, 100, 2.0)
+    rate.completed(2.0, 300, 2.0)
+    assert rate.bytes_per_s(2.0) == 100.0
+    assert rate.bytes_per_s(11.5) == 150.0  # the first has left the window
+    assert rate.bytes_per_s(99.0) == 150.0  # the last known stands
+    queues = make(cores=4)
+    queues.submit(1, "j", [spec(1, CPU, 1000)], 0.0)
+    queues.complete(1, "j", [Completion(id=1)], 2.0)
+    assert queues.rates(2.0).cpu == 2000.0
+
+
+def test_failed_and_cancelled_work_does_not_count_for_the_rate() -> None:
+    queues = make(cores=2)
+    queues.submit(1, "j", [spec(1, CPU, 1000), spec(2, CPU, 1000)], 0.0)
+    queues.complete(1, "j", [Completion(id=1, failed=True)], 1.0)
+    queues.cancel(1, "j", [2], 1.0)
+    assert queues.rates(1.0).cpu == 0.0
+    assert queues.job_counts("j") == {"queued": 0, "running": 0, "done": 0, "failed": 1}
+    assert queues.counts(CPU, 1.0)["slot_seconds"] == 2.0
