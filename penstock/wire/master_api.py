@@ -58,6 +58,16 @@ class PlacedTask(Params, frozen=True):
     command: bool = False
 
 
+class AwaitedTask(Params, frozen=True):
+    """A task of the sending origin that was placed on ``node`` and has not ended, as far as the origin was told."""
+
+    job: str
+    stage: Name
+    request: TaskRequest
+    node: str
+    opportunistic: bool = False
+
+
 class Load(Params, frozen=True):
     """What a node is doing (Ursa §4.2.2, UBIS §IV.A).
 
@@ -78,7 +88,12 @@ class Load(Params, frozen=True):
 
 
 class Register(Params, frozen=True):
-    """First message of an agent: everything the master needs to rebuild its state after a restart (of either)."""
+    """First message of an agent: everything the master needs to rebuild its state after a restart (of either).
+
+    ``placed`` is what this node holds; ``ready`` and ``awaited`` are the tasks of the jobs whose origin it is. With
+    ``awaited`` the master can tell a task that the origin gave up from one whose end never reached it; ``None`` says
+    that the origin does not tell.
+    """
 
     protocol: int
     node: Name
@@ -89,6 +104,7 @@ class Register(Params, frozen=True):
     jobs: list[JobState] = []
     ready: list[ReadyTasks] = []
     placed: list[PlacedTask] = []
+    awaited: list[AwaitedTask] | None = None
 
 
 class Registered(Result, frozen=True):
@@ -150,6 +166,12 @@ class AdmitJob(Decision, frozen=True, tag="admit"):
     job: str
 
 
+class TellWaiting(Decision, frozen=True, tag="waiting"):
+    """To the origin: the job is not admitted yet; ``why`` says what it waits for, and whether it can ever fit."""
+
+    job: str
+
+
 class SetPriority(Decision, frozen=True, tag="priority"):
     """To every agent that serves the job: its place in the queues (larger first)."""
 
@@ -200,7 +222,7 @@ class Promote(Decision, frozen=True, tag="promote"):
     task: str
 
 
-AnyDecision = AdmitJob | SetPriority | Assign | TellPlaced | TellEnded | Withdraw | Promote
+AnyDecision = AdmitJob | TellWaiting | SetPriority | Assign | TellPlaced | TellEnded | Withdraw | Promote
 
 
 class Decide(Params, frozen=True):
