@@ -165,7 +165,7 @@ class Job:
 
         Raises:
             RpcError: the agent refused all of them.
-            ValueError: a task of that name has not ended.
+            ValueError: a task of that name was asked for before.
             AgentUnavailable: the agent went away for good.
         """
         self._check()

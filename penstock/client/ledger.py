@@ -159,17 +159,17 @@ class PlacementLedger:
         self._tasks: dict[str, _Task] = {}
 
     def ask(self, stage: str, requests: Iterable[TaskRequest], *, opportunistic: bool) -> None:
-        """Tasks are about to be sent. A name may be used again once its task has ended.
+        """Tasks are about to be sent.
 
         Raises:
-            ValueError: a task of that name has not ended.
+            ValueError: a task of that name was asked for before (the agent would answer with how that one ended).
         """
         requests = list(requests)
-        names = [request.task for request in requests]
-        for name in names:
-            known = self._tasks.get(name)
-            if names.count(name) > 1 or (known is not None and known.ended is None):
-                raise ValueError(f"task {name!r} was asked for already and has not ended")
+        seen: set[str] = set()
+        for name in (request.task for request in requests):
+            if name in self._tasks or name in seen:
+                raise ValueError(f"task {name!r} was asked for already; names are unique within a job")
+            seen.add(name)
         for request in requests:
             self._tasks[request.task] = _Task(request, stage, opportunistic)
 

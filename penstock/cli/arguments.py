@@ -1,0 +1,69 @@
+"""Parsing what users write: one clear line when it cannot be read."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+from penstock.cli.errors import usage_error
+from penstock.model.units import parse_bytes, parse_rate
+
+T = TypeVar("T")
+
+
+class Parser(argparse.ArgumentParser):
+    """One line and exit status 2 for bad input; options are written out in full."""
+
+    def __init__(self, command: str, description: str, epilog: str | None = None) -> None:
+        super().__init__(
+            prog=f"penstock {command}",
+            description=description,
+            epilog=epilog,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse."""
+        option = message.removeprefix("unrecognized arguments: ").split(" ", 1)[0].split("=", 1)[0]
+        if option != message.split(" ", 1)[0]:
+            known = [text for action in self._actions for text in action.option_strings]
+            near = difflib.get_close_matches(option, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"see `{self.prog} --help`"
+            raise usage_error(f"unknown argument {option!r}; {hint}")
+        raise usage_error(message.removeprefix("argument "))
+
+
+def _reads(parse: Callable[[str], T]) -> Callable[[str], T]:
+    def convert(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def _cores(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise ValueError(f"{text!r} is not a number of cores; write for example 0.5 or 2")
+    return value
+
+
+def _key_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals or "\0" in text:
+        raise ValueError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+size = _reads(parse_bytes)
+rate = _reads(parse_rate)
+cores = _reads(_cores)
+key_value = _reads(_key_value)

@@ -1,0 +1,94 @@
+"""A job's tasks and what they wait for: a directed graph without cycles."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNode:
+    """A task of the graph. ``stage`` groups the tasks that are one step of the job (Ursa §4.2.2)."""
+
+    name: str
+    stage: str
+    after: tuple[str, ...] = ()
+    memory_bytes: int = 0
+    opportunistic: bool = False
+
+
+class GraphError(ValueError):
+    """A graph that cannot be executed; the message names the task."""
+
+
+class TaskGraph:
+    """Checked: names are unique, every dependency exists, there is no cycle.
+
+    Raises:
+        GraphError: otherwise, or there is no task at all.
+    """
+
+    def __init__(self, tasks: Iterable[TaskNode]) -> None:
+        self.tasks: dict[str, TaskNode] = {}
+        for task in tasks:
+            if task.name in self.tasks:
+                raise GraphError(f"task {task.name!r}: there are two tasks of this name")
+            self.tasks[task.name] = task
+        if not self.tasks:
+            raise GraphError("there is no task to run")
+        self.dependents: dict[str, list[str]] = {name: [] for name in self.tasks}
+        for task in self.tasks.values():
+            for dependency in dict.fromkeys(task.after):
+                if dependency not in self.tasks:
+                    raise GraphError(_unknown(task, dependency, self.tasks))
+                self.dependents[dependency].append(task.name)
+        self.depth = self._depths()
+
+    def descendants(self, name: str) -> list[str]:
+        """Every task that waits for this one, directly or not, each once."""
+        found: dict[str, None] = {}
+        pending = list(self.dependents[name])
+        while pending:
+            one = pending.pop()
+            if one not in found:
+                found[one] = None
+                pending += self.dependents[one]
+        return list(found)
+
+    def largest_level_bytes(self) -> int:
+        """The most memory asked by tasks of equal depth: an estimate of what the job holds at once, M(j)."""
+        levels: dict[int, int] = {}
+        for name, depth in self.depth.items():
+            levels[depth] = levels.get(depth, 0) + self.tasks[name].memory_bytes
+        return max(levels.values(), default=0)
+
+    def _depths(self) -> dict[str, int]:
+        """The longest way from a task without dependencies (Kahn's algorithm)."""
+        missing = {name: len(set(task.after)) for name, task in self.tasks.items()}
+        depth = {name: 0 for name, count in missing.items() if not count}
+        ready = list(depth)
+        for name in ready:  # grows while it is walked
+            for dependent in self.dependents[name]:
+                missing[dependent] -= 1
+                depth[dependent] = max(depth.get(dependent, 0), depth[name] + 1)
+                if not missing[dependent]:
+                    ready.append(dependent)
+        if len(ready) < len(self.tasks):
+            raise GraphError(f"tasks wait for each other in a circle: {' → '.join(self._cycle(missing))}")
+        return depth
+
+    def _cycle(self, missing: dict[str, int]) -> list[str]:
+        """One cycle among the tasks that never became ready: each of them waits for another one of them."""
+        path = [next(name for name, count in missing.items() if count)]
+        while True:
+            step = next(name for name in self.tasks[path[-1]].after if missing[name])
+            if step in path:
+                return [*path[path.index(step) :], step]
+            path.append(step)
+
+
+def _unknown(task: TaskNode, dependency: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(dependency, list(known), 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"task {task.name!r}: after: there is no task {dependency!r}{hint}"

@@ -1,0 +1,197 @@
+"""The job manager of one job of commands: events in, instructions out (Ursa §4.1.3, §4.2).
+
+A task is *waiting* until all that it comes after succeeded; then it is ready and goes to the placement with the tasks
+of its stage that became ready together; then it runs; and it ends exactly once. When a task does not succeed, what
+waits for it is skipped; everything else goes on, unless ``fail_fast``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.model.container import Ended, EndedBy
+from penstock.opgraph.graph import TaskGraph
+
+
+class TaskState(enum.StrEnum):
+    """Where a task stands."""
+
+    WAITING = "waiting"  # for the tasks before it
+    READY = "ready"  # waits for a node
+    PLACED = "placed"  # waits for its slot there, or runs
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"  # by the user, or because another failed (fail_fast)
+    SKIPPED = "skipped"  # never asked for: something before it did not succeed
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can happen to it."""
+        return self not in {TaskState.WAITING, TaskState.READY, TaskState.PLACED}
+
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The job was admitted; its first tasks may be placed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlaced:
+    """A task got its node."""
+
+    task: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """A task that was asked for ended."""
+
+    task: str
+    ended: Ended
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """The user wants no more of this job."""
+
+    reason: str = "cancelled"
+
+
+Event = Started | TaskPlaced | TaskEnded | CancelRequested
+
+
+# ---------------------------------------------------------------- instructions
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceStage:
+    """Ask for nodes for these ready tasks of one stage, in one request."""
+
+    stage: str
+    tasks: tuple[str, ...]
+    opportunistic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTasks:
+    """Say that these are no longer wanted; their ends still come."""
+
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettled:
+    """A task is over: told once for each task."""
+
+    task: str
+    state: TaskState
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOver:
+    """Every task is over: told once."""
+
+    succeeded: bool
+
+
+Instruction = PlaceStage | CancelTasks | TaskSettled | JobOver
+
+
+class JobManager:
+    """One door: :meth:`handle`. ``states``, ``nodes`` and ``ends`` are there to be read."""
+
+    def __init__(self, graph: TaskGraph, *, fail_fast: bool = False) -> None:
+        self.graph = graph
+        self.states = dict.fromkeys(graph.tasks, TaskState.WAITING)
+        self.nodes: dict[str, str] = {}
+        self.ends: dict[str, Ended] = {}
+        self._fail_fast = fail_fast
+        self._missing = {name: len(set(task.after)) for name, task in graph.tasks.items()}
+        self._left = len(graph.tasks)
+        self._started = False
+        self._stopping = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether every task is over."""
+        return self._left == 0
+
+    def handle(self, event: Event) -> list[Instruction]:
+        """What is to be done now, in this order. Events about tasks that are over say nothing new."""
+        before = self._left
+        match event:
+            case Started():
+                out = self._start()
+            case TaskPlaced(task, node):
+                out = self._placed(task, node)
+            case TaskEnded(task, ended):
+                out = self._ended(task, ended)
+            case CancelRequested(reason):
+                out = self._stop(reason)
+        if before and not self._left:
+            out.append(JobOver(all(state is TaskState.DONE for state in self.states.values())))
+        return out
+
+    def _start(self) -> list[Instruction]:
+        if self._started or self._stopping:
+            return []
+        self._started = True
+        return self._ask(name for name, missing in self._missing.items() if not missing)
+
+    def _placed(self, task: str, node: str) -> list[Instruction]:
+        if self.states[task] is TaskState.READY:
+            self.states[task] = TaskState.PLACED
+            self.nodes[task] = node
+        return []
+
+    def _ended(self, task: str, ended: Ended) -> list[Instruction]:
+        if self.states[task] not in {TaskState.READY, TaskState.PLACED}:
+            return []
+        self.ends[task] = ended
+        if ended.ok:
+            return [self._settle(task, TaskState.DONE), *self._ask(self._freed_by(task))]
+        state = TaskState.CANCELLED if self._stopping and ended.by is EndedBy.CANCELLED else TaskState.FAILED
+        out: list[Instruction] = [self._settle(task, state, ended.reason)]
+        if self._fail_fast:
+            return out + self._stop(f"{task} did not succeed")
+        return out + self._skip(self.graph.descendants(task), f"{task} did not succeed")
+
+    def _stop(self, reason: str) -> list[Instruction]:
+        if self._stopping:
+            return []
+        self._stopping = reason
+        out = self._skip((name for name, state in self.states.items() if state is TaskState.WAITING), reason)
+        asked = tuple(name for name, state in self.states.items() if not state.over)
+        return [*out, CancelTasks(asked)] if asked else out
+
+    def _freed_by(self, task: str) -> list[str]:
+        """What waited for this task last of all."""
+        for dependent in self.graph.dependents[task]:
+            self._missing[dependent] -= 1
+        return [name for name in self.graph.dependents[task] if not self._missing[name]]
+
+    def _ask(self, ready: Iterable[str]) -> list[Instruction]:
+        """Ready tasks, grouped by stage in the order of the graph."""
+        stages: dict[tuple[str, bool], list[str]] = {}
+        for name in ready:
+            if self.states[name] is TaskState.WAITING:
+                self.states[name] = TaskState.READY
+                task = self.graph.tasks[name]
+                stages.setdefault((task.stage, task.opportunistic), []).append(name)
+        return [PlaceStage(stage, tuple(names), slack) for (stage, slack), names in stages.items()]
+
+    def _skip(self, names: Iterable[str], reason: str) -> list[Instruction]:
+        waiting = [name for name in names if self.states[name] is TaskState.WAITING]
+        return [self._settle(name, TaskState.SKIPPED, reason) for name in waiting]
+
+    def _settle(self, task: str, state: TaskState, reason: str = "") -> TaskSettled:
+        self.states[task] = state
+        self._left -= 1
+        return TaskSettled(task, state, reason)
