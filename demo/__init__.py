@@ -1,0 +1,1 @@
+"""``python -m demo``: real analytics jobs on this host, once with cores split statically, once through Penstock."""

@@ -1,0 +1,64 @@
+"""``python -m demo``: see docs/demo.md."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from demo.corpus import CorpusError
+from demo.node import NodeFailed
+from demo.run import RunFailed
+from demo.show import Options, ShowFailed, show
+from penstock.client import AgentUnavailable
+from penstock.wire.errors import RpcError
+
+_TOLD = (ShowFailed, CorpusError, NodeFailed, RunFailed, AgentUnavailable, RpcError, OSError, TimeoutError)
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """The command line; exit status 2 and one line for bad input."""
+    parser = argparse.ArgumentParser(
+        prog="python -m demo",
+        description="Real analytics jobs on this host: first with cores split statically, then through Penstock.",
+    )
+    parser.add_argument("--input", type=Path, metavar="DIR", help="text of your own; default: what every machine has")
+    parser.add_argument("--megabytes", type=int, metavar="N", help="default: 120, less where memory is short")
+    parser.add_argument("--out", type=Path, metavar="DIR", default=Path("demo-out"), help="report.json, timeline.png")
+    parser.add_argument("--keep", action="store_true", help="keep text and outputs, too")
+    options = parser.parse_args(arguments)
+    if options.megabytes is not None and options.megabytes < 1:
+        parser.error("--megabytes: must be at least 1")
+    if options.input is not None and not options.input.is_dir():
+        parser.error(f"--input: {options.input} is not a directory")
+    return Options(options.input, options.megabytes, options.out, options.keep)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command. What goes wrong is told in one line each."""
+    options = parse(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    status = 1
+    try:
+        status = show(options)
+    except* KeyboardInterrupt:
+        print("\ndemo: interrupted; everything is stopped", file=sys.stderr)
+        status = 130
+    except* _TOLD as group:
+        for error in _flat(group):
+            print(f"demo: {error}", file=sys.stderr)
+    return status
+
+
+def _flat(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _flat(error)
+        else:
+            yield error
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,193 @@
+"""The text that the jobs work on: files that every machine has, cut into partitions of equal size, once, on disk."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+#: Where text is on about every Linux machine, in the order in which it is taken.
+SOURCES = (
+    Path(sysconfig.get_path("stdlib")),
+    Path("/usr/lib/python3"),
+    *(Path(f"/usr/share/{name}") for name in ("common-licenses", "perl", "perl5", "i18n", "misc", "vim", "doc")),
+    Path("/usr/include"),
+)
+#: The size of a look at a file, to see whether it is text.
+_PEEK = 4096
+#: A document longer than this is cut at ends of lines, so that partitions stay even.
+PIECE_BYTES = 256 * 1024
+#: Lines sampled of each piece, to find where the sort's ranges end.
+_SAMPLES = 4
+
+
+class CorpusError(Exception):
+    """One line: there is no text where it was looked for."""
+
+
+class Document(NamedTuple):
+    """A piece of a source file inside a partition: ``id`` indexes :attr:`Corpus.names`."""
+
+    id: int
+    offset: int
+    length: int
+
+
+class Partition(NamedTuple):
+    """One input partition: the unit of a map task."""
+
+    path: str
+    size: int
+    documents: list[Document]
+
+
+class Corpus(NamedTuple):
+    """``ends`` are the last lines of the sort's ranges but the final one; there are as many ranges as reducers."""
+
+    partitions: list[Partition]
+    names: list[str]
+    ends: list[bytes]
+
+    @property
+    def size(self) -> int:
+        """Bytes in all partitions."""
+        return sum(partition.size for partition in self.partitions)
+
+    def save(self, path: Path) -> None:
+        """Write the description (not the text) as JSON."""
+        document = {
+            "partitions": self.partitions,
+            "names": self.names,
+            "ends": [e.decode("latin-1") for e in self.ends],
+        }
+        path.write_text(json.dumps(document), encoding="ascii")
+
+    @classmethod
+    def load(cls, path: Path) -> Corpus:
+        """Read what :meth:`save` wrote."""
+        document: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
+        partitions = [Partition(p, size, [Document(*d) for d in docs]) for p, size, docs in document["partitions"]]
+        return cls(partitions, document["names"], [end.encode("latin-1") for end in document["ends"]])
+
+
+def find_text(roots: Iterable[Path]) -> Iterator[Path]:
+    """Text files below the roots, in an order that depends on their names only; symbolic links are not followed."""
+    for root in roots:
+        for directory, below, files in os.walk(root):
+            below[:] = sorted(name for name in below if name != "__pycache__")
+            for name in sorted(files):
+                path = Path(directory, name)
+                if is_text(path):
+                    yield path
+
+
+def is_text(path: Path) -> bool:
+    """A regular file that can be read and begins with UTF-8 without NUL."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return False
+        with path.open("rb") as file:
+            head = file.read(_PEEK)
+    except OSError:
+        return False
+    try:
+        # Not final when cut: the last character may be incomplete.
+        codecs.getincrementaldecoder("utf-8")().decode(head, len(head) < _PEEK)
+    except UnicodeDecodeError:
+        return False
+    return bool(head) and b"\0" not in head
+
+
+def pieces(path: Path) -> Iterator[bytes]:
+    """A file in pieces of whole lines, each ending with a newline."""
+    try:
+        with path.open("rb") as file:
+            while block := file.read(PIECE_BYTES):
+                block += file.readline()
+                yield block if block.endswith(b"\n") else block + b"\n"
+    except OSError:
+        return  # removed or replaced while we looked: there is other text
+
+
+class _Writer:
+    """Fills partition after partition and remembers what is where."""
+
+    def __init__(self, directory: Path, total_bytes: int, partitions: int) -> None:
+        self.directory = directory
+        self.target = -(-total_bytes // partitions)
+        self.done: list[Partition] = []
+        self.samples: list[bytes] = []
+        self._chunks: list[bytes] = []
+        self._documents: list[Document] = []
+        self._size = 0
+
+    def add(self, document: int, piece: bytes) -> None:
+        self._documents.append(Document(document, self._size, len(piece)))
+        self._chunks.append(piece)
+        self._size += len(piece)
+        lines = piece.split(b"\n")
+        self.samples += lines[:: max(1, len(lines) // _SAMPLES)]
+        if self._size >= self.target:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._size:
+            return
+        path = self.directory / f"part-{len(self.done):04d}"
+        with path.open("wb") as file:
+            file.writelines(self._chunks)
+            file.flush()
+            os.fsync(file.fileno())  # dirty pages cannot be dropped from the page cache
+        self.done.append(Partition(str(path), self._size, self._documents))
+        self._chunks, self._documents, self._size = [], [], 0
+
+
+def materialise(
+    directory: Path,
+    total_bytes: int,
+    *,
+    partitions: int,
+    reducers: int,
+    roots: Iterable[Path] = SOURCES,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Corpus:
+    """Write about ``total_bytes`` of text below ``directory``, repeated as often as needed; ``corpus.json`` beside it.
+
+    ``progress`` is called with the bytes written so far.
+
+    Raises:
+        CorpusError: no text below the roots.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    roots = list(roots)
+    writer = _Writer(directory, total_bytes, partitions)
+    names: list[str] = []
+    written = 0
+    while written < total_bytes:
+        before = written
+        for path in find_text(roots):
+            for piece in pieces(path):
+                writer.add(len(names), piece)
+                written += len(piece)
+                if written >= total_bytes:
+                    break
+            names.append(str(path))
+            progress(written)
+            if written >= total_bytes:
+                break
+        if written == before:
+            raise CorpusError(f"no text below {', '.join(map(str, roots))}; name a directory that has some")
+    writer.flush()
+    corpus = Corpus(writer.done, names, range_ends(writer.samples, reducers))
+    corpus.save(directory / "corpus.json")
+    return corpus
+
+
+def range_ends(samples: list[bytes], reducers: int) -> list[bytes]:
+    """Where to cut the sorted lines so that each reducer gets about as many: quantiles of a sample."""
+    ordered = sorted(samples)
+    return [ordered[len(ordered) * (i + 1) // reducers] for i in range(reducers - 1)]

@@ -1,0 +1,163 @@
+"""What a demonstration runs: how many tasks and workers, and how the host's cores and memory are shared out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo.operations import OPERATIONS
+from demo.records import JobSpec
+
+MIB = 1024 * 1024
+#: The interpreters of a job (its own and two workers').
+_BASE_BYTES = 48 * MIB
+#: What a job's workers hold between the stages, over its input (measured, with a margin).
+_HELD = {"word-count": 0.3, "inverted-index": 0.5, "sort": 1.5}
+#: Estimated memory of a task over its input (m2i of Ursa §4.2.1): the text, what is made of it, what is written.
+MEMORY_TO_INPUT = 3
+#: The table and the archive, over what all jobs are promised: so much that the three do not fit together.
+_TENANT_SHARE = 0.75
+#: More workers than this for each job would be more than these inputs are worth.
+_MAX_WORKERS = 8
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes are bytes. ``text_bytes`` is what was asked for; partitions come out a little larger."""
+
+    directory: Path
+    project: Path
+    text_bytes: int
+    cores: float
+    partitions: int
+    socket: Path | None = None
+    cpu_max_enforced: bool = False
+    idle_class_enforced: bool = False
+
+    @classmethod
+    def of(cls, directory: Path, project: Path, text_bytes: int, cores: float) -> Plan:
+        """Map tasks of about 4 MiB, and several per worker."""
+        partitions = max(8 * _workers(cores), min(64, text_bytes // (4 * MIB)))
+        return cls(directory, project, text_bytes, cores, partitions)
+
+    # ------------------------------------------------------------ tasks
+
+    @property
+    def workers(self) -> int:
+        """Worker processes per job: as many as may compute at once."""
+        return _workers(self.cores)
+
+    @property
+    def reducers(self) -> int:
+        """Reduce tasks per job."""
+        return 4 * self.workers
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of all jobs together."""
+        return len(OPERATIONS) * (self.partitions + self.reducers)
+
+    # ------------------------------------------------------------ shares
+
+    @property
+    def share(self) -> float:
+        """Cores of each job when they are split statically."""
+        return self.cores / len(OPERATIONS)
+
+    @property
+    def slots(self) -> int:
+        """Task slots of a static executor: one more than it has cores, so that reading overlaps with computing."""
+        return min(self.workers, -int(-self.share // 1) + 1)
+
+    def affinity(self, index: int) -> tuple[int, ...]:
+        """The cores that a job's share touches when it cannot be enforced otherwise."""
+        usable = sorted(os.sched_getaffinity(0))
+        begin, end = index * self.share, (index + 1) * self.share
+        return tuple(core for at, core in enumerate(usable) if at < end - 1e-9 and at + 1 > begin + 1e-9)
+
+    def job_bytes(self, name: str) -> int:
+        """Memory promised to a job's container."""
+        return _BASE_BYTES + int(_HELD[name] * self.text_bytes)
+
+    @property
+    def tasks_bytes(self) -> int:
+        """Memory for the placed tasks of one job, M(j) of Ursa §4.2.1."""
+        largest = max(self.text_bytes // self.partitions, self.text_bytes // self.reducers)
+        return MEMORY_TO_INPUT * 2 * self.workers * largest
+
+    @property
+    def jobs_bytes(self) -> int:
+        """Memory for all jobs and their tasks."""
+        return sum(map(self.job_bytes, OPERATIONS)) + len(OPERATIONS) * self.tasks_bytes
+
+    @property
+    def table_bytes(self) -> int:
+        """What the regular table wants, in the middle of a run."""
+        return int(_TENANT_SHARE * self.jobs_bytes)
+
+    @property
+    def archive_bytes(self) -> int:
+        """What the opportunistic archive takes."""
+        return self.table_bytes
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Memory that the node offers: what is promised, and no more, so that the archive lives on what is unused."""
+        return self.jobs_bytes + self.table_bytes
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of the node. Memory is what is preempted for here: CPU is not, for the archive yields that by itself."""
+        return {
+            "memory_bytes": str(self.capacity_bytes),
+            "t_preempt_memory": "0.9",
+            "t_preempt_cpu": "1.0",
+            "preempt_after": "30",
+            "http": "127.0.0.1:0",
+        }
+
+    @property
+    def needed_bytes(self) -> int:
+        """What the whole takes for a moment at worst."""
+        return self.capacity_bytes + self.archive_bytes
+
+    # ------------------------------------------------------------ processes
+
+    @property
+    def text(self) -> Path:
+        """Where the partitions are."""
+        return self.directory / "text"
+
+    def output(self, executor: str, job: str) -> Path:
+        """Where a job writes."""
+        return self.directory / executor / job
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of every process: what the interpreter needs to find us."""
+        kept = ("PYTHONPATH", "LANG", "LC_ALL")
+        return {name: os.environ[name] for name in kept if name in os.environ}
+
+    def jobs(self, executor: str) -> list[JobSpec]:
+        """The jobs under one executor."""
+        static = executor == "static"
+        return [
+            JobSpec(
+                name=name,
+                corpus=str(self.text / "corpus.json"),
+                output=str(self.output(executor, name)),
+                result=str(self.directory / executor / f"{name}.result.json"),
+                executor=executor,
+                workers=self.workers,
+                slots=self.slots,
+                cores=self.affinity(index) if static and not self.cpu_max_enforced else (),
+                socket=str(self.socket or ""),
+                memory_bytes=self.tasks_bytes,
+            )
+            for index, name in enumerate(OPERATIONS)
+        ]
+
+
+def _workers(cores: float) -> int:
+    return max(2, min(int(cores), _MAX_WORKERS))

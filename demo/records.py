@@ -1,0 +1,70 @@
+"""What is written down about a run: plain data that goes to JSON and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class JobSpec(NamedTuple):
+    """One job under one executor. Times everywhere are seconds of CLOCK_MONOTONIC, the same in every process.
+
+    ``slots`` are task slots of the static executor; ``socket`` is the agent's for Penstock. ``cores`` restricts the
+    job to some cores where ``cpu.max`` cannot be enforced. ``memory_bytes`` is M(j) of Ursa §4.2.1.
+    """
+
+    name: str
+    corpus: str
+    output: str
+    result: str
+    executor: str
+    workers: int
+    slots: int = 0
+    cores: tuple[int, ...] = ()
+    socket: str = ""
+    memory_bytes: int = 0
+
+    def save(self, path: Path) -> None:
+        """Write as JSON."""
+        path.write_text(json.dumps(self._asdict()), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> JobSpec:
+        """Read what :meth:`save` wrote."""
+        fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        fields["cores"] = tuple(fields["cores"])
+        return cls(**fields)
+
+
+class Work(NamedTuple):
+    """A monotask: when it was asked for, when it could begin (its grant), when it ended; the CPU time of its thread."""
+
+    kind: str
+    stage: str
+    task: str
+    asked: float
+    began: float
+    ended: float
+    input_bytes: int
+    cpu_s: float
+
+
+class JobResult(NamedTuple):
+    """What a job says about itself. ``began`` is when its process could first act, ``ended`` after its last output."""
+
+    name: str
+    began: float
+    ended: float
+    works: list[Work]
+
+    def save(self, path: Path) -> None:
+        """Write as JSON."""
+        path.write_text(json.dumps(self._asdict()), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> JobResult:
+        """Read what :meth:`save` wrote."""
+        fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        fields["works"] = [Work(*work) for work in fields["works"]]
+        return cls(**fields)

@@ -1,0 +1,166 @@
+"""The figures of both runs, as Ursa defines them (§5), and how they are shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+import msgspec
+
+from demo.plan import Plan
+from demo.run import Run
+from penstock.model.units import format_bytes
+
+KINDS = ("cpu", "disk", "network")
+
+
+class Figures(NamedTuple):
+    """CPU time in core-seconds: ``x`` allocated, ``y`` there was, ``z`` used of what was allocated (Ursa §5).
+
+    ``used`` is all CPU time that the jobs' containers took. Under Penstock what exceeds ``z`` was spent outside CPU
+    grants (starting, reading, pulling, writing, asking); a static share covers everything, so there it is ``z``.
+    """
+
+    makespan_s: float
+    mean_completion_s: float
+    x: float
+    y: float
+    z: float
+    used: float
+
+    @property
+    def se(self) -> float:
+        """Scheduling efficiency X/Y: how much of what there is was allocated."""
+        return self.x / self.y
+
+    @property
+    def ue(self) -> float:
+        """Utilization efficiency Z/X: how much of what was allocated was used."""
+        return self.z / self.x if self.x else 0.0
+
+    @property
+    def utilization(self) -> float:
+        """All CPU time of the jobs over all there was: the same measure for both executors."""
+        return self.used / self.y
+
+
+def figures(run: Run, plan: Plan) -> Figures:
+    """The figures of one run."""
+    y = plan.cores * run.makespan_s  # Y: all cores, for as long as the run took
+    used = sum(job.cpu_seconds for job in run.jobs)
+    if run.executor == "static":
+        x = sum(plan.share * job.completion_s for job in run.jobs)  # X: a share is a job's for its whole life
+        z = used  # Z: all that the job does, it does in its share
+    else:
+        works = [work for job in run.jobs for work in job.result.works if work.kind == "cpu"]
+        x = sum(work.ended - work.began for work in works)  # X: CPU slots, from each grant to its completion
+        z = sum(work.cpu_s for work in works)  # Z: CPU time of the workers' threads inside those grants
+    return Figures(run.makespan_s, mean(job.completion_s for job in run.jobs), x, y, z, used)
+
+
+def digests(directories: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of every output file, by job and file."""
+    found: dict[str, str] = {}
+    for directory in directories:
+        for path in sorted(directory.iterdir()):
+            with path.open("rb") as file:
+                found[f"{directory.name}/{path.name}"] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def differences(first: dict[str, str], second: dict[str, str]) -> list[str]:
+    """Files that are not the same in both, one line each."""
+    return [
+        f"{name}: {'only in one run' if name not in first or name not in second else 'different bytes'}"
+        for name in sorted(first.keys() | second.keys())
+        if first.get(name) != second.get(name)
+    ]
+
+
+# ---------------------------------------------------------------- for people
+
+
+def table(runs: dict[str, Run], plan: Plan) -> list[str]:
+    """The runs side by side."""
+    made = {name: figures(run, plan) for name, run in runs.items()}
+    rows: list[tuple[str, list[str]]] = [("", list(runs))]
+
+    def row(name: str, values: Iterable[float], unit: str) -> None:
+        shown = [f"{100 * v:.1f} %" if unit == "%" else f"{v:.2f} {unit}" for v in values]
+        rows.append((name, shown))
+
+    row("makespan", (f.makespan_s for f in made.values()), "s")
+    row("mean job completion time", (f.mean_completion_s for f in made.values()), "s")
+    for index, job in enumerate(next(iter(runs.values())).jobs):
+        row(f"  {job.name}", (run.jobs[index].completion_s for run in runs.values()), "s")
+    row("CPU scheduling efficiency, SE = X/Y", (f.se for f in made.values()), "%")
+    row("CPU utilization efficiency, UE = Z/X", (f.ue for f in made.values()), "%")
+    row("  X, CPU time allocated", (f.x for f in made.values()), "s")
+    row("  Y, cores × makespan", (f.y for f in made.values()), "s")
+    row("  Z, CPU time used of X", (f.z for f in made.values()), "s")
+    row("  CPU time used outside X", (f.used - f.z for f in made.values()), "s")
+    row("all CPU time of the jobs / Y", (f.utilization for f in made.values()), "%")
+    return [f"  {name:<38}" + "".join(f"{value:>12}" for value in values) for name, values in rows]
+
+
+def preemption_lines(run: Run) -> list[str]:
+    """What was preempted, why, and what it had done; how the memory was wanted."""
+    lines = [f"preempted: {p['container']} for {p['resource']}: {p['reason']}" for p in run.preemptions]
+    archive = run.archive
+    if archive is not None:
+        lines.append(
+            f"the opportunistic archive had compressed {format_bytes(archive.bytes_done)} on slack, holding "
+            f"{format_bytes(archive.memory_bytes)}, in {archive.ended.cpu_seconds:.2f} s of CPU time; it ended by "
+            f"{archive.ended.by.value}"
+        )
+    return lines
+
+
+def document(runs: dict[str, Run], plan: Plan, more: dict[str, Any]) -> dict[str, Any]:
+    """Everything, for report.json."""
+    return {
+        **more,
+        "plan": {name: getattr(plan, name) for name in _PLANNED},
+        "runs": {name: _run(run, plan) for name, run in runs.items()},
+    }
+
+
+_PLANNED = (
+    "text_bytes", "cores", "workers", "partitions", "reducers", "share", "slots", "jobs_bytes", "table_bytes",
+    "archive_bytes", "capacity_bytes", "cpu_max_enforced", "idle_class_enforced",
+)  # fmt: skip
+
+
+def _run(run: Run, plan: Plan) -> dict[str, Any]:
+    made = figures(run, plan)
+    derived = {"se": made.se, "ue": made.ue, "utilization": made.utilization}
+    document: dict[str, Any] = msgspec.to_builtins(dataclasses.asdict(run))
+    del document["samples"]  # timeline.json has them
+    return {"figures": made._asdict() | derived, **document}
+
+
+def timeline(runs: dict[str, Run]) -> dict[str, Any]:
+    """What the picture shows: samples of the agent's status and every monotask, in seconds since the run began."""
+    return {"runs": {name: _timeline(run) for name, run in runs.items()}}
+
+
+def _timeline(run: Run) -> dict[str, Any]:
+    samples = [{**sample, "at": sample["at"] - run.began} for sample in run.samples]
+    works = [
+        {"job": job.name, "kind": work.kind, "began": work.began - run.began, "ended": work.ended - run.began}
+        for job in run.jobs
+        for work in job.result.works
+    ]
+    jobs = [{"name": job.name, "ended": job.ended - run.began} for job in run.jobs]
+    return {
+        "makespan_s": run.makespan_s,
+        "host_cores": os.cpu_count(),
+        "samples": samples,
+        "works": works,
+        "jobs": jobs,
+    }

@@ -1,0 +1,231 @@
+"""One run: all jobs at once under one executor, and what the agent's status said meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from demo.plan import Plan
+from demo.records import JobResult, JobSpec
+from demo.tenants import tallied
+from penstock.client import AgentClient, Container
+from penstock.model.container import ContainerSpec, Ended, Limits
+from penstock.wire.errors import RpcError
+
+#: How often the agent's status is read for the timeline.
+SAMPLE_S = 0.5
+
+
+class RunFailed(Exception):  # noqa: N818 - named for what the reader is told
+    """One line: what made the run worthless."""
+
+
+@dataclass
+class JobRun:
+    """One job as its driver saw it. Times are CLOCK_MONOTONIC; ``cpu_seconds`` are its container's."""
+
+    name: str
+    began: float
+    ended: float
+    cpu_seconds: float
+    memory_peak_bytes: int
+    not_enforced: dict[str, str]
+    result: JobResult
+
+    @property
+    def completion_s(self) -> float:
+        """Job completion time: from the request to start it to its end."""
+        return self.ended - self.began
+
+
+@dataclass
+class Archive:
+    """What the opportunistic job came to. ``bytes_done`` is what it had compressed."""
+
+    bytes_done: int
+    memory_bytes: int
+    ended: Ended
+
+
+@dataclass
+class Run:
+    """What one executor made of the jobs."""
+
+    executor: str
+    began: float
+    ended: float
+    jobs: list[JobRun]
+    archive: Archive | None = None
+    preemptions: list[dict[str, Any]] = field(default_factory=list)
+    samples: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def makespan_s(self) -> float:
+        """From the first request to the last end."""
+        return self.ended - self.began
+
+
+class Runner:
+    """Starts everything in containers of the agent; ``progress`` hears a fraction of the tasks done."""
+
+    def __init__(self, agent: AgentClient, plan: Plan, executor: str, progress: Callable[[float], None]) -> None:
+        self._agent = agent
+        self._plan = plan
+        self._executor = executor
+        self._progress = progress
+        self._directory = plan.directory / executor
+        self._done: dict[tuple[str, str], int] = {}
+        self._table_wanted = asyncio.Event()
+        self._samples: list[dict[str, Any]] = []
+
+    async def run(self) -> Run:
+        """Everything, and nothing left behind.
+
+        Raises:
+            ExceptionGroup: of RunFailed (a job failed) and of what the client raises.
+        """
+        self._directory.mkdir()
+        sampling = asyncio.create_task(self._sample())
+        try:
+            async with contextlib.AsyncExitStack() as tenants:
+                archive = None
+                if self._executor == "penstock":
+                    archive = await self._tenant(tenants, "archive", opportunistic=True)
+                began = time.monotonic()
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._table(tenants))
+                    running = [group.create_task(self._job(spec)) for spec in self._plan.jobs(self._executor)]
+                jobs = [job.result() for job in running]
+                run = Run(self._executor, began, max(job.ended for job in jobs), jobs)
+            if archive is not None:
+                run.archive = Archive(tallied(self._tally), self._plan.archive_bytes, await archive.wait())
+        finally:
+            sampling.cancel()
+        status = await self._agent.status()
+        run.preemptions = status["preemptions"] if archive is not None else []
+        run.samples = self._samples
+        return run
+
+    # ------------------------------------------------------------ jobs
+
+    async def _job(self, spec: JobSpec) -> JobRun:
+        path = self._directory / f"{spec.name}.spec.json"
+        spec.save(path)
+        cores = self._plan.share if self._executor == "static" else None
+        container = ContainerSpec(
+            argv=(sys.executable, "-m", "demo.job", str(path)),
+            name=spec.name,
+            env=self._plan.environment,
+            cwd=str(self._plan.project),
+            limits=Limits(cpu_cores=cores),
+            memory_bytes=self._plan.job_bytes(spec.name),
+        )
+        began = time.monotonic()
+        async with self._launched(container) as (launched, output):
+            async for line in output:
+                self._heard(spec.name, json.loads(line))
+            ended = await launched.wait()
+        if not ended.ok:
+            raise RunFailed(f"{spec.name} ({self._executor}) failed: {ended.by.value} {ended.reason}".rstrip())
+        result = JobResult.load(Path(spec.result))
+        return JobRun(
+            name=spec.name,
+            began=began,
+            ended=time.monotonic(),
+            cpu_seconds=ended.cpu_seconds,
+            memory_peak_bytes=ended.memory_peak_bytes,
+            not_enforced=launched.not_enforced,
+            result=result,
+        )
+
+    def _heard(self, job: str, event: dict[str, Any]) -> None:
+        self._done[job, event["stage"]] = event["done"]
+        done = sum(self._done.values())
+        self._progress(done / self._plan.tasks)
+        if done >= self._plan.tasks // 3:
+            self._table_wanted.set()
+
+    # ------------------------------------------------------------ the others on the host
+
+    @property
+    def _tally(self) -> Path:
+        return self._directory / "archive.tally"
+
+    async def _table(self, tenants: contextlib.AsyncExitStack) -> None:
+        """Regular work that wants its promised memory when a third of the tasks is done."""
+        await self._table_wanted.wait()
+        await self._tenant(tenants, "table", opportunistic=False)
+
+    async def _tenant(self, tenants: contextlib.AsyncExitStack, what: str, *, opportunistic: bool) -> Container:
+        """Start one and wait until it holds its memory; it is killed when the stack is closed."""
+        memory_bytes = self._plan.archive_bytes if opportunistic else self._plan.table_bytes
+        argv = [sys.executable, "-m", "demo.tenants", what, "--memory", str(memory_bytes)]
+        argv += ["--text", str(self._plan.text), "--tally", str(self._tally)]
+        if opportunistic and not self._plan.idle_class_enforced:
+            argv.append("--yielding")
+        spec = ContainerSpec(
+            argv=tuple(argv),
+            name=what,
+            env=self._plan.environment,
+            cwd=str(self._plan.project),
+            memory_bytes=memory_bytes,
+            opportunistic=opportunistic,
+        )
+        launched, output = await tenants.enter_async_context(self._launched(spec))
+        async for _ in output:
+            break
+        return launched
+
+    @contextlib.asynccontextmanager
+    async def _launched(self, spec: ContainerSpec) -> AsyncIterator[tuple[Container, asyncio.StreamReader]]:
+        """A container and its standard output; what still runs at the end is killed."""
+        ours, theirs = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours, "rb", 0)
+        )
+        try:
+            try:
+                container = await self._agent.launch(spec, stdio=(nothing, theirs, 2))
+            finally:
+                os.close(theirs)
+                os.close(nothing)
+            try:
+                yield container, reader
+            finally:
+                await self._stop(container)
+        finally:
+            transport.close()
+
+    async def _stop(self, container: Container) -> None:
+        with contextlib.suppress(RpcError):  # it has ended already
+            await container.kill()
+        await container.wait()
+
+    # ------------------------------------------------------------ the timeline
+
+    async def _sample(self) -> None:
+        while True:
+            status = await self._agent.status()
+            self._samples.append({"at": time.monotonic(), **trimmed(status)})
+            await asyncio.sleep(SAMPLE_S)
+
+
+def trimmed(status: dict[str, Any]) -> dict[str, Any]:
+    """What the picture needs of a status document."""
+    live = [c for c in status["containers"] if c["ended"] is None]
+    return {
+        "kinds": status["kinds"],
+        "host": status["host"],
+        "memory": status["memory"],
+        "containers": {c["name"]: c["sample"].get("memory_bytes", 0) for c in live},
+    }

@@ -1,0 +1,205 @@
+"""The demonstration from beginning to end: text, Penstock, both runs, the comparison, the report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from demo import node, report
+from demo.corpus import SOURCES, materialise
+from demo.operations import OPERATIONS
+from demo.picture import draw
+from demo.plan import Plan
+from demo.progress import Progress
+from demo.run import Run, Runner
+from penstock.client import AgentClient
+from penstock.model.units import format_bytes
+
+PROJECT = Path(__file__).resolve().parent.parent
+DEFAULT_MEGABYTES = 120
+_MEGABYTE = 1_000_000
+#: Of the memory that is available, how much we take at most.
+_MEMORY_SHARE = 0.8
+
+
+class ShowFailed(Exception):  # noqa: N818 - named for what the reader is told
+    """One line: why there is nothing to show."""
+
+
+class Options(NamedTuple):
+    """What was asked for; ``megabytes`` None: what suits the machine."""
+
+    source: Path | None
+    megabytes: int | None
+    out: Path
+    keep: bool = False
+
+
+def show(options: Options) -> int:
+    """Everything. The exit status: 0, or 1 when the outputs differ or nothing was preempted.
+
+    Raises:
+        ShowFailed, CorpusError, NodeFailed, OSError: one line each.
+        KeyboardInterrupt: everything is stopped and removed by then.
+    """
+    began = time.monotonic()
+    options.out.mkdir(parents=True, exist_ok=True)
+    progress = Progress()
+    with _work_directory(options) as directory:
+        plan = make_plan(options, directory)
+        progress.line(_introduction(plan))
+        progress.phase("writing the text")
+        corpus = materialise(
+            plan.text,
+            plan.text_bytes,
+            partitions=plan.partitions,
+            reducers=plan.reducers,
+            roots=[options.source] if options.source is not None else SOURCES,
+            progress=lambda written: progress.update(min(1.0, written / plan.text_bytes)),
+        )
+        progress.done()
+        progress.line(
+            f"{corpus.size / _MEGABYTE:.0f} MB of {len(corpus.names)} files in {len(corpus.partitions)} parts"
+        )
+        plan = replace(plan, partitions=len(corpus.partitions))
+        plan, runs, more = _both(plan, progress)
+        differing = report.differences(*(_digests(plan, name) for name in runs))
+        _write(options.out, plan, runs, {**more, "input_bytes": corpus.size, "differences": differing})
+    for line in _conclusion(plan, runs, more, differing):
+        progress.line(line)
+    progress.line(_pictured(options.out))
+    progress.line(f"everything: {options.out / 'report.json'}; the demo took {time.monotonic() - began:.0f} s")
+    return 1 if differing or not runs["penstock"].preemptions else 0
+
+
+@contextlib.contextmanager
+def _work_directory(options: Options) -> Iterator[Path]:
+    """Beside the report, because /tmp may be memory and the demo wants a disk."""
+    directory = Path(tempfile.mkdtemp(prefix="work-", dir=options.out.resolve()))
+    try:
+        yield directory
+    finally:
+        if not options.keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def make_plan(options: Options, directory: Path) -> Plan:
+    """Sizes for this machine.
+
+    Raises:
+        ShowFailed: not enough memory for what was asked for.
+    """
+    cores = float(len(os.sched_getaffinity(0)))
+    budget = int(psutil.virtual_memory().available * _MEMORY_SHARE)
+    for megabytes in [options.megabytes] if options.megabytes else range(DEFAULT_MEGABYTES, 0, -10):
+        plan = Plan.of(directory, PROJECT, megabytes * _MEGABYTE, cores)
+        if plan.needed_bytes <= budget:
+            return plan
+    raise ShowFailed(
+        f"{format_bytes(plan.needed_bytes)} of memory wanted, {format_bytes(budget)} may be taken; "
+        "free some or ask for less text with --megabytes"
+    )
+
+
+def _both(plan: Plan, progress: Progress) -> tuple[Plan, dict[str, Run], dict[str, Any]]:
+    """Both runs on one Penstock."""
+    progress.phase("starting agent and master")
+    # Sockets have short paths only, so they live in the system's directory for temporary files.
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-demo-") as private,
+        node.running(Path(private), plan.settings) as up,
+    ):
+        plan, runs, enforced = asyncio.run(_runs(plan, up, progress))
+        return plan, runs, {"enforced": enforced, "penstock_cpu_seconds": up.cpu_seconds()}
+
+
+async def _runs(plan: Plan, up: node.Node, progress: Progress) -> tuple[Plan, dict[str, Run], list[str]]:
+    async with await AgentClient.connect(up.socket, client="demo") as agent:
+        await _linked(agent)
+        progress.done()
+        enforced = agent.welcome.enforced
+        plan = replace(
+            plan,
+            socket=up.socket,
+            cores=agent.welcome.capacity.cores,
+            cpu_max_enforced="cpu.max" in enforced,
+            idle_class_enforced="cpu.idle" in enforced or "cpu.weight" in enforced,
+        )
+        progress.line(f"status while it lasts: http://{up.http}/status (also /metrics)")
+        runs = {}
+        for executor in ("static", "penstock"):
+            progress.phase(f"{executor}: {', '.join(OPERATIONS)}")
+            runs[executor] = await Runner(agent, plan, executor, progress.update).run()
+            progress.done()
+    return plan, runs, enforced
+
+
+async def _linked(agent: AgentClient) -> None:
+    """Until the agent has found its master: jobs wait for it anyway, but their time shall not be spent on that."""
+    async with asyncio.timeout(node.START_TIMEOUT_S):
+        while not (await agent.status())["master"]["linked"]:  # noqa: ASYNC110 - it is another process that we ask
+            await asyncio.sleep(0.05)
+
+
+def _digests(plan: Plan, executor: str) -> dict[str, str]:
+    return report.digests(plan.output(executor, name) for name in OPERATIONS)
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def _introduction(plan: Plan) -> str:
+    return (
+        f"{', '.join(OPERATIONS)} over {plan.text_bytes / _MEGABYTE:.0f} MB on {plan.cores:g} cores; "
+        f"each {plan.partitions} map tasks, {plan.reducers} reduce tasks, {plan.workers} workers"
+    )
+
+
+def _conclusion(plan: Plan, runs: dict[str, Run], more: dict[str, Any], differing: list[str]) -> Iterator[str]:
+    yield ""
+    yield from report.table(runs, plan)
+    yield ""
+    if plan.cpu_max_enforced:
+        yield f"static: cpu.max gave each job {plan.share:.2f} cores"
+    else:
+        yield (
+            f"static: cpu.max is not enforced on this host, so each job's share of {plan.share:.2f} cores is the cores "
+            "that it may run on, and jobs that share one may take what the other leaves"
+        )
+    own = sum(more["penstock_cpu_seconds"].values())
+    yield f"Penstock itself took {own:.2f} s of CPU time in both runs together, status included"
+    yield "opportunistic work in the Penstock run only: nothing in a static split could take it back in time"
+    yield from report.preemption_lines(runs["penstock"])
+    if not runs["penstock"].preemptions:
+        yield "FAILED: nothing was preempted, although memory was wanted"
+    if differing:
+        yield f"FAILED: {len(differing)} output files differ:"
+        yield from differing
+    else:
+        yield "both runs wrote the same bytes in every output file"
+
+
+def _write(out: Path, plan: Plan, runs: dict[str, Run], more: dict[str, Any]) -> None:
+    (out / "report.json").write_text(json.dumps(report.document(runs, plan, more), indent=1), encoding="utf-8")
+    (out / "timeline.json").write_text(json.dumps(report.timeline(runs)), encoding="utf-8")
+
+
+def _pictured(out: Path) -> str:
+    """Draw, where that is possible."""
+    source, picture = out / "timeline.json", out / "timeline.png"
+    try:
+        draw(json.loads(source.read_text(encoding="utf-8")), picture)
+    except ImportError:
+        return f"timeline: {source} (matplotlib is not here; python -m demo.picture {source} {picture} draws it)"
+    return f"timeline: {picture}"

@@ -1,0 +1,77 @@
+"""Two other users of the host, each a program of its own: ``python -m demo.tenants archive | table``.
+
+``archive`` is the opportunistic job: it takes the text into memory and compresses it, piece after piece, for as long as
+it may, and tallies what it has done in a file that outlives it. ``table`` is regular: it fills a table in memory, which
+it was promised, and keeps it. Each prints a line when it holds its memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+_STEP_BYTES = 8 * 1024 * 1024
+#: Small, so that what was done when it is killed is tallied but for a moment's work.
+_PIECE_BYTES = 64 * 1024
+
+
+def fill(memory_bytes: int, sources: Sequence[Path]) -> bytearray:
+    """That much memory, every page of it written, with what is in the sources, repeated."""
+    held = bytearray()
+    while len(held) < memory_bytes:
+        before = len(held)
+        for source in sources:
+            with source.open("rb") as file:
+                while len(held) < memory_bytes and (step := file.read(min(_STEP_BYTES, memory_bytes - len(held)))):
+                    held += step
+        if len(held) == before:
+            raise ValueError("nothing to fill the memory with")
+    return held
+
+
+def archive(held: bytearray, tally: Path) -> None:
+    """Compress for ever; the tally is the number of bytes compressed, 8 bytes, little-endian."""
+    done = 0
+    file = os.open(tally, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    view = memoryview(held)
+    while True:
+        for at in range(0, len(view), _PIECE_BYTES):
+            done += len(view[at : at + _PIECE_BYTES])
+            zlib.compress(view[at : at + _PIECE_BYTES])
+            os.pwrite(file, done.to_bytes(8, "little"), 0)
+
+
+def tallied(tally: Path) -> int:
+    """Bytes that the archive says it has compressed."""
+    try:
+        return int.from_bytes(tally.read_bytes(), "little")
+    except FileNotFoundError:
+        return 0
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The program; it never ends by itself."""
+    parser = argparse.ArgumentParser(prog="demo.tenants")
+    parser.add_argument("what", choices=("archive", "table"))
+    parser.add_argument("--memory", type=int, required=True)
+    parser.add_argument("--text", type=Path, required=True)
+    parser.add_argument("--tally", type=Path, default=None)
+    parser.add_argument("--yielding", action="store_true", help="run on idle CPU only, where the host cannot see to it")
+    options = parser.parse_args(arguments)
+    if options.yielding:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    held = fill(options.memory, sorted(options.text.glob("part-*")))
+    print(f"{options.what}: {len(held)} bytes", flush=True)
+    if options.what == "archive":
+        archive(held, options.tally)
+    while True:
+        time.sleep(3600)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,153 @@
+"""A worker: the process that executes a job's monotasks and keeps their output partitions (Ursa's JP, §4.1.4).
+
+It is forked before its job has any thread. It reads commands as JSON lines from its manager and hands each to the lane
+of its resource; the lanes are threads, so that it can read and pull while it computes. One CPU monotask at a time: the
+interpreter has one lock.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import queue
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from demo import exchange
+from demo.corpus import Corpus
+from demo.operations import OPERATIONS, Cut
+
+#: The lane of each command, by the resource that it uses.
+LANES = {"read": "disk", "map": "cpu", "pull": "network", "merge": "cpu", "write": "disk"}
+
+
+class Spawned(NamedTuple):
+    """A worker as its manager sees it."""
+
+    pid: int
+    socket: socket.socket
+    port: int
+
+
+class Worker:
+    """The data that a worker holds and what it can do to it. Each command returns what its manager must know."""
+
+    def __init__(self, corpus: Corpus, operation: str, directory: Path, token: bytes) -> None:
+        self._corpus = corpus
+        self._operation = OPERATIONS[operation]
+        self._cut = Cut(len(corpus.ends) + 1, corpus.ends)
+        self._directory = directory
+        self.token = token
+        self.ports: list[int] = []
+        self._texts: dict[int, bytes] = {}
+        self._held: list[list[exchange.Blob]] = [[] for _ in range(self._cut.reducers)]
+        self._pulled: dict[int, list[bytes]] = {}
+        self._results: dict[int, bytes] = {}
+
+    def take(self, partition: int) -> list[exchange.Blob]:
+        """Give a partition away: it is pulled exactly once, and its memory is free then."""
+        blobs, self._held[partition] = self._held[partition], []
+        return blobs
+
+    def read(self, task: int) -> int:
+        """Disk: read an input partition, from the disk and not from the page cache."""
+        partition = self._corpus.partitions[task]
+        file = os.open(partition.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            text = os.read(file, partition.size)
+        finally:
+            os.close(file)
+        if len(text) != partition.size:
+            raise ValueError(f"{partition.path} has changed: {len(text)} of {partition.size} bytes")
+        self._texts[task] = text
+        return len(text)
+
+    def map(self, task: int) -> list[int]:
+        """CPU: the operation's map. The size of the output for each reducer."""
+        blobs = self._operation.map(self._texts.pop(task), self._corpus.partitions[task].documents, self._cut)
+        for held, blob in zip(self._held, blobs, strict=True):
+            held.append((task, blob))
+        return [len(blob) for blob in blobs]
+
+    def pull(self, task: int) -> int:
+        """Network: one partition from every producing worker."""
+        self._pulled[task] = exchange.pull(self.ports, self.token, task)
+        return sum(map(len, self._pulled[task]))
+
+    def merge(self, task: int) -> int:
+        """CPU: the operation's merge. The size of the output."""
+        self._results[task] = self._operation.merge(self._pulled.pop(task))
+        return len(self._results[task])
+
+    def write(self, task: int) -> int:
+        """Disk: write the output, and do not believe that it is written before the disk says so."""
+        result = self._results.pop(task)
+        with (self._directory / f"part-{task:04d}").open("wb", buffering=0) as file:
+            view = memoryview(result)
+            while view:
+                view = view[file.write(view) :]
+            os.fsync(file.fileno())
+        return len(result)
+
+
+def spawn(make: Callable[[], Worker]) -> Spawned:
+    """Fork a worker. Call it before any thread exists."""
+    ours, theirs = socket.socketpair()
+    listener = exchange.listen()
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        port = listener.getsockname()[1]
+        listener.close()
+        return Spawned(pid, ours, port)
+    status = 1
+    try:
+        ours.close()
+        gc.disable()  # nothing here makes cycles, and indexes are many small objects
+        _serve(make(), theirs, listener)
+        status = 0
+    except BaseException:  # noqa: BLE001 - the root of the forked process, which must never return into its parent's code
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _serve(worker: Worker, manager: socket.socket, listener: socket.socket) -> None:
+    """Serve until the manager closes its end."""
+    args = (listener, worker.token, worker.take)
+    threading.Thread(target=exchange.serve_forever, args=args, daemon=True).start()
+    lock = threading.Lock()
+    lanes: dict[str, queue.SimpleQueue[tuple[str, int]]] = {}
+    for name in set(LANES.values()):
+        lanes[name] = queue.SimpleQueue()
+        threading.Thread(target=_lane, args=(worker, lanes[name], manager, lock), daemon=True).start()
+    with manager.makefile("rb") as commands:
+        for line in commands:
+            command = json.loads(line)
+            if command["do"] == "peers":
+                worker.ports = command["ports"]
+            else:
+                lanes[LANES[command["do"]]].put((command["do"], command["task"]))
+
+
+def _lane(
+    worker: Worker, commands: queue.SimpleQueue[tuple[str, int]], manager: socket.socket, lock: threading.Lock
+) -> None:
+    while True:
+        do, task = commands.get()
+        answer: dict[str, Any] = {"do": do, "task": task}
+        cpu = time.thread_time()
+        try:
+            answer["result"] = getattr(worker, do)(task)
+        except Exception as error:  # noqa: BLE001 - the root of a monotask: its manager is told, whatever it was
+            answer["error"] = f"{do} of task {task}: {type(error).__name__}: {error}"
+        answer["cpu_s"] = time.thread_time() - cpu
+        with lock:
+            manager.sendall(json.dumps(answer).encode() + b"\n")
