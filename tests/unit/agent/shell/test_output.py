@@ -1,0 +1,61 @@
+"""Outputs: bounded, readable while they grow, never the same byte twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.output import CHUNK_BYTES, forget_outputs, read_output, trim_output
+
+BLOCK = 4096
+
+
+def test_reading_follows_the_offset(tmp_path: Path) -> None:
+    path = tmp_path / "stdout"
+    path.write_bytes(b"hello world")
+    first = read_output(path, 0)
+    assert (first.data, first.offset, first.size) == (b"hello world", 0, 11)
+    assert read_output(path, 6).data == b"world"
+    assert read_output(path, 11).data == b""
+    assert read_output(path, 99).data == b""
+
+
+def test_no_output_yet_is_empty(tmp_path: Path) -> None:
+    answer = read_output(tmp_path / "missing", 0)
+    assert (answer.data, answer.size) == (b"", 0)
+
+
+def test_a_long_output_comes_in_chunks(tmp_path: Path) -> None:
+    path = tmp_path / "stdout"
+    content = bytes(range(256)) * 4096
+    path.write_bytes(content)
+    got, offset = b"", 0
+    while offset < len(content):
+        answer = read_output(path, offset)
+        assert 0 < len(answer.data) <= CHUNK_BYTES
+        got += answer.data
+        offset = answer.offset + len(answer.data)
+    assert got == content
+
+
+def test_trimming_keeps_the_newer_half_at_its_offsets(tmp_path: Path) -> None:
+    path = tmp_path / "stdout"
+    content = b"".join(bytes([n]) * BLOCK for n in range(1, 101))
+    path.write_bytes(content)
+    assert trim_output(path, 20 * BLOCK)
+    assert path.stat().st_blocks * 512 <= 20 * BLOCK
+    answer = read_output(path, 0)
+    assert answer.offset == 90 * BLOCK and answer.size == len(content)
+    assert answer.data == content[90 * BLOCK :]
+    assert read_output(path, 95 * BLOCK).data == content[95 * BLOCK :]
+    assert not trim_output(path, 20 * BLOCK)
+    with path.open("ab") as writer:  # the container goes on writing where it was
+        writer.write(b"tail")
+    assert read_output(path, 100 * BLOCK).data == b"tail"
+
+
+def test_outputs_of_forgotten_containers_go(tmp_path: Path) -> None:
+    for name in ("c-1", "c-2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "stdout").write_text("x")
+    forget_outputs(tmp_path, {"c-2"})
+    assert [p.name for p in tmp_path.iterdir()] == ["c-2"]
