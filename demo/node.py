@@ -68,7 +68,7 @@ def running(directory: Path, settings: dict[str, str]) -> Iterator[Node]:
         _wait(process, ports, log)
         said = json.loads(ports.read_text(encoding="utf-8"))
         up = psutil.Process(process.pid)
-        yield Node(Path(said["socket"]), said["http"], [up, *up.children(recursive=True)])
+        yield Node(Path(said["socket"]), said["agent_http"], [up, *up.children(recursive=True)])
     finally:
         _stop(process)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from penstock.wire.connection import MAX_FRAME_BYTES, Closed, RpcConnection, read
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
@@ -58,8 +58,7 @@ class RpcPeer(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # not an assertion: uvloop's are no subclass of it
         self._handler.connected(self)
 
     def data_received(self, data: bytes) -> None:
