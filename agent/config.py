@@ -35,6 +35,9 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     cgroup_root: Annotated[
         str, Meta(description="cgroup v2 directory that is ours; auto: the launcher's unit or scope, or a new one")
     ] = "auto"
+    spawn_launcher: Annotated[
+        bool, Meta(description="start a launcher if none runs; false under systemd, where it has a unit of its own")
+    ] = True
     cores: Annotated[float, Meta(ge=0, description="cores offered; 0: all of the host's")] = 0.0
     memory_bytes: Annotated[int, Meta(ge=0, description="memory offered; 0: nine tenths of the host's")] = 0
     disk_concurrency: Annotated[int, Meta(ge=0, le=1024, description="disk monotasks at once; 0: one per disk")] = 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
 import secrets
 import signal
 import time
@@ -88,6 +90,7 @@ class Agent:
         self._stdio: Stdio
         self._link: Link | None = None
         self._limiter: EgressLimiter | None = None
+        self._lock = -1
         self._enforcement: dict[str, Any] = {}
         self._closers: list[Any] = []
 
@@ -102,6 +105,7 @@ class Agent:
         config = self._config
         paths.make_private(config.runtime(), 0o755)
         paths.make_private(config.state())
+        self._lock = _lock(config.state() / "agent.lock", config.socket_path())
         self._outputs.mkdir(mode=0o700, exist_ok=True)
         instance = secrets.token_hex(4)
         disks = whole_disks()
@@ -141,7 +145,7 @@ class Agent:
             config.runtime(),
             self._launcher_says,
             on_lost=self._launcher_lost,
-            spawn=not sdnotify.under_systemd(),
+            spawn=config.spawn_launcher,
             cgroup_root=root,
         )
 
@@ -270,6 +274,21 @@ class Agent:
 
     def _frameworks_up(self) -> bool:
         return hasattr(self, "_frameworks")
+
+
+def _lock(path: Path, socket_path: Path) -> int:
+    """One agent per state directory; the kernel lets go of the lock however we die.
+
+    Raises:
+        OSError: another agent has it.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise FileExistsError(f"an agent is running already at {socket_path}") from None
+    return descriptor
 
 
 async def _watchdog(interval_s: float) -> None:

@@ -1,0 +1,191 @@
+"""Daemons started for real, on loopback, in directories of their own. Readiness comes by sd_notify: nobody polls."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.transport import RpcPeer, connect_unix
+from penstock.wire.agent_api import Welcome
+
+START_TIMEOUT_S = 60
+
+
+@dataclass
+class Daemon:
+    """A daemon process of ours, and where it answers."""
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+    arguments: list[str]
+    log: Path
+    addresses: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def socket(self) -> Path:
+        return self.directory / "run" / "agent.sock"
+
+    def get(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://{self.addresses['http']}{path}", timeout=10) as answer:
+            return bytes(answer.read())
+
+    def status(self) -> dict[str, Any]:
+        return dict(json.loads(self.get("/status")))
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+def start(module: str, directory: Path, *arguments: str) -> Daemon:
+    """Start ``python -I -m module`` and wait until it says READY=1."""
+    log = directory / f"{module}.log"
+    ports = directory / f"{module}.json"
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with notify, log.open("ab") as output:
+        address = f"\0penstock-test-{os.getpid()}-{os.urandom(6).hex()}"
+        notify.bind(address)
+        notify.settimeout(START_TIMEOUT_S)
+        command = [sys.executable, "-I", "-m", module, "--port-file", str(ports), *arguments]
+        environment = {**os.environ, "NOTIFY_SOCKET": "@" + address[1:]}
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        daemon = Daemon(process, directory, list(arguments), log)
+        try:
+            while b"READY=1" not in notify.recv(4096):
+                pass
+        except TimeoutError:
+            process.kill()
+            pytest.fail(f"{module} did not start:\n{log.read_text()}")
+    daemon.addresses = json.loads(ports.read_text())
+    return daemon
+
+
+@pytest.fixture
+def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    """Starts agents in one directory; whatever still runs at the end is stopped, its launcher and containers too."""
+    started: list[Daemon] = []
+
+    def make(**settings: object) -> Daemon:
+        values = {
+            "node": "test",
+            "http": "127.0.0.1:0",
+            "runtime_dir": tmp_path / "run",
+            "state_dir": tmp_path / "state",
+            "cores": 2,
+            "memory_bytes": 2**30,
+            "sample_interval_s": 0.2,
+            **settings,
+        }
+        arguments = [part for key, value in values.items() for part in ("--set", f"{key}={_toml(value)}")]
+        daemon = start("agent", tmp_path, *arguments)
+        started.append(daemon)
+        return daemon
+
+    tmp_path.chmod(0o755)
+    yield make
+    for daemon in started:
+        if daemon.process.poll() is None:
+            assert daemon.stop() == 0, daemon.log.read_text()
+    _end_launcher(tmp_path / "run")
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _end_launcher(runtime: Path) -> None:
+    """A launcher that outlived its agents on purpose ends with the test, with all that it runs."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"agent.launcher" in command and str(runtime).encode() in command:
+            for child in (entry / "task" / entry.name / "children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+            os.kill(int(entry.name), signal.SIGTERM)
+
+
+class Recorder:
+    """A handler that keeps what came, and lets a test wait for it."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self.received: list[tuple[str, Any]] = []
+        self._fresh = asyncio.Event()
+        self.gone = asyncio.Event()
+
+    def connected(self, peer: RpcPeer) -> None:
+        pass
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        raise AssertionError(f"an agent does not call its client: {method}")
+
+    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        self.received.append((method, params[0] if params else {}))
+        self._fresh.set()
+
+    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
+        self.gone.set()
+
+    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
+        raise error
+
+    async def wait_for(self, method: str, count: int = 1) -> list[Any]:
+        """The parameters of the first ``count`` notifications of a method."""
+        import asyncio
+
+        async with asyncio.timeout(30):
+            while True:
+                found = [params for name, params in self.received if name == method]
+                if len(found) >= count:
+                    return found[:count]
+                self._fresh.clear()
+                await self._fresh.wait()
+
+
+@dataclass
+class Client:
+    """A raw connection: no client library between the test and the wire."""
+
+    peer: RpcPeer
+    recorder: Recorder
+
+    async def call(self, method: str, **params: object) -> dict[str, Any]:
+        return await self.peer.request(method, params, dict)
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Callable[[Daemon], Any]]:
+    """Connects and says hello."""
+    peers: list[RpcPeer] = []
+
+    async def make(daemon: Daemon, hello: bool = True) -> Client:
+        recorder = Recorder()
+        peer = await connect_unix(str(daemon.socket), recorder)
+        peers.append(peer)
+        if hello:
+            await peer.request("hello", {"protocol": 1, "client": "test"}, Welcome)
+        return Client(peer, recorder)
+
+    yield make
+    for peer in peers:
+        peer.close()
