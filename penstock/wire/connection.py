@@ -20,6 +20,8 @@ from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Message, Notifica
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 #: How much a read may add to the buffer beyond a frame (asyncio reads at most 256 KiB at once).
 _READ_SLACK_BYTES = 1024 * 1024
+#: What MessagePack carries as it is (msgspec would make base64 text of it).
+_NATIVE = (bytes,)
 
 T = TypeVar("T")
 
@@ -140,7 +142,7 @@ def _parse(frame: object) -> Message | Malformed:
 
 def to_wire(value: object) -> Any:
     """Structs to maps, enums to strings: what ``msgpack.Packer`` takes."""
-    return msgspec.to_builtins(value)
+    return msgspec.to_builtins(value, builtin_types=_NATIVE)
 
 
 def pack_params(params: object) -> list[Any]:
@@ -166,7 +168,7 @@ def read(value: object, of: type[T]) -> T:
         RpcError: ``bad_request`` that names the field at fault.
     """
     try:
-        return msgspec.convert(value, of)
+        return msgspec.convert(value, of, builtin_types=_NATIVE)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `$")
         field = path.removesuffix("`").lstrip(".")

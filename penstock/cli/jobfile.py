@@ -1,0 +1,197 @@
+"""``JOB.toml``: a job as a graph of commands, read and checked before anything is asked of anybody.
+
+    name = "wordcount"
+
+    [[task]]
+    name = "split"
+    command = ["split", "-n", "l/4", "big.txt", "part."]
+    kind = "disk"
+    inputs = ["big.txt"]
+
+    [[task]]
+    name = "count"
+    command = "cat part.* | sort | uniq -c > counts.txt"     # a string goes to sh -c
+    after = ["split"]
+    inputs = ["big.txt"]
+    memory = "256M"
+
+Paths are relative to the directory of the file, where the commands run too (``cwd``). A task's work is the size of its
+``inputs`` (or ``input_bytes``). ``memory`` of the job, by which the master admits it, defaults to the most that
+tasks of equal depth in the graph ask together, but not more than this host has.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from penstock.cli.errors import usage_error
+from penstock.model.container import ContainerSpec, Limits
+from penstock.model.resources import KindAmounts, ResourceKind
+from penstock.model.units import QuantityError, parse_bytes
+from penstock.model.work import Name, TaskRequest
+from penstock.opgraph import GraphError, TaskGraph, TaskNode
+
+Quantity = str | Annotated[int, msgspec.Meta(ge=0)]
+
+
+class TaskTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One ``[[task]]``. ``stage`` defaults to the task's own name."""
+
+    name: Name
+    command: str | list[str]
+    kind: ResourceKind = ResourceKind.CPU
+    inputs: list[str] = []
+    input_bytes: Quantity | None = None
+    memory: Quantity = 0
+    after: list[str] = []
+    stage: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    cpu: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    env: dict[str, str] = {}
+    cwd: str = "."
+    opportunistic: bool = False
+
+
+class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file. ``env`` holds for every task, beneath the task's own."""
+
+    name: Name
+    task: Annotated[list[TaskTable], msgspec.Meta(min_length=1)]
+    memory: Quantity | None = None
+    priority: float = 0.0
+    fail_fast: bool = False
+    env: dict[str, str] = {}
+
+
+class JobFile:
+    """A checked job: ``graph`` says what comes when, ``requests`` what each task asks.
+
+    Raises:
+        CommandError: status 2; names the file, the task and the key.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        table = _read(path)
+        self.name = table.name
+        self.priority = table.priority
+        self.fail_fast = table.fail_fast
+        self._memory_bytes = None if table.memory is None else self._bytes(table.memory, "memory")
+        self.requests = {task.name: self._request(task, table.env) for task in table.task}
+        try:
+            self.graph = TaskGraph(
+                TaskNode(
+                    task.name,
+                    task.stage or task.name,
+                    tuple(task.after),
+                    self.requests[task.name].memory_bytes,
+                    task.opportunistic,
+                )
+                for task in table.task
+            )
+        except GraphError as error:
+            raise usage_error(f"{path}: {error}") from None
+
+    def memory_bytes(self, host_bytes: int) -> int:
+        """M(j) of Ursa §4.2.1: as written, or estimated from the graph for a host of this size."""
+        return min(self.graph.largest_level_bytes(), host_bytes) if self._memory_bytes is None else self._memory_bytes
+
+    def _request(self, task: TaskTable, env: dict[str, str]) -> TaskRequest:
+        where = f"task {task.name!r}: "
+        argv = ("/bin/sh", "-c", task.command) if isinstance(task.command, str) else tuple(task.command)
+        if not argv or not argv[-1]:
+            raise usage_error(f"{self.path}: {where}command: is empty")
+        cwd = (self.path.parent / task.cwd).absolute()
+        if not cwd.is_dir():
+            raise usage_error(f"{self.path}: {where}cwd: {str(cwd)!r} is not a directory")
+        memory_bytes = self._bytes(task.memory, f"{where}memory")
+        return TaskRequest(
+            task=task.name,
+            usage=KindAmounts.single(task.kind, self._input_bytes(task, where)),
+            memory_bytes=memory_bytes,
+            command=ContainerSpec(
+                argv=argv,
+                name=task.name,
+                env=env | task.env,
+                cwd=str(cwd),
+                limits=Limits(cpu_cores=task.cpu, memory_max_bytes=memory_bytes or None),
+                cpu_cores=task.cpu or 0.0,
+                memory_bytes=memory_bytes,
+                opportunistic=task.opportunistic,
+            ),
+            command_kind=task.kind,
+        )
+
+    def _input_bytes(self, task: TaskTable, where: str) -> int:
+        """At least one byte: a task without known input is still work."""
+        if task.input_bytes is not None:
+            if task.inputs:
+                raise usage_error(f"{self.path}: {where}input_bytes: give either this or inputs")
+            return max(1, self._bytes(task.input_bytes, f"{where}input_bytes"))
+        total = 0
+        for name in task.inputs:
+            try:
+                total += (self.path.parent / name).stat().st_size
+            except OSError as error:
+                reason = "give input_bytes if an earlier task makes it" if task.after else "inputs must exist"
+                raise usage_error(f"{self.path}: {where}inputs: {name!r}: {error.strerror}; {reason}") from None
+        return max(1, total)
+
+    def _bytes(self, value: Quantity, where: str) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_bytes(value)
+        except QuantityError as error:
+            raise usage_error(f"{self.path}: {where}: {error}") from None
+
+
+def _read(path: Path) -> JobTable:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise usage_error(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise usage_error(f"{path}: {error}") from None
+    tables = document.get("task")
+    _known_keys(path, document, JobTable, "")
+    for index, table in enumerate(tables if isinstance(tables, list) else []):
+        if isinstance(table, dict):
+            _known_keys(path, table, TaskTable, _task_at(document, index))
+    try:
+        return msgspec.convert(document, JobTable)
+    except msgspec.ValidationError as error:
+        raise usage_error(f"{path}: {_located(str(error), document)}") from None
+
+
+def _known_keys(path: Path, table: dict[str, Any], of: type[msgspec.Struct], where: str) -> None:
+    known = of.__struct_fields__
+    for key in table:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+            raise usage_error(f"{path}: {where}unknown key {key!r}; {hint}")
+
+
+def _located(message: str, document: dict[str, Any]) -> str:
+    """``… - at `$.task[1].kind``` → ``task 'count': kind: …``."""
+    text, _, at = message.partition(" - at `$")
+    at = at.rstrip("`").lstrip(".")
+    if at.startswith("task["):
+        index, _, rest = at.removeprefix("task[").partition("]")
+        # "[...]" in a list's item: msgspec names no index where it does not know one
+        where = _task_at(document, int(index)) if index.isdigit() else ""
+        key = rest.lstrip(".")
+        return f"{where}{f'{key}: ' if key else ''}{text}"
+    return f"{at}: {text}" if at else text
+
+
+def _task_at(document: dict[str, Any], index: int) -> str:
+    """The task's name, or its place where it has none."""
+    table = document["task"][index]
+    name = table.get("name") if isinstance(table, dict) else None
+    return f"task {name!r}: " if isinstance(name, str) else f"task {index + 1}: "

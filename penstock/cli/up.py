@@ -1,0 +1,276 @@
+"""``penstock up``: master and agent together on this host, on loopback, without any configuration."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from penstock import paths
+from penstock.cli import arguments
+from penstock.cli.errors import CommandError
+from penstock.cli.session import converse
+from penstock.client import AgentClient, AgentUnavailable
+
+_HOST = "127.0.0.1"
+#: Used when they are free; otherwise any other port.
+_MASTER_PORT, _AGENT_HTTP_PORT, _MASTER_HTTP_PORT = 7420, 7421, 7422
+_START_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 15.0
+_POLL_S = 0.02
+#: Set for the instance that runs inside the scope of its own.
+_IN_SCOPE = "PENSTOCK_UP_SCOPE"
+
+
+def main(argv: list[str]) -> int:
+    """The command; returns its exit status."""
+    options = _parse(argv)
+    for package in ("agent", "master"):
+        if find_spec(package) is None:
+            raise CommandError(f"{package} is not installed; `pip install 'penstock[agent,master]'`")
+    _enter_scope(argv)
+    return converse(_Up(options).run())
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = arguments.Parser(
+        "up",
+        "Start master and agent on this host, on loopback. Ctrl-C ends both; what runs detached goes on.",
+        "The keys are those of `penstock agent --help` and `penstock master --help`.",
+    )
+    parser.add_argument("--port-file", type=Path, metavar="FILE", help="write the addresses to FILE, as JSON")
+    for option, whose in (("--set", "agent"), ("--master-set", "master")):
+        parser.add_argument(
+            option,
+            type=arguments.key_value,
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help=f"a configuration key of the {whose}; repeatable",
+        )
+    return parser.parse_args(argv)
+
+
+# ---------------------------------------------------------------- a delegated scope
+
+
+def _enter_scope(argv: list[str]) -> None:
+    """Where systemd rules over cgroup v2, start again in a scope whose cgroups are handed over to us."""
+    if _IN_SCOPE in os.environ or not _systemd_delegates():
+        return
+    scope = ["systemd-run", "--scope", "--quiet", "--collect", "-p", "Delegate=yes"]
+    if os.geteuid() != 0:
+        scope.insert(1, "--user")
+    name = f"penstock-up-{os.getpid()}"
+    probe = subprocess.run([*scope, "--unit", f"{name}-probe", "true"], capture_output=True, text=True, check=False)
+    if probe.returncode != 0:
+        why = " ".join(probe.stderr.split()) or f"status {probe.returncode}"
+        print(f"penstock up: no scope of our own, limits may not be enforced: {why}", file=sys.stderr)
+        return
+    os.environ[_IN_SCOPE] = "1"
+    os.execvp(  # noqa: S606 - no shell, and the arguments are our own
+        scope[0], [*scope, "--unit", name, sys.executable, "-I", "-m", "penstock.cli.main", "up", *argv]
+    )
+
+
+def _systemd_delegates(
+    running: Path = Path("/run/systemd/system"), controllers: Path = Path("/sys/fs/cgroup/cgroup.controllers")
+) -> bool:
+    if not running.is_dir() or shutil.which("systemd-run") is None:
+        return False
+    try:
+        return bool(controllers.read_text(encoding="ascii").strip())
+    except OSError:
+        return False  # cgroup v1
+
+
+# ---------------------------------------------------------------- the two daemons
+
+
+class _Daemon:
+    """A child process whose log lines we show under its name."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, port_file: Path) -> None:
+        self.name = name
+        self.process = process
+        self._port_file = port_file
+        self._log = asyncio.create_task(self._show_log())
+
+    @classmethod
+    async def start(cls, name: str, directory: Path, settings: dict[str, str]) -> _Daemon:
+        """Start it; it is not ready yet."""
+        port_file = directory / f"{name}.json"
+        pairs = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        command = [sys.executable, "-I", "-m", name, "--port-file", str(port_file), *pairs]
+        if (setpriv := shutil.which("setpriv")) is not None:
+            command = [setpriv, "--pdeathsig", "TERM", *command]  # so that it does not outlive us, whatever happens
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # a Ctrl-C is for us: the agent must end before the master
+        )
+        return cls(name, process, port_file)
+
+    async def addresses(self) -> dict[str, Any]:
+        """What it listens on, once it does.
+
+        Raises:
+            CommandError: it ended instead, or takes too long.
+        """
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                while not self._port_file.exists():
+                    if self.process.returncode is not None:
+                        await self._log
+                        raise CommandError(f"the {self.name} did not start (exit status {self.process.returncode})")
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise CommandError(f"the {self.name} does not become ready; see its log above") from None
+        found: dict[str, Any] = json.loads(self._port_file.read_text(encoding="utf-8"))
+        return found
+
+    async def stop(self) -> None:
+        """SIGTERM, and SIGKILL for one that hangs."""
+        if self.process.returncode is None:
+            self.process.terminate()
+            try:
+                await asyncio.wait_for(self.process.wait(), _STOP_TIMEOUT_S)
+            except TimeoutError:
+                self.process.kill()
+                await self.process.wait()
+        # What it started may hold the pipe for longer than it lives itself.
+        await asyncio.wait([self._log], timeout=0.5)
+        self._log.cancel()
+
+    async def _show_log(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            print(_pretty(self.name, line.decode("utf-8", "replace").rstrip("\n")), file=sys.stderr, flush=True)
+
+
+def _pretty(name: str, line: str) -> str:
+    """A JSON log record as people read it; any other line as it is."""
+    try:
+        record = json.loads(line)
+        at, level, event = record.pop("timestamp")[11:19], record.pop("level"), record.pop("event")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"{name:<6} | {line}"
+    trace = record.pop("exception", "")
+    rest = " ".join(f"{key}={value}" for key, value in record.items())
+    return f"{name:<6} | {at} {level:<8} {event}  {rest}".rstrip() + (f"\n{trace}" if trace else "")
+
+
+class _Up:
+    """Start, tell where, wait, stop."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._daemons: list[_Daemon] = []
+        self._stop = asyncio.Event()
+
+    async def run(self) -> int:
+        """0 when it was told to stop, 1 when one of the two ended by itself."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
+        port_file: Path | None = self._options.port_file
+        with tempfile.TemporaryDirectory(prefix="penstock-up-") as directory:
+            try:
+                starting = asyncio.create_task(self._start(Path(directory)))
+                if not await self._finished(starting):
+                    return 0
+                self._announce(starting.result(), port_file)
+                return await self._watch()
+            finally:
+                for daemon in reversed(self._daemons):
+                    await daemon.stop()
+                _remove(port_file)
+
+    async def _finished(self, starting: asyncio.Task[dict[str, str]]) -> bool:
+        """Whether the start came to its end before somebody told us to stop."""
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if starting.done():
+            return True
+        starting.cancel()
+        await asyncio.wait([starting])
+        return False
+
+    async def _start(self, directory: Path) -> dict[str, str]:
+        await self._refuse_a_second_one()
+        listen, http = f"{_HOST}:{_free_port(_MASTER_PORT)}", f"{_HOST}:{_free_port(_MASTER_HTTP_PORT)}"
+        master = {"listen": listen, "http": http} | dict(self._options.master_set)
+        self._daemons.append(await _Daemon.start("master", directory, master))
+        of_master = await self._daemons[-1].addresses()
+        http = f"{_HOST}:{_free_port(_AGENT_HTTP_PORT)}"
+        agent = {"master": str(of_master["listen"]), "http": http} | dict(self._options.set)
+        self._daemons.append(await _Daemon.start("agent", directory, agent))
+        of_agent = await self._daemons[-1].addresses()
+        client = await AgentClient.connect(Path(of_agent["socket"]), "penstock up")
+        await client.close()
+        return {
+            "socket": str(of_agent["socket"]),
+            "agent_http": str(of_agent["http"]),
+            "master": str(of_master["listen"]),
+            "master_http": str(of_master["http"]),
+        }
+
+    async def _refuse_a_second_one(self) -> None:
+        settings = dict(self._options.set)
+        runtime = Path(settings.get("runtime_dir") or paths.runtime_dir())
+        path = Path(settings.get("socket") or runtime / "agent.sock")
+        try:
+            client = await AgentClient.connect(path, "penstock up")
+        except AgentUnavailable:
+            return
+        await client.close()
+        raise CommandError(f"an agent runs already at {path}; stop it first, or give --set runtime_dir=DIR")
+
+    def _announce(self, addresses: dict[str, str], port_file: Path | None) -> None:
+        if port_file is not None:
+            fresh = port_file.with_name(f"{port_file.name}.new")
+            fresh.write_text(json.dumps(addresses), encoding="utf-8")
+            fresh.replace(port_file)
+        print(f"agent socket   {addresses['socket']}")
+        print(f"agent status   http://{addresses['agent_http']}/status")
+        print(f"master status  http://{addresses['master_http']}/status")
+        print("ready; Ctrl-C ends both", flush=True)
+
+    async def _watch(self) -> int:
+        stopping = asyncio.create_task(self._stop.wait())
+        ends = {asyncio.create_task(daemon.process.wait()): daemon for daemon in self._daemons}
+        await asyncio.wait([stopping, *ends], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        dead = [daemon for end, daemon in ends.items() if end.done()]
+        for end in ends:
+            end.cancel()
+        if self._stop.is_set() or not dead:
+            return 0
+        raise CommandError(f"the {dead[0].name} ended by itself (exit status {dead[0].process.returncode})")
+
+
+def _remove(port_file: Path | None) -> None:
+    if port_file is not None:
+        port_file.unlink(missing_ok=True)
+
+
+def _free_port(wanted: int) -> int:
+    """The port if it is free, else 0: any."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, wanted))
+        except OSError:
+            return 0
+    return wanted

@@ -1,0 +1,144 @@
+"""The bytes of MessagePack-RPC, and what is said about those that are none."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+
+from penstock.wire import Closed, ErrorCode, Notification, Request, Response, RpcConnection, RpcError
+from penstock.wire.agent_api import Hello, Output, SignalContainer, Submit
+from penstock.wire.connection import MAX_FRAME_BYTES, Malformed, read, read_params
+from penstock.wire.errors import ErrorBody, bad_request, refused, unavailable
+
+
+def test_a_request_is_what_the_specification_says() -> None:
+    request_id, data = RpcConnection().send_request("hello", Hello(protocol=1))
+    assert (request_id, msgpack.unpackb(data)) == (0, [0, 0, "hello", [{"protocol": 1}]])
+
+
+def test_no_parameters_are_an_empty_array() -> None:
+    _, data = RpcConnection().send_request("status")
+    assert msgpack.unpackb(data) == [0, 0, "status", []]
+
+
+def test_request_ids_rise_and_wrap() -> None:
+    wire = RpcConnection()
+    assert [wire.send_request("x")[0] for _ in range(3)] == [0, 1, 2]
+    wire._next_id = 0xFFFFFFFF
+    assert [wire.send_request("x")[0] for _ in range(2)] == [0xFFFFFFFF, 0]
+
+
+def test_an_error_of_another_server_is_kept() -> None:
+    [answer] = RpcConnection().receive(msgpack.packb([1, 7, "went wrong", None]))
+    assert answer == Response(7, ErrorBody(ErrorCode.INTERNAL, "went wrong"), None)
+
+
+@pytest.mark.parametrize(
+    ("frame", "reply_to"),
+    [
+        ([0, 5, "x", {}], 5),
+        ([0, 5, "x"], 5),
+        ([0, -1, "x", []], -1),
+        ([0, "5", "x", []], None),
+        ([3, 5, "x", []], None),
+        ([2, "x", {}], None),
+        ([], None),
+        ({"method": "x"}, None),
+        (7, None),
+    ],
+)
+def test_a_frame_that_is_no_message_is_answered_where_it_can_be(frame: object, reply_to: int | None) -> None:
+    wire = RpcConnection()
+    [malformed] = wire.receive(msgpack.packb(frame))
+    assert isinstance(malformed, Malformed)
+    assert malformed.reply_to == reply_to
+    assert malformed.error.field == "frame"
+    assert wire.receive(msgpack.packb([2, "y", []])) == [Notification("y", [])]
+
+
+def test_garbage_closes_the_stream_with_an_error() -> None:
+    wire = RpcConnection()
+    [first, closed] = wire.receive(msgpack.packb([2, "y", []]) + b"\xc1\xc1")
+    assert first == Notification("y", [])
+    assert isinstance(closed, Closed)
+    assert closed.error.code is ErrorCode.BAD_REQUEST
+    assert wire.receive(msgpack.packb([2, "y", []])) == []
+
+
+def test_a_claim_of_a_huge_frame_is_not_waited_for() -> None:
+    wire = RpcConnection()
+    [closed] = wire.receive(b"\xdd\xff\xff\xff\xff")  # an array of 2³² − 1
+    assert isinstance(closed, Closed)
+
+
+def test_a_frame_of_the_limit_passes_and_one_more_byte_does_not() -> None:
+    def of(size: int) -> bytes:
+        data: bytes = msgpack.packb([2, "n", [b"x" * size]])
+        return data
+
+    overhead = len(of(1 << 20)) - (1 << 20)
+    [fits] = RpcConnection().receive(of(MAX_FRAME_BYTES - overhead))
+    assert isinstance(fits, Notification)
+    wire = RpcConnection()
+    [closed] = wire.receive(of(MAX_FRAME_BYTES - overhead + 1))
+    assert isinstance(closed, Closed)
+
+
+def test_we_do_not_send_what_the_other_side_would_refuse() -> None:
+    with pytest.raises(RpcError, match="frame limit"):
+        RpcConnection(max_frame_bytes=100).send_notification("n", {"x": b"y" * 100})
+
+
+def test_a_deeply_nested_frame_harms_nobody() -> None:
+    wire = RpcConnection()
+    received = wire.receive(b"\x91" * 100_000)
+    assert [type(message) for message in received] in ([], [Closed])
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ([], "protocol"),
+        ([{"protocol": "1"}], "protocol"),
+        ([{"protocol": 1, "kleint": ""}], "kleint"),
+        ([{"protocol": 1}, 2], "params"),
+        ([7], "params"),
+    ],
+)
+def test_wrong_parameters_name_the_field(params: list[object], field: str) -> None:
+    with pytest.raises(RpcError) as caught:
+        read_params(params, Hello)
+    assert caught.value.body.field == field
+    assert caught.value.code is ErrorCode.BAD_REQUEST
+
+
+def test_a_wrong_item_is_named_by_its_place() -> None:
+    monotask = {"id": 1, "kind": "cpu", "input_bytes": -1}
+    with pytest.raises(RpcError) as caught:
+        read_params([{"job": "j", "monotasks": [monotask | {"input_bytes": 1}, monotask]}], Submit)
+    assert caught.value.body.field == "monotasks[1].input_bytes"
+
+
+def test_bounds_are_checked() -> None:
+    with pytest.raises(RpcError, match="<= 64"):
+        read_params([{"container": "c", "signal": 65}], SignalContainer)
+
+
+def test_errors_read_as_one_line() -> None:
+    assert str(bad_request("expected int", field="id")) == "id: expected int"
+    assert str(refused("no room", remedy="wait")) == "no room (wait)"
+    assert unavailable("no cgroups").code is ErrorCode.UNAVAILABLE
+
+
+def test_a_request_that_arrives_byte_by_byte_arrives_once() -> None:
+    wire = RpcConnection()
+    received = [message for byte in msgpack.packb([0, 1, "x", []]) for message in wire.receive(bytes([byte]))]
+    assert received == [Request(1, "x", [])]
+
+
+def test_bytes_travel_as_bytes() -> None:
+    data = RpcConnection().send_response(1, Output(data=b"\xff\x00", offset=0, size=2))
+    assert msgpack.unpackb(data) == [1, 1, None, {"data": b"\xff\x00", "offset": 0, "size": 2}]
+    [answer] = RpcConnection().receive(data)
+    assert isinstance(answer, Response)
+    assert read(answer.result, Output).data == b"\xff\x00"
