@@ -1,0 +1,90 @@
+"""The job manager by example."""
+
+from __future__ import annotations
+
+from penstock.model.container import Ended, EndedBy
+from penstock.opgraph import (
+    CancelRequested,
+    CancelTasks,
+    JobManager,
+    JobOver,
+    PlaceStage,
+    Started,
+    TaskEnded,
+    TaskGraph,
+    TaskNode,
+    TaskPlaced,
+    TaskSettled,
+    TaskState,
+)
+
+OK = Ended(by=EndedBy.EXIT, exit_status=0)
+BAD = Ended(by=EndedBy.EXIT, exit_status=3, reason="exit status 3")
+
+
+def map_reduce() -> TaskGraph:
+    return TaskGraph(
+        [
+            TaskNode("m1", "map"),
+            TaskNode("m2", "map"),
+            TaskNode("m3", "map", opportunistic=True),
+            TaskNode("r1", "reduce", ("m1", "m2")),
+            TaskNode("r2", "reduce", ("m1", "m2")),
+            TaskNode("side", "side", ("m3",)),
+        ]
+    )
+
+
+def test_stages_become_ready_together() -> None:
+    manager = JobManager(map_reduce())
+    assert manager.handle(Started()) == [
+        PlaceStage("map", ("m1", "m2"), opportunistic=False),
+        PlaceStage("map", ("m3",), opportunistic=True),
+    ]
+    manager.handle(TaskPlaced("m1", "n1"))
+    assert manager.states["m1"] is TaskState.PLACED
+    assert manager.nodes == {"m1": "n1"}
+    assert manager.handle(TaskEnded("m1", OK)) == [TaskSettled("m1", TaskState.DONE)]
+    assert manager.handle(TaskEnded("m2", OK)) == [
+        TaskSettled("m2", TaskState.DONE),
+        PlaceStage("reduce", ("r1", "r2"), opportunistic=False),
+    ]
+
+
+def test_a_failure_skips_what_waits_for_it_and_the_rest_goes_on() -> None:
+    manager = JobManager(map_reduce())
+    manager.handle(Started())
+    assert manager.handle(TaskEnded("m1", BAD)) == [
+        TaskSettled("m1", TaskState.FAILED, "exit status 3"),
+        TaskSettled("r2", TaskState.SKIPPED, "m1 did not succeed"),
+        TaskSettled("r1", TaskState.SKIPPED, "m1 did not succeed"),
+    ]
+    manager.handle(TaskEnded("m2", OK))
+    assert PlaceStage("side", ("side",), opportunistic=False) in manager.handle(TaskEnded("m3", OK))
+    assert manager.handle(TaskEnded("side", OK))[-1] == JobOver(succeeded=False)
+
+
+def test_fail_fast_cancels_the_rest() -> None:
+    manager = JobManager(map_reduce(), fail_fast=True)
+    manager.handle(Started())
+    said = manager.handle(TaskEnded("m1", BAD))
+    assert said[-1] == CancelTasks(("m2", "m3"))
+    manager.handle(TaskEnded("m2", OK))
+    assert manager.handle(TaskEnded("m3", Ended(by=EndedBy.CANCELLED))) == [
+        TaskSettled("m3", TaskState.CANCELLED),
+        JobOver(succeeded=False),
+    ]
+    assert manager.states["side"] is TaskState.SKIPPED
+
+
+def test_cancelling_before_the_start_ends_the_job() -> None:
+    manager = JobManager(map_reduce())
+    assert manager.handle(CancelRequested("enough"))[-1] == JobOver(succeeded=False)
+    assert set(manager.states.values()) == {TaskState.SKIPPED}
+    assert manager.handle(Started()) == []
+
+
+def test_somebody_else_s_cancellation_is_a_failure() -> None:
+    manager = JobManager(TaskGraph([TaskNode("a", "a")]))
+    manager.handle(Started())
+    assert manager.handle(TaskEnded("a", Ended(by=EndedBy.CANCELLED)))[0] == TaskSettled("a", TaskState.FAILED)
