@@ -18,8 +18,8 @@ _HELD = {"word-count": 0.3, "inverted-index": 0.5, "sort": 1.5}
 MEMORY_TO_INPUT = 3
 #: The table and the archive, over what all jobs are promised: so much that the three do not fit together.
 _TENANT_SHARE = 0.75
-#: More workers than this for each job would be more than these inputs are worth.
-_MAX_WORKERS = 8
+#: More cores than this would be more than these inputs are worth; of a larger host the demo uses so many.
+_MAX_CORES = 8
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Plan:
 
     @classmethod
     def of(cls, directory: Path, project: Path, text_bytes: int, cores: float) -> Plan:
-        """Map tasks of about 4 MiB, and several per worker."""
+        """Map tasks of about 4 MiB, and several per worker; not more cores than are of use."""
+        cores = min(cores, _MAX_CORES)
         partitions = max(8 * _workers(cores), min(64, text_bytes // (4 * MIB)))
         return cls(directory, project, text_bytes, cores, partitions)
 
@@ -110,6 +111,7 @@ class Plan:
     def settings(self) -> dict[str, str]:
         """Of the node. Memory is what is preempted for here: CPU is not, for the archive yields that by itself."""
         return {
+            "cores": f"{self.cores:g}",
             "memory_bytes": str(self.capacity_bytes),
             "t_preempt_memory": "0.9",
             "t_preempt_cpu": "1.0",
@@ -160,4 +162,4 @@ class Plan:
 
 
 def _workers(cores: float) -> int:
-    return max(2, min(int(cores), _MAX_WORKERS))
+    return max(2, int(cores))

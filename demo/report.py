@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 from collections.abc import Iterable
@@ -139,8 +138,10 @@ _PLANNED = (
 def _run(run: Run, plan: Plan) -> dict[str, Any]:
     made = figures(run, plan)
     derived = {"se": made.se, "ue": made.ue, "utilization": made.utilization}
-    document: dict[str, Any] = msgspec.to_builtins(dataclasses.asdict(run))
+    document: dict[str, Any] = msgspec.to_builtins(run)
     del document["samples"]  # timeline.json has them
+    for job, told in zip(run.jobs, document["jobs"], strict=True):
+        told["result"] = job.result._asdict()
     return {"figures": made._asdict() | derived, **document}
 
 

@@ -132,7 +132,6 @@ async def _runs(plan: Plan, up: node.Node, progress: Progress) -> tuple[Plan, di
         plan = replace(
             plan,
             socket=up.socket,
-            cores=agent.welcome.capacity.cores,
             cpu_max_enforced="cpu.max" in enforced,
             idle_class_enforced="cpu.idle" in enforced or "cpu.weight" in enforced,
         )

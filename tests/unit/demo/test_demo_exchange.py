@@ -1,0 +1,63 @@
+"""The shuffle over TCP: every blob once, in order, and only for whoever knows the token."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+
+import pytest
+
+from demo.exchange import Blob, listen, pull, serve_forever
+
+TOKEN = b"0123456789abcdef"
+
+
+def producer(held: dict[int, list[Blob]]) -> int:
+    listener = listen()
+    thread = threading.Thread(target=serve_forever, args=(listener, TOKEN, lambda n: held.pop(n, [])), daemon=True)
+    thread.start()
+    return int(listener.getsockname()[1])
+
+
+def test_pulls_from_all_producers_in_the_order_of_tasks() -> None:
+    large = bytes(range(256)) * 40_000
+    ports = [producer({3: [(0, b"a"), (4, large)]}), producer({3: [(2, b""), (1, b"b")]}), producer({})]
+    assert pull(ports, TOKEN, 3) == [b"a", b"b", b"", large]
+    assert pull(ports, TOKEN, 3) == []
+
+
+def test_a_wrong_token_gets_nothing_and_harms_nobody() -> None:
+    held: dict[int, list[Blob]] = {0: [(0, b"secret")]}
+    port = producer(held)
+    with pytest.raises(OSError, match="closed in the middle"):
+        pull([port], b"x" * 16, 0)
+    assert pull([port], TOKEN, 0) == [b"secret"]
+
+
+def test_a_producer_that_is_gone_is_an_error() -> None:
+    listener = listen()
+    port = listener.getsockname()[1]
+    listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        pull([producer({}), port], TOKEN, 0)
+
+
+def test_a_producer_that_dies_in_the_middle_is_an_error() -> None:
+    listener = listen()
+
+    def half() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(20, socket.MSG_WAITALL)
+            connection.sendall(struct.pack("!IIQ", 1, 0, 100) + b"only this")
+
+    threading.Thread(target=half, daemon=True).start()
+    with listener, pytest.raises(ConnectionResetError, match="middle of a partition"):
+        pull([listener.getsockname()[1]], TOKEN, 0)
+
+
+def test_a_puller_that_goes_away_does_not_stop_the_server() -> None:
+    port = producer({0: [(0, b"kept")]})
+    socket.create_connection(("127.0.0.1", port)).close()
+    assert pull([port], TOKEN, 0) == [b"kept"]

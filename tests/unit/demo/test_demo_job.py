@@ -1,0 +1,179 @@
+"""A job's DAG: what waits for what, under a gate that records; and a whole job in processes of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.corpus import Corpus, Document, Partition, materialise
+from demo.gates import Ready, SlotGate
+from demo.job import AnalyticsJob, JobError
+from demo.plan import MEMORY_TO_INPUT
+from demo.records import JobResult, JobSpec
+
+MAPS, REDUCES = 6, 3
+
+
+class RecordingGate:
+    """Lets everybody pass in the order of asking, one CPU and one disk at a time, and writes down what happened."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.ready_tasks: list[tuple[str, list[Ready]]] = []
+        self.running: set[str] = set()
+        self._slots = {"cpu": asyncio.Semaphore(2), "disk": asyncio.Semaphore(1), "network": asyncio.Semaphore(2)}
+
+    async def ready(self, stage: str, tasks: Sequence[Ready]) -> None:
+        self.ready_tasks.append((stage, list(tasks)))
+
+    async def begin(self, task: str) -> None:
+        self.running.add(task)
+
+    @asynccontextmanager
+    async def monotask(self, kind: str, input_bytes: int, stage: str, task: str) -> AsyncIterator[None]:
+        assert task in self.running
+        async with self._slots[kind]:
+            self.events.append((f"{kind} {input_bytes}", task))
+            yield
+
+    async def done(self, task: str) -> None:
+        self.running.remove(task)
+
+    async def end(self) -> None:
+        raise AssertionError("the job's process ends it, not the DAG")
+
+
+class FakeExecutor:
+    """Executes at once; asserts that the gate is asked first and that it computes one thing at a time."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.busy = asyncio.Lock()
+        self.tasks = 0
+        self.computing = 0
+        self.calls: list[tuple[str, int]] = []
+        self._fails = fails
+
+    async def call(self, do: str, task: int) -> dict[str, Any]:
+        self.calls.append((do, task))
+        if do == self._fails:
+            raise JobError(f"{do} failed")
+        self.computing += do in {"map", "merge"}
+        assert self.computing <= 1
+        await asyncio.sleep(0)
+        self.computing -= do in {"map", "merge"}
+        result: Any = [10 * (n + 1) for n in range(REDUCES)] if do == "map" else 5
+        return {"do": do, "task": task, "result": result, "cpu_s": 0.0}
+
+
+def corpus() -> Corpus:
+    return Corpus([Partition(f"p{n}", 100 + n, [Document(0, 0, 100 + n)]) for n in range(MAPS)], ["d"], [b"a", b"b"])
+
+
+async def execute(executors: list[FakeExecutor]) -> tuple[RecordingGate, AnalyticsJob]:
+    gate = RecordingGate()
+    job = AnalyticsJob(corpus(), executors, gate)  # type: ignore[arg-type]
+    await job.run()
+    return gate, job
+
+
+async def test_stages_are_placed_whole_and_the_reduce_stage_waits_for_every_map() -> None:
+    gate, job = await execute([FakeExecutor(), FakeExecutor()])
+    (map_stage, maps), (reduce_stage, reduces) = gate.ready_tasks
+    assert (map_stage, reduce_stage) == ("map", "reduce")
+    assert [task.disk for task in maps] == [task.cpu for task in maps] == [100 + n for n in range(MAPS)]
+    assert [task.network for task in reduces] == [MAPS * 10 * (n + 1) for n in range(REDUCES)]
+    assert all(task.memory_bytes == MEMORY_TO_INPUT * task.cpu for task in maps + reduces)
+    order = [task for _, task in gate.events]
+    assert max(n for n, task in enumerate(order) if task.startswith("map")) < min(
+        n for n, task in enumerate(order) if task.startswith("reduce")
+    )
+    assert not gate.running
+    assert len(job.works) == MAPS * 2 + REDUCES * 3
+
+
+async def test_the_monotasks_of_a_task_run_in_order_with_their_sizes() -> None:
+    gate, _ = await execute([FakeExecutor()])
+    kinds = [event for event, task in gate.events if task == "map-2"]
+    assert kinds == ["disk 102", "cpu 102"]
+    kinds = [event for event, task in gate.events if task == "reduce-1"]
+    assert kinds == ["network 120", "cpu 120", "disk 5"]
+
+
+async def test_a_task_stays_on_its_worker_and_work_is_spread() -> None:
+    executors = [FakeExecutor(), FakeExecutor()]
+    await execute(executors)
+    for executor in executors:
+        read = {task for do, task in executor.calls if do == "read"}
+        assert read == {task for do, task in executor.calls if do == "map"}
+        assert len(read) >= MAPS // 3
+        assert {t for do, t in executor.calls if do == "pull"} == {t for do, t in executor.calls if do == "write"}
+        assert executor.tasks == 0
+
+
+@pytest.mark.parametrize("fails", ["read", "map", "merge", "write"])
+async def test_a_failed_monotask_fails_the_job(fails: str) -> None:
+    with pytest.raises(ExceptionGroup) as caught:
+        await execute([FakeExecutor(fails)])
+    assert caught.group_contains(JobError, match=f"{fails} failed")
+
+
+async def test_a_static_executor_has_so_many_tasks_at_once_as_slots() -> None:
+    gate = SlotGate(2)
+    await gate.begin("a")
+    await gate.begin("b")
+    third = asyncio.create_task(gate.begin("c"))
+    await asyncio.sleep(0)
+    assert not third.done()
+    await gate.done("a")
+    await third
+
+
+@pytest.mark.parametrize("name", ["word-count", "inverted-index", "sort"])
+def test_a_whole_job_gives_the_same_bytes_with_any_number_of_workers(name: str, tmp_path: Path) -> None:
+    source = Path(asyncio.__file__).parent
+    made = materialise(tmp_path / "text", 300_000, partitions=5, reducers=3, roots=[source])
+    outputs = []
+    for workers in (1, 3):
+        spec = JobSpec(
+            name=name,
+            corpus=str(tmp_path / "text/corpus.json"),
+            output=str(tmp_path / f"out{workers}"),
+            result=str(tmp_path / "result.json"),
+            executor="static",
+            workers=workers,
+            slots=workers,
+        )
+        spec.save(tmp_path / "spec.json")
+        command = [sys.executable, "-m", "demo.job", str(tmp_path / "spec.json")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        assert events[-1] == {"stage": "reduce", "done": 3, "of": 3}
+        result = JobResult.load(tmp_path / "result.json")
+        assert len(result.works) == 5 * 2 + 3 * 3
+        assert sum(work.input_bytes for work in result.works if work.stage == "map") == 2 * made.size
+        files = sorted(Path(spec.output).iterdir())
+        assert len(files) == 3
+        outputs.append([hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
+    assert outputs[0] == outputs[1]
+
+
+def test_a_job_that_cannot_read_its_input_says_so_in_a_line(tmp_path: Path) -> None:
+    made = materialise(tmp_path / "text", 10_000, partitions=2, reducers=2, roots=[Path(asyncio.__file__).parent])
+    Path(made.partitions[0].path).unlink()
+    spec = JobSpec("sort", str(tmp_path / "text/corpus.json"), str(tmp_path / "o"), str(tmp_path / "r"), "static", 2, 2)
+    spec.save(tmp_path / "spec.json")
+    command = [sys.executable, "-m", "demo.job", str(tmp_path / "spec.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "sort: JobError: read of task 0: FileNotFoundError" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,64 @@
+"""Sizes: that the memory comes out so that the archive fits at first and not when the table has come."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from demo.plan import Plan
+from demo.show import Options, ShowFailed, make_plan
+
+T_PREEMPT = 0.9
+T_ALLOC = 0.9
+
+
+def plan(megabytes: int, cores: float) -> Plan:
+    return Plan.of(Path("/d"), Path("/p"), megabytes * 1_000_000, cores)
+
+
+SIZES = [(10, 2.0), (120, 2.0), (120, 1.0), (500, 64.0), (1, 4.0)]
+
+
+@pytest.mark.parametrize(("megabytes", "cores"), SIZES)
+def test_the_archive_fits_into_the_slack_at_first(megabytes: int, cores: float) -> None:
+    made = plan(megabytes, cores)
+    assert made.archive_bytes <= T_ALLOC * made.capacity_bytes
+    # Nothing is over-allocated until the table comes, however much the jobs use of what they were promised.
+    assert made.jobs_bytes + made.archive_bytes <= made.capacity_bytes
+
+
+@pytest.mark.parametrize(("megabytes", "cores"), SIZES)
+def test_with_the_table_too_much_is_used_and_the_promises_are_kept(megabytes: int, cores: float) -> None:
+    made = plan(megabytes, cores)
+    assert made.jobs_bytes + made.table_bytes <= made.capacity_bytes
+    assert made.jobs_bytes + made.table_bytes + made.archive_bytes > made.capacity_bytes
+    # Already when the jobs use a quarter of what they were promised.
+    assert made.jobs_bytes / 4 + made.table_bytes + made.archive_bytes > T_PREEMPT * made.capacity_bytes
+
+
+@pytest.mark.parametrize(("megabytes", "cores"), SIZES)
+def test_shares_add_up_and_slots_cover_them(megabytes: int, cores: float) -> None:
+    made = plan(megabytes, cores)
+    jobs = made.jobs("static")
+    assert made.share * len(jobs) == pytest.approx(min(cores, 8.0))
+    assert made.slots >= made.share
+    assert made.tasks == len(jobs) * (made.partitions + made.reducers)
+
+
+def test_shares_that_cannot_be_enforced_become_cores_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
+    assert [job.cores for job in plan(10, 2.0).jobs("static")] == [(3,), (3, 5), (5,)]
+    assert [job.cores for job in plan(10, 2.0).jobs("penstock")] == [(), (), ()]
+
+
+def test_less_text_where_memory_is_short_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Little:
+        available = 2 * 1024**3
+
+    monkeypatch.setattr("psutil.virtual_memory", lambda: Little)
+    made = make_plan(Options(None, None, tmp_path), tmp_path)
+    assert 10_000_000 <= made.text_bytes < 120_000_000
+    with pytest.raises(ShowFailed, match="--megabytes"):
+        make_plan(Options(None, 500, tmp_path), tmp_path)
