@@ -66,7 +66,10 @@ def parse_rate(text: str) -> int:
     value, unit = _split(text, "10MB/s or 100Mbit/s")
     if not unit.removesuffix("/s"):
         return parse_bytes(f"{value:f}")
-    lower = unit.lower().removesuffix("/s").removesuffix("ps")
+    unit = unit.removesuffix("/s").removesuffix("ps")
+    if unit.endswith("b"):  # "Mb" and "Mbps" are bits to some and bytes to others: a factor of eight
+        raise QuantityError(f"{text!r}: bits or bytes? write for example 10MB/s or 80Mbit/s")
+    lower = unit.lower()
     if lower.endswith("bit"):
         prefix = lower[:-3]
         if prefix and prefix not in _DECIMAL:

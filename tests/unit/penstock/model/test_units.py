@@ -1,0 +1,114 @@
+"""Quantities as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.units import QuantityError, format_bytes, parse_bytes, parse_duration_s, parse_rate
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("4096", 4096),
+        ("4096B", 4096),
+        ("64k", 64 * 1024),
+        ("64M", 64 * 1024**2),
+        ("64MiB", 64 * 1024**2),
+        ("64mib", 64 * 1024**2),
+        ("64MB", 64 * 1000**2),
+        ("1.5G", 1536 * 1024**2),
+        (" 2 TiB ", 2 * 1024**4),
+        (".5k", 512),
+        ("1kB", 1000),
+    ],
+)
+def test_bytes(text: str, amount: int) -> None:
+    assert parse_bytes(text) == amount
+
+
+@pytest.mark.parametrize("text", ["", "M", "12Q", "-1", "1e3", "0", "0.4", "1/s", "12 34", "٣M", "1MiBB", "nan"])
+def test_no_bytes(text: str) -> None:
+    with pytest.raises(QuantityError) as caught:
+        parse_bytes(text)
+    assert repr(text) in str(caught.value)
+
+
+def test_an_unknown_unit_is_named() -> None:
+    with pytest.raises(QuantityError, match=r"'12Q': unknown unit 'Q'; write for example 64M"):
+        parse_bytes("12Q")
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("10MB/s", 10_000_000),
+        ("10M", 10 * 1024**2),
+        ("10MiB/s", 10 * 1024**2),
+        ("100Mbit/s", 12_500_000),
+        ("100Mbit", 12_500_000),
+        ("10MBps", 10_000_000),
+        ("8bit/s", 1),
+        ("4096/s", 4096),
+        ("1.5kbit/s", 187),
+    ],
+)
+def test_rates(text: str, amount: int) -> None:
+    assert parse_rate(text) == amount
+
+
+@pytest.mark.parametrize("text", ["1Gbps", "10Mb/s", "10mb", "8b/s"])
+def test_a_rate_that_may_be_bits_or_bytes_is_no_rate(text: str) -> None:
+    with pytest.raises(QuantityError, match="bits or bytes"):
+        parse_rate(text)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "10Qbit/s", "1bit/s", "0", "10MB/h", "-1M"])
+def test_no_rates(text: str) -> None:
+    with pytest.raises(QuantityError):
+        parse_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("250ms", 0.25), ("3s", 3.0), ("1.5", 1.5), ("10min", 600.0), ("2h", 7200.0), ("1d", 86400.0), ("7us", 7e-6)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration_s(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "3 weeks", "-1s", "1M"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(QuantityError):
+        parse_duration_s(text)
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (67108864, "64 MiB"),
+        (123 * 1024**2, "123 MiB"),
+        (5 * 1024**5, "5120 TiB"),
+    ],
+)
+def test_format(amount: int, text: str) -> None:
+    assert format_bytes(amount) == text
+
+
+@given(st.text(max_size=12))
+def test_reading_never_fails_otherwise(text: str) -> None:
+    for parse in (parse_bytes, parse_rate, parse_duration_s):
+        try:
+            assert parse(text) >= 0
+        except QuantityError:
+            continue
+
+
+@given(st.integers(1, 2**60))
+def test_what_is_shown_is_read_back_within_its_three_digits(amount: int) -> None:
+    assert parse_bytes(format_bytes(amount).replace(" ", "")) == pytest.approx(amount, rel=0.006)
