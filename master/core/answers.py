@@ -1,0 +1,76 @@
+"""What becomes of decisions once the agent has carried them out, or refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from master.core import lifecycle
+from master.core.records import Node
+from penstock.wire import master_api as api
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+
+def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusal], now: float) -> None:
+    """Every decision of the request was carried out but for the refused ones."""
+    node = cluster.nodes.get(name)
+    decisions = node.unanswered.pop(number, None) if node is not None else None
+    if node is None or decisions is None:
+        return  # said on a connection that was lost meanwhile: registration told what is true
+    reasons = {refusal.index: refusal.reason for refusal in refusals}
+    for index, decision in enumerate(decisions):
+        reason = reasons.get(index)
+        match decision:
+            case api.Assign():
+                _assigned(cluster, node, number, decision, reason, now)
+            case api.Withdraw():
+                held = node.held.get((decision.job, decision.task))
+                # A framework's task is gone at once, a command when it has ended; a refusal says that it was not there.
+                if held is not None and held.leaving_in is not None and (reason is not None or not held.command):
+                    lifecycle.rid_of(cluster, node, held)
+            case api.Promote():
+                _promoted(cluster, node, number, decision, reason)
+            case api.TellEnded():
+                job = cluster.jobs.get(decision.job)
+                if job is not None:
+                    job.untold.pop(decision.task, None)
+
+
+def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, reason: str | None, now: float) -> None:
+    key = (decision.job, decision.request.task)
+    held = node.held.get(key)
+    if held is None or held.assigned_in != number:
+        return  # it has ended already: the node's word about that came first
+    job, task = cluster.jobs.get(key[0]), cluster.task(key)
+    if reason is None:
+        held.accepted = True
+        # Its framework hears of it through the origin and then queues its monotasks: one scheduling latency, which is
+        # what EPT stands for (Ursa §4.2.2).
+        held.settles_at = now if held.command else now + cluster.settings.ept_s
+        if job is not None and task is not None and task.node == node.name:
+            lifecycle.tell_placed(cluster, job, task)
+        return
+    if held.seen_promised(node.decided):
+        node.external_memory_bytes += held.memory_bytes  # the report was read as if it held this, too
+    cluster.counts["refused"] += 1
+    cluster.explain("refused", node=node.name, job=key[0], task=key[1], reason=reason, why=decision.why)
+    if task is not None:
+        task.refusals[node.name] = node.heartbeats
+    lifecycle.rid_of(cluster, node, held)
+
+
+def _promoted(cluster: Cluster, node: Node, number: int, decision: api.Promote, reason: str | None) -> None:
+    held = node.held.get((decision.job, decision.task))
+    if held is None or held.promoted_in != number:
+        return
+    if reason is None:
+        held.opportunistic = False
+        task = cluster.task(held.key)
+        if task is not None:
+            task.opportunistic = False
+        return
+    if held.seen_promised(node.decided):
+        node.external_memory_bytes += held.memory_bytes
+    held.promoted_in = None
+    held.promotion_refused_at = node.heartbeats

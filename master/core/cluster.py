@@ -1,0 +1,202 @@
+"""The cluster's one door: ``handle(event, now) → instructions``.
+
+``now`` is monotonic time in seconds. A message that makes no sense raises RpcError and changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from master.core import admission, answers, lifecycle, registering, rounds
+from master.core import events as e
+from master.core.instructions import Explain, Hangup, Instruction, SendDecisions
+from master.core.records import Job, Key, Node, Task, weight_bytes
+from master.core.settings import MasterSettings
+from penstock.model import Ended, EndedBy, KindAmounts
+from penstock.wire import master_api as api
+from penstock.wire.errors import bad_request, refused
+
+#: Decisions of one request together; far below the frame limit, and a node works through it in milliseconds.
+_REQUEST_BYTES = 1024 * 1024
+
+
+class Cluster:
+    """The state of the cluster and every decision made about it."""
+
+    def __init__(self, settings: MasterSettings) -> None:
+        self.settings = settings
+        self.nodes: dict[str, Node] = {}
+        self.jobs: dict[str, Job] = {}
+        self.counts: Counter[str] = Counter()
+        self.ready_tasks = 0
+        self.changed = False  # since the last round, something that may let a task be placed
+        self.promotable = False  # opportunistic work may be on some node
+        self._sequence = 0
+        self._spoken_to: dict[str, None] = {}
+        self._out: list[Instruction] = []
+        self._handlers: dict[type[Any], Callable[[Node, Any, float], None]] = {
+            api.Heartbeat: self._heartbeat,
+            api.JobState: self._job_submitted,
+            api.JobEnded: self._job_ended,
+            api.ReadyTasks: self._tasks_ready,
+            api.TasksDone: partial(lifecycle.tasks_done, self),
+            api.TasksCancelled: partial(lifecycle.tasks_cancelled, self),
+            api.CommandEnded: partial(lifecycle.command_ended, self),
+        }
+
+    def handle(self, event: e.Event, now: float) -> list[Instruction]:
+        """Decide.
+
+        Raises:
+            RpcError: the message is at fault; nothing has changed.
+        """
+        match event:
+            case e.Said(name, api.Register() as message):
+                if message.node != name:
+                    raise bad_request(f"this connection is {name!r}", field="node")
+                registering.register(self, message, now)
+            case e.Said(name, message):
+                node = self.nodes.get(name)
+                if node is None or not node.connected:
+                    raise refused(f"node {name!r} is not registered", remedy="register again")
+                self._handlers[type(message)](node, message, now)
+                node.last_heard = now
+            case e.Answered(name, number, refusals):
+                answers.answered(self, name, number, refusals, now)
+            case e.NodeAway(name):
+                node = self.nodes.get(name)
+                if node is not None and node.connected:
+                    node.away_since = now
+                    self.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
+            case e.RoundDue(at):
+                rounds.run(self, at, now)
+        return self._hand_over()
+
+    @property
+    def wants_round(self) -> bool:
+        """Whether a round could place or promote something that the last one could not."""
+        return self.changed and (self.ready_tasks > 0 or self.promotable)
+
+    # ------------------------------------------------------------ for the modules of this room
+
+    def propose(self, node: str, decision: api.AnyDecision) -> int:
+        """Put a decision into the node's next request; its number, or 0 where the node is not connected."""
+        known = self.nodes.get(node)
+        if known is None or not known.connected:
+            return 0
+        weight = weight_bytes(decision)
+        if not known.outbox or known.outbox_weight + weight > _REQUEST_BYTES:
+            known.outbox.append([])
+            known.outbox_weight = 0
+        known.outbox[-1].append(decision)
+        known.outbox_weight += weight
+        self._spoken_to[node] = None
+        return known.number + len(known.outbox)
+
+    def explain(self, what: str, **facts: object) -> None:
+        """Have something logged."""
+        self._out.append(Explain(what, facts))
+
+    def hang_up(self, node: str, reason: str) -> None:
+        """Have a connection closed."""
+        self._out.append(Hangup(node, reason))
+
+    def new_job(self, job: str, origin: str, now: float) -> Job:
+        """A job that nobody spoke of before; its origin is expected to come if it is not here."""
+        self._sequence += 1
+        created = self.jobs[job] = Job(job, origin, self._sequence)
+        self.expect(origin, now)
+        return created
+
+    def expect(self, name: str, now: float) -> Node:
+        """A node that others speak of: it has ``node_timeout_s`` to register."""
+        node = self.nodes.get(name)
+        if node is None:
+            node = self.nodes[name] = Node(name, away_since=now)
+        return node
+
+    def task(self, key: Key) -> Task | None:
+        """A task that has not ended."""
+        job = self.jobs.get(key[0])
+        return job.tasks.get(key[1]) if job is not None else None
+
+    # ------------------------------------------------------------ messages
+
+    def _heartbeat(self, node: Node, message: api.Heartbeat, now: float) -> None:
+        if message.decided > node.number:
+            raise bad_request(f"there is no request {message.decided} yet", field="decided")
+        node.heartbeats += 1
+        node.take_load(message.load, message.decided)
+        self.changed = True
+        admission.admit(self)
+
+    def _job_submitted(self, node: Node, message: api.JobState, now: float) -> None:
+        job = self.jobs.get(message.job)
+        if job is not None and job.origin != node.name:
+            raise bad_request(f"job {message.job!r} belongs to node {job.origin!r}", field="job")
+        check_job(message)
+        lifecycle.describe(self, job or self.new_job(message.job, node.name, now), message)
+        admission.admit(self)
+
+    def _job_ended(self, node: Node, message: api.JobEnded, now: float) -> None:
+        job = self.jobs.get(message.job)
+        if job is None:
+            return  # its end was found out at registration
+        self._own(node, message.job)
+        lifecycle.end_job(self, job, "its job ended", released_by=node.name)
+
+    def _tasks_ready(self, node: Node, message: api.ReadyTasks, now: float) -> None:
+        job = self._own(node, message.job)
+        check_tasks(message)
+        lifecycle.add_tasks(self, job, message)
+
+    def _own(self, node: Node, job: str) -> Job:
+        known = self.jobs.get(job)
+        if known is None:
+            raise bad_request(f"unknown job {job[:128]!r}", field="job", remedy="job_submitted first")
+        if known.origin != node.name:
+            raise refused(f"job {job!r} belongs to node {known.origin!r}", field="job")
+        return known
+
+    # ------------------------------------------------------------ inside
+
+    def _hand_over(self) -> list[Instruction]:
+        """Number what was proposed and give it to the shell."""
+        for name in self._spoken_to:
+            node = self.nodes.get(name)
+            if node is None:
+                continue
+            for decisions in node.outbox:
+                node.number += 1
+                node.unanswered[node.number] = decisions
+                self.counts["decisions"] += len(decisions)
+                self._out.append(SendDecisions(name, node.number, decisions))
+            node.outbox = []
+        self._spoken_to.clear()
+        out, self._out = self._out, []
+        return out
+
+
+def check_job(state: api.JobState) -> None:
+    """Raises: RpcError: ``bad_request``: a number that is none."""
+    if not math.isfinite(state.submitted_at):
+        raise bad_request("not a time", field="submitted_at")
+
+
+def check_tasks(ready: api.ReadyTasks) -> None:
+    """Raises: RpcError: ``bad_request``: an estimate that is no non-negative number."""
+    for index, request in enumerate(ready.tasks):
+        if not sound(request.usage):
+            raise bad_request("expected non-negative numbers", field=f"tasks[{index}].usage")
+
+
+def sound(amounts: KindAmounts) -> bool:
+    """Whether these can be calculated with."""
+    return all(math.isfinite(amount) and amount >= 0 for amount in (amounts.cpu, amounts.disk, amounts.network))
+
+
+CANCELLED = Ended(by=EndedBy.CANCELLED, reason="its framework no longer wants it")

@@ -1,0 +1,53 @@
+"""What happens to the cluster. Each event is handled by :meth:`master.core.cluster.Cluster.handle`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.wire.master_api import (
+    CommandEnded,
+    Heartbeat,
+    JobEnded,
+    JobState,
+    ReadyTasks,
+    Refusal,
+    Register,
+    TasksCancelled,
+    TasksDone,
+)
+
+Message = Register | Heartbeat | JobState | JobEnded | ReadyTasks | TasksDone | TasksCancelled | CommandEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A node's agent said something. ``Register`` opens its connection; every other message needs one."""
+
+    node: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The agent answered the ``decide`` request ``number`` of its present connection."""
+
+    node: str
+    number: int
+    refused: list[Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAway:
+    """The connection is gone. The node has ``node_timeout_s`` to come back; nothing is placed on it meanwhile."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundDue:
+    """Time for a scheduling round; ``at`` is Unix time, as jobs' times of submission are."""
+
+    at: float
+
+
+Event = Said | Answered | NodeAway | RoundDue

@@ -1,0 +1,237 @@
+"""What becomes of jobs and tasks: every accepted task is ready, placed, or has ended, and it ends once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from master.core import admission
+from master.core.records import Held, Job, Node, Task
+from master.ordering import queue_priority
+from penstock.model import Ended, EndedBy
+from penstock.wire import master_api as api
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+
+# ---------------------------------------------------------------- jobs
+
+
+def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
+    """The origin says what the job is; agents are told its place in the queues once (assignments carry it too)."""
+    job.name, job.user = state.name, state.user
+    job.memory_bytes, job.submitted_at = state.memory_bytes, state.submitted_at
+    job.described = True
+    job.admitted = job.admitted or state.admitted  # after a restart of ours: what was reserved stays reserved
+    if job.admitted and not state.admitted:
+        cluster.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
+    priority = queue_priority(state.submitted_at)
+    if state.priority != priority:
+        why = f"{cluster.settings.ordering}: submitted at {state.submitted_at:.3f}"
+        cluster.propose(job.origin, api.SetPriority(job=job.job, priority=priority, why=why))
+
+
+def end_job(cluster: Cluster, job: Job, why: str, *, released_by: str = "") -> None:
+    """A job is over: its tasks are withdrawn, its reservation is free.
+
+    ``released_by`` is an origin that gave back what its framework's tasks held there when it ended the job.
+    """
+    for task in list(job.tasks.values()):
+        unready(cluster, job, task)
+        node = cluster.nodes.get(task.node)
+        held = node.held.get((job.job, task.name)) if node is not None else None
+        if node is None or held is None:
+            continue
+        if node.name == released_by and not held.command and held.accepted:
+            del node.held[held.key]
+        else:
+            withdraw(cluster, node, held, why)
+    del cluster.jobs[job.job]
+    cluster.changed = True
+    admission.admit(cluster)
+
+
+# ---------------------------------------------------------------- tasks
+
+
+def add_tasks(cluster: Cluster, job: Job, message: api.ReadyTasks) -> None:
+    """Tasks become ready; those known already stay what they are."""
+    for request in message.tasks:
+        if request.task in job.tasks or request.task in job.untold:
+            continue
+        task = Task(job.job, request.task, message.stage, message.opportunistic, request)
+        job.tasks[task.name] = task
+        cluster.counts["tasks"] += 1
+        make_ready(cluster, job, task)
+
+
+def make_ready(cluster: Cluster, job: Job, task: Task) -> None:
+    """It waits for a node."""
+    job.ready.setdefault((task.stage, task.opportunistic), {})[task.name] = task
+    cluster.ready_tasks += 1
+    cluster.changed = True
+
+
+def unready(cluster: Cluster, job: Job, task: Task) -> None:
+    """It no longer waits for a node."""
+    stage = job.ready.get((task.stage, task.opportunistic))
+    if stage is not None and stage.pop(task.name, None) is not None:
+        cluster.ready_tasks -= 1
+        if not stage:
+            del job.ready[task.stage, task.opportunistic]
+
+
+def assign(cluster: Cluster, job: Job, task: Task, node: Node, why: str) -> None:
+    """Propose a task to a node. Until the node is known to be rid of it, it holds its memory there."""
+    request = task.request
+    assert request is not None
+    unready(cluster, job, task)
+    command = request.command
+    number = cluster.propose(
+        node.name,
+        api.Assign(
+            job=job.job,
+            stage=task.stage,
+            user=job.user,
+            origin=job.origin,
+            priority=queue_priority(job.submitted_at),
+            request=request,
+            opportunistic=task.opportunistic,
+            why=why,
+        ),
+    )
+    held = Held(
+        job=job.job,
+        task=task.name,
+        usage=request.usage,
+        memory_bytes=request.memory_bytes,
+        opportunistic=task.opportunistic,
+        command=command is not None,
+        kind=request.command_kind,
+        cores=command.cpu_cores if command is not None else 0.0,
+        assigned_in=number,
+        accepted=False,
+    )
+    node.held[held.key] = held
+    task.node, task.told, task.unfit_since = node.name, False, None
+    cluster.promotable |= task.opportunistic
+    cluster.counts["assigned"] += 1
+
+
+def tell_placed(cluster: Cluster, job: Job, task: Task) -> None:
+    """The origin learns where the task went; an origin that is away learns it when it is back."""
+    if not task.told:
+        why = f"{task.node} accepted it"
+        told = api.TellPlaced(job=job.job, task=task.name, node=task.node, why=why)
+        task.told = cluster.propose(job.origin, told) > 0
+
+
+def end(cluster: Cluster, job: Job, task: Task, ended: Ended) -> None:
+    """A task is over. Its origin is told until it says that it heard."""
+    unready(cluster, job, task)
+    del job.tasks[task.name]
+    if task.node:
+        tell_placed(cluster, job, task)
+    told = api.TellEnded(job=job.job, task=task.name, node=task.node or task.was_on, ended=ended, why=ended.reason)
+    job.untold[task.name] = told
+    cluster.propose(job.origin, told)
+    cluster.counts[f"ended_{ended.by}"] += 1
+    cluster.changed = True
+
+
+def requeue(cluster: Cluster, job: Job, task: Task) -> None:
+    """It is not where it was to be, and did not end there: it waits for a node again."""
+    task.was_on, task.node, task.told = task.node, "", False
+    if task.unwanted:
+        end(cluster, job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled before it ran"))
+    else:
+        make_ready(cluster, job, task)
+
+
+def lost(cluster: Cluster, job: Job, task: Task, why: str) -> None:
+    """A task went with its node. A command is placed again (it may run more than once); a framework decides itself."""
+    task.losses += 1
+    again = task.request is not None and task.request.command is not None
+    if task.unwanted or (again and task.losses < cluster.settings.max_losses):
+        requeue(cluster, job, task)
+    else:
+        times = f" ({task.losses} times)" if task.losses > 1 else ""
+        end(cluster, job, task, Ended(by=EndedBy.LOST, reason=f"{why}{times}"))
+
+
+def withdraw(cluster: Cluster, node: Node, held: Held, why: str) -> None:
+    """Have a node give up what it holds; until it did, the memory counts."""
+    if held.leaving_in is not None:
+        return
+    held.leaving_in = cluster.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
+    cluster.counts["withdrawn"] += 1
+    task = cluster.task(held.key)
+    if task is not None:
+        task.refusals.setdefault(node.name, -1)  # not there again before it is gone from there
+
+
+def rid_of(cluster: Cluster, node: Node, held: Held) -> None:
+    """The node no longer holds it, and has nothing to say about how it ended."""
+    del node.held[held.key]
+    cluster.changed = True
+    job = cluster.jobs.get(held.job)
+    task = cluster.task(held.key)
+    if job is not None and task is not None and task.node == node.name:
+        requeue(cluster, job, task)
+
+
+# ---------------------------------------------------------------- what agents say about tasks
+
+
+def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float) -> None:
+    """A framework finished tasks that it executes itself. It may say so at any node; the holder must let go."""
+    job = cluster.jobs.get(message.job)
+    for name in message.tasks if job is not None else ():
+        assert job is not None
+        task = job.tasks.get(name)
+        if task is None:
+            continue
+        holder = cluster.nodes.get(task.node)
+        held = holder.held.get((job.job, name)) if holder is not None else None
+        if holder is node and held is not None and not held.command:
+            del node.held[held.key]  # that agent let go before it told us
+        elif holder is not None and held is not None:
+            withdraw(cluster, holder, held, "its framework says that it is done")
+        if node.name == job.origin:
+            unready(cluster, job, task)
+            del job.tasks[name]
+            cluster.counts["ended_exit"] += 1
+            cluster.changed = True
+        else:
+            end(cluster, job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}"))
+
+
+def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, now: float) -> None:
+    """The origin no longer wants them. A placed command ends when its node says how; everything else ends now."""
+    job = cluster.jobs.get(message.job)
+    if job is None or job.origin != node.name:
+        return
+    for name in message.tasks:
+        task = job.tasks.get(name)
+        if task is None or task.unwanted:
+            continue
+        holder = cluster.nodes.get(task.node)
+        held = holder.held.get((job.job, name)) if holder is not None else None
+        if holder is not None and held is not None:
+            withdraw(cluster, holder, held, "cancelled")
+            if held.command:
+                task.unwanted = True
+                continue
+        end(cluster, job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled"))
+
+
+def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: float) -> None:
+    """A command ended on its node. One that was withdrawn because it is elsewhere by now ends silently."""
+    node.held.pop((message.job, message.task), None)
+    cluster.changed = True
+    job = cluster.jobs.get(message.job)
+    task = job.tasks.get(message.task) if job is not None else None
+    if job is None or task is None:
+        return
+    if task.node == node.name or (not task.node and task.was_on == node.name):
+        end(cluster, job, task, message.ended)

@@ -1,0 +1,159 @@
+"""What the master keeps about nodes, jobs and tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.model import Capacity, KindAmounts, ResourceKind, TaskRequest
+from penstock.model.work import Name
+from penstock.wire.master_api import AnyDecision, Assign, Load, TellEnded
+
+#: (job, task)
+Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Held:
+    """What a task occupies on a node, from the moment it is proposed until the node is known to be rid of it.
+
+    The numbers are those of the ``decide`` requests of the node's present connection; 0 means "before it".
+    """
+
+    job: str
+    task: str
+    usage: KindAmounts
+    memory_bytes: int
+    opportunistic: bool
+    command: bool
+    kind: ResourceKind = ResourceKind.CPU
+    cores: float = 0.0
+    assigned_in: int = 0
+    accepted: bool = True
+    settles_at: float = 0.0  # a framework's task: by then its monotasks are in the node's queues (monotonic time)
+    promoted_in: int | None = None
+    promotion_refused_at: int = -1  # the heartbeat count of the node when it refused
+    leaving_in: int | None = None  # withdrawn: what it does no longer matters, what it holds does
+
+    @property
+    def key(self) -> Key:
+        """Its name in the cluster."""
+        return self.job, self.task
+
+    @property
+    def regular(self) -> bool:
+        """Whether its memory is promised; a proposed promotion counts at once."""
+        return not self.opportunistic or self.promoted_in is not None
+
+    @property
+    def unknown_size(self) -> bool:
+        """A command that says nothing about its work."""
+        return self.command and self.usage.of(self.kind) <= 0
+
+    def uses_core(self) -> bool:
+        """Whether it will take a CPU slot."""
+        return self.usage.cpu > 0 or (self.unknown_size and self.kind is ResourceKind.CPU)
+
+    def seen_promised(self, decided: int) -> bool:
+        """Whether a Load that knows the decisions up to ``decided`` counts its memory as promised."""
+        if self.assigned_in > decided:
+            return False
+        if self.opportunistic and (self.promoted_in is None or self.promoted_in > decided):
+            return False
+        return self.command or self.leaving_in is None or self.leaving_in > decided
+
+
+@dataclass(slots=True)
+class Task:
+    """An accepted task: ready while ``node`` is empty, placed otherwise; it leaves its job when it ends."""
+
+    job: str
+    name: Name
+    stage: str
+    opportunistic: bool
+    request: TaskRequest | None  # None: only its node has told us of it, after a restart of ours
+    node: str = ""
+    was_on: str = ""  # where it was before it became ready again: its end may still come from there
+    told: bool = False  # the origin knows its node
+    unwanted: bool = False  # cancelled; it ends as soon as its node is rid of it
+    losses: int = 0
+    refusals: dict[str, int] = field(default_factory=dict)  # node → its heartbeat count when it refused this task
+    unfit_since: float | None = None  # no node of the cluster could ever hold it since then
+
+
+@dataclass(slots=True)
+class Job:
+    """A job. ``described`` is false while only nodes that hold tasks of it have told us of it."""
+
+    job: str
+    origin: str
+    sequence: int
+    name: str = ""
+    user: str = ""
+    memory_bytes: int = 0
+    submitted_at: float = 0.0
+    admitted: bool = False
+    described: bool = False
+    tasks: dict[str, Task] = field(default_factory=dict)
+    ready: dict[tuple[str, bool], dict[str, Task]] = field(default_factory=dict)  # (stage, opportunistic) → by name
+    untold: dict[str, TellEnded] = field(default_factory=dict)  # ends that the origin has not confirmed yet
+    waits: str = ""  # why something of it waits; for the status
+    waits_told: str = ""
+
+
+@dataclass(slots=True)
+class Node:
+    """A node. One that never registered is only expected: some origin awaits a task on it, or it is an origin."""
+
+    name: str
+    away_since: float | None  # None: connected
+    capacity: Capacity = field(default_factory=lambda: Capacity(cores=0.0, memory_bytes=0))
+    version: str = ""
+    t_alloc: float = 0.0
+    load: Load = field(default_factory=lambda: Load(rates=KindAmounts(), pending=KindAmounts(), idle=KindAmounts()))
+    last_heard: float = 0.0
+    heartbeats: int = 0
+    number: int = 0  # of the last decide request
+    decided: int = 0  # of the last one that `load` knows of
+    outbox: list[list[AnyDecision]] = field(default_factory=list)  # the requests after `number`, not handed over yet
+    outbox_weight: int = 0
+    unanswered: dict[int, list[AnyDecision]] = field(default_factory=dict)
+    held: dict[Key, Held] = field(default_factory=dict)
+    external_memory_bytes: int = 0  # promised to regular containers that are nobody's task
+
+    @property
+    def connected(self) -> bool:
+        """Whether it can be told something."""
+        return self.away_since is None
+
+    def take_load(self, load: Load, decided: int) -> None:
+        """A new report: what it promises beyond the tasks that we know of is promised to others."""
+        self.load = load
+        self.decided = decided
+        ours = sum(held.memory_bytes for held in self.held.values() if held.seen_promised(decided))
+        self.external_memory_bytes = max(0, load.promised_memory_bytes - ours)
+
+    def memory_free_bytes(self) -> int:
+        """Not promised to anybody. May be negative when the node promises more than it has."""
+        ours = sum(held.memory_bytes for held in self.held.values() if held.regular)
+        return self.capacity.memory_bytes - self.external_memory_bytes - ours
+
+    def cores_free(self) -> float:
+        """Cores that may still be promised to commands.
+
+        The node counts a placed command from when it starts, so neither sum below has all of them; the larger one is
+        exact when nothing but placed commands runs there.
+        """
+        regular = [held for held in self.held.values() if held.regular and held.cores]
+        coming = sum(held.cores for held in regular if held.assigned_in > self.decided)
+        ours = sum(held.cores for held in regular)
+        return self.capacity.cores - max(self.load.promised_cores + coming, ours)
+
+
+def weight_bytes(decision: AnyDecision) -> int:
+    """About how many bytes a decision takes on the wire, so that no request exceeds the frame limit."""
+    weight = 512 + len(decision.why)
+    if isinstance(decision, Assign) and decision.request.command is not None:
+        command = decision.request.command
+        weight += sum(len(text) + 8 for text in (*command.argv, *command.env, *command.env.values()))
+        weight += 16 * len(decision.request.nodes)
+    return weight

@@ -1,0 +1,248 @@
+"""An agent registers: after a lost connection, its own restart, or ours. What it says is compared with what we know.
+
+An agent is believed about what its node holds, an origin about what its frameworks want.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from master.core import admission, lifecycle
+from master.core.records import Held, Job, Key, Node, Task
+from penstock.model import TaskRequest
+from penstock.wire import master_api as api
+from penstock.wire.errors import bad_request
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+
+def register(cluster: Cluster, message: api.Register, now: float) -> None:
+    """See the module's docstring.
+
+    Raises:
+        RpcError: ``bad_request``: another protocol, or a number that cannot be calculated with; nothing has changed.
+    """
+    _check(cluster, message)
+    new = message.node not in cluster.nodes
+    node = cluster.expect(message.node, now)
+    before = _fresh_connection(node, message, now)
+    jobs = _jobs(cluster, node, message, now)
+    _holdings(cluster, node, message, before, now)
+    _wanted(cluster, node, message, jobs, now)
+    cluster.changed = True
+    admission.admit(cluster)
+    cluster.explain(
+        "node registered", node=node.name, new=new, version=message.version, cores=message.capacity.cores,
+        memory_bytes=message.capacity.memory_bytes, jobs=len(message.jobs), placed=len(message.placed),
+    )  # fmt: skip
+
+
+def _check(cluster: Cluster, message: api.Register) -> None:
+    from master.core.cluster import check_job, check_tasks, sound
+
+    if message.protocol != api.PROTOCOL:
+        text = f"this master speaks protocol {api.PROTOCOL}, not {message.protocol}"
+        raise bad_request(text, field="protocol", remedy="run the same release on the master and all agents")
+    capacity = message.capacity
+    if not (math.isfinite(capacity.cores) and capacity.cores > 0):
+        raise bad_request("expected more than 0 cores", field="capacity.cores")
+    if capacity.memory_bytes <= 0 or min(capacity.disk_slots, capacity.network_slots) <= 0:
+        raise bad_request("expected memory and at least one slot per kind", field="capacity")
+    if not (math.isfinite(message.t_alloc) and message.t_alloc >= 0):
+        raise bad_request("expected a non-negative number", field="t_alloc")
+    for state in message.jobs:
+        check_job(state)
+        known = cluster.jobs.get(state.job)
+        if known is not None and known.described and known.origin != message.node:
+            raise bad_request(f"job {state.job!r} belongs to node {known.origin!r}", field="jobs")
+    for ready in message.ready:
+        check_tasks(ready)
+    for index, placed in enumerate(message.placed):
+        if not sound(placed.remaining):
+            raise bad_request("expected non-negative numbers", field=f"placed[{index}].remaining")
+
+
+def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key, Held]:
+    """Numbers start again; returns what we believed that it holds."""
+    node.away_since = None
+    node.last_heard = now
+    node.heartbeats += 1
+    node.capacity, node.version, node.t_alloc = message.capacity, message.version, message.t_alloc
+    node.number = node.outbox_weight = 0
+    node.outbox, node.unanswered = [], {}
+    before, node.held = node.held, {}
+    for placed in message.placed:
+        known = before.get((placed.job, placed.task))
+        held = Held(
+            job=placed.job,
+            task=placed.task,
+            usage=placed.remaining,
+            memory_bytes=placed.memory_bytes,
+            opportunistic=placed.opportunistic,
+            command=placed.command,
+        )
+        if known is not None:
+            held.cores, held.kind = known.cores, known.kind
+        node.held[held.key] = held
+    node.take_load(message.load, 0)
+    return before
+
+
+def _jobs(cluster: Cluster, node: Node, message: api.Register, now: float) -> list[Job]:
+    """The jobs of this origin: those that it no longer has are over."""
+    listed = {state.job for state in message.jobs}
+    for job in [job for job in cluster.jobs.values() if job.origin == node.name and job.job not in listed]:
+        lifecycle.end_job(cluster, job, "its job ended while its origin was away")
+    jobs: list[Job] = []
+    for state in message.jobs:
+        job = cluster.jobs.get(state.job) or cluster.new_job(state.job, node.name, now)
+        job.origin = node.name
+        job.waits_told = ""
+        lifecycle.describe(cluster, job, state)
+        jobs.append(job)
+    return jobs
+
+
+def _holdings(cluster: Cluster, node: Node, message: api.Register, before: dict[Key, Held], now: float) -> None:
+    """What the node holds: adopted where it is wanted, withdrawn where it is not; and what it no longer holds."""
+    for placed in message.placed:
+        held = node.held[placed.job, placed.task]
+        why = _adopt(cluster, node, placed, held, now)
+        if why:
+            lifecycle.withdraw(cluster, node, held, why)
+    for key, known in before.items():
+        if key not in node.held:
+            task = cluster.task(key)
+            if task is not None and task.node == node.name:
+                _missing(cluster, node, task, never_there=not known.accepted)
+
+
+def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now: float) -> str:
+    """Make it the task's place; or say why it must not be here."""
+    job = cluster.jobs.get(placed.job)
+    if job is None:
+        origin = cluster.nodes.get(placed.origin)
+        if origin is not None and origin.connected:
+            return "its job has ended"
+        job = cluster.new_job(placed.job, placed.origin, now)
+    task = job.tasks.get(placed.task)
+    if task is None:
+        if job.described:
+            return "it has ended as far as its origin knows"
+        task = Task(placed.job, placed.task, placed.stage, placed.opportunistic, None)
+        job.tasks[task.name] = task
+    elif task.node not in ("", node.name):
+        return f"it runs on {task.node} by now"
+    elif task.unwanted:
+        return "cancelled"
+    lifecycle.unready(cluster, job, task)
+    if task.node != node.name:
+        task.node, task.told = node.name, False
+    task.opportunistic = placed.opportunistic
+    if task.request is not None:
+        _complete(held, task)
+    cluster.promotable |= placed.opportunistic
+    if job.described:
+        lifecycle.tell_placed(cluster, job, task)
+    return ""
+
+
+def _missing(cluster: Cluster, node: Node, task: Task, *, never_there: bool) -> None:
+    """We believed that the node holds it. Either our proposal was lost, or the word of how it ended."""
+    job = cluster.jobs[task.job]
+    if never_there:
+        lifecycle.requeue(cluster, job, task)
+    else:
+        lifecycle.lost(cluster, job, task, f"{node.name} came back without it")
+
+
+def _complete(held: Held, task: Task) -> None:
+    """A node's report does not carry all of the request."""
+    request = task.request
+    assert request is not None
+    held.kind = request.command_kind
+    held.cores = request.command.cpu_cores if request.command is not None else 0.0
+
+
+def _wanted(cluster: Cluster, node: Node, message: api.Register, jobs: list[Job], now: float) -> None:
+    """What the frameworks of this origin want, and what they must still be told."""
+    wanted: dict[Key, None] = {}
+    for ready in message.ready:
+        job = cluster.jobs.get(ready.job)
+        if job is None:
+            continue
+        for request in ready.tasks:
+            wanted[ready.job, request.task] = None
+            known = job.tasks.get(request.task)
+            if known is not None:
+                _know(cluster, known, request)
+                known.told = False  # the origin says that it waits for a node
+        lifecycle.add_tasks(cluster, job, ready)
+    for awaited in message.awaited or ():
+        wanted[awaited.job, awaited.request.task] = None
+        _awaited(cluster, awaited, now)
+    for job in jobs:
+        for told in job.untold.values():
+            cluster.propose(job.origin, told)
+        for task in list(job.tasks.values()):
+            if message.awaited is not None and (job.job, task.name) not in wanted and not task.unwanted:
+                _given_up(cluster, node, job, task)
+            elif task.node and _accepted(cluster, task):
+                lifecycle.tell_placed(cluster, job, task)
+
+
+def _accepted(cluster: Cluster, task: Task) -> bool:
+    held = cluster.nodes[task.node].held.get((task.job, task.name))
+    return held is not None and held.accepted
+
+
+def _know(cluster: Cluster, task: Task, request: TaskRequest) -> None:
+    if task.request is None:
+        task.request = request
+        node = cluster.nodes.get(task.node)
+        held = node.held.get((task.job, task.name)) if node is not None else None
+        if held is not None:
+            _complete(held, task)
+
+
+def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
+    """The origin was told that the task is on a node."""
+    request = awaited.request
+    job = cluster.jobs.get(awaited.job)
+    if job is None or request.task in job.untold:
+        return
+    task = job.tasks.get(request.task)
+    if task is not None:
+        _know(cluster, task, request)
+        task.told = task.node == awaited.node
+        return
+    task = Task(awaited.job, request.task, awaited.stage, awaited.opportunistic, request, awaited.node, told=True)
+    job.tasks[task.name] = task
+    cluster.counts["tasks"] += 1
+    holder = cluster.expect(awaited.node, now)
+    if holder.connected:
+        _missing(cluster, holder, task, never_there=False)
+        return
+    held = Held(
+        job=task.job,
+        task=task.name,
+        usage=request.usage,
+        memory_bytes=request.memory_bytes,
+        opportunistic=awaited.opportunistic,
+        command=request.command is not None,
+    )
+    _complete(held, task)
+    holder.held[held.key] = held
+
+
+def _given_up(cluster: Cluster, node: Node, job: Job, task: Task) -> None:
+    """Its framework was done with it, or cancelled it, and the word of that was lost."""
+    holder = cluster.nodes.get(task.node)
+    held = holder.held.get((job.job, task.name)) if holder is not None else None
+    if holder is not None and held is not None:
+        lifecycle.withdraw(cluster, holder, held, "its origin no longer waits for it")
+    lifecycle.unready(cluster, job, task)
+    del job.tasks[task.name]
+    cluster.counts["ended_cancelled"] += 1

@@ -1,0 +1,36 @@
+"""The part of the master's configuration that its decisions depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.model import Capacity
+
+
+@dataclass(frozen=True, slots=True)
+class MasterSettings:
+    """What :class:`master.core.cluster.Cluster` must know.
+
+    ``ept_s`` is Ursa's expected processing time, slightly larger than the scheduling interval. The default rates stand
+    in for a node's until it has measured its own (its first heartbeats say 0); the one of the CPU counts per core.
+    """
+
+    interval_s: float = 0.1
+    ept_s: float = 0.12
+    ordering: str = "ejf"
+    ejf_weight: float = 1.0
+    heartbeat_s: float = 1.0
+    node_timeout_s: float = 10.0
+    promotion: bool = True
+    default_cpu_bytes_per_s: float = 50e6
+    default_disk_bytes_per_s: float = 100e6
+    default_network_bytes_per_s: float = 100e6
+    max_losses: int = 3
+
+    def default_rates(self, capacity: Capacity) -> tuple[float, float, float]:
+        """Bytes/s per kind of a node that has measured nothing yet."""
+        return (
+            self.default_cpu_bytes_per_s * max(capacity.cores, 1.0),
+            self.default_disk_bytes_per_s,
+            self.default_network_bytes_per_s,
+        )

@@ -1,0 +1,80 @@
+"""The status document: what the master knows, and why what waits does wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from master.core import admission
+from master.core.records import Job, Node
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+
+def document(cluster: Cluster, now: float) -> dict[str, Any]:
+    """``GET /status``; docs/scheduling.md lists its keys."""
+    return {
+        "nodes": {node.name: _node(node, now) for node in cluster.nodes.values()},
+        "jobs": {job.job: _job(cluster, job) for job in cluster.jobs.values()},
+        "tasks": {
+            "ready": cluster.ready_tasks,
+            "placed": sum(len(job.tasks) for job in cluster.jobs.values()) - cluster.ready_tasks,
+            "ended": ended(cluster),
+        },
+        "memory": {
+            "reservable_bytes": admission.reservable_bytes(cluster),
+            "reserved_bytes": admission.reserved_bytes(cluster),
+        },
+        "decisions": {name: cluster.counts[name] for name in COUNTERS},
+        "ordering": cluster.settings.ordering,
+    }
+
+
+#: What is counted since the start, besides ends.
+COUNTERS = (
+    "rounds", "tasks", "admitted", "assigned", "refused", "promoted", "withdrawn", "placed_again", "nodes_lost",
+    "decisions",
+)  # fmt: skip
+
+
+def ended(cluster: Cluster) -> dict[str, int]:
+    """How many tasks ended how, since the start."""
+    prefix = "ended_"
+    return {name.removeprefix(prefix): n for name, n in sorted(cluster.counts.items()) if name.startswith(prefix)}
+
+
+def _node(node: Node, now: float) -> dict[str, Any]:
+    state = "connected" if node.connected else ("away" if node.version else "expected")
+    return {
+        "state": state,
+        "away_s": None if node.away_since is None else round(now - node.away_since, 3),
+        "version": node.version,
+        "capacity": msgspec.to_builtins(node.capacity),
+        "t_alloc": node.t_alloc,
+        "load": msgspec.to_builtins(node.load),
+        "rates": {kind: getattr(node.load.rates, kind) for kind in ("cpu", "disk", "network")},
+        "memory_free_bytes": node.memory_free_bytes(),
+        "external_memory_bytes": node.external_memory_bytes,
+        "cores_free": node.cores_free(),
+        "tasks": len(node.held),
+        "opportunistic_tasks": sum(1 for held in node.held.values() if not held.regular),
+        "unanswered": len(node.unanswered),
+    }
+
+
+def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
+    ready = sum(len(tasks) for tasks in job.ready.values())
+    return {
+        "name": job.name,
+        "user": job.user,
+        "origin": job.origin,
+        "state": ("admitted" if job.admitted else "waiting") if job.described else "expected",
+        "waits": job.waits,
+        "memory_bytes": job.memory_bytes,
+        "submitted_at": job.submitted_at,
+        "ready": ready,
+        "placed": len(job.tasks) - ready,
+        "stages": {stage: len(tasks) for (stage, _), tasks in job.ready.items()},
+    }

@@ -1,0 +1,121 @@
+"""The master's process: puts the parts together and runs until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvloop
+from prometheus_client import CollectorRegistry
+
+from master.config import MasterConfig, host_port
+from master.core import Cluster
+from master.core.status import document
+from master.http import StatusSite
+from master.service import MasterService
+from penstock import __version__, sdnotify
+
+log = structlog.get_logger()
+
+
+class StartError(Exception):
+    """Why the master cannot start: one line for the operator."""
+
+
+def run(config: MasterConfig, port_file: Path | None = None) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises:
+        StartError: a port that is needed cannot be had.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_main(config, port_file))
+
+
+async def _main(config: MasterConfig, port_file: Path | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    master = Master(config)
+    try:
+        await master.start()
+        if port_file is not None:
+            master.write_addresses(port_file)
+        await master.serve(stop)
+    finally:
+        sdnotify.notify("STOPPING=1")
+        await master.close()
+
+
+class Master:
+    """One master; :meth:`start`, :meth:`serve`, :meth:`close`. Keeps nothing on disk: agents know everything."""
+
+    def __init__(self, config: MasterConfig) -> None:
+        self._config = config
+        self._started_at = time.time()
+        registry = CollectorRegistry()
+        self.service = MasterService(Cluster(config.cluster_settings()), registry)
+        self.site = StatusSite(self.status, registry)
+
+    async def start(self) -> None:
+        """Open both ports.
+
+        Raises:
+            StartError: a port cannot be had.
+        """
+        for part, address, key in (
+            (self.service, self._config.listen, "listen"),
+            (self.site, self._config.http, "http"),
+        ):
+            try:
+                await part.listen(*host_port(address, key))
+            except OSError as error:
+                raise StartError(f"{key}: cannot listen on {address}: {error.strerror or error}") from error
+        log.info("master started", listen=self.service.address, http=self.site.address, version=__version__)
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Until ``stop`` is set; the service manager hears that we live."""
+        sdnotify.notify("READY=1")
+        watchdog_s = sdnotify.watchdog_interval_s()
+        while not stop.is_set():
+            try:
+                async with asyncio.timeout(watchdog_s / 2 if watchdog_s else None):
+                    await stop.wait()
+            except TimeoutError:
+                sdnotify.notify("WATCHDOG=1")
+        log.info("master stops")
+
+    async def close(self) -> None:
+        """Close both ports."""
+        await self.site.close()
+        await self.service.close()
+
+    def status(self) -> dict[str, Any]:
+        """``GET /status``."""
+        return {
+            "version": __version__,
+            "started_at": self._started_at,
+            "listen": self.service.address,
+            "http": self.site.address,
+            **document(self.service.cluster, time.monotonic()),
+        }
+
+    def write_addresses(self, path: Path) -> None:
+        """Tell others which ports were chosen.
+
+        Raises:
+            StartError: the file cannot be written.
+        """
+        chosen = json.dumps({"listen": self.service.address, "http": self.site.address})
+        fresh = path.with_name(f"{path.name}.new")
+        try:
+            fresh.write_text(chosen + "\n", encoding="utf-8")
+            fresh.replace(path)  # whoever waits for the file finds all of it
+        except OSError as error:
+            raise StartError(f"--port-file: {path}: {error.strerror}") from error

@@ -1,0 +1,102 @@
+"""HTTP on loopback: ``/status`` (JSON), ``/metrics`` (Prometheus), ``/healthz``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+Status = Callable[[], dict[str, Any]]
+
+
+class MasterCollector(Collector):
+    """Reads one status document per scrape. Labels are bounded: states and reasons; no ids, no nodes."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def describe(self) -> list[Metric]:
+        """Nothing is collected at registration."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics."""
+        status = self._status()
+        nodes, jobs = status["nodes"].values(), status["jobs"].values()
+        yield _by("nodes", "Nodes.", "state", Counter(node["state"] for node in nodes))
+        yield _by("jobs", "Jobs that have not ended.", "state", Counter(job["state"] for job in jobs))
+        tasks = {state: status["tasks"][state] for state in ("ready", "placed")}
+        yield _by("tasks", "Tasks that have not ended.", "state", tasks)
+        for key, text in (
+            ("reservable_bytes", "Memory of the connected nodes that jobs may reserve."),
+            ("reserved_bytes", "Memory reserved for admitted jobs."),
+        ):
+            yield GaugeMetricFamily(f"penstock_master_{key}", text, value=status["memory"][key])
+        free = sum(max(0, node["memory_free_bytes"]) for node in nodes if node["state"] == "connected")
+        yield GaugeMetricFamily("penstock_master_memory_free_bytes", "Memory not promised on any node.", value=free)
+        for name, number in status["decisions"].items():
+            text = f"Since the start of the master: {name.replace('_', ' ')}."
+            yield CounterMetricFamily(f"penstock_master_{name}", text, value=number)
+        ends = CounterMetricFamily("penstock_master_tasks_ended", "Tasks that ended.", labels=["by"])
+        for by, number in status["tasks"]["ended"].items():
+            ends.add_metric([by], number)
+        yield ends
+
+
+def _by(name: str, text: str, label: str, values: dict[str, int]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(f"penstock_master_{name}", text, labels=[label])
+    for value, number in sorted(values.items()):
+        gauge.add_metric([value], number)
+    return gauge
+
+
+class StatusSite:
+    """Serves the master's status."""
+
+    def __init__(self, status: Status, registry: CollectorRegistry) -> None:
+        self._status = status
+        self._registry = registry
+        registry.register(MasterCollector(status))
+        self._runner: web.AppRunner | None = None
+        self.address = ""
+
+    async def listen(self, host: str, port: int) -> None:
+        """Open the port; :attr:`address` tells which it was.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/status", self._get_status),
+                web.get("/metrics", self._get_metrics),
+                web.get("/healthz", self._get_health),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        self._runner = runner
+        await web.TCPSite(runner, host, port).start()
+        address = runner.addresses[0]
+        self.address = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+
+    async def close(self) -> None:
+        """Close the port."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _get_status(self, request: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode(self._status()), content_type="application/json")
+
+    async def _get_metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _get_health(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")

@@ -1,0 +1,247 @@
+"""The RPC server: agents connect, register, report and relay; the cluster's decisions go back to them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Histogram
+
+from master.core import Cluster
+from master.core import events as e
+from master.core.instructions import Explain, Hangup, Instruction, SendDecisions
+from penstock import __version__
+from penstock.transport import RpcPeer
+from penstock.transport.peer import unknown_method
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import Done
+from penstock.wire.connection import read, read_params
+from penstock.wire.errors import ErrorCode, RpcError, bad_request, refused
+
+log = structlog.get_logger()
+
+
+class AgentConnection:
+    """One agent's connection. Nothing but ``register`` is understood before it has registered."""
+
+    def __init__(self, service: MasterService) -> None:
+        self._service = service
+        self._peer: RpcPeer | None = None
+        self._waiting: list[SendDecisions] | None = []  # until `register` has been answered
+        self.node = ""
+        self.address = ""
+        self.heard_at = 0.0
+
+    def send(self, instruction: SendDecisions) -> None:
+        """A ``decide`` request; its answer becomes the event ``Answered``."""
+        if self._waiting is not None:
+            self._waiting.append(instruction)
+        elif self._peer is not None:
+            params = api.Decide(number=instruction.number, decisions=instruction.decisions)
+            try:
+                answer = self._peer.start_request("decide", params)
+            except (ConnectionResetError, RpcError) as error:
+                self.hang_up(f"a decision could not be sent: {error}")
+                return
+            answer.add_done_callback(partial(self._decided, instruction))
+
+    def hang_up(self, reason: str) -> None:
+        """Close; the agent registers again, which tells what is true."""
+        log.warning("connection closed", node=self.node, address=self.address, reason=reason)
+        if self._peer is not None:
+            self._peer.close()
+
+    def _decided(self, sent: SendDecisions, answer: asyncio.Future[Any]) -> None:
+        """The agent's answer."""
+        if answer.cancelled() or isinstance(answer.exception(), ConnectionResetError):
+            return  # the end of the connection is an event of its own
+        try:
+            decided = read(answer.result(), api.Decided)
+        except RpcError as error:
+            if error.code is not ErrorCode.BAD_REQUEST:
+                self.hang_up(f"{self.node} failed on a decision: {error}")
+                return
+            reason = str(error)  # not understood, so not carried out
+            decided = api.Decided(refused=[api.Refusal(index=i, reason=reason) for i in range(len(sent.decisions))])
+        self._service.said_by(self, e.Answered(self.node, sent.number, decided.refused))
+
+    # ------------------------------------------------------------ Handler
+
+    def connected(self, peer: RpcPeer) -> None:
+        """Somebody connected; nothing is known about it yet."""
+        self._peer = peer
+        name = peer.get_extra_info("peername")
+        self.address = f"{name[0]}:{name[1]}" if name else "?"
+        self._service.connections.add(self)
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        """Raises: RpcError: what was said makes no sense, or is out of order."""
+        if method not in api.REQUESTS:
+            raise unknown_method(method, api.REQUESTS)
+        message = read_params(params, api.REQUESTS[method][0])
+        if isinstance(message, api.Register):
+            return self._register(message)
+        if not self.node:
+            raise bad_request("a connection starts with `register`", field="method")
+        self.heard_at = time.monotonic()
+        assert isinstance(message, e.Message)
+        self._service.said_by(self, e.Said(self.node, message))
+        return Done()
+
+    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        """As a request, without an answer; errors come back as the notification ``error``."""
+        if method == "error":
+            log.warning("an agent complains", node=self.node, params=params)
+        else:
+            self.request(peer, method, params)
+
+    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
+        """The node has some time to come back."""
+        self._peer = None
+        self._service.gone(self)
+
+    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
+        """Ours."""
+        log.error("a message could not be handled", node=self.node, method=method, exc_info=error)
+
+    def _register(self, message: api.Register) -> api.Registered:
+        if self.node:
+            raise refused(f"this connection is registered as {self.node!r} already", field="node")
+        self._service.register(self, message)
+        asyncio.get_running_loop().call_soon(self._answered_registration)
+        return api.Registered(
+            protocol=api.PROTOCOL, version=__version__, heartbeat_s=self._service.cluster.settings.heartbeat_s
+        )
+
+    def _answered_registration(self) -> None:
+        waiting, self._waiting = self._waiting or [], None
+        for instruction in waiting:
+            self.send(instruction)
+
+
+class MasterService:
+    """Feeds the cluster's core and carries out what it says; runs rounds when there is something to place."""
+
+    def __init__(self, cluster: Cluster, registry: CollectorRegistry) -> None:
+        self.cluster = cluster
+        self.connections: set[AgentConnection] = set()
+        self._by_node: dict[str, AgentConnection] = {}
+        self._loop = asyncio.get_running_loop()
+        self._round: asyncio.TimerHandle | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._last_round = -cluster.settings.interval_s
+        self._server: asyncio.Server | None = None
+        self._round_seconds = Histogram(
+            "penstock_master_round_seconds",
+            "Time that a scheduling round took.",
+            registry=registry,
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
+        )
+        self.address = ""
+
+    async def listen(self, host: str, port: int) -> None:
+        """Open the port; :attr:`address` tells which it was.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        self._server = await self._loop.create_server(lambda: RpcPeer(AgentConnection(self)), host, port)
+        name = self._server.sockets[0].getsockname()
+        self.address = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+        self._watch_nodes()
+
+    async def close(self) -> None:
+        """Close all connections; the agents keep their work and register again when there is a master."""
+        for timer in (self._round, self._watch):
+            if timer is not None:
+                timer.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.hang_up("the master stops")
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    # ------------------------------------------------------------ what connections say
+
+    def register(self, connection: AgentConnection, message: api.Register) -> None:
+        """Make this the node's connection.
+
+        Raises:
+            RpcError: another live connection has this name; or the message is at fault.
+        """
+        now = time.monotonic()
+        other = self._by_node.get(message.node)
+        if other is not None and now - other.heard_at <= 2 * self.cluster.settings.heartbeat_s:
+            raise refused(
+                f"node {message.node!r} is connected from {other.address}",
+                field="node",
+                remedy="give every host its own `node` name",
+            )
+        instructions = self.cluster.handle(e.Said(message.node, message), now)
+        connection.node, connection.heard_at = message.node, now
+        self._by_node[message.node] = connection
+        if other is not None:
+            other.hang_up(f"silent, and {connection.address} registered under the same name")
+        self._carry_out(instructions)
+
+    def said_by(self, connection: AgentConnection, event: e.Said | e.Answered) -> None:
+        """An event of the node's present connection; one of a former connection is out of date.
+
+        Raises:
+            RpcError: the message is at fault.
+        """
+        if self._by_node.get(connection.node) is connection:
+            self._dispatch(event)
+
+    def gone(self, connection: AgentConnection) -> None:
+        """A connection ended."""
+        self.connections.discard(connection)
+        if self._by_node.get(connection.node) is connection:
+            del self._by_node[connection.node]
+            self._dispatch(e.NodeAway(connection.node))
+
+    # ------------------------------------------------------------ decisions
+
+    def _dispatch(self, event: e.Event) -> None:
+        self._carry_out(self.cluster.handle(event, time.monotonic()))
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case SendDecisions(node):
+                    connection = self._by_node.get(node)
+                    if connection is not None:
+                        connection.send(instruction)
+                case Hangup(node, reason):
+                    connection = self._by_node.pop(node, None)
+                    if connection is not None:
+                        connection.hang_up(reason)
+                case Explain(what, facts):
+                    log.info(what, **facts)
+        self._plan_round()
+
+    def _plan_round(self) -> None:
+        if self._round is None and self.cluster.wants_round:
+            due = self._last_round + self.cluster.settings.interval_s
+            self._round = self._loop.call_later(max(0.0, due - time.monotonic()), self._run_round)
+
+    def _run_round(self) -> None:
+        self._round = None
+        self._last_round = time.monotonic()
+        rounds = self.cluster.counts["rounds"]
+        try:
+            self._dispatch(e.RoundDue(time.time()))
+        except Exception as error:  # the root of a round: agents are served whatever one round meets
+            log.error("a round failed", exc_info=error)
+        if self.cluster.counts["rounds"] > rounds:  # there was something to place
+            self._round_seconds.observe(time.monotonic() - self._last_round)
+
+    def _watch_nodes(self) -> None:
+        """Nodes fall silent without an event: look once per heartbeat, also when there is nothing to place."""
+        self._watch = self._loop.call_later(self.cluster.settings.heartbeat_s, self._watch_nodes)
+        if self._round is None:
+            self._run_round()
