@@ -1,0 +1,225 @@
+"""Our HTB tree on a link: a root that leaves others alone, and one class per container (pyroute2, sch_htb).
+
+The root lets through what belongs to no class (``default=0``), so everybody else stays unlimited. It is recognised by
+its own major number. Whatever root qdisc somebody else put on a link is never touched.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from agent.network.links import Link
+
+#: 7a11:0, the root qdisc; class ids are this and the container's slot.
+HANDLE = 0x7A11_0000
+#: 10 kbit/s. Below, a single segment of 64 KB would take longer than the minute that HTB looks back.
+MIN_RATE_BYTES_PER_S = 1250
+
+_ROOT = 0xFFFF_FFFF  # TC_H_ROOT
+_LOOPBACK = 8  # IFF_LOOPBACK
+_UP = 1  # IFF_UP
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What a container has sent, headers of the link included, since its class was made."""
+
+    sent_bytes: int
+    sent_packets: int
+
+
+def class_id(slot: int) -> int:
+    """The HTB class of a slot, which is also what its packets are marked with."""
+    return HANDLE | slot
+
+
+def class_parameters(rate_bytes_per_s: int) -> dict[str, int]:
+    """HTB's parameters for a rate: rate = ceil, and a burst of 4 ms.
+
+    A smaller burst loses accuracy above 100 Mbit/s, and one below 16,000 bytes at low rates. The quantum, which shares
+    out a link that is itself too slow for all, follows the rate; without one the kernel warns in its log.
+    """
+    burst_bytes = max(16_000, rate_bytes_per_s // 250)
+    quantum_bytes = min(max(1514, rate_bytes_per_s // 1000), 60_000)
+    return {
+        "rate": rate_bytes_per_s,
+        "ceil": rate_bytes_per_s,
+        "burst": burst_bytes,
+        "cburst": burst_bytes,
+        "quantum": quantum_bytes,
+        "prio": 0,
+    }
+
+
+class Htb:
+    """The trees on all links of this network namespace, by rtnetlink.
+
+    pyroute2 0.9 runs an event loop inside of each call: use it only in a thread that has none, always the same one.
+    """
+
+    def __init__(self) -> None:
+        self._ip = IPRoute()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the socket; the kernel keeps what was set up."""
+        self._ip.close()
+
+    def links(self) -> list[Link]:
+        """All links of this namespace."""
+        return [_link(message) for message in self._ip.get_links()]
+
+    def roots(self) -> set[int]:
+        """Indices of the links that have our root."""
+        return {q["index"] for q in self._qdiscs() if _is_ours(q)}
+
+    def install(self, link: Link) -> str | None:
+        """Have our root on the link. Returns why it cannot be, with the remedy; what is there is then untouched.
+
+        ``add`` is refused by the kernel where there is a root and ``replace`` fails on our own, so look first.
+        """
+        for qdisc in self._qdiscs():
+            if qdisc["index"] != link.index or qdisc["parent"] != _ROOT:
+                continue
+            if _is_ours(qdisc):
+                return None
+            if qdisc["handle"]:  # the kernel's own default has none
+                name = f"{qdisc.get_attr('TCA_KIND')} {qdisc['handle'] >> 16:x}:"
+                return (
+                    f"{link.name} has a root qdisc of its own ({name}), which is not ours to replace; "
+                    f"remedy: `tc qdisc del dev {link.name} root`"
+                )
+        try:
+            self._ip.tc("add", "htb", index=link.index, parent=_ROOT, handle=HANDLE, default=0)
+        except NetlinkError as error:
+            return reason(link.name, error)
+        return None
+
+    def uninstall(self, index: int) -> None:
+        """Remove our root and all its classes; the kernel puts its default back. Nothing is done to another's root."""
+        self._quietly("del", index=index, parent=_ROOT, handle=HANDLE)
+
+    def set_class(self, index: int, slot: int, rate_bytes_per_s: int) -> None:
+        """Make the slot's class, or change its rate at once. Idempotent.
+
+        Raises:
+            NetlinkError: ENOENT when our root is not on the link, ENODEV when the link is gone.
+        """
+        parameters = class_parameters(rate_bytes_per_s)
+        self._ip.tc("replace-class", "htb", index=index, parent=HANDLE, handle=class_id(slot), **parameters)
+
+    def delete_class(self, index: int, slot: int) -> None:
+        """Remove the slot's class if it is there; what still carries its mark is then unlimited."""
+        self._quietly("del-class", index=index, parent=HANDLE, handle=class_id(slot))
+
+    def classes(self, index: int) -> dict[int, Counters]:
+        """Slot → what went through its class on this link; empty where our root is not."""
+        found: dict[int, Counters] = {}
+        try:
+            for message in self._ip.tc("dump-class", index=index):
+                if message["handle"] & 0xFFFF_0000 == HANDLE and message.get_attr("TCA_KIND") == "htb":
+                    sent = message.get_attr("TCA_STATS2").get_attr("TCA_STATS_BASIC")
+                    found[message["handle"] & 0xFFFF] = Counters(sent["bytes"], sent["packets"])
+        except NetlinkError as error:
+            if error.code != errno.ENODEV:
+                raise
+        return found
+
+    def refused(self) -> str | None:
+        """Why HTB cannot be had here: asks for one of a version that only the module itself can refuse."""
+        loopback = next((link.index for link in self.links() if link.loopback), 1)
+        try:
+            self._ip.tc("add", "htb", index=loopback, parent=_ROOT, handle=HANDLE, default=0, version=0)
+        except NetlinkError as error:
+            # EEXIST: somebody's root on loopback is in the way of asking; the first attach will tell
+            return None if error.code in (errno.EINVAL, errno.EEXIST) else reason("lo", error)
+        self.uninstall(loopback)
+        return None
+
+    def _qdiscs(self) -> list[Any]:
+        return list(self._ip.get_qdiscs())
+
+    def _quietly(self, command: str, **where: int) -> None:
+        try:
+            # pyroute2's options for a kind make the kernel refuse a deletion: name none
+            self._ip.tc(command, **where)
+        except NetlinkError as error:
+            if error.code not in (errno.ENOENT, errno.ENODEV, errno.EINVAL):
+                raise
+
+
+def reason(link: str, error: NetlinkError) -> str:
+    """What the kernel's refusal means, with the remedy."""
+    if error.code == errno.EPERM:
+        return "no CAP_NET_ADMIN; remedy: run the agent as root, or give its unit AmbientCapabilities=CAP_NET_ADMIN"
+    if error.code in (errno.ENOENT, errno.EOPNOTSUPP):
+        return "the kernel has no HTB; remedy: `modprobe sch_htb`, or a kernel with CONFIG_NET_SCH_HTB"
+    if error.code == errno.ENODEV:
+        return f"{link} is gone"
+    return f"{link}: {error}"
+
+
+def default_routes(tables: Path = Path("/proc/thread-self/net")) -> set[str]:
+    """Names of the links by which a default route leaves (main table of IPv4, all of IPv6)."""
+    found: set[str] = set()
+    for name, is_default in (("route", _default_ipv4), ("ipv6_route", _default_ipv6)):
+        try:
+            lines = (tables / name).read_text().splitlines()
+        except FileNotFoundError:  # IPv6 switched off
+            continue
+        found.update(link for line in lines if (link := is_default(line.split())) is not None)
+    return found - {"lo"}
+
+
+def interfaces() -> frozenset[tuple[int, str]]:
+    """Which links there are: far cheaper than to ask for all that is known of them."""
+    return frozenset(socket.if_nameindex())
+
+
+def _default_ipv4(columns: list[str]) -> str | None:
+    return columns[0] if columns[1] == "00000000" == columns[7] else None
+
+
+def _default_ipv6(columns: list[str]) -> str | None:
+    return columns[-1] if columns[0] == "0" * 32 and columns[1] == "00" else None
+
+
+def _is_ours(qdisc: Any) -> bool:
+    return bool(qdisc["handle"] == HANDLE and qdisc["parent"] == _ROOT and qdisc.get_attr("TCA_KIND") == "htb")
+
+
+def _link(message: Any) -> Link:
+    info = message.get_attr("IFLA_LINKINFO")
+    elsewhere = message.get_attr("IFLA_LINK_NETNSID") is not None
+    return Link(
+        index=message["index"],
+        name=message.get_attr("IFLA_IFNAME"),
+        kind=(info.get_attr("IFLA_INFO_KIND") or "") if info is not None else "",
+        up=bool(message["flags"] & _UP),
+        loopback=bool(message["flags"] & _LOOPBACK),
+        master=message.get_attr("IFLA_MASTER") or 0,
+        lower=0 if elsewhere else message.get_attr("IFLA_LINK") or 0,
+    )
+
+
+def named(links: Iterable[Link], names: Iterable[str]) -> tuple[list[Link], dict[str, str]]:
+    """The links of these names, and those that are not there."""
+    by_name = {link.name: link for link in links}
+    missing = {name: f"there is no link {name}" for name in names if name not in by_name}
+    return [by_name[name] for name in names if name in by_name], missing

@@ -1,0 +1,62 @@
+"""Which links carry what containers send out of this machine: pure, from what the kernel tells about its links."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+_AGGREGATES = ("bond", "team")
+#: Tunnels whose outer packets carry no mark (made anew by a process, or scrubbed by the kernel): limit the inner ones.
+_SCRUBBING = ("tun", "wireguard")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One network link, as rtnetlink describes it."""
+
+    index: int
+    name: str
+    kind: str = ""
+    """``IFLA_INFO_KIND``: bond, bridge, veth, vlan …; empty for hardware."""
+    up: bool = True
+    loopback: bool = False
+    master: int = 0
+    """Index of the bond, bridge or VRF that it belongs to; 0: none."""
+    lower: int = 0
+    """Index of the link that it is stacked on (VLAN, macvlan) or paired with (veth), in this namespace; 0: none."""
+
+
+def leading_out(links: Sequence[Link], default_routes: Collection[str]) -> list[Link]:
+    """The links to limit, so that each packet that leaves the machine meets one class on its way, and no others.
+
+    - hardware, and whatever looks like it (virtio, SR-IOV, Hyper-V);
+    - a bond or team instead of its ports, so that the limit holds for their sum;
+    - a bridge instead of its ports, if one of them leads out; so Docker's and libvirt's bridges, which join only what
+      lives on this machine, are left alone, as loopback is;
+    - not a VLAN or macvlan: what it sends leaves by the link beneath, where it meets its class;
+    - WireGuard and tun, because the mark does not survive them;
+    - any other virtual link (veth, vxlan …) only if a default route leaves by it: the way out of a network namespace.
+
+    Links that are administratively down are left out.
+    """
+    by_index = {link.index: link for link in links}
+    ports: dict[int, list[Link]] = {}
+    for link in links:
+        ports.setdefault(link.master, []).append(link)
+
+    def leads(link: Link) -> bool:
+        if not link.up or link.loopback or link.kind == "vrf":
+            return False
+        if link.kind in _AGGREGATES or link.kind in _SCRUBBING or not link.kind:
+            return True
+        if link.lower in by_index and link.kind != "veth":
+            return False
+        if link.kind == "bridge" and any(leads(port) for port in ports.get(link.index, ())):
+            return True
+        return link.name in default_routes
+
+    def is_port(link: Link) -> bool:
+        master = by_index.get(link.master)
+        return master is not None and master.kind != "vrf"
+
+    return [link for link in links if leads(link) and not is_port(link)]

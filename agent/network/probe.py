@@ -1,0 +1,49 @@
+"""Can egress limits be enforced on this host? Asked of the kernel itself, leaving nothing behind."""
+
+from __future__ import annotations
+
+import errno
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from agent.network import bpf
+from agent.network.htb import HANDLE, Htb
+
+
+def probe() -> str | None:
+    """Why not, with the remedy; or None: they can.
+
+    Loads a program without attaching it, asks what is attached to the topmost cgroup, and asks for a qdisc that the
+    kernel must refuse. The kernel may load its HTB module on that occasion.
+    """
+    root = cgroup2_mount()
+    if root is None:
+        return "no cgroup2 file system is mounted; remedy: `mount -t cgroup2 none /sys/fs/cgroup/unified`"
+    try:
+        with bpf.loaded(HANDLE):
+            pass
+        bpf.attached(root)
+    except OSError as error:
+        if error.errno == errno.EPERM:
+            return (
+                "no CAP_BPF and CAP_NET_ADMIN; remedy: run the agent as root, or give its unit "
+                "AmbientCapabilities=CAP_NET_ADMIN CAP_BPF"
+            )
+        return f"the kernel cannot mark a cgroup's packets ({error}); remedy: a kernel with CONFIG_CGROUP_BPF"
+    with ThreadPoolExecutor(1) as worker:  # pyroute2 cannot be used in a thread that runs an event loop
+        return worker.submit(_htb_refused).result()
+
+
+def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
+    """Where the first cgroup2 file system is mounted."""
+    for line in mounts.read_text().splitlines():
+        _, where, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return Path(re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), where))
+    return None
+
+
+def _htb_refused() -> str | None:
+    with Htb() as htb:
+        return htb.refused()
