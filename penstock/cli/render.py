@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -167,6 +168,8 @@ def _degraded(status: Mapping[str, Any]) -> Table | None:
 
 def duration(seconds: float) -> str:
     """``93.4`` → ``1m33s``."""
+    if not math.isfinite(seconds):
+        return "?"
     if seconds < 60:
         return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"
     minutes, rest = divmod(int(seconds), 60)
@@ -195,7 +198,10 @@ def _of(use: object, limit: object, show: Any) -> str:
 
 
 def _clock(at: object) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at)) if isinstance(at, int | float) else ""
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(at)) if isinstance(at, int | float) else ""
+    except (OverflowError, ValueError, OSError):
+        return "?"
 
 
 def _map(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -72,7 +72,7 @@ def results(manager: JobManager, outputs: Mapping[str, str]) -> list[dict[str, A
             "seconds": ended.wall_seconds if ended is not None else None,
             "cpu_seconds": ended.cpu_seconds if ended is not None else None,
             "memory_peak_bytes": ended.memory_peak_bytes if ended is not None else None,
-            "reason": ended.reason if ended is not None else "",
+            "reason": manager.reasons.get(name, ""),
         }
         if name in outputs:
             entry["output"] = outputs[name]

@@ -162,8 +162,8 @@ def _standard_streams() -> tuple[int, int, int]:
 
 
 def _warn(container: Container) -> None:
-    for name, why in container.not_enforced.items():
-        _say(f"{_OPTIONS.get(name, name)} is not enforced: {why}")
+    for option, why in dict.fromkeys((_OPTIONS.get(name, name), why) for name, why in container.not_enforced.items()):
+        _say(f"{option} is not enforced: {why}")
 
 
 def _say(text: str) -> None:

@@ -105,13 +105,14 @@ Instruction = PlaceStage | CancelTasks | TaskSettled | JobOver
 
 
 class JobManager:
-    """One door: :meth:`handle`. ``states``, ``nodes`` and ``ends`` are there to be read."""
+    """One door: :meth:`handle`. ``states``, ``nodes``, ``ends`` and ``reasons`` are there to be read."""
 
     def __init__(self, graph: TaskGraph, *, fail_fast: bool = False) -> None:
         self.graph = graph
         self.states = dict.fromkeys(graph.tasks, TaskState.WAITING)
         self.nodes: dict[str, str] = {}
         self.ends: dict[str, Ended] = {}
+        self.reasons: dict[str, str] = {}
         self._fail_fast = fail_fast
         self._missing = {name: len(set(task.after)) for name, task in graph.tasks.items()}
         self._left = len(graph.tasks)
@@ -156,7 +157,7 @@ class JobManager:
             return []
         self.ends[task] = ended
         if ended.ok:
-            return [self._settle(task, TaskState.DONE), *self._ask(self._freed_by(task))]
+            return [self._settle(task, TaskState.DONE, ended.reason), *self._ask(self._freed_by(task))]
         state = TaskState.CANCELLED if self._stopping and ended.by is EndedBy.CANCELLED else TaskState.FAILED
         out: list[Instruction] = [self._settle(task, state, ended.reason)]
         if self._fail_fast:
@@ -193,5 +194,6 @@ class JobManager:
 
     def _settle(self, task: str, state: TaskState, reason: str = "") -> TaskSettled:
         self.states[task] = state
+        self.reasons[task] = reason
         self._left -= 1
         return TaskSettled(task, state, reason)

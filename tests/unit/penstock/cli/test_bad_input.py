@@ -1,0 +1,125 @@
+"""Bad input: one clear line, exit status 2, no traceback. And what the help says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock import __version__
+from penstock.cli.main import main
+
+GOOD = '[[task]]\nname = "a"\ncommand = "true"\n'
+
+
+def fails(capsys: pytest.CaptureFixture[str], status: int, *argv: str) -> str:
+    """The one line."""
+    assert main(list(argv)) == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    return captured.err.strip()
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["rum"], "penstock: unknown command 'rum'; did you mean 'run'?"),
+        (["--vresion"], "penstock: unknown option '--vresion'; one of up, run"),
+        (["run"], "penstock run: no command given; write for example `penstock run --memory 64M -- sort big.txt`"),
+        (["run", "--"], "penstock run: no command given"),
+        (
+            ["run", "--memory", "12Q", "--", "true"],
+            "penstock run: --memory: '12Q': unknown unit 'Q'; write for example 64M, 2GiB or 500MB",
+        ),
+        (["run", "--cpu", "-1", "--", "true"], "penstock run: --cpu: '-1' is not a number of cores"),
+        (["run", "--cpu", "nan", "--", "true"], "penstock run: --cpu: 'nan' is not a number of cores"),
+        (["run", "--cpu"], "penstock run: --cpu: expected one argument"),
+        (["run", "--net", "1Gbps", "--", "true"], "penstock run: --net: '1Gbps': bits or bytes?"),
+        (["run", "--env", "A", "--", "true"], "penstock run: --env: 'A' is not KEY=VALUE"),
+        (["run", "--cwd", "/nowhere", "--", "true"], "penstock run: --cwd: '/nowhere' is not a directory"),
+        (["run", "--memory-policy", "pray", "--", "x"], "penstock run: --memory-policy: invalid choice: 'pray'"),
+        (["run", "--memry", "1", "--", "true"], "penstock run: unknown argument '--memry'; did you mean --memory?"),
+        (["run", "--memry=1", "true"], "penstock run: unknown argument '--memry'; did you mean --memory?"),
+        (["run", "--name", "n" * 129, "true"], "penstock run: --name: at most 128 characters"),
+        (["status", "--jsn"], "penstock status: unknown argument '--jsn'; did you mean --json?"),
+        (["top", "now"], "penstock top: unknown argument 'now'; see `penstock top --help`"),
+        (["submit"], "penstock submit: the following arguments are required: JOB.toml"),
+        (["submit", "/nowhere.toml"], "penstock submit: /nowhere.toml: No such file or directory"),
+        (["up", "--set", "node"], "penstock up: --set: 'node' is not KEY=VALUE"),
+    ],
+)
+def test_one_line(capsys: pytest.CaptureFixture[str], argv: list[str], line: str) -> None:
+    assert fails(capsys, 2, *argv).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("name = ", "Invalid value"),
+        (GOOD, "Object missing required field `name`"),
+        ('name = "j"', "Object missing required field `task`"),
+        ('name = "j"\ntask = []', "task: Expected `array` of length >= 1"),
+        ('nam = "j"\n' + GOOD, "unknown key 'nam'; did you mean 'name'?"),
+        ('name = "j"\n' + GOOD + "comand = 1", "task 'a': unknown key 'comand'; did you mean 'command'?"),
+        ('name = "j"\n[[task]]\nname = "a"', "task 'a': Object missing required field `command`"),
+        ('name = "j"\n[[task]]\ncommand = "x"', "task 1: Object missing required field `name`"),
+        ('name = "j"\n[[task]]\nname = 7\ncommand = "x"', "task 1: name: Expected `str`, got `int`"),
+        ('name = "j"\n' + GOOD + 'kind = "gpu"', "task 'a': kind: Invalid enum value 'gpu'"),
+        ('name = "j"\n' + GOOD + "after = [1]", "task 'a': after[0]: Expected `str`, got `int`"),
+        ('name = "j"\n' + GOOD + 'memory = "much"', "task 'a': memory: 'much' is not a quantity"),
+        ('name = "j"\n' + GOOD + 'input_bytes = "1Q"', "task 'a': input_bytes: '1Q': unknown unit 'Q'"),
+        ('name = "j"\nmemory = "1Q"\n' + GOOD, "memory: '1Q': unknown unit 'Q'"),
+        ('name = "j"\n' + GOOD + "cpu = 0", "task 'a': cpu: Expected `float` > 0.0"),
+        ('name = "j"\n' + GOOD + 'inputs = ["no.txt"]', "task 'a': inputs: 'no.txt': No such file or directory"),
+        ('name = "j"\n' + GOOD + 'cwd = "none"', "task 'a': cwd: "),
+        ('name = "j"\n' + GOOD + 'inputs = ["job.toml"]\ninput_bytes = 1', "task 'a': input_bytes: give either"),
+        ('name = "j"\n' + GOOD + 'after = ["b"]', "task 'a': after: there is no task 'b'"),
+        ('name = "j"\n' + GOOD + 'after = ["a"]', "tasks wait for each other in a circle: a → a"),
+        ('name = "j"\n' + GOOD + GOOD, "task 'a': there are two tasks of this name"),
+        ('name = "j"\n[[task]]\nname = "a"\ncommand = []', "task 'a': command: is empty"),
+        ('name = "j"\ntask = 3', "task: Expected `array`, got `int`"),
+        ('name = "j"\ntask = [3]', "task 1: Expected `object`, got `int`"),
+    ],
+)
+def test_a_bad_job_file_names_file_task_and_key(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, line: str
+) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(text)
+    assert fails(capsys, 2, "submit", str(path)).startswith(f"penstock submit: {path}: {line}")
+
+
+@pytest.mark.parametrize("argv", [["run", "true"], ["status"], ["status", "--json"], ["top", "--once"], ["submit"]])
+def test_no_agent(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv: list[str]
+) -> None:
+    socket = tmp_path / "agent.sock"
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(socket))
+    if argv == ["submit"]:
+        job = tmp_path / "job.toml"
+        job.write_text('name = "j"\n' + GOOD)
+        argv.append(str(job))
+    line = fails(capsys, 1, *argv)
+    assert line == f"penstock {argv[0]}: no agent at {socket}; start one with `penstock up`"
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for command in ("up", "run", "submit", "status", "top", "agent", "master", "check"):
+        assert f"\n  {command} " in text
+    assert main([]) == 0
+
+
+@pytest.mark.parametrize("command", ["up", "run", "submit", "status", "top"])
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "--help"])
+    assert caught.value.code == 0
+    assert f"usage: penstock {command}" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"penstock {__version__}\n"

@@ -1,0 +1,80 @@
+"""What a job file asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.jobfile import JobFile
+from penstock.model.container import Limits
+from penstock.model.resources import KindAmounts, ResourceKind
+
+JOB = """
+name = "count"
+env = { LANG = "C", A = "job" }
+[[task]]
+name = "read"
+command = ["cat", "in.txt"]
+kind = "disk"
+inputs = ["in.txt", "in.txt"]
+memory = "10M"
+[[task]]
+name = "left"
+stage = "map"
+command = "wc -w < in.txt > left"
+after = ["read"]
+input_bytes = "1k"
+memory = "30M"
+cpu = 0.5
+env = { A = "task" }
+[[task]]
+name = "right"
+stage = "map"
+command = "wc -l < in.txt > right"
+after = ["read"]
+memory = 31457280
+opportunistic = true
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> JobFile:
+    (tmp_path / "in.txt").write_bytes(b"x" * 100)
+    path = tmp_path / "job.toml"
+    path.write_text(JOB)
+    return JobFile(path)
+
+
+def test_inputs_become_work_of_the_task_s_kind(job: JobFile, tmp_path: Path) -> None:
+    read = job.requests["read"]
+    assert (read.usage, read.command_kind) == (KindAmounts(disk=200.0), ResourceKind.DISK)
+    assert read.command is not None
+    assert read.command.argv == ("cat", "in.txt")
+    assert read.command.cwd == str(tmp_path)
+    assert job.requests["left"].usage == KindAmounts(cpu=1024.0)
+    assert job.requests["right"].usage == KindAmounts(cpu=1.0)
+
+
+def test_limits_promises_and_environment(job: JobFile) -> None:
+    left = job.requests["left"].command
+    assert left is not None
+    assert left.argv == ("/bin/sh", "-c", "wc -w < in.txt > left")
+    assert left.limits == Limits(cpu_cores=0.5, memory_max_bytes=30 * 1024**2)
+    assert (left.cpu_cores, left.memory_bytes) == (0.5, 30 * 1024**2)
+    assert left.env == {"LANG": "C", "A": "task"}
+    right = job.requests["right"].command
+    assert right is not None
+    assert right.opportunistic
+
+
+def test_stages_and_the_job_s_memory(job: JobFile) -> None:
+    assert [task.stage for task in job.graph.tasks.values()] == ["read", "map", "map"]
+    assert job.memory_bytes(1 << 40) == 60 * 1024**2
+    assert job.memory_bytes(50 * 1024**2) == 50 * 1024**2
+
+
+def test_memory_as_written_wins(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text('name = "j"\nmemory = "1G"\n[[task]]\nname = "a"\ncommand = "true"\n')
+    assert JobFile(path).memory_bytes(1) == 1 << 30
