@@ -25,10 +25,11 @@ class Sampler:
         started = time.monotonic()
         uses: dict[str, ContainerUse] = {}
         fresh: dict[str, tuple[float, CgroupSample]] = {}
-        for container in containers if self._tree is not None else ():
-            use = self._container(self._tree, container, fresh)
-            if use is not None:
-                uses[container] = use
+        if self._tree is not None:
+            for container in containers:
+                use = self._container(self._tree, container, fresh)
+                if use is not None:
+                    uses[container] = use
         self._before = fresh
         interval_s, self._at = started - self._at, started
         return Snapshot(at=started, interval_s=interval_s, host=self._host.sample(), containers=uses)

@@ -1,0 +1,1 @@
+"""``penstock check``: what this host can enforce, and the remedy where it cannot."""

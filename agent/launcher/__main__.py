@@ -1,0 +1,54 @@
+"""``python -I -m agent.launcher --runtime-dir DIR [--cgroup-root DIR]``: see :mod:`agent.launcher.server`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+from agent.launcher.server import Server
+from agent.place import cgroup2_mount, is_delegated, own_cgroup
+from penstock import paths
+
+
+def main() -> int:
+    """The process."""
+    parser = argparse.ArgumentParser(prog="penstock-launcher")
+    parser.add_argument("--runtime-dir", type=Path, required=True)
+    parser.add_argument("--cgroup-root", type=Path, help="a cgroup v2 directory that is ours (default: our own unit's)")
+    arguments = parser.parse_args()
+    paths.make_private(arguments.runtime_dir, 0o755)
+    server = Server(arguments.runtime_dir / "launcher.sock", _settle(arguments.cgroup_root))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the agent
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    server.serve()
+    return 0
+
+
+def _settle(root: Path | None) -> Path | None:
+    """Move into a leaf of the tree's root, so that the root holds no process; None where there is no tree to have."""
+    if root is None:
+        mount = cgroup2_mount()
+        if mount is None:
+            return None
+        own = own_cgroup(mount)
+        if not is_delegated(own):
+            return None
+        root = own
+    holder = root / "holder"
+    try:
+        holder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(holder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"0")
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        print(f"penstock-launcher: {holder}: {error.strerror}; limits are not enforced", file=sys.stderr)  # noqa: T201
+        return None
+    return root
+
+
+sys.exit(main())

@@ -1,0 +1,186 @@
+"""The agent's side of the launcher's socket."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from agent.launcher.messages import MAX_MESSAGE_BYTES, Exited, Running, Start, widen
+
+_START_TIMEOUT_S = 30.0
+
+
+class LaunchFailed(Exception):  # noqa: N818 - it reads as what it says
+    """Why a command could not be started: one line for its user."""
+
+
+class Launcher:
+    """A connection to the launcher; make one with :meth:`connect`."""
+
+    def __init__(
+        self, connection: socket.socket, on_exit: Callable[[Exited], None], on_lost: Callable[[], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._connection = connection
+        self._on_exit = on_exit
+        self._on_lost = on_lost
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._next_id = 0
+        self._hello: asyncio.Future[str] = self._loop.create_future()
+        self._closed = False
+        self.cgroup_root: Path | None = None
+        self._loop.add_reader(connection, self._readable)
+
+    @classmethod
+    async def connect(
+        cls,
+        runtime_dir: Path,
+        on_exit: Callable[[Exited], None],
+        *,
+        on_lost: Callable[[], None],
+        spawn: bool,
+        cgroup_root: Path | None,
+    ) -> Launcher:
+        """Connect; with ``spawn``, start a launcher that survives us if none answers. Exits not yet acknowledged come
+        before this returns.
+
+        Raises:
+            OSError: no launcher answers, or one cannot be started.
+        """
+        path = runtime_dir / "launcher.sock"
+        connection = _dial(path)
+        if connection is None and spawn:
+            await asyncio.to_thread(_spawn, runtime_dir, cgroup_root)
+            connection = _dial(path)
+        if connection is None:
+            raise OSError(errno.ECONNREFUSED, f"no launcher answers at {path}; start penstock-containers.service")
+        launcher = cls(connection, on_exit, on_lost)
+        root = await asyncio.wait_for(launcher._hello, _START_TIMEOUT_S)
+        launcher.cgroup_root = Path(root) if root else None
+        await launcher.running()  # answered after the exits that were waiting
+        return launcher
+
+    async def start(self, start: Start, *, procs_fd: int | None, stdio: tuple[int, int, int]) -> int:
+        """Start a command; its pid once it runs.
+
+        Raises:
+            LaunchFailed: a step on the way failed; says which.
+        """
+        descriptors = [*stdio, *([procs_fd] if procs_fd is not None else [])]
+        answer = await self._ask({"do": "start", "start": astuple(start)}, descriptors)
+        if "error" in answer:
+            raise LaunchFailed(answer["error"])
+        return int(answer["pid"])
+
+    async def running(self) -> list[Running]:
+        """What runs now."""
+        return [Running(*fields) for fields in (await self._ask({"do": "running"}))["running"]]
+
+    async def signal(self, container: str, signum: int) -> None:
+        """Signal the process group of its first process; one that is gone is no error."""
+        await self._ask({"do": "signal", "container": container, "signal": signum})
+
+    async def kill_session(self, container: str) -> None:
+        """Where there is no cgroup: SIGKILL to every process of its session."""
+        await self._ask({"do": "kill_session", "container": container})
+
+    async def acknowledge(self, container: str) -> None:
+        """How it ended was recorded: the launcher may forget it."""
+        await self._ask({"do": "acknowledge", "container": container})
+
+    async def shutdown(self) -> None:
+        """End, once nothing runs and we have hung up."""
+        await self._ask({"do": "shutdown"})
+
+    async def close(self) -> None:
+        """Hang up; the launcher goes on."""
+        self._closed = True
+        self._loop.remove_reader(self._connection)
+        self._connection.close()
+
+    # ------------------------------------------------------------ inside
+
+    async def _ask(self, request: dict[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
+        self._next_id += 1
+        request_id = self._next_id
+        future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._waiting[request_id] = future
+        data = msgpack.packb({"id": request_id, **request})
+        try:
+            # Local, small, and read by a process that does nothing else: this does not block for long.
+            socket.send_fds(self._connection, [data], descriptors or [])
+            return await future
+        except OSError as error:
+            if error.errno == errno.EMSGSIZE:
+                raise LaunchFailed(f"arguments and environment are too large ({len(data)} bytes)") from None
+            raise LaunchFailed(f"the launcher does not answer: {error.strerror}") from None
+        finally:
+            self._waiting.pop(request_id, None)
+
+    def _readable(self) -> None:
+        try:
+            data = self._connection.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost()
+            return
+        message = msgpack.unpackb(data)
+        if "exited" in message:
+            self._on_exit(Exited(*message["exited"]))
+        elif "hello" in message:
+            self._hello.set_result(message["hello"])
+        else:
+            future = self._waiting.get(message["id"])
+            if future is not None and not future.done():
+                future.set_result(message)
+
+    def _lost(self) -> None:
+        self._loop.remove_reader(self._connection)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(LaunchFailed("the launcher is gone"))
+        if not self._closed:
+            self._on_lost()
+
+
+def _dial(path: Path) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        widen(connection)
+        connection.connect(str(path))
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+def _spawn(runtime_dir: Path, cgroup_root: Path | None) -> None:
+    """Start a launcher in a session of its own and wait until it says that it listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as ready:
+        address = f"\0penstock-launcher-{os.getpid()}-{os.urandom(4).hex()}"
+        ready.bind(address)
+        ready.settimeout(_START_TIMEOUT_S)
+        command = [sys.executable, "-I", "-m", "agent.launcher", "--runtime-dir", str(runtime_dir)]
+        if cgroup_root is not None:
+            command += ["--cgroup-root", str(cgroup_root)]
+        environment = {**os.environ, "NOTIFY_SOCKET": "@" + address[1:]}
+        process = subprocess.Popen(command, env=environment, cwd="/", stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            ready.recv(64)
+        except TimeoutError:
+            process.kill()
+            raise OSError(errno.ETIMEDOUT, "the launcher did not start") from None
+        process.returncode = 0  # it outlives us on purpose: no warning that nobody waited for it
