@@ -1,0 +1,172 @@
+"""``python -m tests.vm``: a real kernel with every cgroup v2 controller, for tests and the demo.
+
+Exit status: that of what ran; 3 where this host cannot have the machine; 4 if it would not boot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+from tests.vm import checkout
+from tests.vm.host import UnavailableError, say
+from tests.vm.image import ROOT, ensure_image
+from tests.vm.machine import BootError, Machine
+
+UNAVAILABLE = 3
+NO_BOOT = 4
+_REPORT = "build/kernel-junit.xml"
+
+
+def main(argv: list[str]) -> int:
+    """The command; returns its exit status."""
+    parser = _parser()
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown and arguments.do is not _test:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    arguments.pytest = unknown
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        status: int = arguments.do(arguments)
+    except UnavailableError as error:
+        say(f"no virtual machine on this host: {error}")
+        return UNAVAILABLE
+    except BootError as error:
+        say(str(error))
+        return NO_BOOT
+    except subprocess.CalledProcessError as error:
+        say(f"status {error.returncode} from {error.cmd[0]}")
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.vm", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, do: object, summary: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=summary, description=summary)
+        added.set_defaults(do=do)
+        added.add_argument("--memory", type=int, default=2048, metavar="MIB", help="the machine's memory [2048]")
+        return added
+
+    command("build", _build, "build the image, unless the cache has it")
+    command("shell", _shell, "boot, and open a shell with the checkout installed")
+    run = command("run", _run, "boot, install the checkout, run a command in it")
+    run.add_argument(
+        "--copy-out", type=_pair, action="append", default=[], metavar="REMOTE:LOCAL",
+        help="bring a file or directory back afterwards; relative to the checkout on both sides",
+    )  # fmt: skip
+    run.add_argument("--junit", type=Path, metavar="DIR", help="bring back build/*.xml into DIR")
+    run.add_argument(
+        "--copy-in", type=_pair, action="append", default=[], metavar="LOCAL:REMOTE", help="likewise, before"
+    )
+    run.add_argument("command", nargs="+", metavar="-- CMD", help="the command and its arguments")
+    command("test", _test, f"run tests/kernel in the machine as root, with pytest's own arguments; report: {_REPORT}")
+    return parser
+
+
+def _pair(text: str) -> tuple[str, str]:
+    left, colon, right = text.partition(":")
+    if not (left and colon and right):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FROM:TO")
+    return left, right
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    say(f"image: {ensure_image().directory}")
+    return 0
+
+
+def _shell(arguments: argparse.Namespace) -> int:
+    with _Prepared(memory_mib=arguments.memory) as machine:
+        say(f"HTTP ports on this host: {machine.ports}")
+        return machine.shell()
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with _Prepared(memory_mib=arguments.memory) as machine:
+        for local, remote in arguments.copy_in:
+            machine.put(Path(local), _remote(remote))
+        status = machine.stream(_in_checkout(arguments.command))
+        for remote, local in arguments.copy_out:
+            _bring_back(machine, remote, Path(local))
+        if arguments.junit is not None:
+            for remote in machine.ssh(f"ls {checkout.REMOTE}/build/*.xml", check=False).stdout.split():
+                _bring_back(machine, remote, arguments.junit / Path(remote).name)
+    return status
+
+
+def _test(arguments: argparse.Namespace) -> int:
+    extra: list[str] = arguments.pytest
+    named = [each for each in extra if not each.startswith("-") and each.startswith("tests/")]
+    # Ten times the processor time of the host: a test's own limit is wider, too.
+    command = [
+        "python",
+        "-m",
+        "pytest",
+        f"--junit-xml={_REPORT}",
+        "--timeout=300",
+        *extra,
+        *([] if named else ["tests/kernel"]),
+    ]
+    with _Prepared(memory_mib=arguments.memory) as machine:
+        status = machine.stream(_in_checkout(command))
+        _bring_back(machine, _REPORT, ROOT / _REPORT)
+    return status
+
+
+class _Prepared(Machine):
+    """A machine with the checkout in it; says how long that took."""
+
+    def __enter__(self) -> Self:
+        ensure_image()
+        started = time.monotonic()
+        super().__enter__()
+        try:
+            booted = time.monotonic()
+            checkout.install(self)
+        except BaseException:
+            self._stop()
+            raise
+        say(f"booted in {booted - started:.1f} s, checkout installed in {time.monotonic() - booted:.1f} s")
+        return self
+
+
+def _in_checkout(command: list[str]) -> str:
+    ci = f"CI={shlex.quote(os.environ['CI'])} " if os.environ.get("CI") else ""
+    return (
+        f"cd {checkout.REMOTE} && mkdir -p build && "
+        f"env PATH={checkout.VENV}/bin:$PATH PYTHONUNBUFFERED=1 {ci}{shlex.join(command)}"
+    )
+
+
+def _remote(path: str) -> str:
+    return path if path.startswith("/") else f"{checkout.REMOTE}/{path}"
+
+
+def _bring_back(machine: Machine, remote: str, local: Path) -> None:
+    """What the command did not get to write is missing, and the command's own status says why."""
+    if machine.ssh(f"test -e {shlex.quote(_remote(remote))}", check=False).returncode == 0:
+        machine.get(_remote(remote), local)
+    else:
+        say(f"{remote} is not there to be brought back")
+
+
+def _terminated(signum: int, frame: FrameType | None) -> None:
+    sys.exit(128 + signum)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

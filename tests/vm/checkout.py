@@ -1,0 +1,95 @@
+"""Bring this checkout into the machine and make it importable there: without network, without pip, in a second."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from configparser import ConfigParser
+from pathlib import Path
+
+from tests.vm.host import say
+from tests.vm.image import ROOT
+from tests.vm.machine import Machine
+
+#: Where the checkout is in the machine, and the Python that has everything it needs.
+REMOTE = "/root/penstock"
+VENV = "/opt/venv"
+_SITE = f"{VENV}/lib/python3.11/site-packages"
+
+
+def build_wheel(directory: Path) -> Path:
+    """The project's wheel, built from this checkout.
+
+    Raises:
+        subprocess.CalledProcessError: the build failed; its output has been shown.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "wheel", "--no-deps",
+         "--no-build-isolation", f"--wheel-dir={directory}", str(ROOT)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        say(f"the wheel cannot be built:\n{done.stdout}{done.stderr}")
+        done.check_returncode()
+    return next(directory.glob("penstock-*.whl"))
+
+
+def install(machine: Machine) -> None:
+    """Copy the checkout to :data:`REMOTE` and install it, editable, into the machine's venv."""
+    with tempfile.TemporaryFile() as archive:
+        with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
+            for name in _files():
+                tar.add(ROOT / name, f"{REMOTE}/{name}", recursive=False, filter=_owned_by_root)
+            _add_installation(tar)
+        archive.seek(0)
+        machine.ssh("tar -C / -xzf -", stdin=archive)
+
+
+def _files() -> list[str]:
+    """What git tracks, and what it would track if it were added: as it is in the working tree."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    names = sorted({name for name in listed.stdout.split("\0") if name})
+    return [name for name in names if (ROOT / name).is_symlink() or (ROOT / name).is_file()]
+
+
+def _add_installation(tar: tarfile.TarFile) -> None:
+    """What pip would write for an editable install: the metadata, the path, the commands."""
+    with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(build_wheel(Path(name))) as wheel:
+        metadata = {entry: wheel.read(entry) for entry in wheel.namelist() if ".dist-info/" in entry}
+    for entry, content in metadata.items():
+        _add(tar, f"{_SITE}/{entry}", content)
+        if entry.endswith("/entry_points.txt"):
+            for command, target in _commands(content.decode()).items():
+                _add(tar, f"{VENV}/bin/{command}", _script(target).encode(), mode=0o755)
+    _add(tar, f"{_SITE}/penstock-checkout.pth", REMOTE.encode())
+
+
+def _commands(entry_points: str) -> dict[str, str]:
+    parser = ConfigParser()
+    parser.optionxform = str  # type: ignore[method-assign, assignment]  # names are case-sensitive
+    parser.read_string(entry_points)
+    return dict(parser["console_scripts"]) if parser.has_section("console_scripts") else {}
+
+
+def _script(target: str) -> str:
+    module, _, function = target.partition(":")
+    return f"#!{VENV}/bin/python\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+
+
+def _add(tar: tarfile.TarFile, path: str, content: bytes, *, mode: int = 0o644) -> None:
+    member = tarfile.TarInfo(path)
+    member.size, member.mode = len(content), mode
+    tar.addfile(member, io.BytesIO(content))
+
+
+def _owned_by_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    return member

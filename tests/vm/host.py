@@ -1,0 +1,77 @@
+"""What the virtual machine needs of the host it runs on, and how a child dies with the harness."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+#: program → the Debian package that brings it.
+TOOLS = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "mmdebstrap": "mmdebstrap",
+    "mke2fs": "e2fsprogs",
+    "ssh": "openssh-client",
+    "setpriv": "util-linux",
+}
+#: Debian keeps administrators' programs off an ordinary user's path.
+_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+
+class UnavailableError(Exception):
+    """This host cannot have the virtual machine; one line that says what is missing and the remedy."""
+
+
+def find(program: str) -> str:
+    """The path of a program of :data:`TOOLS`.
+
+    Raises:
+        UnavailableError: it is not installed.
+    """
+    found = shutil.which(program, path=_PATH)
+    if found is None:
+        raise UnavailableError(f"{program} is missing: apt-get install {TOOLS[program]}")
+    return found
+
+
+def require_tools() -> None:
+    """Have every program of :data:`TOOLS`; root on Debian or Ubuntu gets what is missing installed.
+
+    Raises:
+        UnavailableError: something is missing and could not be installed.
+    """
+    if platform.machine() != "x86_64":
+        raise UnavailableError(f"the virtual machine is built for x86_64, this host is {platform.machine()}")
+    missing = _missing()
+    if missing and os.geteuid() == 0 and Path("/etc/debian_version").exists():
+        _apt_install([TOOLS[program] for program in missing])
+        missing = _missing()
+    if missing:
+        packages = " ".join(sorted({TOOLS[program] for program in missing}))
+        raise UnavailableError(f"{', '.join(missing)} missing; as root: apt-get install {packages}")
+
+
+def _missing() -> list[str]:
+    return [program for program in TOOLS if shutil.which(program, path=_PATH) is None]
+
+
+def _apt_install(packages: list[str]) -> None:
+    say(f"installing {' '.join(packages)}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update", "-q"], ["install", "-y", "-q", "--no-install-recommends", *packages]):
+        done = subprocess.run(["apt-get", *command], env=environment, stdout=subprocess.DEVNULL, check=False)
+        if done.returncode != 0:
+            raise UnavailableError(f"apt-get {command[0]} failed with status {done.returncode}")
+
+
+def dying_with_us(command: list[str]) -> list[str]:
+    """The command, killed by the kernel when this process dies, however it dies (PR_SET_PDEATHSIG)."""
+    return [find("setpriv"), "--pdeathsig", "KILL", *command]
+
+
+def say(text: str) -> None:
+    """One line for whoever watches; standard output belongs to what runs in the machine."""
+    print(f"vm: {text}", file=sys.stderr, flush=True)
