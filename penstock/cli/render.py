@@ -33,9 +33,9 @@ def plain(value: object) -> Text:
 def status_view(status: Mapping[str, Any]) -> RenderableType:
     """Everything: the host, resources, jobs, containers, preemptions."""
     parts: list[RenderableType] = [_headline(status), _resources(status)]
-    for table in (_jobs(status), _containers(status), _preemptions(status), _degraded(status)):
-        if table is not None:
-            parts += [Text(), table]
+    for part in (_jobs(status), _containers(status), _preemptions(status), _degraded(status)):
+        if part is not None:
+            parts += [Text(), part]
     return Group(*parts)
 
 
@@ -154,13 +154,13 @@ def _preemptions(status: Mapping[str, Any]) -> Table | None:
     return _more(table, recent)
 
 
-def _degraded(status: Mapping[str, Any]) -> Table | None:
-    table = _table("not enforced on this host", "why", "remedy")
-    enforcement = _map(status, "enforcement")
-    missing = [(name, fact) for name, fact in enforcement.items() if isinstance(fact, Mapping) and not fact.get("ok")]
-    for name, fact in missing:
-        table.add_row(plain(name), plain(fact.get("why", "")), plain(fact.get("remedy", "")))
-    return table if missing else None
+def _degraded(status: Mapping[str, Any]) -> Text | None:
+    missing = [
+        name for name, fact in _map(status, "enforcement").items() if isinstance(fact, Mapping) and not fact.get("ok")
+    ]
+    if not missing:
+        return None
+    return plain(f"not enforced here: {', '.join(missing)} (`penstock check` says why, and what helps)")
 
 
 # ---------------------------------------------------------------- small parts

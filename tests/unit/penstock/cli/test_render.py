@@ -60,7 +60,7 @@ def shown(status: dict[str, Any], width: int = 200) -> str:
         "not enforced: disk_read_bytes_per_s",
         "oom 137",
         "92 % used, T_preempt 90 %",
-        "boot with v2",
+        "not enforced here: io.max (`penstock check` says",
     ],
 )
 def test_every_fact_is_shown(fact: str) -> None:
@@ -69,6 +69,7 @@ def test_every_fact_is_shown(fact: str) -> None:
 
 def test_what_is_enforced_is_not_complained_about() -> None:
     assert "cpu.max" not in shown(STATUS)
+    assert "not enforced here" not in shown({"enforcement": {"cpu.max": {"ok": True}}})
 
 
 def test_an_empty_document_is_shown() -> None:

@@ -1,0 +1,290 @@
+"""Writes the generated parts of docs/protocol.md (between the markers) from the declarations in penstock.wire.
+
+python docs/make_protocol.py            # rewrite
+python docs/make_protocol.py --check    # exit status 1 if it is out of date
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import pprint
+import re
+import sys
+import types
+import typing
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
+from penstock.model.resources import Capacity, KindAmounts, ResourceKind
+from penstock.model.work import MonotaskSpec, TaskRequest
+from penstock.wire import agent_api as api
+from penstock.wire import master_api
+from penstock.wire.connection import RpcConnection, to_wire
+from penstock.wire.errors import ErrorBody, ErrorCode
+
+PAGE = Path(__file__).with_name("protocol.md")
+
+_MONOTASKS = [
+    MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=1 << 20, stage="read"),
+    MonotaskSpec(id=2, kind=ResourceKind.CPU, input_bytes=1 << 20, stage="map", task="m-1"),
+]
+_TASK = TaskRequest(
+    task="m-1",
+    usage=KindAmounts(cpu=1048576.0),
+    memory_bytes=64 << 20,
+    command=ContainerSpec(argv=("wc", "-w", "in.txt"), cwd="/srv/data"),
+)
+_SPEC = ContainerSpec(
+    argv=("sort", "big.txt"), cwd="/srv/data", limits=Limits(cpu_cores=0.5, memory_max_bytes=64 << 20), detach=True
+)
+_CAPACITY = Capacity(cores=2.0, memory_bytes=2 << 30)
+_ENDED = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=0.5, memory_peak_bytes=8 << 20, wall_seconds=1.0)
+
+#: One example of each method: what is asked and what is answered.
+REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
+    "hello": (
+        api.Hello(protocol=api.PROTOCOL, client="example"),
+        api.Welcome(
+            protocol=api.PROTOCOL,
+            version="0.1.0",
+            node="alpha",
+            user="eve",
+            capacity=_CAPACITY,
+            network_bypass_bytes=16384,
+            max_frame_bytes=8388608,
+            enforced=["cpu.max", "memory.max"],
+            master=True,
+        ),
+    ),
+    "register_job": (
+        api.RegisterJob(name="wordcount", memory_bytes=256 << 20),
+        api.JobRegistered(job="j-1", admitted=True),
+    ),
+    "end_job": (api.JobRef(job="j-1"), api.Done()),
+    "submit": (api.Submit(job="j-1", monotasks=_MONOTASKS), api.Submitted(accepted=2)),
+    "complete": (api.Complete(job="j-1", monotasks=[api.Completion(id=1)]), api.Done()),
+    "cancel": (api.Cancel(job="j-1", ids=[2]), api.Done()),
+    "place": (api.Place(job="j-1", stage="map", tasks=[_TASK]), api.Done()),
+    "tasks_done": (api.TaskRefs(job="j-1", tasks=["m-1"]), api.Done()),
+    "cancel_tasks": (api.TaskRefs(job="j-1", tasks=["m-1"]), api.Done()),
+    "launch": (
+        api.Launch(container=_SPEC),
+        api.Launched(container="c-1", pid=4711, not_enforced={}),
+    ),
+    "attach": (api.ContainerRef(container="c-1"), api.Done()),
+    "signal": (api.SignalContainer(container="c-1", signal=15), api.Done()),
+    "kill": (api.ContainerRef(container="c-1"), api.Done()),
+    "output": (api.ReadOutput(container="c-1"), api.Output(data=b"done\n", offset=0, size=5)),
+    "status": (api.Nothing(), api.Status(status={"node": "alpha"})),
+}
+NOTIFICATION_EXAMPLES: dict[str, api.Params] = {
+    "grant": api.Grants(job="j-1", ids=[1]),
+    "job_admitted": api.JobRef(job="j-1"),
+    "task_placed": api.TaskPlaced(job="j-1", task="m-1", node="alpha"),
+    "task_ended": api.TaskEnded(job="j-1", task="m-1", node="alpha", ended=_ENDED),
+    "container_ended": api.ContainerEnded(container="c-1", ended=_ENDED),
+}
+#: What a method does, where its parameters' docstring is shared with others.
+SAYS = {
+    "end_job": "The job is over: its queued monotasks are gone, its slots are free, its placed tasks are withdrawn.",
+    "tasks_done": "Placed tasks that the framework executed itself are done: what their nodes held for them is free.",
+    "cancel_tasks": "Tasks that are no longer wanted, placed or not. Each is then answered by `task_ended`.",
+    "attach": "Be told how a container ends (at once, if it has). One whose connection is gone becomes this one's.",
+    "kill": "Kill all processes of a container; it ends by `cancelled`.",
+    "status": "The status document, see below.",
+    "job_admitted": "The master has reserved memory for the job: it may ask for placements.",
+}
+#: What parameters and results are made of.
+STRUCTURES: tuple[type[msgspec.Struct], ...] = (
+    MonotaskSpec, api.Completion, TaskRequest, KindAmounts, ContainerSpec, Limits, Capacity, Ended, ErrorBody,
+)  # fmt: skip
+ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, EndedBy, ErrorCode)
+
+
+# ---------------------------------------------------------------- types and fields
+
+
+def type_name(kind: Any) -> str:
+    """How the page calls a type."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        return f"{type_name(arguments[0])}{_bounds(kind.__metadata__[0])}"
+    if origin in {typing.Union, types.UnionType}:
+        return " or ".join(type_name(one) for one in arguments)
+    if origin in {list, tuple}:
+        return f"array of {type_name(arguments[0])}"
+    if origin is dict:
+        return f"map of {type_name(arguments[0])} to {type_name(arguments[1])}"
+    plain = {int: "integer", float: "number", str: "string", bool: "boolean", bytes: "binary", type(None): "nil"}
+    if kind in plain:
+        return plain[kind]
+    if isinstance(kind, type) and issubclass(kind, enum.StrEnum | msgspec.Struct):
+        return f"[{kind.__name__}](#{kind.__name__.lower()})"
+    return "anything"
+
+
+def _bounds(meta: msgspec.Meta) -> str:
+    parts = []
+    for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤")):
+        if (value := getattr(meta, name)) is not None:
+            parts.append(f"{sign} {value}")
+    if meta.max_length is not None:
+        parts.append(f"{meta.min_length or 0}–{meta.max_length} characters")
+    elif meta.min_length:
+        parts.append("not empty")
+    if meta.pattern is not None:
+        parts.append(f"`{meta.pattern}`".replace("|", "\\|"))
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def fields_table(of: type[msgspec.Struct]) -> list[str]:
+    """One row per field; nothing for a structure without fields."""
+    fields = msgspec.structs.fields(of)
+    if not fields:
+        return []
+    rows = [f"| `{field.encode_name}` | {type_name(field.type)} | {_default(field)} |" for field in fields]
+    return ["", "| field | type | default |", "|---|---|---|", *rows]
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "required"
+    if field.default_factory is not msgspec.NODEFAULT:
+        return "empty"
+    if isinstance(field.default, msgspec.Struct):
+        return "none set"
+    if field.default in ("", ()):
+        return "empty"
+    return f"`{'nil' if field.default is None else str(field.default).lower()}`"
+
+
+def prose(of: type) -> str:
+    """A docstring as Markdown."""
+    text = inspect.getdoc(of) or ""
+    return re.sub(r"``([^`]*)``", r"`\1`", re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text))
+
+
+def _says(method: str, params: type) -> str:
+    return SAYS.get(method) or prose(params)
+
+
+def _bytes_block(*messages: tuple[str, bytes]) -> list[str]:
+    lines = [
+        f"{' ' if start else mark} {data[start : start + 32].hex(' ')}"
+        for mark, data in messages
+        for start in range(0, len(data), 32)
+    ]
+    return ["```hex", *lines, "```"]
+
+
+def _literal(params: object) -> str:
+    """As Python would write it: arrays as lists."""
+    plain = msgspec.json.decode(msgspec.json.encode(params)) if not isinstance(params, api.Output) else to_wire(params)
+    return pprint.pformat(plain, sort_dicts=False, width=100)
+
+
+# ---------------------------------------------------------------- the parts
+
+
+def requests() -> list[str]:
+    """Every method of the agent."""
+    lines = []
+    for method, (params, result) in api.REQUESTS.items():
+        asked, answered = REQUEST_EXAMPLES[method]
+        _, request = RpcConnection().send_request(method, asked if type(asked).__struct_fields__ else None)
+        response = RpcConnection().send_response(0, answered)
+        arguments = f", {_literal(asked)}" if type(asked).__struct_fields__ else ""
+        lines += ["", f"### `{method}`", "", _says(method, params), *fields_table(params)]
+        if type(answered).__struct_fields__:
+            lines += ["", f"Result: {prose(result)}", *fields_table(result)]
+        lines += ["", "```python", f'call("{method}"{arguments})', f"# → {_comment(answered)}", "```", ""]
+        lines += _bytes_block(("→", request), ("←", response))
+    return lines
+
+
+def _comment(result: object) -> str:
+    return _literal(result).replace("\n", "\n#   ")
+
+
+def notifications() -> list[str]:
+    """Every notification of the agent."""
+    lines = []
+    for method, params in api.NOTIFICATIONS.items():
+        example = NOTIFICATION_EXAMPLES[method]
+        data = RpcConnection().send_notification(method, example)
+        lines += ["", f"### `{method}`", "", _says(method, params), *fields_table(params)]
+        lines += ["", "```python", "next_notification()", f"# → ['{method}', [{_comment(example)}]]", "```", ""]
+        lines += _bytes_block(("←", data))
+    return lines
+
+
+def structures() -> list[str]:
+    """What the methods' parameters and results are made of."""
+    lines = []
+    for of in STRUCTURES:
+        lines += ["", f"### {of.__name__}", "", prose(of), *fields_table(of)]
+    for kinds in ENUMERATIONS:
+        lines += ["", f"### {kinds.__name__}", "", prose(kinds), "", ", ".join(f"`{kind.value}`" for kind in kinds)]
+    return lines
+
+
+def master() -> list[str]:
+    """The master's methods, shorter."""
+    lines = []
+    for title, methods in (
+        ("Agent → master", master_api.REQUESTS),
+        ("Master → agent", master_api.MASTER_REQUESTS),
+    ):
+        lines += ["", f"### {title}", ""]
+        for method, (params, result) in methods.items():
+            lines.append(f"- **`{method}`** {_short(params)}{_answer(result)}")
+    lines += ["", "### Decisions", "", "A map each; `do` says which.", ""]
+    for decision in typing.get_args(master_api.AnyDecision):
+        lines.append(f"- **`{decision.__struct_config__.tag}`** {_short(decision)}")
+    return lines
+
+
+def _short(of: type[msgspec.Struct]) -> str:
+    names = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(of))
+    return f"{' '.join(prose(of).split())} Fields: {names}." if names else " ".join(prose(of).split())
+
+
+def _answer(result: type[msgspec.Struct]) -> str:
+    return f" Answer: {_short(result)}" if result.__struct_fields__ else ""
+
+
+def updated(page: str) -> str:
+    """The page with its generated parts renewed."""
+    for name, part in (
+        ("requests", requests),
+        ("notifications", notifications),
+        ("structures", structures),
+        ("master", master),
+    ):
+        begin, end = f"<!-- {name}: written by docs/make_protocol.py -->", f"<!-- end of {name} -->"
+        before, _, rest = page.partition(begin)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise SystemExit(f"{PAGE}: the marks of {name} are missing")
+        page = "\n".join([before + begin, *part(), "", end + after])
+    return page
+
+
+def main() -> int:
+    """Exit status 1 if --check finds a difference."""
+    page = PAGE.read_text(encoding="utf-8")
+    fresh = updated(page)
+    if "--check" in sys.argv[1:]:
+        if fresh != page:
+            sys.stderr.write(f"{PAGE} is out of date; run python docs/make_protocol.py\n")
+        return int(fresh != page)
+    PAGE.write_text(fresh, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

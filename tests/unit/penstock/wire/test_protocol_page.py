@@ -1,0 +1,156 @@
+"""docs/protocol.md is true: every method is there, its Python sends its bytes, and its client works."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgpack
+import msgspec
+import pytest
+
+from penstock.model.container import Ended, EndedBy
+from penstock.testing.agent import FakeAgent
+from penstock.wire import Notification, Request, Response, RpcConnection, master_api
+from penstock.wire.agent_api import NOTIFICATIONS, REQUESTS
+from penstock.wire.connection import read, read_params
+
+DOCS = Path(__file__).parents[4] / "docs"
+PAGE = (DOCS / "protocol.md").read_text(encoding="utf-8")
+
+
+def make_protocol() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_protocol", DOCS / "make_protocol.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def section(title: str, level: str = "###") -> str:
+    """What stands under a heading."""
+    _, found, rest = PAGE.partition(f"\n{level} {title}\n")
+    assert found, f"{title} is not on the page"
+    return re.split(rf"\n#{{2,{len(level)}}} ", rest)[0]
+
+
+def python(text: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+def raw(text: str) -> dict[str, bytes]:
+    """The bytes in each direction."""
+    [block] = re.findall(r"```hex\n(.*?)```", text, re.DOTALL)
+    found: dict[str, str] = {}
+    mark = ""
+    for line in block.splitlines():
+        mark = line[0] if line[0] != " " else mark
+        found[mark] = found.get(mark, "") + line[1:]
+    return {mark: bytes.fromhex(digits) for mark, digits in found.items()}
+
+
+def test_the_generated_parts_are_up_to_date() -> None:
+    assert make_protocol().updated(PAGE) == PAGE, "run python docs/make_protocol.py"
+
+
+@pytest.mark.parametrize("method", REQUESTS)
+def test_the_python_of_a_request_sends_its_bytes(method: str) -> None:
+    text = section(f"`{method}`")
+    sent: list[list[Any]] = []
+
+    def call(name: str, params: object = None) -> None:
+        sent.append([0, 0, name, [] if params is None else [params]])
+
+    [code] = python(text)
+    exec(code, {"call": call})
+    [frame] = sent
+    of, answer_of = REQUESTS[method]
+    assert msgpack.packb(frame) == raw(text)["→"]
+    [request] = RpcConnection().receive(raw(text)["→"])
+    assert isinstance(request, Request)
+    params = read_params(request.params, of)
+    example = params if of.__struct_fields__ else None
+    assert RpcConnection().send_request(method, example)[1] == raw(text)["→"]
+    [answer] = RpcConnection().receive(raw(text)["←"])
+    assert isinstance(answer, Response)
+    result = read(answer.result, answer_of)
+    assert f"# → {result_line(result)}" in code.replace("\n#   ", "\n")
+
+
+def result_line(result: msgspec.Struct) -> str:
+    text: str = make_protocol()._literal(result)
+    return text
+
+
+@pytest.mark.parametrize("method", NOTIFICATIONS)
+def test_the_bytes_of_a_notification_are_what_it_says(method: str) -> None:
+    text = section(f"`{method}`")
+    [notification] = RpcConnection().receive(raw(text)["←"])
+    assert isinstance(notification, Notification)
+    assert notification.method == method
+    params = read_params(notification.params, NOTIFICATIONS[method])
+    assert RpcConnection().send_notification(method, params) == raw(text)["←"]
+    [code] = python(text)
+    assert result_line(params) in code.replace("\n#   ", "\n")
+
+
+@pytest.mark.parametrize("method", [*master_api.REQUESTS, *master_api.MASTER_REQUESTS])
+def test_every_method_of_the_master_is_there(method: str) -> None:
+    assert f"\n- **`{method}`** " in section("Agent ↔ master", "##")
+
+
+def test_every_link_leads_somewhere() -> None:
+    headings = {heading.lower().replace("`", "") for heading in re.findall(r"\n#+ (.+)\n", PAGE)}
+    links = set(re.findall(r"\]\(#(\w+)\)", PAGE))
+    assert links
+    assert links <= headings
+
+
+async def with_agent(tmp_path: Path, use: Callable[[dict[str, Any]], None]) -> FakeAgent:
+    """Run the page's own client against an agent, in a thread."""
+    agent = FakeAgent(tmp_path)
+    await agent.start()
+
+    def ends_at_once(made: Any) -> None:
+        agent.end_container(made, Ended(by=EndedBy.EXIT, exit_status=0))
+
+    agent.on_launch = ends_at_once
+    names: dict[str, Any] = {"SOCKET": str(agent.socket), "STDIO_SOCKET": str(tmp_path / "stdio.sock")}
+    try:
+        await asyncio.wait_for(asyncio.to_thread(use, names), 30)
+    finally:
+        if "sock" in names:
+            names["sock"].close()
+        await agent.stop()
+    return agent
+
+
+async def test_the_page_s_client_lives_through_a_monotask(tmp_path: Path) -> None:
+    client, life = python(section("A connection to the agent", "##"))[:2]
+    agent = await with_agent(tmp_path, lambda names: (exec(client, names), exec(life, names))[0])
+    assert [name for name, _ in agent.calls] == ["hello", "register_job", "submit", "complete", "end_job"]
+
+
+async def test_the_page_s_client_passes_descriptors(tmp_path: Path) -> None:
+    client = python(section("A connection to the agent", "##"))[0]
+    [stdio] = python(section("Passing descriptors"))
+
+    def use(names: dict[str, Any]) -> None:
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            exec(client, names)
+            exec(stdio.replace("[0, 1, 2]", f"[{null}, {null}, {null}]"), names)
+            assert names["next_notification"]()[0] == "container_ended"
+        finally:
+            os.close(null)
+
+    agent = await with_agent(tmp_path, use)
+    [container] = agent.containers.values()
+    assert len(container.spec.stdio) == 32
