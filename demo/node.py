@@ -44,16 +44,16 @@ class Node(NamedTuple):
 
 
 @contextlib.contextmanager
-def running(directory: Path, settings: dict[str, str]) -> Iterator[Node]:
-    """Penstock, up while inside; ended in order on the way out, whatever happened.
+def running(directory: Path, agent: dict[str, str], master: dict[str, str]) -> Iterator[Node]:
+    """Penstock with these settings, up while inside; ended in order on the way out, whatever happened.
 
     Raises:
         NodeFailed: it did not start; the message has the end of its log.
     """
     ports, log = directory / "ports.json", directory / "penstock.log"
     command = [sys.executable, "-m", "penstock.cli.main", "up", "--port-file", str(ports)]
-    for key, value in settings.items():
-        command += ["--set", f"{key}={value}"]
+    for option, settings in (("--set", agent), ("--master-set", master)):
+        command += [part for key, value in settings.items() for part in (option, f"{key}={value}")]
     environment = os.environ | {
         "PENSTOCK_RUNTIME_DIR": str(directory / "run"),
         "PENSTOCK_STATE_DIR": str(directory / "state"),

@@ -16,8 +16,6 @@ _BASE_BYTES = 48 * MIB
 _HELD = {"word-count": 0.3, "inverted-index": 0.5, "sort": 1.5}
 #: Estimated memory of a task over its input (m2i of Ursa §4.2.1): the text, what is made of it, what is written.
 MEMORY_TO_INPUT = 3
-#: The table and the archive, over what all jobs are promised: so much that the three do not fit together.
-_TENANT_SHARE = 0.75
 #: More cores than this would be more than these inputs are worth; of a larger host the demo uses so many.
 _MAX_CORES = 8
 
@@ -51,8 +49,8 @@ class Plan:
 
     @property
     def reducers(self) -> int:
-        """Reduce tasks per job."""
-        return 4 * self.workers
+        """Reduce tasks per job: of about 8 MiB of the text, and several per worker."""
+        return max(4 * self.workers, min(8 * self.workers, self.text_bytes // (8 * MIB)))
 
     @property
     def tasks(self) -> int:
@@ -94,8 +92,9 @@ class Plan:
 
     @property
     def table_bytes(self) -> int:
-        """What the regular table wants, in the middle of a run."""
-        return int(_TENANT_SHARE * self.jobs_bytes)
+        """What the regular table wants, in the middle of a run: so much that with the archive it is too much, however
+        little the jobs are promised by then."""
+        return self.jobs_bytes
 
     @property
     def archive_bytes(self) -> int:
@@ -108,8 +107,8 @@ class Plan:
         return self.jobs_bytes + self.table_bytes
 
     @property
-    def settings(self) -> dict[str, str]:
-        """Of the node. Memory is what is preempted for here: CPU is not, for the archive yields that by itself."""
+    def agent_settings(self) -> dict[str, str]:
+        """Of the agent. Memory is what is preempted for here: CPU is not, for the archive yields that by itself."""
         return {
             "cores": f"{self.cores:g}",
             "memory_bytes": str(self.capacity_bytes),
@@ -118,6 +117,12 @@ class Plan:
             "preempt_after": "30",
             "http": "127.0.0.1:0",
         }
+
+    @property
+    def master_settings(self) -> dict[str, str]:
+        """Of the master. EPT is far above the scheduling interval because a task's read comes before its computing,
+        and because some of these tasks take longer than an interval: cores shall not wait for the next round."""
+        return {"ept_s": "1.0", "listen": "127.0.0.1:0", "http": "127.0.0.1:0"}
 
     @property
     def needed_bytes(self) -> int:

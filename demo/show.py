@@ -118,7 +118,7 @@ def _both(plan: Plan, progress: Progress) -> tuple[Plan, dict[str, Run], dict[st
     # Sockets have short paths only, so they live in the system's directory for temporary files.
     with (
         tempfile.TemporaryDirectory(prefix="penstock-demo-") as private,
-        node.running(Path(private), plan.settings) as up,
+        node.running(Path(private), plan.agent_settings, plan.master_settings) as up,
     ):
         plan, runs, enforced = asyncio.run(_runs(plan, up, progress))
         return plan, runs, {"enforced": enforced, "penstock_cpu_seconds": up.cpu_seconds()}
