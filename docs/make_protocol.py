@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import inspect
-import pprint
+import json
 import re
 import sys
 import types
@@ -16,6 +16,7 @@ import typing
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgpack
 import msgspec
 
 from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
@@ -27,6 +28,7 @@ from penstock.wire.connection import RpcConnection, to_wire
 from penstock.wire.errors import ErrorBody, ErrorCode
 
 PAGE = Path(__file__).with_name("protocol.md")
+WIDTH = 120
 
 _MONOTASKS = [
     MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=1 << 20, stage="read"),
@@ -181,10 +183,44 @@ def _bytes_block(*messages: tuple[str, bytes]) -> list[str]:
     return ["```hex", *lines, "```"]
 
 
-def _literal(params: object) -> str:
-    """As Python would write it: arrays as lists."""
-    plain = msgspec.json.decode(msgspec.json.encode(params)) if not isinstance(params, api.Output) else to_wire(params)
-    return pprint.pformat(plain, sort_dicts=False, width=100)
+def _plain(params: object) -> Any:
+    """As it travels: maps, arrays, strings, numbers, bytes."""
+    return msgpack.unpackb(msgpack.packb(to_wire(params)))
+
+
+def literal(value: Any, indent: int = 0, taken: int = 0) -> str:
+    """A value in Python, laid out as ``ruff format`` does; ``taken`` is what else stands on its first line."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bytes):
+        return f"b{json.dumps(value.decode())}"
+    if not isinstance(value, dict | list):
+        return repr(value)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    keys = [f"{literal(key)}: " for key in value] if isinstance(value, dict) else [""] * len(value)
+    inner = list(value.values()) if isinstance(value, dict) else value
+    one_line = (
+        opening
+        + ", ".join(key + literal(one, taken=-10 * WIDTH) for key, one in zip(keys, inner, strict=True))
+        + closing
+    )
+    if indent + taken + len(one_line) <= WIDTH:
+        return one_line
+    deeper = indent + 4
+    rows = [f"{' ' * deeper}{key}{literal(one, deeper, len(key) + 1)},\n" for key, one in zip(keys, inner, strict=True)]
+    return f"{opening}\n{''.join(rows)}{' ' * indent}{closing}"
+
+
+def call_code(method: str, params: Any) -> str:
+    """The call in Python; ``params`` None for a method without parameters."""
+    name = literal(method)
+    if params is None:
+        return f"call({name})"
+    one_line = literal(params, taken=-10 * WIDTH)
+    for code in (f"call({name}, {one_line})", f"call(\n    {name}, {one_line}\n)"):
+        if max(map(len, code.splitlines())) <= WIDTH:
+            return code
+    return f"call(\n    {name},\n    {literal(params, 4, 1)},\n)"
 
 
 # ---------------------------------------------------------------- the parts
@@ -197,17 +233,17 @@ def requests() -> list[str]:
         asked, answered = REQUEST_EXAMPLES[method]
         _, request = RpcConnection().send_request(method, asked if type(asked).__struct_fields__ else None)
         response = RpcConnection().send_response(0, answered)
-        arguments = f", {_literal(asked)}" if type(asked).__struct_fields__ else ""
+        code = call_code(method, _plain(asked) if type(asked).__struct_fields__ else None)
         lines += ["", f"### `{method}`", "", _says(method, params), *fields_table(params)]
         if type(answered).__struct_fields__:
             lines += ["", f"Result: {prose(result)}", *fields_table(result)]
-        lines += ["", "```python", f'call("{method}"{arguments})', f"# → {_comment(answered)}", "```", ""]
+        lines += ["", "```python", code, f"# → {_comment(answered)}", "```", ""]
         lines += _bytes_block(("→", request), ("←", response))
     return lines
 
 
 def _comment(result: object) -> str:
-    return _literal(result).replace("\n", "\n#   ")
+    return literal(_plain(result), taken=4).replace("\n", "\n#   ")
 
 
 def notifications() -> list[str]:
@@ -217,7 +253,7 @@ def notifications() -> list[str]:
         example = NOTIFICATION_EXAMPLES[method]
         data = RpcConnection().send_notification(method, example)
         lines += ["", f"### `{method}`", "", _says(method, params), *fields_table(params)]
-        lines += ["", "```python", "next_notification()", f"# → ['{method}', [{_comment(example)}]]", "```", ""]
+        lines += ["", "```python", "next_notification()", f"# → {_comment([method, [_plain(example)]])}", "```", ""]
         lines += _bytes_block(("←", data))
     return lines
 
