@@ -29,8 +29,10 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     node = cluster.expect(message.node, now)
     before = _fresh_connection(node, message, now)
     jobs = _jobs(cluster, node, message, now)
+    wanted = _wanted(cluster, message, now)
     _holdings(cluster, node, message, before, now)
-    _wanted(cluster, node, message, jobs, now)
+    for job in jobs:
+        _catch_up(cluster, job, None if message.awaited is None else wanted)
     cluster.changed = True
     admission.admit(cluster)
     cluster.explain(
@@ -166,31 +168,35 @@ def _complete(held: Held, task: Task) -> None:
     held.cores = request.command.cpu_cores if request.command is not None else 0.0
 
 
-def _wanted(cluster: Cluster, node: Node, message: api.Register, jobs: list[Job], now: float) -> None:
-    """What the frameworks of this origin want, and what they must still be told."""
-    wanted: dict[Key, None] = {}
+def _wanted(cluster: Cluster, message: api.Register, now: float) -> set[Key]:
+    """The tasks that the frameworks of this origin want."""
+    wanted: set[Key] = set()
     for ready in message.ready:
         job = cluster.jobs.get(ready.job)
         if job is None:
             continue
         for request in ready.tasks:
-            wanted[ready.job, request.task] = None
+            wanted.add((ready.job, request.task))
             known = job.tasks.get(request.task)
             if known is not None:
                 _know(cluster, known, request)
                 known.told = False  # the origin says that it waits for a node
         lifecycle.add_tasks(cluster, job, ready)
     for awaited in message.awaited or ():
-        wanted[awaited.job, awaited.request.task] = None
+        wanted.add((awaited.job, awaited.request.task))
         _awaited(cluster, awaited, now)
-    for job in jobs:
-        for told in job.untold.values():
-            cluster.propose(job.origin, told)
-        for task in list(job.tasks.values()):
-            if message.awaited is not None and (job.job, task.name) not in wanted and not task.unwanted:
-                _given_up(cluster, node, job, task)
-            elif task.node and _accepted(cluster, task):
-                lifecycle.tell_placed(cluster, job, task)
+    return wanted
+
+
+def _catch_up(cluster: Cluster, job: Job, wanted: set[Key] | None) -> None:
+    """Tell the origin what it missed; let go what it gave up while it could not say so."""
+    for told in job.untold.values():
+        cluster.propose(job.origin, told)
+    for task in list(job.tasks.values()):
+        if wanted is not None and (job.job, task.name) not in wanted and not task.unwanted:
+            _given_up(cluster, job, task)
+        elif task.node and _accepted(cluster, task):
+            lifecycle.tell_placed(cluster, job, task)
 
 
 def _accepted(cluster: Cluster, task: Task) -> bool:
@@ -222,6 +228,10 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
     job.tasks[task.name] = task
     cluster.counts["tasks"] += 1
     holder = cluster.expect(awaited.node, now)
+    there = holder.held.get((task.job, task.name))
+    if there is not None and there.leaving_in is None:
+        _complete(there, task)
+        return
     if holder.connected:
         _missing(cluster, holder, task, never_there=False)
         return
@@ -237,7 +247,7 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
     holder.held[held.key] = held
 
 
-def _given_up(cluster: Cluster, node: Node, job: Job, task: Task) -> None:
+def _given_up(cluster: Cluster, job: Job, task: Task) -> None:
     """Its framework was done with it, or cancelled it, and the word of that was lost."""
     holder = cluster.nodes.get(task.node)
     held = holder.held.get((job.job, task.name)) if holder is not None else None

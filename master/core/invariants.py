@@ -1,0 +1,51 @@
+"""What is true of the cluster's state after every event. Property tests and the simulator check it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+
+def broken(cluster: Cluster) -> list[str]:
+    """Every invariant that does not hold; empty when all is well."""
+    return _tasks(cluster) + _holdings(cluster)
+
+
+def _tasks(cluster: Cluster) -> list[str]:
+    """A task is ready or placed, never both; a placed one is held by its node."""
+    wrong: list[str] = []
+    ready = 0
+    for job in cluster.jobs.values():
+        waiting = {name for tasks in job.ready.values() for name in tasks}
+        ready += sum(len(tasks) for tasks in job.ready.values())
+        if waiting - job.tasks.keys():
+            wrong.append(f"{job.job}: ready but ended: {waiting - job.tasks.keys()}")
+        for task in job.tasks.values():
+            if task.name in job.untold:
+                wrong.append(f"{job.job}/{task.name} lives after its end")
+            if (task.name in waiting) == bool(task.node):
+                wrong.append(f"{job.job}/{task.name}: ready is {task.name in waiting}, node is {task.node!r}")
+            node = cluster.nodes.get(task.node)
+            if task.node and (node is None or (job.job, task.name) not in node.held):
+                wrong.append(f"{job.job}/{task.name} is not held by its node {task.node}")
+    if ready != cluster.ready_tasks:
+        wrong.append(f"{ready} tasks are ready, {cluster.ready_tasks} are counted")
+    return wrong
+
+
+def _holdings(cluster: Cluster) -> list[str]:
+    """What a node holds is the place of its task, or on its way out; so no task is wanted on two nodes."""
+    wrong: list[str] = []
+    for node in cluster.nodes.values():
+        if not node.connected and node.outbox:
+            wrong.append(f"{node.name} is away and has decisions waiting")
+        for held in node.held.values():
+            task = cluster.task(held.key)
+            at_home = task is not None and task.node == node.name
+            if held.leaving_in is None and not at_home:
+                wrong.append(f"{held.key} stays on {node.name} for nobody")
+            if held.leaving_in is not None and at_home and task is not None and not task.unwanted:
+                wrong.append(f"{held.key} is withdrawn from {node.name}, where it is wanted")
+    return wrong

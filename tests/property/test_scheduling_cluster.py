@@ -1,0 +1,510 @@
+"""The scheduling core against a small cluster of agents that do what the contract says, over connections that delay,
+break and reorder as real ones do."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from master.core import Cluster, MasterSettings
+from master.core import events as e
+from master.core.admission import reservable_bytes, reserved_bytes
+from master.core.instructions import Hangup, Instruction, SendDecisions
+from master.core.invariants import broken
+from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
+from penstock.wire import master_api as api
+
+MIB = 1024**2
+NODES = ("a", "b", "c")
+TIMEOUT_S = 5.0
+EXIT = Ended(by=EndedBy.EXIT, exit_status=0)
+
+
+@dataclass
+class Wanted:
+    """A task at its origin."""
+
+    stage: str
+    request: TaskRequest
+    opportunistic: bool
+    node: str = ""
+    ended: Ended | None = None
+
+
+@dataclass
+class Job:
+    state: api.JobState
+    tasks: dict[str, Wanted] = field(default_factory=dict)
+
+
+@dataclass
+class Agent:
+    """An agent as the contract describes it. ``to_master`` holds messages and answers in the order of the stream."""
+
+    name: str
+    capacity: Capacity
+    linked: bool = False
+    jobs: dict[str, Job] = field(default_factory=dict)
+    held: dict[tuple[str, str], api.Assign] = field(default_factory=dict)
+    stopping: dict[tuple[str, str], api.Assign] = field(default_factory=dict)  # commands that are being killed
+    external: int = 0
+    external_version: int = 0
+    decided: int = 0
+    kept: list[e.Message] = field(default_factory=list)
+    to_master: deque[tuple[str, object, int]] = field(default_factory=deque)
+    answers: deque[e.Answered] = field(default_factory=deque)  # arrived, but their futures' callbacks are still to run
+    inbox: deque[tuple[SendDecisions, int]] = field(default_factory=deque)
+    refusals: list[str] = field(default_factory=list)
+
+    def promised(self) -> int:
+        regular = [*self.held.values(), *self.stopping.values()]
+        return self.external + sum(held.request.memory_bytes for held in regular if not held.opportunistic)
+
+    def load(self) -> api.Load:
+        everything = [*self.held.values(), *self.stopping.values()]
+        pending = KindAmounts()
+        for held in everything:
+            pending = pending + held.request.usage
+        used = self.external + sum(held.request.memory_bytes for held in everything)
+        return api.Load(
+            rates=KindAmounts(), pending=pending, idle=KindAmounts(max(0.0, 4.0 - len(everything)), 1, 2),
+            used_memory_bytes=used, promised_memory_bytes=self.promised(),
+        )  # fmt: skip
+
+    def say(self, message: e.Message) -> None:
+        if self.linked:
+            self.to_master.append(("message", message, self.external_version))
+        elif isinstance(message, (api.JobEnded, api.TasksDone, api.TasksCancelled, api.CommandEnded)):
+            self.kept.append(message)
+
+    def register(self) -> api.Register:
+        ready, awaited = [], []
+        for name, job in self.jobs.items():
+            for wanted in job.tasks.values():
+                if wanted.ended is None and not wanted.node:
+                    ready.append(
+                        api.ReadyTasks(
+                            job=name, stage=wanted.stage, tasks=[wanted.request], opportunistic=wanted.opportunistic
+                        )
+                    )
+                elif wanted.ended is None:
+                    awaited.append(
+                        api.AwaitedTask(
+                            job=name, stage=wanted.stage, request=wanted.request, node=wanted.node,
+                            opportunistic=wanted.opportunistic,
+                        )
+                    )  # fmt: skip
+        placed = [
+            api.PlacedTask(
+                job=held.job, stage=held.stage, task=held.request.task, origin=held.origin,
+                remaining=held.request.usage, memory_bytes=held.request.memory_bytes,
+                opportunistic=held.opportunistic, command=held.request.command is not None,
+            )
+            for held in [*self.held.values(), *self.stopping.values()]
+        ]  # fmt: skip
+        self.decided = 0
+        return api.Register(
+            protocol=1, node=self.name, version="0", capacity=self.capacity, load=self.load(), t_alloc=0.9,
+            jobs=[job.state for job in self.jobs.values()], ready=ready, placed=placed, awaited=awaited,
+        )  # fmt: skip
+
+    def decide(self, sent: SendDecisions, known_version: int, grumpy: bool) -> None:
+        refused: list[api.Refusal] = []
+        self.to_master.append(("answer", None, 0))  # filled below; its place in the stream is before what follows
+        place = len(self.to_master) - 1
+        for index, decision in enumerate(sent.decisions):
+            reason = self.carry_out(decision, known_version, grumpy)
+            if reason:
+                refused.append(api.Refusal(index=index, reason=reason))
+        self.decided = sent.number
+        self.to_master[place] = ("answer", e.Answered(self.name, sent.number, refused), 0)
+
+    def carry_out(self, decision: api.AnyDecision, known_version: int, grumpy: bool) -> str:
+        job = self.jobs.get(decision.job)
+        match decision:
+            case api.Assign():
+                return self.assign(decision, known_version, grumpy)
+            case api.Withdraw():
+                held = self.held.pop((decision.job, decision.task), None)
+                if held is None:
+                    return "" if (decision.job, decision.task) in self.stopping else "it is not here"
+                if held.request.command is not None:
+                    self.stopping[decision.job, decision.task] = held
+            case api.Promote():
+                held = self.held.get((decision.job, decision.task))
+                if held is None:
+                    return "it is not here"
+                if held.opportunistic:
+                    if grumpy or self.promised() + held.request.memory_bytes > self.capacity.memory_bytes:
+                        return "no room"
+                    changed = {name: getattr(held, name) for name in held.__struct_fields__} | {"opportunistic": False}
+                    self.held[decision.job, decision.task] = api.Assign(**changed)
+            case api.AdmitJob() if job is not None:
+                job.state = _with(job.state, admitted=True)
+            case api.SetPriority() if job is not None:
+                job.state = _with(job.state, priority=decision.priority)
+            case api.TellPlaced() if job is not None:
+                wanted = job.tasks.get(decision.task)
+                if wanted is not None and wanted.ended is None:
+                    wanted.node = decision.node
+            case api.TellEnded() if job is not None:
+                wanted = job.tasks[decision.task]
+                if wanted.ended is None:
+                    wanted.ended = decision.ended
+            case api.TellWaiting() if job is not None:
+                assert not job.state.admitted
+            case _:
+                return "unknown job"
+        return ""
+
+    def assign(self, decision: api.Assign, known_version: int, grumpy: bool) -> str:
+        key = (decision.job, decision.request.task)
+        assert key not in self.held and key not in self.stopping, f"{key} is placed on {self.name} twice"
+        if grumpy:
+            return "I will not"
+        room = self.capacity.memory_bytes - self.promised()
+        if not decision.opportunistic and decision.request.memory_bytes > room:
+            assert known_version < self.external_version, f"{key} over-commits {self.name}: {room} bytes are free"
+            return "no memory"
+        if decision.origin == self.name and decision.job not in self.jobs:
+            return "its job has ended"
+        self.held[key] = decision
+        return ""
+
+    def end_job(self, job: str) -> None:
+        del self.jobs[job]
+        self.say(api.JobEnded(job=job))
+        for key, held in list(self.held.items()):
+            if key[0] == job:
+                del self.held[key]
+                if held.request.command is not None:
+                    self.stopping[key] = held
+
+    def unlink(self) -> None:
+        self.linked = False
+        self.to_master.clear()
+        self.answers.clear()
+        self.inbox.clear()
+
+    def command_over(self, key: tuple[str, str], ended: Ended) -> None:
+        held = self.held.pop(key, None) or self.stopping.pop(key)
+        self.say(api.CommandEnded(job=held.job, task=held.request.task, origin=held.origin, ended=ended))
+
+
+def _with(state: api.JobState, **changes: object) -> api.JobState:
+    return api.JobState(**({name: getattr(state, name) for name in state.__struct_fields__} | changes))
+
+
+nodes = st.sampled_from(NODES)
+pick = st.integers(min_value=0, max_value=10**6)
+
+
+class World(RuleBasedStateMachine):
+    """See the module's docstring."""
+
+    @initialize(ordering=st.sampled_from(["ejf", "fifo"]), sizes=st.lists(st.integers(1, 8), min_size=3, max_size=3))
+    def begin(self, ordering: str, sizes: list[int]) -> None:
+        self.settings = MasterSettings(node_timeout_s=TIMEOUT_S, ordering=ordering)
+        self.now = 100.0
+        self.serial = 0
+        self.agents = {
+            name: Agent(name, Capacity(cores=4.0, memory_bytes=size * 128 * MIB))
+            for name, size in zip(NODES, sizes, strict=True)
+        }
+        self.start_master()
+        for name in NODES:
+            self.link(name)
+            self.submit_job(name, 0)
+
+    def start_master(self) -> None:
+        self.cluster = Cluster(self.settings)
+        self.known_version = dict.fromkeys(NODES, 0)
+        self.log: list[tuple[e.Event, float]] = []
+        self.said: list[list[Instruction]] = []
+        self.ends: dict[tuple[str, str], Ended] = {}
+
+    def serve(self, event: e.Event) -> None:
+        admitted = {job.job for job in self.cluster.jobs.values() if job.admitted}
+        self.log.append((event, self.now))
+        instructions = self.cluster.handle(event, self.now)
+        self.said.append(instructions)
+        for instruction in instructions:
+            match instruction:
+                case SendDecisions(node, number, decisions):
+                    agent = self.agents[node]
+                    assert agent.linked, f"decisions for {node}, which is away"
+                    assert number == len([i for i, _ in agent.inbox]) + agent.decided + 1
+                    agent.inbox.append((instruction, self.known_version[node]))
+                    for decision in decisions:
+                        self.check(node, decision, admitted)
+                case Hangup(node):
+                    self.agents[node].unlink()
+
+    def check(self, node: str, decision: api.AnyDecision, admitted: set[str]) -> None:
+        if isinstance(decision, api.Assign):
+            if not decision.opportunistic:
+                assert self.cluster.nodes[node].memory_free_bytes() >= 0, "the master over-commits a node"
+                assert decision.job in admitted or self.cluster.jobs[decision.job].admitted
+            nodes_wanted = decision.request.nodes
+            assert not nodes_wanted or node in nodes_wanted
+        if isinstance(decision, api.AdmitJob) and decision.job not in admitted:
+            job = self.cluster.jobs[decision.job]
+            assert not job.memory_bytes or reserved_bytes(self.cluster) <= reservable_bytes(self.cluster)
+        if isinstance(decision, api.TellEnded):
+            first = self.ends.setdefault((decision.job, decision.task), decision.ended)
+            assert first == decision.ended, f"{decision.task} ended as {first}, and then as {decision.ended}"
+
+    # ------------------------------------------------------------ the network
+
+    @rule(node=nodes)
+    def link(self, node: str) -> None:
+        agent = self.agents[node]
+        if agent.linked:
+            return
+        agent.linked = True
+        self.known_version[node] = agent.external_version
+        self.serve(e.Said(node, agent.register()))
+        kept, agent.kept = agent.kept, []
+        for message in kept:
+            agent.say(message)
+
+    @rule(node=nodes)
+    def unlink(self, node: str) -> None:
+        if self.agents[node].linked:
+            self.agents[node].unlink()
+            self.serve(e.NodeAway(node))
+
+    @rule(node=nodes, many=st.integers(1, 8))
+    def to_master(self, node: str, many: int) -> None:
+        agent = self.agents[node]
+        for _ in range(many):
+            if not agent.to_master:
+                return
+            kind, what, version = agent.to_master.popleft()
+            if kind == "answer":
+                agent.answers.append(what)
+                continue
+            if isinstance(what, api.Heartbeat):
+                self.known_version[node] = version
+            self.serve(e.Said(node, what))
+
+    @rule(node=nodes)
+    def answers(self, node: str) -> None:
+        agent = self.agents[node]
+        while agent.answers:
+            self.serve(agent.answers.popleft())
+
+    @rule(node=nodes, grumpy=st.sampled_from([False, False, False, True]))
+    def to_agent(self, node: str, grumpy: bool) -> None:
+        agent = self.agents[node]
+        if agent.inbox:
+            agent.decide(*agent.inbox.popleft(), grumpy)
+
+    @rule(node=nodes)
+    def heartbeat(self, node: str) -> None:
+        agent = self.agents[node]
+        agent.say(api.Heartbeat(load=agent.load(), decided=agent.decided))
+
+    @rule(heartbeats=st.booleans(), grumpy=st.sampled_from(["", "", *NODES]), until=st.integers(1, 4))
+    def exchange(self, heartbeats: bool, grumpy: str, until: int) -> None:
+        """Everything under way arrives, a round is run, carried out and answered; or only so far."""
+        for name in NODES:
+            if heartbeats:
+                self.heartbeat(name)
+            self.to_master(name, 10**6)
+            self.answers(name)
+        for step in range(1, until + 1):
+            if step == 1:
+                self.round(0.1)
+            for name in NODES:
+                while step == 2 and self.agents[name].inbox:
+                    self.to_agent(name, name == grumpy)
+                if step == 3:
+                    self.to_master(name, 10**6)
+                if step == 4:
+                    self.answers(name)
+
+    @rule(seconds=st.sampled_from([0.0, 0.05, 0.1, 0.1, 1.0, TIMEOUT_S + 1]))
+    def round(self, seconds: float) -> None:
+        self.now += seconds
+        self.serve(e.RoundDue(1000.0 + self.now))
+
+    @rule()
+    def master_restarts(self) -> None:
+        self.replay()
+        for agent in self.agents.values():
+            agent.unlink()
+        self.start_master()
+
+    # ------------------------------------------------------------ the work
+
+    @rule(node=nodes, memory=st.sampled_from([0, 64, 256, 900, 5000]))
+    def submit_job(self, node: str, memory: int) -> None:
+        self.serial += 1
+        state = api.JobState(
+            job=f"{node}-{self.serial}", name="job", user="u", memory_bytes=memory * MIB, priority=0.0,
+            submitted_at=1000.0 + self.now,
+        )  # fmt: skip
+        self.agents[node].jobs[state.job] = Job(state)
+        self.agents[node].say(state)
+
+    @precondition(lambda self: any(agent.jobs for agent in self.agents.values()))
+    @rule(
+        at=pick,
+        count=st.integers(1, 4),
+        memory=st.sampled_from([0, 1, 60, 100, 300, 3000]),
+        usage=st.sampled_from([(0, 0, 0), (1, 0, 0), (20, 1, 0), (1, 0, 40), (500, 500, 500)]),
+        command=st.booleans(),
+        opportunistic=st.booleans(),
+        where=st.sampled_from([(), (), (), ("a",), ("b", "c"), ("nowhere",)]),
+    )
+    def place(
+        self, at: int, count: int, memory: int, usage: tuple[int, int, int], command: bool, opportunistic: bool,
+        where: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        agent, job = self.some_job(at)
+        requests = []
+        for _ in range(count):
+            self.serial += 1
+            requests.append(
+                TaskRequest(
+                    task=f"t{self.serial}", usage=KindAmounts(*(float(n * MIB) for n in usage)),
+                    memory_bytes=memory * MIB, nodes=where, command_kind=ResourceKind.CPU,
+                    command=ContainerSpec(argv=("true",)) if command else None,
+                )
+            )  # fmt: skip
+        stage = f"s{self.serial % 3}"
+        for request in requests:
+            agent.jobs[job].tasks[request.task] = Wanted(stage, request, opportunistic)
+        agent.say(api.ReadyTasks(job=job, stage=stage, tasks=requests, opportunistic=opportunistic))
+
+    def some_job(self, at: int) -> tuple[Agent, str]:
+        known = [(agent, job) for agent in self.agents.values() for job in agent.jobs]
+        return known[at % len(known)]
+
+    @precondition(lambda self: any(agent.jobs for agent in self.agents.values()))
+    @rule(at=pick)
+    def end_job(self, at: int) -> None:
+        agent, job = self.some_job(at)
+        agent.end_job(job)
+
+    @precondition(lambda self: any(agent.held for agent in self.agents.values()))
+    @rule(at=pick, ended=st.sampled_from([EXIT, Ended(by=EndedBy.PREEMPTED)]), elsewhere=st.booleans())
+    def task_ends(self, at: int, ended: Ended, elsewhere: bool) -> None:
+        held = [(agent, key) for agent in self.agents.values() for key in agent.held]
+        agent, key = held[at % len(held)]
+        if agent.held[key].request.command is not None:
+            agent.command_over(key, ended)
+            return
+        self.framework_done(agent, key, elsewhere)
+
+    def framework_done(self, agent: Agent, key: tuple[str, str], elsewhere: bool) -> None:
+        """Said at the node that executed it, or at the origin."""
+        origin = self.agents[agent.held[key].origin]
+        speaker = agent if elsewhere else origin
+        speaker.held.pop(key, None)
+        if speaker is origin and key[0] in origin.jobs:
+            wanted = origin.jobs[key[0]].tasks[key[1]]
+            wanted.ended = wanted.ended or EXIT
+        speaker.say(api.TasksDone(job=key[0], tasks=[key[1]]))
+
+    @precondition(lambda self: any(agent.stopping for agent in self.agents.values()))
+    @rule(at=pick)
+    def kill_ends(self, at: int) -> None:
+        stopping = [(agent, key) for agent in self.agents.values() for key in agent.stopping]
+        agent, key = stopping[at % len(stopping)]
+        agent.command_over(key, Ended(by=EndedBy.CANCELLED))
+
+    @precondition(lambda self: any(agent.jobs for agent in self.agents.values()))
+    @rule(at=pick)
+    def cancel(self, at: int) -> None:
+        agent, job = self.some_job(at)
+        live = [name for name, wanted in agent.jobs[job].tasks.items() if wanted.ended is None]
+        if live:
+            name = live[at % len(live)]
+            wanted = agent.jobs[job].tasks[name]
+            if not wanted.node:
+                wanted.ended = Ended(by=EndedBy.CANCELLED)
+            agent.say(api.TasksCancelled(job=job, tasks=[name]))
+
+    @rule(node=nodes, memory=st.integers(0, 600))
+    def others_run(self, node: str, memory: int) -> None:
+        """Regular containers that are nobody's task come and go."""
+        agent = self.agents[node]
+        wanted = memory * MIB
+        if agent.promised() - agent.external + wanted <= agent.capacity.memory_bytes:
+            agent.external_version += wanted > agent.external
+            agent.external = wanted
+
+    # ------------------------------------------------------------ what must hold
+
+    @invariant()
+    def nothing_is_broken(self) -> None:
+        if hasattr(self, "cluster"):
+            assert broken(self.cluster) == []
+
+    def replay(self) -> None:
+        """The same events give the same decisions."""
+        again = Cluster(self.settings)
+        assert [again.handle(event, now) for event, now in self.log] == self.said
+
+    def teardown(self) -> None:
+        if not hasattr(self, "cluster"):
+            return
+        self.replay()
+        for agent in self.agents.values():
+            agent.external = 0
+        for _ in range(200):
+            if self.settled():
+                break
+            self.calm_down()
+        assert self.settled(), "work is left that nobody does"
+        for node in self.cluster.nodes.values():
+            assert not node.held, f"{node.name} still holds {list(node.held)} in the master's books"
+
+    def settled(self) -> bool:
+        """Every task of a live job has ended, no node holds anything."""
+        return all(
+            agent.linked
+            and not (agent.held or agent.stopping or agent.to_master or agent.answers or agent.inbox or agent.kept)
+            and all(wanted.ended is not None for job in agent.jobs.values() for wanted in job.tasks.values())
+            for agent in self.agents.values()
+        ) and not self.cluster.ready_tasks
+
+    def calm_down(self) -> None:
+        for name, agent in self.agents.items():
+            self.link(name)
+            for job in [job for job in agent.jobs.values() if not job.state.admitted]:
+                if all(wanted.ended is not None for wanted in job.tasks.values()):
+                    agent.end_job(job.state.job)
+            self.heartbeat(name)
+            self.to_master(name, 10**6)
+            self.answers(name)
+        self.round(TIMEOUT_S / 4)
+        for name, agent in self.agents.items():
+            while agent.inbox:
+                self.to_agent(name, False)
+            for key in list(agent.held):
+                if agent.held[key].request.command is not None:
+                    agent.command_over(key, EXIT)
+                else:
+                    self.framework_done(agent, key, elsewhere=True)
+            for key in list(agent.stopping):
+                agent.command_over(key, Ended(by=EndedBy.CANCELLED))
+            self.to_master(name, 10**6)
+            self.answers(name)
+        # Jobs that hold memory others wait for end once their tasks have.
+        for agent in self.agents.values():
+            for job in [job for job in agent.jobs.values() if job.state.admitted and job.state.memory_bytes]:
+                if all(wanted.ended is not None for wanted in job.tasks.values()):
+                    agent.end_job(job.state.job)
+
+
+TestScheduling = World.TestCase
+TestScheduling.settings = settings(
+    max_examples=300, stateful_step_count=80, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
