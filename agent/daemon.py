@@ -261,11 +261,11 @@ class Agent:
         fresh.replace(path)
 
     async def close(self) -> None:
-        """Close everything; containers go on under the launcher. One that nobody needs ends too."""
+        """Close everything; containers go on under the launcher. One of our own that nobody needs ends too."""
         if self._frameworks_up():
             self._frameworks.close()
             await self._executor.settle()
-            if not self._shell.node.containers.live:
+            if self._config.spawn_launcher and not self._shell.node.containers.live:
                 await self._launcher.shutdown()
         for closer in reversed(self._closers):
             closing = closer()
