@@ -1,6 +1,7 @@
 """What the three jobs compute: a map over a partition of the text and a merge of what the maps made for one reducer.
 
 Bytes in, bytes out, and nothing that depends on the order in which tasks ran: two executors must agree on every byte.
+The maps go document by document: inside one long call the interpreter lets no other thread (a read, a pull) run.
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ class Operation(NamedTuple):
     merge: Callable[[list[bytes]], bytes]
 
 
-def count_words(text: bytes, _documents: list[Document], cut: Cut) -> list[bytes]:
+def count_words(text: bytes, documents: list[Document], cut: Cut) -> list[bytes]:
     """How often each word is in the text."""
+    total: Counter[bytes] = Counter()
+    for _, offset, length in documents:
+        total.update(_WORD.findall(text[offset : offset + length].lower()))
     parts: list[dict[bytes, int]] = [{} for _ in range(cut.reducers)]
-    for word, count in Counter(_WORD.findall(text.lower())).items():
+    for word, count in total.items():
         parts[cut.by_hash(word)][word] = count
     return [marshal.dumps(part, _MARSHAL) for part in parts]
 
@@ -81,10 +85,11 @@ def _postings(found: Iterable[tuple[int, int]]) -> bytes:
     return b" ".join(b"%d:%d" % entry for entry in sorted(counts.items()))
 
 
-def sort_lines(text: bytes, _documents: list[Document], cut: Cut) -> list[bytes]:
+def sort_lines(text: bytes, documents: list[Document], cut: Cut) -> list[bytes]:
     """The lines in order, cut where the reducers' ranges end."""
-    lines = text.split(b"\n")
-    lines.pop()  # the text ends with a newline; what follows it is no line
+    lines: list[bytes] = []
+    for _, offset, length in documents:
+        lines += text[offset : offset + length - 1].split(b"\n")  # without the last newline: no line follows it
     lines.sort()
     at = [0, *(bisect_right(lines, end) for end in cut.ends), len(lines)]
     return [_joined(lines[begin:end]) for begin, end in pairwise(at)]

@@ -12,6 +12,7 @@ import json
 import os
 import queue
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -25,6 +26,8 @@ from demo.operations import OPERATIONS, Cut
 
 #: The lane of each command, by the resource that it uses.
 LANES = {"read": "disk", "map": "cpu", "pull": "network", "merge": "cpu", "write": "disk"}
+#: A read or a pull that is over shall not wait long for the interpreter that computes: it holds its disk or its link.
+_SWITCH_S = 0.0005
 
 
 class Spawned(NamedTuple):
@@ -111,6 +114,7 @@ def spawn(make: Callable[[], Worker]) -> Spawned:
     try:
         ours.close()
         gc.disable()  # nothing here makes cycles, and indexes are many small objects
+        sys.setswitchinterval(_SWITCH_S)
         _serve(make(), theirs, listener)
         status = 0
     except BaseException:  # noqa: BLE001 - the root of the forked process, which must never return into its parent's code
