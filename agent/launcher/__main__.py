@@ -20,10 +20,16 @@ def main() -> int:
     parser.add_argument("--cgroup-root", type=Path, help="a cgroup v2 directory that is ours (default: our own unit's)")
     arguments = parser.parse_args()
     paths.make_private(arguments.runtime_dir, 0o755)
-    server = Server(arguments.runtime_dir / "launcher.sock", _settle(arguments.cgroup_root))
+    made = arguments.cgroup_root is not None and not arguments.cgroup_root.exists()
+    root = _settle(arguments.cgroup_root)
+    server = Server(arguments.runtime_dir / "launcher.sock", root)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the agent
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    server.serve()
+    try:
+        server.serve()
+    finally:
+        if made and root is not None:
+            _leave(root)
     return 0
 
 
@@ -40,15 +46,29 @@ def _settle(root: Path | None) -> Path | None:
     holder = root / "holder"
     try:
         holder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(holder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, b"0")
-        finally:
-            os.close(descriptor)
+        _enter(holder)
     except OSError as error:
         print(f"penstock-launcher: {holder}: {error.strerror}; limits are not enforced", file=sys.stderr)  # noqa: T201
         return None
     return root
+
+
+def _enter(cgroup: Path) -> None:
+    descriptor = os.open(cgroup / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, b"0")
+    finally:
+        os.close(descriptor)
+
+
+def _leave(root: Path) -> None:
+    """Remove a tree that we made; containers that still run keep theirs."""
+    try:
+        _enter(root.parent)
+        for directory in (root / "holder", root / "containers", root):
+            directory.rmdir()
+    except OSError as error:
+        print(f"penstock-launcher: {root} is left behind: {error.strerror}", file=sys.stderr)  # noqa: T201
 
 
 sys.exit(main())

@@ -132,7 +132,7 @@ class Htb:
         """Slot → what went through its class on this link; empty where our root is not."""
         found: dict[int, Counters] = {}
         try:
-            for message in self._ip.tc("dump-class", index=index):
+            for message in self._ip.get_classes(index=index):
                 if message["handle"] & 0xFFFF_0000 == HANDLE and message.get_attr("TCA_KIND") == "htb":
                     sent = message.get_attr("TCA_STATS2").get_attr("TCA_STATS_BASIC")
                     found[message["handle"] & 0xFFFF] = Counters(sent["bytes"], sent["packets"])
