@@ -27,6 +27,8 @@ _HOST = "127.0.0.1"
 _MASTER_PORT, _AGENT_HTTP_PORT, _MASTER_HTTP_PORT = 7420, 7421, 7422
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 15.0
+_LAST_LINES_S = 0.5
+_LONGEST_LINE_BYTES = 8 * 1024 * 1024
 _POLL_S = 0.02
 #: Set for the instance that runs inside the scope of its own.
 _IN_SCOPE = "PENSTOCK_UP_SCOPE"
@@ -100,11 +102,11 @@ def _systemd_delegates(
 class _Daemon:
     """A child process whose log lines we show under its name."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, port_file: Path) -> None:
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: int, port_file: Path) -> None:
         self.name = name
         self.process = process
         self._port_file = port_file
-        self._log = asyncio.create_task(self._show_log())
+        self._log = asyncio.create_task(_show_log(name, log))
 
     @classmethod
     async def start(cls, name: str, directory: Path, settings: dict[str, str]) -> _Daemon:
@@ -114,13 +116,19 @@ class _Daemon:
         command = [sys.executable, "-I", "-m", name, "--port-file", str(port_file), *pairs]
         if (setpriv := shutil.which("setpriv")) is not None:
             command = [setpriv, "--pdeathsig", "TERM", *command]  # so that it does not outlive us, whatever happens
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # a Ctrl-C is for us: the agent must end before the master
-        )
-        return cls(name, process, port_file)
+        # A pipe of our own: what the agent started may hold it for longer than the agent lives, and asyncio's
+        # wait() would wait for that.
+        read_end, write_end = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=subprocess.DEVNULL,
+                stderr=write_end,
+                start_new_session=True,  # a Ctrl-C is for us: the agent must end before the master
+            )
+        finally:
+            os.close(write_end)
+        return cls(name, process, read_end, port_file)
 
     async def addresses(self) -> dict[str, Any]:
         """What it listens on, once it does.
@@ -132,7 +140,7 @@ class _Daemon:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 while not self._port_file.exists():
                     if self.process.returncode is not None:
-                        await self._log
+                        await self.log_shown()
                         raise CommandError(f"the {self.name} did not start (exit status {self.process.returncode})")
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
@@ -149,14 +157,20 @@ class _Daemon:
             except TimeoutError:
                 self.process.kill()
                 await self.process.wait()
-        # What it started may hold the pipe for longer than it lives itself.
-        await asyncio.wait([self._log], timeout=0.5)
+        await self.log_shown()
+
+    async def log_shown(self) -> None:
+        """Its last lines; not those of what it started and left behind."""
+        await asyncio.wait([self._log], timeout=_LAST_LINES_S)
         self._log.cancel()
 
-    async def _show_log(self) -> None:
-        assert self.process.stderr is not None
-        async for line in self.process.stderr:
-            print(_pretty(self.name, line.decode("utf-8", "replace").rstrip("\n")), file=sys.stderr, flush=True)
+
+async def _show_log(name: str, descriptor: int) -> None:
+    reader = asyncio.StreamReader(limit=_LONGEST_LINE_BYTES)
+    with open(descriptor, "rb") as pipe:  # noqa: ASYNC230 - a pipe, read by the loop
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        async for line in reader:
+            print(_pretty(name, line.decode("utf-8", "replace").rstrip("\n")), file=sys.stderr, flush=True)
 
 
 def _pretty(name: str, line: str) -> str:

@@ -1,0 +1,218 @@
+"""`penstock up` for real: master and agent as its children, and the other commands through them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
+
+
+@dataclass
+class Up:
+    """A running `penstock up` and what it printed."""
+
+    process: subprocess.Popen[str]
+    environment: dict[str, str]
+    announced: list[str]
+
+    def command(self, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *argv],
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def children(self) -> dict[str, int]:
+        """The daemons' process ids by name."""
+        found = {}
+        for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+            argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            found[argv[argv.index(b"-m") + 1].decode()] = int(pid)
+        return found
+
+
+@contextlib.contextmanager
+def started(directory: Path, *argv: str) -> Iterator[Up]:
+    directory.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PENSTOCK_RUNTIME_DIR": str(directory / "run"),
+        "PENSTOCK_STATE_DIR": str(directory / "state"),
+        "PENSTOCK_UP_SCOPE": "none: the test's own processes",
+    }
+    environment.pop("PENSTOCK_SOCKET", None)
+    with (directory / "log").open("w") as log:
+        process = subprocess.Popen(
+            [*COMMAND, "up", *argv], env=environment, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+    assert process.stdout is not None
+    lines = []
+    try:
+        for line in process.stdout:
+            lines.append(line.strip())
+            if line.startswith("ready"):
+                break
+        yield Up(process, environment, lines)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
+            process.stdout.close()
+            end_launcher(directory / "run")
+
+
+def end_launcher(runtime: Path) -> None:
+    """What holds containers outlives an agent that was killed, on purpose."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            argv = (entry / "cmdline").read_bytes().split(b"\0")
+            if b"agent.launcher" in argv and str(runtime).encode() in argv:
+                os.kill(int(entry.name), signal.SIGTERM)
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    with started(tmp_path, "--port-file", str(tmp_path / "ports.json")) as running:
+        assert running.announced[-1].startswith("ready"), (tmp_path / "log").read_text()
+        yield running
+
+
+def test_it_says_where_everything_is(up: Up, tmp_path: Path) -> None:
+    addresses = json.loads((tmp_path / "ports.json").read_text())
+    assert addresses["socket"] == str(tmp_path / "run" / "agent.sock")
+    assert addresses["socket"] in up.announced[0]
+    for key in ("agent_http", "master_http"):
+        with urllib.request.urlopen(f"http://{addresses[key]}/status", timeout=10) as answer:
+            assert "version" in json.load(answer)
+    status = json.loads(up.command("status", "--json").stdout)
+    assert status["master"] == {"address": addresses["master"], "linked": True}
+
+
+def test_a_second_one_is_refused(up: Up) -> None:
+    second = up.command("up")
+    assert second.returncode == 1
+    assert "an agent runs already at" in second.stderr
+
+
+def test_commands_run_through_it(up: Up, tmp_path: Path) -> None:
+    done = up.command(
+        "run", "--cwd", str(tmp_path), "--", "sh", "-c", "pwd; cat; echo bad >&2; exit 7", stdin="typed\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (7, f"{tmp_path}\ntyped\n", "bad\n")
+    done = up.command("run", "sh", "-c", "kill -KILL $$")
+    assert done.returncode == 137
+    done = up.command("run", "no-such-command")
+    assert (done.returncode, done.stderr) == (1, "penstock run: command not found: 'no-such-command'\n")
+
+
+JOB = """
+name = "real"
+[[task]]
+name = "write"
+command = "seq 1 1000 > numbers"
+kind = "disk"
+[[task]]
+name = "sum"
+command = "awk '{ s += $1 } END { print s }' numbers > sum"
+after = ["write"]
+memory = "10M"
+[[task]]
+name = "bad"
+command = "echo no luck; exit 4"
+after = ["write"]
+[[task]]
+name = "never"
+command = "touch never"
+after = ["bad"]
+"""
+
+
+def test_a_job_runs_through_it(up: Up, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    done = up.command("submit", str(tmp_path / "job.toml"), "--json")
+    assert done.returncode == 1, done.stderr
+    tasks = {task["task"]: task for task in json.loads(done.stdout)["tasks"]}
+    assert {name: task["state"] for name, task in tasks.items()} == {
+        "write": "done",
+        "sum": "done",
+        "bad": "failed",
+        "never": "skipped",
+    }
+    assert (tmp_path / "sum").read_text() == "500500\n"
+    assert not (tmp_path / "never").exists()
+    assert (tasks["bad"]["exit_status"], tasks["bad"]["output"]) == (4, "no luck")
+    assert json.loads(up.command("status", "--json").stdout)["jobs"] == []
+
+
+def test_a_cancelled_job_leaves_nothing_running(up: Up, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    (tmp_path / "job.toml").write_text(
+        'name = "long"\n[[task]]\nname = "one"\ncommand = "echo started > fifo; exec sleep 600"\n'
+        '[[task]]\nname = "two"\ncommand = "true"\nafter = ["one"]\n'
+    )
+    process = subprocess.Popen(
+        [*COMMAND, "submit", str(tmp_path / "job.toml"), "--json"],
+        env=up.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert fifo.read_text() == "started\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert {task["task"]: task["state"] for task in json.loads(out)["tasks"]} == {"one": "cancelled", "two": "skipped"}
+    status: dict[str, Any] = json.loads(up.command("status", "--json").stdout)
+    assert status["jobs"] == []
+    assert [container["state"] for container in status["containers"]] == ["ended"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_both_cleanly(tmp_path: Path, number: int) -> None:
+    with started(tmp_path) as up:
+        children = up.children()
+        assert sorted(children) == ["agent", "master"]
+        up.process.send_signal(number)
+        assert up.process.wait(60) == 0
+        log = (tmp_path / "log").read_text()
+        assert "node away" in log  # so the agent ended before the master
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children.values())
+    assert not (tmp_path / "run" / "agent.sock").exists()
+
+
+@pytest.mark.parametrize("victim", ["agent", "master"])
+def test_when_one_dies_the_other_is_stopped(tmp_path: Path, victim: str) -> None:
+    with started(tmp_path) as up:
+        children = up.children()
+        os.kill(children[victim], signal.SIGKILL)
+        assert up.process.wait(60) == 1
+    assert f"penstock up: the {victim} ended by itself (exit status -9)" in (tmp_path / "log").read_text()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children.values())
+
+
+def test_a_daemon_that_cannot_start_is_reported(tmp_path: Path) -> None:
+    with started(tmp_path, "--master-set", "nodes=1") as up:
+        assert up.process.wait(60) == 1
+    log = (tmp_path / "log").read_text()
+    assert "unknown key 'nodes'" in log
+    assert "the master did not start (exit status 2)" in log
