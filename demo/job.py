@@ -91,8 +91,9 @@ class Task:
 class AnalyticsJob:
     """Runs the DAG of one job on its executors, as far as its gate lets it."""
 
-    def __init__(self, corpus: Corpus, executors: Sequence[Executor], gate: Gate) -> None:
+    def __init__(self, corpus: Corpus, memory_bytes: int, executors: Sequence[Executor], gate: Gate) -> None:
         self._corpus = corpus
+        self._memory_bytes = memory_bytes
         self._executors = executors
         self._gate = gate
         self._sizes = [0] * (len(corpus.ends) + 1)
@@ -105,12 +106,15 @@ class AnalyticsJob:
             ExceptionGroup: of JobError and of what the gate raises.
         """
         sizes = [partition.size for partition in self._corpus.partitions]
-        await self._stage("map", sizes, [Ready(f"map-{i}", n, n, 0, MEMORY_TO_INPUT * n) for i, n in enumerate(sizes)])
+        await self._stage("map", sizes, [Ready(f"map-{i}", n, n, 0, self._held(n, sizes)) for i, n in enumerate(sizes)])
         sizes = self._sizes
         # The output is not known yet; disk write is estimated as the task's input (Ursa §4.2.1).
-        await self._stage(
-            "reduce", sizes, [Ready(f"reduce-{i}", n, n, n, MEMORY_TO_INPUT * n) for i, n in enumerate(sizes)]
-        )
+        ready = [Ready(f"reduce-{i}", n, n, n, self._held(n, sizes)) for i, n in enumerate(sizes)]
+        await self._stage("reduce", sizes, ready)
+
+    def _held(self, size: int, sizes: Sequence[int]) -> int:
+        """Estimated memory of a ready task: min{r × M(j), m2i(t) × I(t)} (Ursa §4.2.1)."""
+        return min(self._memory_bytes * size // max(1, sum(sizes)), MEMORY_TO_INPUT * size)
 
     async def _stage(self, stage: str, sizes: Sequence[int], ready: Sequence[Ready]) -> None:
         execute = self._map if stage == "map" else self._reduce
@@ -178,7 +182,7 @@ async def manage(spec: JobSpec, corpus: Corpus, workers: Sequence[Spawned]) -> l
     for executor in executors:
         executor.tell({"do": "peers", "ports": [worker.port for worker in workers]})
     gate = await open_gate(spec)
-    job = AnalyticsJob(corpus, executors, gate)
+    job = AnalyticsJob(corpus, spec.memory_bytes, executors, gate)
     await job.run()
     await gate.end()
     for executor in executors:

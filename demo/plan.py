@@ -93,8 +93,8 @@ class Plan:
     @property
     def table_bytes(self) -> int:
         """What the regular table wants, in the middle of a run: so much that with the archive it is too much, however
-        little the jobs are promised by then."""
-        return self.jobs_bytes
+        little the jobs hold by then, even if they are over."""
+        return int(1.05 * self.jobs_bytes)
 
     @property
     def archive_bytes(self) -> int:

@@ -22,6 +22,8 @@ from penstock.wire.errors import RpcError
 
 #: How often the agent's status is read for the timeline.
 SAMPLE_S = 0.5
+#: How long the agent may take to see that memory is wanted: many times its sampling interval, for slow machines.
+PREEMPTION_S = 20.0
 
 
 class RunFailed(Exception):  # noqa: N818 - named for what the reader is told
@@ -105,6 +107,8 @@ class Runner:
                     running = [group.create_task(self._job(spec)) for spec in self._plan.jobs(self._executor)]
                 jobs = [job.result() for job in running]
                 run = Run(self._executor, began, max(job.ended for job in jobs), jobs)
+                if archive is not None:
+                    await _preempted(archive)
             if archive is not None:
                 run.archive = Archive(tallied(self._tally), self._plan.archive_bytes, await archive.wait())
         finally:
@@ -218,6 +222,13 @@ class Runner:
             status = await self._agent.status()
             self._samples.append({"at": time.monotonic(), **trimmed(status)})
             await asyncio.sleep(SAMPLE_S)
+
+
+async def _preempted(archive: Container) -> None:
+    """Where the jobs were over before the agent's next look at memory, the table is there still: wait for that look."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PREEMPTION_S):
+            await archive.wait()
 
 
 def trimmed(status: dict[str, Any]) -> dict[str, Any]:

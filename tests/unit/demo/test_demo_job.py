@@ -21,6 +21,7 @@ from demo.plan import MEMORY_TO_INPUT
 from demo.records import JobResult, JobSpec
 
 MAPS, REDUCES = 6, 3
+MEMORY = 1500
 
 
 class RecordingGate:
@@ -80,7 +81,7 @@ def corpus() -> Corpus:
 
 async def execute(executors: list[FakeExecutor]) -> tuple[RecordingGate, AnalyticsJob]:
     gate = RecordingGate()
-    job = AnalyticsJob(corpus(), executors, gate)  # type: ignore[arg-type]
+    job = AnalyticsJob(corpus(), MEMORY, executors, gate)  # type: ignore[arg-type]
     await job.run()
     return gate, job
 
@@ -91,7 +92,9 @@ async def test_stages_are_placed_whole_and_the_reduce_stage_waits_for_every_map(
     assert (map_stage, reduce_stage) == ("map", "reduce")
     assert [task.disk for task in maps] == [task.cpu for task in maps] == [100 + n for n in range(MAPS)]
     assert [task.network for task in reduces] == [MAPS * 10 * (n + 1) for n in range(REDUCES)]
-    assert all(task.memory_bytes == MEMORY_TO_INPUT * task.cpu for task in maps + reduces)
+    assert sum(task.memory_bytes for task in maps) <= MEMORY  # min{r × M(j), …}
+    assert all(task.memory_bytes == MEMORY * task.cpu // sum(t.cpu for t in maps) for task in maps)
+    assert all(task.memory_bytes == MEMORY_TO_INPUT * task.cpu for task in reduces)
     order = [task for _, task in gate.events]
     assert max(n for n, task in enumerate(order) if task.startswith("map")) < min(
         n for n, task in enumerate(order) if task.startswith("reduce")
