@@ -1,0 +1,93 @@
+"""Which links lead out of a machine, on the kinds of machines there are; and the kernel's tables that tell it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.network.htb import default_routes
+from agent.network.links import Link, leading_out
+from agent.network.probe import cgroup2_mount
+
+LOOPBACK = Link(1, "lo", loopback=True)
+ETH0 = Link(2, "eth0")
+ETH1 = Link(3, "eth1")
+
+
+def names(*links: Link, default: str = "") -> list[str]:
+    return [link.name for link in leading_out(links, {default} if default else set())]
+
+
+def test_hardware_that_is_up_leads_out_whatever_the_routes() -> None:
+    assert names(LOOPBACK, ETH0, ETH1, Link(4, "eth2", up=False), default="eth0") == ["eth0", "eth1"]
+
+
+def test_a_bond_counts_instead_of_its_ports() -> None:
+    bond = Link(4, "bond0", "bond")
+    assert names(LOOPBACK, Link(2, "eth0", master=4), Link(3, "eth1", master=4), bond) == ["bond0"]
+
+
+def test_a_bridge_counts_instead_of_its_ports_if_one_of_them_leads_out() -> None:
+    bridge = Link(4, "br0", "bridge")
+    tap = Link(5, "tap0", "tun", master=4)
+    assert names(Link(2, "eth0", master=4), bridge, tap) == ["br0"]
+
+
+def test_a_bridge_over_a_bond_counts_once() -> None:
+    links = [Link(2, "eth0", master=4), Link(4, "bond0", "bond", master=5), Link(5, "br0", "bridge")]
+    assert names(*links, default="br0") == ["br0"]
+
+
+def test_dockers_bridge_and_its_veths_are_left_alone() -> None:
+    docker = Link(4, "docker0", "bridge")
+    veth = Link(5, "veth1", "veth", master=4)
+    pod = Link(6, "cali1", "veth")  # no bridge: the host routes to it
+    assert names(LOOPBACK, ETH0, docker, veth, pod, Link(7, "dummy0", "dummy"), default="eth0") == ["eth0"]
+
+
+def test_a_vlan_leaves_by_the_link_beneath_even_with_the_default_route_or_in_a_bridge() -> None:
+    vlan = Link(4, "eth0.10", "vlan", lower=2)
+    assert names(ETH0, vlan, default="eth0.10") == ["eth0"]
+    assert names(ETH0, Link(4, "eth0.10", "vlan", lower=2, master=5), Link(5, "br10", "bridge")) == ["eth0"]
+
+
+def test_a_macvlan_whose_lower_link_is_in_another_namespace_is_the_way_out() -> None:
+    assert names(LOOPBACK, Link(2, "eth0", "macvlan"), default="eth0") == ["eth0"]
+
+
+def test_a_veth_is_the_way_out_of_a_namespace_if_the_default_route_leaves_by_it() -> None:
+    veths = [LOOPBACK, Link(2, "eth0", "veth"), Link(3, "net1", "veth")]
+    assert names(*veths, default="eth0") == ["eth0"]
+    assert names(*veths) == []
+
+
+def test_tunnels_that_lose_the_mark_are_limited_themselves() -> None:
+    assert names(ETH0, Link(4, "wg0", "wireguard"), Link(5, "vxlan0", "vxlan", lower=2)) == ["eth0", "wg0"]
+
+
+def test_a_port_of_a_vrf_sends_for_itself() -> None:
+    assert names(Link(2, "eth0", master=4), Link(4, "red", "vrf"), default="red") == ["eth0"]
+
+
+def test_default_routes_are_read_from_the_kernels_tables(tmp_path: Path) -> None:
+    (tmp_path / "route").write_text(
+        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+        "eth0\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+        "eth1\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+    )
+    assert default_routes(tmp_path) == {"eth0"}
+
+    zero, one = "0" * 32, "fe80" + "0" * 28
+    (tmp_path / "ipv6_route").write_text(
+        f"{zero} 00 {zero} 00 {one} 00000400 00000001 00000000 00000003 wlan0\n"
+        f"{one} 40 {zero} 00 {zero} 00000100 00000001 00000000 00000001 eth1\n"
+        f"{zero} 00 {zero} 00 {zero} ffffffff 00000001 00000000 00200200 lo\n"
+    )
+    assert default_routes(tmp_path) == {"eth0", "wlan0"}
+
+
+def test_the_first_cgroup2_mount_is_found_wherever_it_is(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("proc /proc proc rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n")
+    assert cgroup2_mount(mounts) is None
+    mounts.write_text("cgroup2 /mnt/a\\040b cgroup2 rw 0 0\ncgroup2 /other cgroup2 rw 0 0\n")
+    assert cgroup2_mount(mounts) == Path("/mnt/a b")
