@@ -27,9 +27,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         server.serve()
-    finally:
-        if made and root is not None:
-            _leave(root)
+    except SystemExit:
+        server.end_all()  # as when a unit is stopped: what it owns ends with it
+    if made and root is not None:
+        _leave(root)
     return 0
 
 
@@ -62,9 +63,11 @@ def _enter(cgroup: Path) -> None:
 
 
 def _leave(root: Path) -> None:
-    """Remove a tree that we made; containers that still run keep theirs."""
+    """Remove a tree that we made."""
     try:
         _enter(root.parent)
+        for container in (root / "containers").glob("*/"):
+            container.rmdir()
         for directory in (root / "holder", root / "containers", root):
             directory.rmdir()
     except OSError as error:

@@ -57,6 +57,15 @@ class Server:
                 key.data(key.fileobj)
         self._path.unlink(missing_ok=True)
 
+    def end_all(self) -> None:
+        """Kill every container and wait for them."""
+        for container, child in list(self._children.items()):
+            self._kill_session(container)
+            kill = self._cgroup_root / "containers" / container / "cgroup.kill" if self._cgroup_root else None
+            if kill is not None and kill.exists():
+                kill.write_bytes(b"1")  # also what left the session
+            os.waitpid(child.running.pid, 0)
+
     # ------------------------------------------------------------ connections
 
     def _accept(self, listening: socket.socket) -> None:

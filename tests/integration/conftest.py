@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -34,7 +35,7 @@ class Daemon:
 
     @property
     def socket(self) -> Path:
-        return self.directory / "run" / "agent.sock"
+        return Path(self.addresses["socket"])
 
     def get(self, path: str) -> bytes:
         with urllib.request.urlopen(f"http://{self.addresses['http']}{path}", timeout=10) as answer:
@@ -79,6 +80,7 @@ def start(module: str, directory: Path, *arguments: str) -> Daemon:
 def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     """Starts agents in one directory; whatever still runs at the end is stopped, its launcher and containers too."""
     started: list[Daemon] = []
+    runtimes: set[Path] = set()
 
     def make(**settings: object) -> Daemon:
         values = {
@@ -92,6 +94,7 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
             **settings,
         }
         arguments = [part for key, value in values.items() for part in ("--set", f"{key}={_toml(value)}")]
+        runtimes.add(Path(str(values["runtime_dir"])))
         daemon = start("agent", tmp_path, *arguments)
         started.append(daemon)
         return daemon
@@ -101,7 +104,8 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     for daemon in started:
         if daemon.process.poll() is None:
             assert daemon.stop() == 0, daemon.log.read_text()
-    _end_launcher(tmp_path / "run")
+    for runtime in runtimes:
+        _end_launcher(runtime)
 
 
 def _toml(value: object) -> str:
@@ -118,9 +122,10 @@ def _end_launcher(runtime: Path) -> None:
         except OSError:
             continue
         if b"agent.launcher" in command and str(runtime).encode() in command:
-            for child in (entry / "task" / entry.name / "children").read_text().split():
-                os.kill(int(child), signal.SIGKILL)
+            gone = os.pidfd_open(int(entry.name))
             os.kill(int(entry.name), signal.SIGTERM)
+            assert select.select([gone], [], [], 30)[0], "the launcher did not end"
+            os.close(gone)
 
 
 class Recorder:

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import select
 import signal
+import tempfile
 from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -246,7 +247,12 @@ def _as_nobody(socket: Path, answer: Connection) -> None:
 async def test_another_user_runs_as_that_user_and_touches_only_what_is_theirs(
     start_agent: Start, connect: Connect
 ) -> None:
-    agent = start_agent()
+    with tempfile.TemporaryDirectory(prefix="penstock-test-") as runtime:  # pytest's own directories are private
+        Path(runtime).chmod(0o755)
+        await _two_users(start_agent(runtime_dir=Path(runtime) / "run"), connect)
+
+
+async def _two_users(agent: Any, connect: Connect) -> None:
     await launch(await connect(agent), "sleep", "1000", detach=True)
     ours, theirs = multiprocessing.Pipe()
     child = multiprocessing.get_context("fork").Process(target=_as_nobody, args=(agent.socket, theirs))
