@@ -92,7 +92,7 @@ def agent_process(directory: Path) -> Iterator[Path]:
         "PENSTOCK_STATE_DIR": str(directory / "state"),
     }
     settings = ["cores=1", "http=127.0.0.1:0"]
-    command = [sys.executable, "-m", "agent", "--port-file", str(directory / "ports"), "--log-level", "warning"]
+    command = [sys.executable, "-m", "agent", "--port-file", str(directory / "ports"), "--log-level", "error"]
     command += [argument for setting in settings for argument in ("--set", setting)]
     with _process(command, directory / "ports", environment):
         yield directory / "run" / "agent.sock"

@@ -27,13 +27,14 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--input", type=Path, metavar="DIR", help="text of your own; default: what every machine has")
     parser.add_argument("--megabytes", type=int, metavar="N", help="default: 120, less where memory is short")
     parser.add_argument("--out", type=Path, metavar="DIR", default=Path("demo-out"), help="report.json, timeline.png")
+    parser.add_argument("--http", metavar="ADDRESS:PORT", default="127.0.0.1:0", help="status; default: any free port")
     parser.add_argument("--keep", action="store_true", help="keep text and outputs, too")
     options = parser.parse_args(arguments)
     if options.megabytes is not None and options.megabytes < 1:
         parser.error("--megabytes: must be at least 1")
     if options.input is not None and not options.input.is_dir():
         parser.error(f"--input: {options.input} is not a directory")
-    return Options(options.input, options.megabytes, options.out, options.keep)
+    return Options(options.input, options.megabytes, options.out, options.http, options.keep)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -115,7 +115,6 @@ class Plan:
             "t_preempt_memory": "0.9",
             "t_preempt_cpu": "1.0",
             "preempt_after": "30",
-            "http": "127.0.0.1:0",
         }
 
     @property

@@ -43,6 +43,7 @@ class Options(NamedTuple):
     source: Path | None
     megabytes: int | None
     out: Path
+    http: str = "127.0.0.1:0"
     keep: bool = False
 
 
@@ -73,7 +74,7 @@ def show(options: Options) -> int:
             f"{corpus.size / _MEGABYTE:.0f} MB of {len(corpus.names)} files in {len(corpus.partitions)} parts"
         )
         plan = replace(plan, partitions=len(corpus.partitions))
-        plan, runs, more = _both(plan, progress)
+        plan, runs, more = _both(plan, options.http, progress)
         differing = report.differences(*(_digests(plan, name) for name in runs))
         _write(options.out, plan, runs, {**more, "input_bytes": corpus.size, "differences": differing})
     for line in _conclusion(plan, runs, more, differing):
@@ -112,13 +113,14 @@ def make_plan(options: Options, directory: Path) -> Plan:
     )
 
 
-def _both(plan: Plan, progress: Progress) -> tuple[Plan, dict[str, Run], dict[str, Any]]:
+def _both(plan: Plan, http: str, progress: Progress) -> tuple[Plan, dict[str, Run], dict[str, Any]]:
     """Both runs on one Penstock."""
+    agent = {**plan.agent_settings, "http": http}
     progress.phase("starting agent and master")
     # Sockets have short paths only, so they live in the system's directory for temporary files.
     with (
         tempfile.TemporaryDirectory(prefix="penstock-demo-") as private,
-        node.running(Path(private), plan.agent_settings, plan.master_settings) as up,
+        node.running(Path(private), agent, plan.master_settings) as up,
     ):
         plan, runs, enforced = asyncio.run(_runs(plan, up, progress))
         return plan, runs, {"enforced": enforced, "penstock_cpu_seconds": up.cpu_seconds()}

@@ -1,0 +1,82 @@
+"""``make demo``: on this host where it has cgroup v2 controllers, else in the project's virtual machine.
+
+``DEMO=host`` forces the host; ``INPUT=DIR`` is text of one's own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent.place import cgroup2_mount
+from demo import picture
+from demo.__main__ import main as demonstrate
+
+OUT = "demo-out"
+#: Emulation takes ten to thirty times the processor time.
+_MACHINE_MEGABYTES = 10
+#: Exit status of tests.vm where this host cannot have the virtual machine.
+_NO_MACHINE = 3
+_NEEDED = {"cpu", "memory"}
+
+
+def missing_controllers() -> set[str]:
+    """The cgroup v2 controllers that the demo needs and this host does not have."""
+    mount = cgroup2_mount()
+    if mount is None:
+        return set(_NEEDED)
+    try:
+        return _NEEDED - set((mount / "cgroup.controllers").read_text(encoding="ascii").split())
+    except OSError:
+        return set(_NEEDED)
+
+
+def machine_command(source: str) -> list[str]:
+    """The same demo in the virtual machine. Its status is forwarded to this host, so it listens to all."""
+    run = [sys.executable, "-m", "tests.vm", "run", "--copy-out", f"{OUT}:{OUT}"]
+    inside = ["python", "-m", "demo", "--megabytes", str(_MACHINE_MEGABYTES), "--out", OUT, "--http", "0.0.0.0:7421"]
+    if source:
+        run += ["--copy-in", f"{source}:demo-input"]
+        inside += ["--input", "demo-input"]
+    return [*run, "--", *inside]
+
+
+def main(environment: Mapping[str, str]) -> int:
+    """The exit status of the demo."""
+    where, source = environment.get("DEMO", ""), environment.get("INPUT", "")
+    if where not in {"", "host"}:
+        print(f"DEMO={where}: only DEMO=host means something", file=sys.stderr)
+        return 2
+    if source and not Path(source).is_dir():
+        print(f"INPUT={source}: not a directory", file=sys.stderr)
+        return 2
+    missing = missing_controllers()
+    if where == "host" or not missing:
+        return demonstrate(["--out", OUT, *(["--input", source] if source else [])])
+    print(
+        f"This host has no cgroup v2 controllers ({', '.join(sorted(missing))}): the demo runs in a small virtual "
+        "machine instead (DEMO=host runs it here, without limits).",
+        flush=True,
+    )
+    status = _in_machine(source)
+    if status == _NO_MACHINE:
+        print("DEMO=host make demo runs it on this host without limits.", file=sys.stderr)
+    elif (Path(OUT) / "timeline.json").exists():
+        picture.main([f"{OUT}/timeline.json", f"{OUT}/timeline.png"])
+        print(f"on this host: {OUT}/report.json, {OUT}/timeline.png")
+    return status
+
+
+def _in_machine(source: str) -> int:
+    # A Ctrl-C reaches the machine's harness, too, which stops the machine; we wait for that.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    with subprocess.Popen(machine_command(source)) as process:
+        return process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ))
