@@ -33,6 +33,8 @@ def plain(value: object) -> Text:
 def status_view(status: Mapping[str, Any]) -> RenderableType:
     """Everything: the host, resources, jobs, containers, preemptions."""
     parts: list[RenderableType] = [_headline(status), _resources(status)]
+    if (memory := _memory(status)) is not None:
+        parts.append(memory)
     for part in (_jobs(status), _containers(status), _preemptions(status), _degraded(status)):
         if part is not None:
             parts += [Text(), part]
@@ -69,14 +71,18 @@ def _resources(status: Mapping[str, Any]) -> Table:
                 format_bytes(_number(at, "pending_bytes")),
                 _host_use(kind, _map(status, "host")),
             )
-    memory = _map(status, "memory")
-    if memory:
-        promised, capacity = _number(memory, "promised_bytes"), _number(memory, "capacity_bytes")
-        opportunistic = _number(memory, "opportunistic_bytes")
-        used = f"{format_bytes(_number(memory, 'used_bytes'))} used by containers"
-        held = f"{format_bytes(promised)} promised, {format_bytes(opportunistic)} opportunistic"
-        table.add_row("memory", format_bytes(capacity), "", "", "", "", held, used)
     return table
+
+
+def _memory(status: Mapping[str, Any]) -> Text | None:
+    memory = _map(status, "memory")
+    if not memory:
+        return None
+    capacity, *parts = (
+        format_bytes(_number(memory, f"{key}_bytes")) for key in ("capacity", "promised", "opportunistic", "used")
+    )
+    promised, opportunistic, used = parts
+    return plain(f"memory {capacity}: {promised} promised, {opportunistic} opportunistic, {used} used by containers")
 
 
 def _host_use(kind: str, host: Mapping[str, Any]) -> str:

@@ -53,6 +53,7 @@ def shown(status: dict[str, Any], width: int = 200) -> str:
     [
         "alpha, penstock 0.1.0 · up 1m33s · master 127.0.0.1:7420 (linked) · host CPU 42 %",
         "2 KiB/s",
+        "memory 1 GiB: 1 MiB promised, 0 B opportunistic, 512 KiB used by containers",
         "wordcount",
         "waits",
         "0.49 / 0.5",
