@@ -20,7 +20,7 @@ OUT = "demo-out"
 #: Emulation takes ten to thirty times the processor time.
 _MACHINE_MEGABYTES = 10
 #: Exit status of tests.vm where this host cannot have the virtual machine.
-_NO_MACHINE = 3
+_NO_MACHINE = 69
 _NEEDED = {"cpu", "memory"}
 
 

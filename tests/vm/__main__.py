@@ -1,6 +1,7 @@
 """``python -m tests.vm``: a real kernel with every cgroup v2 controller, for tests and the demo.
 
-Exit status: that of what ran; 3 where this host cannot have the machine; 4 if it would not boot.
+Exit status: that of what ran; 69 (EX_UNAVAILABLE) where this host cannot have the machine; 71 (EX_OSERR) if it would
+not boot.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from tests.vm.host import UnavailableError, say
 from tests.vm.image import ROOT, ensure_image
 from tests.vm.machine import BootError, Machine
 
-UNAVAILABLE = 3
-NO_BOOT = 4
+UNAVAILABLE = 69
+NO_BOOT = 71
 _REPORT = "build/kernel-junit.xml"
 
 
@@ -65,7 +66,6 @@ def _parser() -> argparse.ArgumentParser:
         "--copy-out", type=_pair, action="append", default=[], metavar="REMOTE:LOCAL",
         help="bring a file or directory back afterwards; relative to the checkout on both sides",
     )  # fmt: skip
-    run.add_argument("--junit", type=Path, metavar="DIR", help="bring back build/*.xml into DIR")
     run.add_argument(
         "--copy-in", type=_pair, action="append", default=[], metavar="LOCAL:REMOTE", help="likewise, before"
     )
@@ -94,14 +94,12 @@ def _shell(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     with _Prepared(memory_mib=arguments.memory) as machine:
+        say(f"HTTP ports on this host: {machine.ports}")
         for local, remote in arguments.copy_in:
             machine.put(Path(local), _remote(remote))
         status = machine.stream(_in_checkout(arguments.command))
         for remote, local in arguments.copy_out:
             _bring_back(machine, remote, Path(local))
-        if arguments.junit is not None:
-            for remote in machine.ssh(f"ls {checkout.REMOTE}/build/*.xml", check=False).stdout.split():
-                _bring_back(machine, remote, arguments.junit / Path(remote).name)
     return status
 
 
@@ -109,15 +107,8 @@ def _test(arguments: argparse.Namespace) -> int:
     extra: list[str] = arguments.pytest
     named = [each for each in extra if not each.startswith("-") and each.startswith("tests/")]
     # Ten times the processor time of the host: a test's own limit is wider, too.
-    command = [
-        "python",
-        "-m",
-        "pytest",
-        f"--junit-xml={_REPORT}",
-        "--timeout=300",
-        *extra,
-        *([] if named else ["tests/kernel"]),
-    ]
+    command = ["python", "-m", "pytest", f"--junit-xml={_REPORT}", "--timeout=300", *extra]
+    command += [] if named else ["tests/kernel"]
     with _Prepared(memory_mib=arguments.memory) as machine:
         status = machine.stream(_in_checkout(command))
         _bring_back(machine, _REPORT, ROOT / _REPORT)

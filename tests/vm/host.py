@@ -17,6 +17,8 @@ TOOLS = {
     "ssh": "openssh-client",
     "setpriv": "util-linux",
 }
+#: Only where the image is built by somebody who is not root.
+_UNPRIVILEGED = {"newuidmap": "uidmap"}
 #: Debian keeps administrators' programs off an ordinary user's path.
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
@@ -26,19 +28,19 @@ class UnavailableError(Exception):
 
 
 def find(program: str) -> str:
-    """The path of a program of :data:`TOOLS`.
+    """The path of a program that :func:`require_tools` vouched for.
 
     Raises:
         UnavailableError: it is not installed.
     """
     found = shutil.which(program, path=_PATH)
     if found is None:
-        raise UnavailableError(f"{program} is missing: apt-get install {TOOLS[program]}")
+        raise UnavailableError(f"{program} is missing: apt-get install {_needed().get(program, program)}")
     return found
 
 
 def require_tools() -> None:
-    """Have every program of :data:`TOOLS`; root on Debian or Ubuntu gets what is missing installed.
+    """Have every program that is needed; root on Debian or Ubuntu gets what is missing installed.
 
     Raises:
         UnavailableError: something is missing and could not be installed.
@@ -47,15 +49,19 @@ def require_tools() -> None:
         raise UnavailableError(f"the virtual machine is built for x86_64, this host is {platform.machine()}")
     missing = _missing()
     if missing and os.geteuid() == 0 and Path("/etc/debian_version").exists():
-        _apt_install([TOOLS[program] for program in missing])
+        _apt_install([_needed()[program] for program in missing])
         missing = _missing()
     if missing:
-        packages = " ".join(sorted({TOOLS[program] for program in missing}))
+        packages = " ".join(sorted({_needed()[program] for program in missing}))
         raise UnavailableError(f"{', '.join(missing)} missing; as root: apt-get install {packages}")
 
 
+def _needed() -> dict[str, str]:
+    return TOOLS if os.geteuid() == 0 else {**TOOLS, **_UNPRIVILEGED}
+
+
 def _missing() -> list[str]:
-    return [program for program in TOOLS if shutil.which(program, path=_PATH) is None]
+    return [program for program in _needed() if shutil.which(program, path=_PATH) is None]
 
 
 def _apt_install(packages: list[str]) -> None:

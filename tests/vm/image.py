@@ -165,7 +165,7 @@ def _fetch_wheels(wheelhouse: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     wanted = requirements()
     source_only = [each for each in wanted if re.split(r"[^\w-]", each)[0] in _SOURCE_ONLY]
-    _run([*pip, "wheel", "--no-deps", f"--wheel-dir={wheelhouse}", *source_only])
+    _run([*pip, "wheel", "--no-deps", "--use-pep517", f"--wheel-dir={wheelhouse}", *source_only])
     _run([*pip, "download", *_PIP_TARGET, f"--find-links={wheelhouse}", f"--dest={wheelhouse}", *wanted])
 
 
