@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from agent.cgroups.files import FlatKeyed, MaxOrInteger, V2Controller, Word, Words
+from cgroupspy.interfaces import FlagFile
+
+from agent.cgroups.files import FlatKeyed, MaxOrInteger, Number, V2Controller, Words
 
 
 class CoreFiles(V2Controller):
@@ -12,7 +14,12 @@ class CoreFiles(V2Controller):
     available = Words("cgroup.controllers", readonly=True)
     subtree_control = Words("cgroup.subtree_control")
     events = FlatKeyed("cgroup.events")
-    freeze = Word("cgroup.freeze")  # 5.2
-    kill = Word("cgroup.kill", writeonly=True)  # 5.14
-    pids_max = MaxOrInteger("pids.max")
-    pids_current = Word("pids.current", readonly=True)
+    freeze = FlagFile("cgroup.freeze")  # 5.2
+    kill = FlagFile("cgroup.kill", writeonly=True)  # 5.14
+
+
+class PidsFiles(V2Controller):
+    """The pids controller."""
+
+    max = MaxOrInteger("pids.max")  # 4.3
+    current = Number("pids.current", readonly=True)  # 4.3

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from agent.cgroups.files import FlatKeyed, Interface, V2Controller, Word
+from cgroupspy.interfaces import FlagFile
+
+from agent.cgroups.files import FlatKeyed, Interface, Number, V2Controller
 
 #: 100 ms is the kernel's default; a cut first throttles after 21–50 ms with it (docs/kernel.md).
 PERIOD_US = 100_000
 #: Below this the kernel answers EINVAL (kernel/sched/core.c, min_cfs_quota_period).
 MIN_QUOTA_US = 1_000
+#: What cpu.weight is where nobody set it.
+DEFAULT_WEIGHT = 100
 
 
 class CpuMax(Interface):
@@ -20,18 +24,19 @@ class CpuMax(Interface):
 
     def sanitize_set(self, value: float | None) -> str:
         """To the kernel."""
-        return f"{'max' if value is None else quota_us(value)} {PERIOD_US}"
+        quota = "max" if value is None else round(value * PERIOD_US)
+        return f"{quota} {PERIOD_US}"
 
 
-def quota_us(cores: float) -> int:
-    """The quota of a period that gives this many cores."""
-    return max(MIN_QUOTA_US, round(cores * PERIOD_US))
+def enforceable_cores(cores: float | None) -> float | None:
+    """The nearest that ``cpu.max`` can say: whole µs of a period, and not fewer than the kernel takes."""
+    return None if cores is None else max(MIN_QUOTA_US, round(cores * PERIOD_US)) / PERIOD_US
 
 
 class CpuFiles(V2Controller):
     """The cpu controller. ``cpu.stat`` has usage even where the controller is not enabled (4.15)."""
 
-    max = CpuMax("cpu.max")
-    weight = Word("cpu.weight")
-    idle = Word("cpu.idle")  # 5.15; while it is 1, cpu.weight reads 0 and cannot be written
+    max = CpuMax("cpu.max")  # 4.15
+    weight = Number("cpu.weight")  # 4.15
+    idle = FlagFile("cpu.idle")  # 5.15; while it is 1, cpu.weight reads 0 and cannot be written
     stat = FlatKeyed("cpu.stat")

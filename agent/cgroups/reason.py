@@ -1,0 +1,81 @@
+"""Why something cannot be had here, and what mends it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.cgroups.files import NotSupported
+
+UNIFIED = (
+    "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line (Debian 11, Ubuntu 22.04 and later "
+    "need nothing), or use the virtual machine of `make demo`"
+)
+DELEGATE = (
+    "run the agent under its delegated unit (ansible/), or: systemd-run --user --scope -p Delegate=yes penstock up"
+)
+#: Which kernel brought the files that not every kernel has.
+_SINCE = {
+    "cgroup.freeze": "5.2",
+    "cgroup.kill": "5.14",
+    "cpu.idle": "5.15",
+    "memory.peak": "5.19",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """``remedy`` is empty where nothing mends it."""
+
+    why: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.why}; remedy: {self.remedy}" if self.remedy else self.why
+
+
+def refused(error: OSError) -> Reason:
+    """What the kernel's answer to a write means to an operator."""
+    path = os.fspath(error.filename) if error.filename else ""
+    name = Path(path).name
+    if isinstance(error, NotSupported):
+        since = _SINCE.get(name)
+        return Reason(f"this kernel has no {name}", f"use Linux {since} or later" if since else "")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Reason(f"{path}: {os.strerror(error.errno)}", DELEGATE)
+    if error.errno == errno.ENODEV:
+        return Reason(f"{path}: the disk is gone, or its driver cannot be limited")
+    if error.errno in (errno.EINVAL, errno.ERANGE):
+        return Reason(f"the kernel does not take this value for {name}")
+    return Reason(f"{name}: {error.strerror}")
+
+
+def unavailable(controller: str, cgroup: str, proc_cgroups: Path = Path("/proc/cgroups")) -> Reason:
+    """Why a controller is not among a cgroup's ``cgroup.controllers``."""
+    hierarchy, enabled = _bound(controller, proc_cgroups)
+    if enabled is None:
+        return Reason(f"this kernel has no {controller} controller", "use a kernel that is built with it")
+    if not enabled:
+        return Reason(
+            f"the {controller} controller was disabled at boot",
+            "take cgroup_disable= off the kernel's command line and reboot",
+        )
+    if hierarchy != 0:
+        return Reason(f"cgroup v1 holds the {controller} controller", UNIFIED)
+    return Reason(f"the {controller} controller is not delegated to {cgroup}", DELEGATE)
+
+
+def _bound(controller: str, proc_cgroups: Path) -> tuple[int, bool | None]:
+    """Which hierarchy has it (0: the unified one), and whether it is enabled; None: the kernel does not know it."""
+    name = "blkio" if controller == "io" else controller  # /proc/cgroups keeps version 1's name
+    try:
+        lines = proc_cgroups.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0, True  # no /proc/cgroups (CONFIG_CGROUPS_V1 off): the unified one is all there is
+    for line in lines:
+        fields = line.split()
+        if len(fields) == 4 and fields[0] == name:
+            return int(fields[1]), fields[3] == "1"
+    return 0, None
