@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from agent.network.counters import Counters
 from agent.network.egress import EgressLimiter
-from agent.network.htb import Counters
 from agent.network.probe import probe
 
 __all__ = ["EgressLimiter", "Counters", "probe"]

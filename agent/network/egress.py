@@ -17,7 +17,8 @@ import structlog
 from pyroute2.netlink.exceptions import NetlinkError
 
 from agent.network import bpf
-from agent.network.htb import MIN_RATE_BYTES_PER_S, Counters, Htb, class_id, default_routes, interfaces, named, reason
+from agent.network.counters import Counters
+from agent.network.htb import MIN_RATE_BYTES_PER_S, Htb, class_id, default_routes, interfaces, named, reason
 from agent.network.links import Link, leading_out
 
 log = structlog.get_logger()
@@ -141,8 +142,7 @@ class EgressLimiter:
         total: dict[int, Counters] = {}
         for link in self._links:
             for slot, sent in self._htb.classes(link.index).items():
-                before = total.get(slot, Counters(0, 0))
-                total[slot] = Counters(before.sent_bytes + sent.sent_bytes, before.sent_packets + sent.sent_packets)
+                total[slot] = total.get(slot, Counters(0, 0)) + sent
         return total
 
     def _reconcile(self, known: dict[int, tuple[Path, int]]) -> None:

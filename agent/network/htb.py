@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +16,7 @@ from typing import Any, Self
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
+from agent.network.counters import ClassReader, Counters
 from agent.network.links import Link
 
 #: 7a11:0, the root qdisc; class ids are this and the container's slot.
@@ -27,14 +27,6 @@ MIN_RATE_BYTES_PER_S = 1250
 _ROOT = 0xFFFF_FFFF  # TC_H_ROOT
 _LOOPBACK = 8  # IFF_LOOPBACK
 _UP = 1  # IFF_UP
-
-
-@dataclass(frozen=True, slots=True)
-class Counters:
-    """What a container has sent, headers of the link included, since its class was made."""
-
-    sent_bytes: int
-    sent_packets: int
 
 
 def class_id(slot: int) -> int:
@@ -68,6 +60,7 @@ class Htb:
 
     def __init__(self) -> None:
         self._ip = IPRoute()
+        self._reader = ClassReader()
 
     def __enter__(self) -> Self:
         return self
@@ -80,6 +73,7 @@ class Htb:
     def close(self) -> None:
         """Close the socket; the kernel keeps what was set up."""
         self._ip.close()
+        self._reader.close()
 
     def links(self) -> list[Link]:
         """All links of this namespace."""
@@ -130,16 +124,8 @@ class Htb:
 
     def classes(self, index: int) -> dict[int, Counters]:
         """Slot → what went through its class on this link; empty where our root is not."""
-        found: dict[int, Counters] = {}
-        try:
-            for message in self._ip.get_classes(index=index):
-                if message["handle"] & 0xFFFF_0000 == HANDLE and message.get_attr("TCA_KIND") == "htb":
-                    sent = message.get_attr("TCA_STATS2").get_attr("TCA_STATS_BASIC")
-                    found[message["handle"] & 0xFFFF] = Counters(sent["bytes"], sent["packets"])
-        except NetlinkError as error:
-            if error.code != errno.ENODEV:
-                raise
-        return found
+        classes = self._reader.read(index)
+        return {handle & 0xFFFF: sent for handle, sent in classes.items() if handle & 0xFFFF_0000 == HANDLE}
 
     def refused(self) -> str | None:
         """Why HTB cannot be had here: asks for one of a version that only the module itself can refuse."""

@@ -65,14 +65,14 @@ def test_limits_outlive_a_killed_agent_and_the_next_one_takes_them_over(bed: Bed
     rate = 10 * MBIT
     kill(agent(rate, kept, stray))
     flow = bed.send(kept)
-    assert flow.wire_bytes_per_s(rate) / rate == pytest.approx(1.0, abs=0.04)
+    assert flow.share_of(rate) == pytest.approx(1.0, abs=0.04)
 
     limiter = EgressLimiter([UPLINK])
     try:
         limiter.reconcile({1: (kept, 2 * rate), 7: (missing, rate)})
         assert bed.classes() == {HANDLE | 1, HANDLE | 7}
         assert [len(bpf.attached(cgroup)) for cgroup in (kept, missing)] == [1, 1]
-        assert flow.wire_bytes_per_s(2 * rate) / (2 * rate) == pytest.approx(1.0, abs=0.04)
+        assert flow.share_of(2 * rate) == pytest.approx(1.0, abs=0.04)
     finally:
         limiter.close()
 
