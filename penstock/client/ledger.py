@@ -112,7 +112,6 @@ class MonotaskLedger:
     def link(self) -> None:
         """The job is known to the agent (again): announce everything that lives, in the order of submission."""
         self._linked = True
-        self._forget_outgoing()
         self._unsent = dict.fromkeys(self._specs)
 
     def take(self) -> Outgoing:

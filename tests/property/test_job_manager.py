@@ -66,6 +66,7 @@ class Drive:
                     self.running += tasks
                 case CancelTasks(tasks):
                     assert set(tasks) == set(self.running)
+                    assert not self.cancelled, "said once"
                     self.cancelled = True
                 case TaskSettled(task, state):
                     assert task not in self.settled

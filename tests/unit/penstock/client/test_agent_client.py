@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client import AgentClient, AgentUnavailable, NotPlaced
+from penstock.client import AgentClient, AgentUnavailable, Monotask, NotPlaced
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import TaskRequest
 from penstock.testing.agent import FakeAgent, FakeContainer
+from penstock.transport import RpcPeer
+from penstock.wire.agent_api import JobRegistered, RegisterJob
 from penstock.wire.errors import RpcError, refused
 
 
@@ -248,6 +250,25 @@ async def test_queued_and_granted_monotasks_survive_a_restart(fake: FakeAgent, c
     third.complete()
     await asyncio.wait_for(late.granted, 5)
     assert fake.most_running == 1
+
+
+async def test_what_is_submitted_during_the_reconnection_is_not_forgotten(
+    fake: FakeAgent, client: AgentClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = [await client.register_job(name) for name in ("first", "second")]
+    late: list[Monotask] = []
+    register = fake._register_job
+
+    def submit_meanwhile(peer: RpcPeer, asked: RegisterJob) -> JobRegistered:
+        if asked.job == second.id:  # the first job has announced itself already
+            late.append(first.submit("cpu", 1))
+        return register(peer, asked)
+
+    monkeypatch.setattr(fake, "_register_job", submit_meanwhile)
+    await fake.stop()
+    await fake.start()
+    await fake.until(lambda: bool(fake.called("submit")))
+    await asyncio.wait_for(late[0].granted, 5)
 
 
 async def test_what_ended_while_the_agent_was_away_needs_no_message(fake: FakeAgent, client: AgentClient) -> None:

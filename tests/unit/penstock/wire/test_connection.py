@@ -71,6 +71,15 @@ def test_a_claim_of_a_huge_frame_is_not_waited_for() -> None:
     assert isinstance(closed, Closed)
 
 
+def test_a_frame_that_outgrows_the_limit_is_refused_before_it_ends() -> None:
+    wire = RpcConnection(max_frame_bytes=1000)
+    half = msgpack.packb([2, "n", [b"x" * 100_000]])[:1000]
+    assert wire.receive(half) == []
+    [closed] = wire.receive(b"x")
+    assert isinstance(closed, Closed)
+    assert closed.error.message == "frame larger than 1000 bytes"
+
+
 def test_a_frame_of_the_limit_passes_and_one_more_byte_does_not() -> None:
     def of(size: int) -> bytes:
         data: bytes = msgpack.packb([2, "n", [b"x" * size]])
