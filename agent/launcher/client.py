@@ -17,7 +17,7 @@ import msgpack
 
 from agent.launcher.messages import MAX_MESSAGE_BYTES, Exited, Running, Start, widen
 
-_START_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 120.0
 
 
 class LaunchFailed(Exception):  # noqa: N818 - it reads as what it says

@@ -25,7 +25,7 @@ from penstock.client import AgentClient, AgentUnavailable
 _HOST = "127.0.0.1"
 #: Used when they are free; otherwise any other port.
 _MASTER_PORT, _AGENT_HTTP_PORT, _MASTER_HTTP_PORT = 7420, 7421, 7422
-_START_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 15.0
 _LAST_LINES_S = 0.5
 _LONGEST_LINE_BYTES = 8 * 1024 * 1024

@@ -20,7 +20,7 @@ import pytest
 from penstock.transport import RpcPeer, connect_unix
 from penstock.wire.agent_api import Welcome
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 100
 
 
 @dataclass
