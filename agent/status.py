@@ -55,6 +55,7 @@ def status_document(
                 "name": job.record.name,
                 "user": job.record.user,
                 "admitted": job.record.admitted,
+                "waits": job.waits,
                 "priority": job.record.priority,
                 "connections": len(job.sessions),
                 **node.queues.job_counts(job.record.job),

@@ -85,6 +85,7 @@ REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
 }
 NOTIFICATION_EXAMPLES: dict[str, api.Params] = {
     "grant": api.Grants(job="j-1", ids=[1]),
+    "job_waiting": api.JobWaiting(job="j-1", why="it wants 2 GiB reserved, 1 GiB of 4 GiB is not reserved"),
     "job_admitted": api.JobRef(job="j-1"),
     "task_placed": api.TaskPlaced(job="j-1", task="m-1", node="alpha"),
     "task_ended": api.TaskEnded(job="j-1", task="m-1", node="alpha", ended=_ENDED),
@@ -98,6 +99,7 @@ SAYS = {
     "attach": "Be told how a container ends (at once, if it has). One whose connection is gone becomes this one's.",
     "kill": "Kill all processes of a container; it ends by `cancelled`.",
     "status": "The status document, see below.",
+    "job_waiting": "Why the master has not admitted the job yet; said again when the kind of reason changes.",
     "job_admitted": "The master has reserved memory for the job: it may ask for placements.",
 }
 #: What parameters and results are made of.

@@ -8,7 +8,7 @@ from agent.core import events as e
 from agent.core import running, tasks
 from agent.core.instructions import Instruction, Notify, Record, Reply
 from agent.core.records import Job, JobRecord
-from penstock.wire.agent_api import JobRef
+from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
     AdmitJob,
     AnyDecision,
@@ -19,6 +19,7 @@ from penstock.wire.master_api import (
     SetPriority,
     TellEnded,
     TellPlaced,
+    TellWaiting,
     Withdraw,
 )
 
@@ -45,10 +46,14 @@ def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: f
         case Assign():
             return _assign(node, decision, out, now)
         case AdmitJob() if job is not None:
+            job.waits = ""
             if not job.record.admitted:
                 job.record.admitted = True
                 out.append(Record("jobs", decision.job, job.record))
             out += [Notify(s, "job_admitted", JobRef(job=decision.job)) for s in sorted(job.sessions)]
+        case TellWaiting() if job is not None:
+            job.waits = decision.why
+            out += [Notify(s, "job_waiting", JobWaiting(job=decision.job, why=job.waits)) for s in sorted(job.sessions)]
         case SetPriority() if job is not None:
             job.record.priority = decision.priority
             node.queues.set_priority(decision.job, decision.priority)

@@ -98,6 +98,7 @@ class Job:
     record: JobRecord
     sessions: set[int] = field(default_factory=set)
     tasks: dict[str, TaskHere] = field(default_factory=dict)
+    waits: str = ""  # why the master has not admitted it yet
     orphan_since: float | None = None  # no connection since then (after a restart of the agent)
 
 

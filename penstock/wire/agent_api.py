@@ -81,6 +81,13 @@ class JobRegistered(Result, frozen=True):
     admitted: bool
 
 
+class JobWaiting(Params, frozen=True):
+    """Agent → framework: why the job is not admitted yet."""
+
+    job: str
+    why: str
+
+
 class JobRef(Params, frozen=True):
     """A job by its id."""
 
@@ -252,6 +259,7 @@ REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
 #: agent → framework
 NOTIFICATIONS: dict[str, type[Params]] = {
     "grant": Grants,
+    "job_waiting": JobWaiting,
     "job_admitted": JobRef,
     "task_placed": TaskPlaced,
     "task_ended": TaskEnded,
