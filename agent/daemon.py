@@ -115,7 +115,7 @@ class Agent:
         self._enforcement = {name: _fact(fact) for name, fact in enforcement(self._tree).items()}
         node = Node(config.node_settings(instance=instance, disks=len(disks)))
         journal = Journal(config.state() / "journal")
-        self._stdio = Stdio(config.runtime() / "stdio.sock")
+        self._stdio = Stdio(config.socket_path().with_name("stdio.sock"))
         self._closers.append(self._stdio.close)
         egress = self._egress()
         self._executor = Executor(self._launcher, self._tree, self._stdio, self._outputs, egress)
