@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import signal
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ from pathlib import Path
 from agent.launcher.server import Server
 from agent.place import cgroup2_mount, is_delegated, own_cgroup
 from penstock import paths
+
+#: How long the killed may take to be gone before their tree is left behind.
+_EMPTY_TIMEOUT_S = 10
 
 
 def main() -> int:
@@ -22,13 +26,15 @@ def main() -> int:
     paths.make_private(arguments.runtime_dir, 0o755)
     made = arguments.cgroup_root is not None and not arguments.cgroup_root.exists()
     root = _settle(arguments.cgroup_root)
-    server = Server(arguments.runtime_dir / "launcher.sock", root)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the agent
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        server.serve()
-    except SystemExit:
-        server.end_all()  # as when a unit is stopped: what it owns ends with it
+        server = Server(arguments.runtime_dir / "launcher.sock", root)
+    except OSError as error:
+        print(f"penstock-launcher: {error.filename}: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return 1
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the agent
+    signal.signal(signal.SIGTERM, server.stop)
+    server.serve()
+    server.end_all()  # as when a unit is stopped: what it owns ends with it
     if made and root is not None:
         _leave(root)
     return 0
@@ -66,12 +72,23 @@ def _leave(root: Path) -> None:
     """Remove a tree that we made."""
     try:
         _enter(root.parent)
-        for container in (root / "containers").glob("*/"):
-            container.rmdir()
-        for directory in (root / "holder", root / "containers", root):
+        _wait_until_empty(root)
+        for directory in sorted(root.rglob("*/"), reverse=True):  # what is below comes first
             directory.rmdir()
+        root.rmdir()
     except OSError as error:
         print(f"penstock-launcher: {root} is left behind: {error.strerror}", file=sys.stderr)  # noqa: T201
+
+
+def _wait_until_empty(cgroup: Path) -> None:
+    """The killed are gone some milliseconds later; the kernel says so by POLLPRI on cgroup.events (4.2)."""
+    with (cgroup / "cgroup.events").open("rb", buffering=0) as events:
+        watch = select.poll()
+        watch.register(events, select.POLLPRI)
+        while b"populated 1" in events.read(4096):
+            if not watch.poll(_EMPTY_TIMEOUT_S * 1000):
+                return
+            events.seek(0)
 
 
 sys.exit(main())

@@ -1,16 +1,21 @@
 """From fork to exec: the way of a command into its cgroup, session, user and environment.
 
 The launcher has one thread and few pages, so a plain fork is safe and quick; the child enters its cgroup before
-anything else, so that not one instruction or page of the command is charged elsewhere.
+anything else, so that not one instruction or page of the command is charged elsewhere. Whatever may take long (a user
+database on the network, a hung file system, a cgroup that is throttled) happens in the child: the launcher only waits
+for its report, together with everything else it waits for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import os
 import pwd
-import resource
+import select
 import signal
+from pathlib import Path
 from typing import NoReturn
 
 from agent.launcher.messages import Start
@@ -19,14 +24,90 @@ _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h, Linux 3.5
 _libc = ctypes.CDLL(None, use_errno=True)
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Where the report pipe is in the child, right after stdin, stdout, stderr.
+_REPORT = 3
 
 
 class NotStartable(Exception):  # noqa: N818 - it reads as what it says
     """Why a command cannot be started: one line for its user."""
 
 
-def prepare(start: Start) -> tuple[pwd.struct_passwd, list[int], dict[str, str]]:
-    """What must be looked up before the fork: the user, its groups, its environment.
+def spawn(start: Start, procs_fd: int | None, stdio: tuple[int, int, int]) -> tuple[int, int]:
+    """Fork.
+
+    Returns:
+        The pid, and a descriptor to read until its end: empty once the command itself runs, else the line that says
+        why it does not. The child is to be reaped either way.
+
+    Raises:
+        OSError: no process can be had.
+    """
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _become(start, procs_fd, stdio, writing)
+    except OSError:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    return pid, reading
+
+
+def _become(start: Start, procs_fd: int | None, stdio: tuple[int, int, int], report: int) -> NoReturn:
+    """In the child. Every failure is one line through the pipe; nothing returns to the launcher's loop."""
+    step = "cannot enter its cgroup"
+    try:
+        signal.set_wakeup_fd(-1)  # a signal to the child is none to the launcher
+        if procs_fd is not None:
+            os.write(procs_fd, b"0")
+        step = "cannot start a session"
+        os.setsid()
+        step = "cannot take over its descriptors"
+        report = _take_descriptors(stdio, report)
+        step = f"cannot become user {start.user!r}"
+        environment = _become_user(start)
+        step = f"cannot enter directory {start.cwd!r}"
+        os.chdir(start.cwd)
+        step = f"cannot run {start.argv[0]!r}"
+        os.execvpe(start.argv[0], list(start.argv), environment)  # noqa: S606 - that is the launcher's work
+    except FileNotFoundError as error:
+        missing = step.startswith("cannot run") and _is_name(start.argv[0])
+        _say(report, f"command not found: {start.argv[0]!r}" if missing else f"{step}: {error.strerror}")
+    except OSError as error:
+        _say(report, f"{step}: {os.strerror(error.errno or 0)}")
+    except NotStartable as error:
+        _say(report, str(error))
+    except Exception as error:  # noqa: BLE001 - the root of the process: a NUL in an argument, no memory
+        _say(report, f"{step}: {error}")
+    finally:
+        os._exit(127)
+
+
+def _say(report: int, line: str) -> None:
+    os.write(report, line.encode(errors="replace")[: select.PIPE_BUF])  # so that it is read at once
+
+
+def _is_name(command: str) -> bool:
+    """What is looked for along PATH; a path that is not there may also lack its interpreter."""
+    return "/" not in command
+
+
+def _take_descriptors(stdio: tuple[int, int, int], report: int) -> int:
+    """0, 1, 2 as passed, the report pipe behind them (closed by exec), nothing else; returns the pipe's new number."""
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 16) for fd in (*stdio, report)]  # out of the way of each other
+    for target, descriptor in enumerate(high):
+        os.dup2(descriptor, target, inheritable=target != _REPORT)
+    for entry in Path("/proc/self/fd").iterdir():  # read as a whole before the first of them is closed
+        if int(entry.name) > _REPORT:
+            with contextlib.suppress(OSError):  # the one that listed them
+                os.close(int(entry.name))
+    return _REPORT
+
+
+def _become_user(start: Start) -> dict[str, str]:
+    """Rights, signals and umask of a fresh session of the user; its environment.
 
     Raises:
         NotStartable: no such user, or one that we may not become.
@@ -36,9 +117,19 @@ def prepare(start: Start) -> tuple[pwd.struct_passwd, list[int], dict[str, str]]
     except KeyError:
         raise NotStartable(f"user {start.user!r} is not known on this host") from None
     if os.geteuid() not in (0, user.pw_uid):
-        raise NotStartable(f"an agent that is not root cannot start work as {start.user!r}")
-    groups = os.getgrouplist(user.pw_name, user.pw_gid)
-    environment = {
+        raise NotStartable(f"a launcher that is not root cannot start work as {start.user!r}")
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    os.umask(0o022)
+    _unprotect()
+    if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "PR_SET_NO_NEW_PRIVS")
+    if os.geteuid() == 0:
+        os.initgroups(user.pw_name, user.pw_gid)
+        os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+        os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+    return {
         "PATH": _ROOT_PATH if user.pw_uid == 0 else _DEFAULT_PATH,
         "HOME": user.pw_dir,
         "USER": user.pw_name,
@@ -46,85 +137,10 @@ def prepare(start: Start) -> tuple[pwd.struct_passwd, list[int], dict[str, str]]
         "SHELL": user.pw_shell or "/bin/sh",
         **start.env,
     }
-    return user, groups, environment
 
 
-def spawn(start: Start, procs_fd: int | None, stdio: tuple[int, int, int]) -> int:
-    """Fork and exec; the pid once the command itself runs.
-
-    Raises:
-        NotStartable: a step on the way failed; says which.
-    """
-    user, groups, environment = prepare(start)
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid == 0:
-        _become(start, user, groups, environment, procs_fd, stdio, writing)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        failure = pipe.read()
-    if not failure:
-        return pid  # the pipe closed by itself: exec happened
-    os.waitpid(pid, 0)
-    raise NotStartable(failure.decode(errors="replace"))
-
-
-def _become(
-    start: Start,
-    user: pwd.struct_passwd,
-    groups: list[int],
-    environment: dict[str, str],
-    procs_fd: int | None,
-    stdio: tuple[int, int, int],
-    report: int,
-) -> NoReturn:
-    """In the child. Every failure is one line through the pipe; nothing returns to the launcher's loop."""
-    step = ""
-    try:
-        step = "cannot enter its cgroup"
-        if procs_fd is not None:
-            os.write(procs_fd, b"0")
-        step = "cannot start a session"
-        os.setsid()
-        step = "cannot take over its descriptors"
-        _take_descriptors(stdio, report)
-        report = 3
-        step = f"cannot become user {user.pw_name!r}"
-        _drop_to(user, groups)
-        step = f"cannot enter directory {start.cwd!r}"
-        os.chdir(start.cwd)
-        step = f"cannot run {start.argv[0]!r}"
-        os.execvpe(start.argv[0], list(start.argv), environment)  # noqa: S606 - that is the launcher's work
-    except OSError as error:
-        text = f"{step}: {os.strerror(error.errno or 0)}"
-        if isinstance(error, FileNotFoundError) and step.startswith("cannot run"):
-            text = f"command not found: {start.argv[0]!r}"
-        os.write(report, text.encode(errors="replace"))
-    except ValueError as error:  # a NUL in an argument
-        os.write(report, f"{step}: {error}".encode(errors="replace"))
-    finally:
-        os._exit(127)
-
-
-def _take_descriptors(stdio: tuple[int, int, int], report: int) -> None:
-    """0, 1, 2 as passed, the report pipe as 3 (closed by exec), nothing else."""
-    high = [os.dup(fd) for fd in (*stdio, report)]  # out of the way of each other
-    while min(high) < 8:
-        high = [os.dup(fd) for fd in high]
-    for target, descriptor in enumerate(high[:3]):
-        os.dup2(descriptor, target, inheritable=True)
-    os.dup2(high[3], 3, inheritable=False)
-    os.closerange(4, max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
-
-
-def _drop_to(user: pwd.struct_passwd, groups: list[int]) -> None:
-    for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    os.umask(0o022)
-    if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "PR_SET_NO_NEW_PRIVS")
-    if os.geteuid() == 0:
-        os.setgroups(groups)
-        os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
-        os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+def _unprotect() -> None:
+    """A daemon that its unit protects from the OOM killer (OOMScoreAdjust=) does not hand that on to its work."""
+    score = Path("/proc/self/oom_score_adj")
+    if int(score.read_text(encoding="ascii")) < 0:
+        score.write_text("0", encoding="ascii")

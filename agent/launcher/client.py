@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -54,6 +55,13 @@ class Launcher:
         """Connect; with ``spawn``, start a launcher that survives us if none answers. Exits not yet acknowledged come
         before this returns.
 
+        Args:
+            runtime_dir: where its socket is.
+            on_exit: called for each exit, again for those that no agent has acknowledged.
+            on_lost: called once if the launcher goes away: nobody can see how its containers end any more.
+            spawn: outside systemd, where no unit starts it.
+            cgroup_root: for one that is spawned: a cgroup v2 directory, ours or to be made.
+
         Raises:
             OSError: no launcher answers, or one cannot be started.
         """
@@ -65,9 +73,14 @@ class Launcher:
         if connection is None:
             raise OSError(errno.ECONNREFUSED, f"no launcher answers at {path}; start penstock-containers.service")
         launcher = cls(connection, on_exit, on_lost)
-        root = await asyncio.wait_for(launcher._hello, _START_TIMEOUT_S)
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                root = await launcher._hello
+                await launcher.running()  # answered after the exits that were waiting
+        except (LaunchFailed, TimeoutError) as error:
+            await launcher.close()
+            raise OSError(errno.ECONNABORTED, f"the launcher at {path} does not answer: {error}") from None
         launcher.cgroup_root = Path(root) if root else None
-        await launcher.running()  # answered after the exits that were waiting
         return launcher
 
     async def start(self, start: Start, *, procs_fd: int | None, stdio: tuple[int, int, int]) -> int:
@@ -103,9 +116,9 @@ class Launcher:
         await self._ask({"do": "shutdown"})
 
     async def close(self) -> None:
-        """Hang up; the launcher goes on."""
+        """Hang up; the launcher goes on. Not being told of it, ``on_lost`` is not called."""
         self._closed = True
-        self._loop.remove_reader(self._connection)
+        self._lost()
         self._connection.close()
 
     # ------------------------------------------------------------ inside
@@ -149,10 +162,13 @@ class Launcher:
 
     def _lost(self) -> None:
         self._loop.remove_reader(self._connection)
-        for future in self._waiting.values():
+        waiting: list[asyncio.Future[Any]] = [self._hello, *self._waiting.values()]
+        for future in waiting:
             if not future.done():
                 future.set_exception(LaunchFailed("the launcher is gone"))
+                future.exception()  # seen: whoever waits hears it all the same
         if not self._closed:
+            self._closed = True
             self._on_lost()
 
 
@@ -168,19 +184,31 @@ def _dial(path: Path) -> socket.socket | None:
 
 
 def _spawn(runtime_dir: Path, cgroup_root: Path | None) -> None:
-    """Start a launcher in a session of its own and wait until it says that it listens."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as ready:
+    """Start a launcher in a session of its own and wait until it says that it listens.
+
+    It must not hold on to our standard output and error, which somebody may read to their end: it has a log file.
+    """
+    log = runtime_dir / "launcher.log"
+    command = [sys.executable, "-I", "-m", "agent.launcher", "--runtime-dir", str(runtime_dir)]
+    if cgroup_root is not None:
+        command += ["--cgroup-root", str(cgroup_root)]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as ready, log.open("w") as output:
         address = f"\0penstock-launcher-{os.getpid()}-{os.urandom(4).hex()}"
         ready.bind(address)
-        ready.settimeout(_START_TIMEOUT_S)
-        command = [sys.executable, "-I", "-m", "agent.launcher", "--runtime-dir", str(runtime_dir)]
-        if cgroup_root is not None:
-            command += ["--cgroup-root", str(cgroup_root)]
-        environment = {**os.environ, "NOTIFY_SOCKET": "@" + address[1:]}
-        process = subprocess.Popen(command, env=environment, cwd="/", stdin=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(
+            command, env={**os.environ, "NOTIFY_SOCKET": "@" + address[1:]}, cwd="/", stdin=subprocess.DEVNULL,
+            stdout=output, stderr=output, start_new_session=True,
+        )  # fmt: skip
+        pidfd = os.pidfd_open(process.pid)
         try:
-            ready.recv(64)
-        except TimeoutError:
-            process.kill()
-            raise OSError(errno.ETIMEDOUT, "the launcher did not start") from None
+            answered, _, _ = select.select([ready.fileno(), pidfd], [], [], _START_TIMEOUT_S)
+            listens = ready.fileno() in answered
+        finally:
+            os.close(pidfd)
+    if listens:
         process.returncode = 0  # it outlives us on purpose: no warning that nobody waited for it
+        return
+    process.kill()
+    process.wait()
+    said = log.read_text(encoding="utf-8", errors="replace").strip()
+    raise OSError(errno.ECHILD, f"the launcher did not start: {said.splitlines()[-1] if said else 'it said nothing'}")

@@ -1,24 +1,35 @@
 """The launcher's process: ``python -I -m agent.launcher --runtime-dir DIR``.
 
 It starts containers, waits for them, and keeps how they ended until an agent has recorded it. It outlives agents; it
-never decides anything.
+never decides anything. It waits for nothing but its selector, and whatever one connection says or leaves unread harms
+no other.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import resource
+import select
 import selectors
+import signal
 import socket
 import struct
+import sys
 import time
-from dataclasses import astuple, dataclass
+from collections import deque
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgpack
 
-from agent.launcher.child import NotStartable, spawn
+from agent.launcher.child import spawn
 from agent.launcher.messages import MAX_MESSAGE_BYTES, Exited, Running, Start, widen
+from agent.launcher.session import kill_session
 from penstock import sdnotify
 
 _DESCRIPTORS = 4  # stdin, stdout, stderr, and cgroup.procs
@@ -26,8 +37,19 @@ _DESCRIPTORS = 4  # stdin, stdout, stderr, and cgroup.procs
 
 @dataclass(slots=True)
 class _Child:
+    """``confined``: it is in a cgroup of its own."""
+
     running: Running
     pidfd: int
+    confined: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Agent:
+    """A connection, and what it has not taken yet."""
+
+    connection: socket.socket
+    unsent: deque[bytes] = field(default_factory=deque)
 
 
 class Server:
@@ -38,53 +60,79 @@ class Server:
         self._cgroup_root = cgroup_root
         self._selector = selectors.DefaultSelector()
         self._children: dict[str, _Child] = {}
+        self._starting: dict[str, _Child] = {}
         self._exits: dict[str, Exited] = {}
-        self._agents: set[socket.socket] = set()
+        self._agents: set[_Agent] = set()
         self._ending = False
-        path.unlink(missing_ok=True)
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-        old = os.umask(0o177)
-        self._listening.bind(str(path))
-        os.umask(old)
-        self._listening.listen(16)
-        self._selector.register(self._listening, selectors.EVENT_READ, self._accept)
+        self._stopping = False
+        self._listening = _listen(path)
+        self._watch(self._listening, self._accept)
+        woken, wake = socket.socketpair()  # a signal must end select(), which Python would go on with
+        wake.setblocking(False)
+        signal.set_wakeup_fd(wake.fileno())
+        self._wake = wake
+        self._watch(woken, lambda _: woken.recv(64))
 
     def serve(self) -> None:
-        """Until an agent says shutdown and nothing runs any more."""
+        """Until an agent says shutdown and nothing runs any more, or until :meth:`stop`."""
         sdnotify.notify("READY=1")
-        while not (self._ending and not self._children and not self._agents):
-            for key, _ in self._selector.select():
-                key.data(key.fileobj)
+        while not self._stopping:
+            if self._ending and not (self._children or self._starting or self._agents):
+                break
+            for key, events in self._selector.select():
+                if key.fd in self._selector.get_map():  # not closed by one of the events before it
+                    key.data(events)
         self._path.unlink(missing_ok=True)
 
     def end_all(self) -> None:
         """Kill every container and wait for them."""
-        for container, child in list(self._children.items()):
-            self._kill_session(container)
-            kill = self._cgroup_root / "containers" / container / "cgroup.kill" if self._cgroup_root else None
-            if kill is not None and kill.exists():
-                kill.write_bytes(b"1")  # also what left the session
+        for container, child in (self._children | self._starting).items():
+            kill_session(child.running.pid)
+            if self._cgroup_root is not None:
+                kill = self._cgroup_root / "containers" / container / "cgroup.kill"
+                with contextlib.suppress(FileNotFoundError):  # Linux before 5.14, or it was removed
+                    kill.write_bytes(b"1")  # also what left the session
             os.waitpid(child.running.pid, 0)
+
+    def stop(self, signum: int, frame: FrameType | None) -> None:
+        """For signal.signal: let :meth:`serve` return once it has done what it is doing."""
+        self._stopping = True
+
+    def _watch(
+        self, what: socket.socket | int, then: Callable[[int], object], events: int = selectors.EVENT_READ
+    ) -> None:
+        self._selector.register(what, events, then)
 
     # ------------------------------------------------------------ connections
 
-    def _accept(self, listening: socket.socket) -> None:
-        agent, _ = listening.accept()
-        uid = struct.unpack("3i", agent.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+    def _accept(self, _: int) -> None:
+        connection = self._listening.accept()[0]
+        uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
         if uid not in (0, os.geteuid()):
-            agent.close()
+            connection.close()
             return
-        widen(agent)
+        connection.setblocking(False)
+        widen(connection)
+        agent = _Agent(connection)
         self._agents.add(agent)
-        self._selector.register(agent, selectors.EVENT_READ, self._receive)
-        root = str(self._cgroup_root) if self._cgroup_root is not None else ""
-        self._send(agent, {"hello": root})
+        self._ending = False
+        self._watch(connection, lambda events: self._serve(agent, events))
+        self._send(agent, {"hello": str(self._cgroup_root or "")})
         for exited in list(self._exits.values()):
             self._send(agent, {"exited": astuple(exited)})
 
-    def _receive(self, agent: socket.socket) -> None:
+    def _serve(self, agent: _Agent, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._flush(agent)
+        if events & selectors.EVENT_READ and agent in self._agents:
+            self._receive(agent)
+
+    def _receive(self, agent: _Agent) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(agent, MAX_MESSAGE_BYTES, _DESCRIPTORS)
+            flags = socket.MSG_CMSG_CLOEXEC
+            data, descriptors, _, _ = socket.recv_fds(agent.connection, MAX_MESSAGE_BYTES, _DESCRIPTORS, flags)
+        except BlockingIOError:
+            return
         except OSError:
             data, descriptors = b"", []
         if not data:
@@ -92,63 +140,111 @@ class Server:
             return
         try:
             request = msgpack.unpackb(data)
-            answer = self._handle(request["do"], request, descriptors)
-        except NotStartable as error:
-            answer = {"error": str(error)}
+            request_id = int(request["id"])
+            answer = self._handle(agent, request_id, request, descriptors)
+        except (KeyError, TypeError, ValueError) as error:  # msgpack's errors are ValueErrors, too
+            print(f"penstock-launcher: not a request: {error!r}", file=sys.stderr)  # noqa: T201
+            self._drop(agent)
+            return
         except OSError as error:
-            answer = {"error": f"{error.strerror}: {error.filename or request['do']}"}
+            answer = {"error": f"{os.strerror(error.errno or 0)}: {request['do']}"}
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        self._send(agent, {"id": request["id"], **answer})
+        if answer is not None:
+            self._send(agent, {"id": request_id, **answer})
 
-    def _drop(self, agent: socket.socket) -> None:
-        self._selector.unregister(agent)
-        self._agents.discard(agent)
-        agent.close()
+    def _drop(self, agent: _Agent) -> None:
+        if agent in self._agents:
+            self._agents.discard(agent)
+            self._selector.unregister(agent.connection)
+            agent.connection.close()
 
-    def _send(self, agent: socket.socket, message: dict[str, Any]) -> None:
-        try:
-            agent.send(msgpack.packb(message))
-        except OSError:
-            return  # the agent is gone: its successor asks again
+    def _send(self, agent: _Agent, message: dict[str, Any]) -> None:
+        agent.unsent.append(msgpack.packb(message))
+        self._flush(agent)
+
+    def _flush(self, agent: _Agent) -> None:
+        """As much as it takes; an agent that does not read keeps nobody else waiting."""
+        if agent not in self._agents:
+            return
+        while agent.unsent:
+            try:
+                agent.connection.send(agent.unsent[0])
+            except BlockingIOError:
+                break
+            except OSError:
+                self._drop(agent)  # its successor asks again
+                return
+            agent.unsent.popleft()
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if agent.unsent else 0)
+        if self._selector.get_key(agent.connection).events != events:
+            self._selector.modify(agent.connection, events, lambda events: self._serve(agent, events))
 
     # ------------------------------------------------------------ requests
 
-    def _handle(self, what: str, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        match what:
+    def _handle(
+        self, agent: _Agent, request_id: int, request: dict[str, Any], descriptors: list[int]
+    ) -> dict[str, Any] | None:
+        """The answer; None where it comes later."""
+        match request["do"]:
             case "start":
-                return {"pid": self._start(Start(*request["start"]), descriptors)}
+                return self._start(agent, request_id, Start(*request["start"]), descriptors)
             case "running":
-                return {"running": [astuple(child.running) for child in self._children.values()]}
+                return {"running": [astuple(child.running) for child in (self._children | self._starting).values()]}
             case "signal":
-                self._signal(request["container"], request["signal"])
+                self._signal(request["container"], int(request["signal"]))
             case "kill_session":
-                self._kill_session(request["container"])
+                if (child := self._children.get(request["container"])) is not None:
+                    kill_session(child.running.pid)
             case "acknowledge":
                 self._exits.pop(request["container"], None)
             case "shutdown":
                 self._ending = True
-            case _:
-                return {"error": f"unknown request {what!r}"}
+            case other:
+                return {"error": f"unknown request {other!r}"}
         return {}
 
-    def _start(self, start: Start, descriptors: list[int]) -> int:
-        if start.container in self._children:
-            raise NotStartable(f"container {start.container!r} runs already")
+    def _start(self, agent: _Agent, request_id: int, start: Start, descriptors: list[int]) -> dict[str, Any] | None:
+        if start.container in self._children or start.container in self._starting:
+            return {"error": f"container {start.container!r} runs already"}
         stdin, stdout, stderr, *procs = descriptors
-        pid = spawn(start, procs[0] if procs else None, (stdin, stdout, stderr))
-        pidfd = os.pidfd_open(pid)  # Linux 5.3
-        self._children[start.container] = _Child(Running(start.container, pid, start.user, time.time()), pidfd)
-        self._selector.register(pidfd, selectors.EVENT_READ, lambda _: self._reap(start.container))
-        return pid
+        try:
+            pid, report = spawn(start, procs[0] if procs else None, (stdin, stdout, stderr))
+        except OSError as error:
+            return {"error": f"no process can be started: {os.strerror(error.errno or 0)}"}
+        running = Running(start.container, pid, start.user, time.time())
+        child = self._starting[start.container] = _Child(running, os.pidfd_open(pid), bool(procs))  # Linux 5.3
+        self._watch(report, lambda _: self._started(agent, request_id, child, report))
+        return None
 
-    def _reap(self, container: str) -> None:
-        child = self._children.pop(container)
+    def _started(self, agent: _Agent, request_id: int, child: _Child, report: int) -> None:
+        """The child said why it cannot, or exec closed the pipe (or it was killed on the way: an exit as any other)."""
+        failure = os.read(report, select.PIPE_BUF).decode(errors="replace")
+        self._selector.unregister(report)
+        os.close(report)
+        container = child.running.container
+        del self._starting[container]
+        if failure and agent in self._agents:
+            self._watch(child.pidfd, lambda _: self._bury(child))
+            self._send(agent, {"id": request_id, "error": failure})
+            return
+        # Whoever asked may be gone; its successor learns of a failure as of any exit (127).
+        self._children[container] = child
+        self._watch(child.pidfd, lambda _: self._reap(container))
+        self._send(agent, {"id": request_id, "pid": child.running.pid})
+
+    def _bury(self, child: _Child) -> tuple[int, resource.struct_rusage]:
         self._selector.unregister(child.pidfd)
         os.close(child.pidfd)
+        if not child.confined:
+            # Nobody else can end what it left behind, and only until it is reaped is its session's number its own.
+            kill_session(child.running.pid)
         _, status, used = os.wait4(child.running.pid, 0)
-        code = os.waitstatus_to_exitcode(status)
+        return os.waitstatus_to_exitcode(status), used
+
+    def _reap(self, container: str) -> None:
+        code, used = self._bury(self._children.pop(container))
         exited = Exited(
             container=container,
             exit_status=code if code >= 0 else 128 - code,
@@ -158,7 +254,7 @@ class Server:
             ended_at=time.time(),
         )
         self._exits[container] = exited
-        for agent in self._agents:
+        for agent in list(self._agents):
             self._send(agent, {"exited": astuple(exited)})
 
     def _signal(self, container: str, signum: int) -> None:
@@ -169,15 +265,22 @@ class Server:
             except ProcessLookupError:
                 return
 
-    def _kill_session(self, container: str) -> None:
-        """Where there is no cgroup: every process of its session, as far as it stayed in it."""
-        child = self._children.get(container)
-        if child is None:
-            return
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit():
-                try:
-                    if os.getsid(int(entry.name)) == child.running.pid:
-                        os.kill(int(entry.name), 9)
-                except (ProcessLookupError, PermissionError):
-                    continue
+
+def _listen(path: Path) -> socket.socket:
+    """Where nobody listens.
+
+    Raises:
+        OSError: a launcher answers there already, and what it runs is not to be taken from it.
+    """
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as trial:
+        if trial.connect_ex(str(path)) == 0:
+            raise OSError(errno.EADDRINUSE, "a launcher answers there already", str(path))
+    path.unlink(missing_ok=True)
+    old = os.umask(0o177)
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(old)
+    listening.listen(16)
+    return listening
