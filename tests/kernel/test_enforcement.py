@@ -146,20 +146,23 @@ def _until(condition: Any) -> None:
 
 
 def test_direct_reads_keep_to_the_rate(host: Host) -> None:
-    """5 MB/s asked for; 15 MB read with the page cache bypassed, from the whole disk that the root is on."""
+    """5 MB/s asked for; 5 × 4 MiB read past the page cache, from the whole disk that the root is on."""
     script = """
         import mmap, os, time
         disk = os.open("/dev/vda", os.O_RDONLY | os.O_DIRECT)
         block = mmap.mmap(-1, 1 << 20)
         os.readv(disk, [block])
-        started = time.monotonic()
-        for _ in range(15):
-            os.readv(disk, [block])
-        print(15 * (1 << 20) / (time.monotonic() - started))
+        for _ in range(5):
+            started = time.monotonic()
+            for _ in range(4):
+                os.readv(disk, [block])
+            print(4 * (1 << 20) / (time.monotonic() - started))
         """
     done = host.penstock("run", "--disk", "5MB/s", "--", *python(script))
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    assert float(done.stdout) == pytest.approx(5e6, rel=0.12)
+    assert not done.stderr
+    got = shares(done)
+    assert got[-1] == pytest.approx(5e6, rel=0.12), got
+    assert sum(got) / len(got) <= 5e6 * 1.06, got
 
 
 def test_opportunistic_work_yields_its_core(host: Host) -> None:
