@@ -15,12 +15,11 @@ from pathlib import Path
 from agent.place import cgroup2_mount
 from demo import picture
 from demo.__main__ import main as demonstrate
+from tests.vm.__main__ import UNAVAILABLE
 
 OUT = "demo-out"
 #: Emulation takes ten to thirty times the processor time.
 _MACHINE_MEGABYTES = 10
-#: Exit status of tests.vm where this host cannot have the virtual machine.
-_NO_MACHINE = 69
 _NEEDED = {"cpu", "memory"}
 
 
@@ -63,7 +62,7 @@ def main(environment: Mapping[str, str]) -> int:
         flush=True,
     )
     status = _in_machine(source)
-    if status == _NO_MACHINE:
+    if status == UNAVAILABLE:
         print("DEMO=host make demo runs it on this host without limits.", file=sys.stderr)
     elif (Path(OUT) / "timeline.json").exists():
         picture.main([f"{OUT}/timeline.json", f"{OUT}/timeline.png"])

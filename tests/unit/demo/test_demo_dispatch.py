@@ -1,0 +1,81 @@
+"""Where the demo runs, and with which arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from demo import dispatch
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, list[str]]]:
+    """What was run, instead of running it: on the host (status 7) or in the machine (status 5)."""
+    calls: list[tuple[str, list[str]]] = []
+
+    def on_host(arguments: list[str]) -> int:
+        calls.append(("host", arguments))
+        return 7
+
+    def in_machine(source: str) -> int:
+        calls.append(("machine", dispatch.machine_command(source)))
+        return 5
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dispatch, "demonstrate", on_host)
+    monkeypatch.setattr(dispatch, "_in_machine", in_machine)
+    return calls
+
+
+def controllers(monkeypatch: pytest.MonkeyPatch, directory: Path, names: str | None) -> None:
+    if names is not None:
+        (directory / "cgroup.controllers").write_text(names)
+    monkeypatch.setattr(dispatch, "cgroup2_mount", lambda: directory)
+
+
+def test_on_the_host_where_it_has_the_controllers(
+    ran: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    controllers(monkeypatch, tmp_path, "cpuset cpu io memory pids\n")
+    assert dispatch.main({"INPUT": str(tmp_path)}) == 7
+    assert ran == [("host", ["--out", "demo-out", "--input", str(tmp_path)])]
+
+
+@pytest.mark.parametrize("names", ["", "cpuset pids\n", None])
+def test_in_the_machine_where_it_has_not(
+    ran: list[tuple[str, list[str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    names: str | None,
+) -> None:
+    controllers(monkeypatch, tmp_path, names)
+    assert dispatch.main({"INPUT": str(tmp_path)}) == 5
+    ((where, command),) = ran
+    assert where == "machine"
+    host, guest = command[: command.index("--")], command[command.index("--") + 1 :]
+    assert f"{tmp_path}:demo-input" in host
+    assert guest[guest.index("--megabytes") + 1] == "10"
+    assert guest[-2:] == ["--input", "demo-input"]
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "no cgroup v2 controllers (" in line
+    assert "memory" in line
+
+
+def test_the_host_can_be_forced(
+    ran: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(dispatch, "cgroup2_mount", lambda: None)
+    assert dispatch.main({"DEMO": "host"}) == 7
+    assert ran[0][0] == "host"
+
+
+@pytest.mark.parametrize("environment", [{"DEMO": "moon"}, {"INPUT": "/nowhere/at/all"}])
+def test_bad_input_is_one_line(
+    ran: list[tuple[str, list[str]]], environment: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dispatch.main(environment) == 2
+    assert not ran
+    (line,) = capsys.readouterr().err.splitlines()
+    assert next(iter(environment)) in line
