@@ -16,6 +16,7 @@ import pytest
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
 TIMEOUT_S = 120
+pytestmark = pytest.mark.timeout(400)  # everything is ten to thirty times slower under emulation
 
 
 class Host:
