@@ -1,0 +1,155 @@
+"""What each cgroup v2 file says at first and takes, for the fake tree (Linux 6.1; the kernel's function is named)."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+_PAGE_BYTES = 4096
+_SUFFIXES = {"k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+
+
+class Refused(Exception):  # noqa: N818 - the kernel's answer
+    """The kernel does not take it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.errno = number
+
+
+Writer = Callable[[str, dict[str, str], frozenset[str]], str]
+"""New text, the cgroup's files and the host's disks → what is read back."""
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise Refused(errno.EINVAL) from None
+
+
+def _number(lowest: int, highest: int, otherwise: int) -> Writer:
+    """A whole number within bounds; ``otherwise`` is the answer to one outside."""
+
+    def write(text: str, files: dict[str, str], disks: frozenset[str]) -> str:
+        value = _integer(text)
+        if not lowest <= value <= highest:
+            raise Refused(otherwise)
+        return f"{value}\n"
+
+    return write
+
+
+def _max_or_bytes(text: str, files: dict[str, str], disks: frozenset[str]) -> str:
+    """page_counter_memparse: a number with a suffix or ``max``, rounded down to pages."""
+    if text == "max":
+        return "max\n"
+    factor = _SUFFIXES.get(text[-1:].lower(), 1)
+    value = _integer(text[:-1] if factor > 1 else text) * factor
+    if value < 0:
+        raise Refused(errno.EINVAL)
+    return f"{value // _PAGE_BYTES * _PAGE_BYTES}\n"
+
+
+def _cpu_max(text: str, files: dict[str, str], disks: frozenset[str]) -> str:
+    """cpu_max_write and tg_set_cfs_bandwidth: quota and period of at least 1 ms, the period of at most 1 s."""
+    quota, *rest = text.split() or [""]
+    period = _integer(rest[0]) if rest else int(files["cpu.max"].split()[1])
+    if not 1_000 <= period <= 1_000_000 or (quota != "max" and _integer(quota) < 1_000):
+        raise Refused(errno.EINVAL)
+    return f"{quota} {period}\n"
+
+
+def _cpu_weight(text: str, files: dict[str, str], disks: frozenset[str]) -> str:
+    """cpu_weight_write_u64, sched_group_set_shares: an idle cgroup has no weight."""
+    value = _integer(text)
+    if not 1 <= value <= 10_000:
+        raise Refused(errno.ERANGE)
+    if files.get("cpu.idle", "0").strip() == "1":
+        raise Refused(errno.EINVAL)
+    return f"{value}\n"
+
+
+def _cpu_idle(text: str, files: dict[str, str], disks: frozenset[str]) -> str:
+    """sched_group_set_idle; leaving the class gives the default weight."""
+    if text not in {"0", "1"}:
+        raise Refused(errno.EINVAL)
+    if text == "0" and files["cpu.idle"].strip() == "1":
+        files["cpu.weight"] = "100\n"
+    return f"{text}\n"
+
+
+def _pids_max(text: str, files: dict[str, str], disks: frozenset[str]) -> str:
+    """pids_max_write."""
+    if text != "max" and _integer(text) < 0:
+        raise Refused(errno.EINVAL)
+    return f"{text}\n"
+
+
+def _io_max(text: str, files: dict[str, str], disks: frozenset[str]) -> str:
+    """tg_set_limit: one device a write; a device without any limit has no line."""
+    device, *pairs = text.split() or [""]
+    major, colon, minor = device.partition(":")
+    if not (colon and major.isdigit() and minor.isdigit()):
+        raise Refused(errno.EINVAL)
+    if device not in disks:
+        raise Refused(errno.ENODEV)
+    lines = {line.split()[0]: line.split()[1:] for line in files["io.max"].splitlines()}
+    limits = dict(pair.split("=") for pair in lines.get(device, ["rbps=max", "wbps=max", "riops=max", "wiops=max"]))
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or (value != "max" and not value.isdigit()):
+            raise Refused(errno.EINVAL)
+        if value == "0":
+            raise Refused(errno.ERANGE)
+        if key not in limits:
+            raise Refused(errno.EINVAL)
+        limits[key] = value
+    lines[device] = [f"{key}={value}" for key, value in limits.items()]
+    if set(limits.values()) == {"max"}:
+        del lines[device]
+    return "".join(f"{device} {' '.join(pairs)}\n" for device, pairs in lines.items())
+
+
+WRITERS: dict[str, Writer] = {
+    "cpu.max": _cpu_max,
+    "cpu.weight": _cpu_weight,
+    "cpu.idle": _cpu_idle,
+    "io.max": _io_max,
+    "memory.high": _max_or_bytes,
+    "memory.max": _max_or_bytes,
+    "memory.swap.max": _max_or_bytes,
+    "memory.oom.group": _number(0, 1, errno.EINVAL),
+    "pids.max": _pids_max,
+}
+
+_MEMORY_EVENTS = "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n"
+#: Every file, as it is in a new cgroup. What is computed (cgroup.procs, cgroup.events, …) stands here as being there.
+DEFAULTS: dict[str, str] = {
+    "cgroup.controllers": "",
+    "cgroup.events": "",
+    "cgroup.freeze": "0\n",
+    "cgroup.kill": "",
+    "cgroup.procs": "",
+    "cgroup.subtree_control": "",
+    "cpu.idle": "0\n",
+    "cpu.max": "max 100000\n",
+    "cpu.stat": (
+        "usage_usec 0\nuser_usec 0\nsystem_usec 0\n"
+        "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\nnr_bursts 0\nburst_usec 0\n"
+    ),
+    "cpu.weight": "100\n",
+    "io.max": "",
+    "io.stat": "",
+    "memory.current": "0\n",
+    "memory.events": _MEMORY_EVENTS,
+    "memory.events.local": _MEMORY_EVENTS,
+    "memory.high": "max\n",
+    "memory.max": "max\n",
+    "memory.oom.group": "0\n",
+    "memory.peak": "0\n",
+    "memory.stat": "anon 0\nfile 0\ninactive_anon 0\nactive_anon 0\ninactive_file 0\nactive_file 0\n",
+    "memory.swap.max": "max\n",
+    "pids.current": "0\n",
+    "pids.max": "max\n",
+}

@@ -1,0 +1,291 @@
+"""A cgroup2 file system in memory that answers as the kernel does, for tests of what is written to it and read from it.
+
+It has the files that Penstock uses, their defaults and their refusals (EINVAL, ERANGE, EBUSY, ENODEV, ENOENT), after
+Documentation/admin-guide/cgroup-v2.rst and Linux 6.1; the contract tests hold it against a real one. Processes in it
+are real ones: they enter through a descriptor of ``cgroup.procs`` as they would in earnest, are stopped by
+``cgroup.freeze`` and killed by ``cgroup.kill``. It does not know what they fork, and it counts nothing: counters are
+what a test sets them to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from penstock.testing.fake_cgroup_files import DEFAULTS, WRITERS, Refused
+
+CONTROLLERS = ("cpu", "io", "memory", "pids")
+
+
+@dataclass(slots=True)
+class _Process:
+    """``pidfd`` is readable once it has ended, whatever its number means then."""
+
+    pid: int
+    pidfd: int
+
+    @property
+    def lives(self) -> bool:
+        return not select.select([self.pidfd], [], [], 0)[0]
+
+    def signal(self, signum: int) -> None:
+        try:
+            signal.pidfd_send_signal(self.pidfd, signum)
+        except ProcessLookupError:
+            return
+
+
+@dataclass(slots=True)
+class _Group:
+    """One cgroup. ``doors`` are our ends of the descriptors of cgroup.procs that were handed out."""
+
+    files: dict[str, str]
+    enabled: set[str] = field(default_factory=set)
+    processes: list[_Process] = field(default_factory=list)
+    doors: list[socket.socket] = field(default_factory=list)
+
+
+class FakeCgroups:
+    """Implements agent.cgroups.files.Filesystem. ``root`` is there from the start, as a delegated directory is.
+
+    Args:
+        root: its path; nothing is made there.
+        controllers: what is delegated.
+        disks: the numbers (``254:0``) that io.max takes.
+        without: files that the pretended kernel is too old for, e.g. ``cgroup.kill``.
+    """
+
+    def __init__(
+        self,
+        root: str = "/fake/cgroup",
+        *,
+        controllers: Iterable[str] = CONTROLLERS,
+        disks: Iterable[str] = ("254:0",),
+        without: Iterable[str] = (),
+    ) -> None:
+        self.disks = frozenset(disks)
+        self.writes: list[tuple[str, str]] = []  # path and text of each, in order
+        self._without = frozenset(without)
+        self._delegated = frozenset(controllers)
+        self._groups: dict[str, _Group] = {}
+        self._groups[root] = _Group(self._initial(self._delegated))
+
+    # ------------------------------------------------------------ for tests
+
+    def pretend(self, path: str, text: str) -> None:
+        """Let the kernel say this from now on, e.g. for a counter."""
+        directory, _, name = path.rpartition("/")
+        self._groups[directory].files[name] = text
+
+    def vanish(self, directory: str) -> None:
+        """Somebody else removed a cgroup and what is below it."""
+        for path in [path for path in self._groups if path == directory or path.startswith(f"{directory}/")]:
+            self._forget(path)
+
+    def close(self) -> None:
+        """Give back descriptors; what still runs in it goes on."""
+        for path in list(self._groups):
+            self._forget(path)
+
+    # ------------------------------------------------------------ what the kernel does
+
+    def read(self, path: bytes) -> str:
+        """See agent.cgroups.files.Filesystem."""
+        directory, group, name = self._find(path)
+        self._let_in(group)
+        match name:
+            case "cgroup.procs":
+                return "".join(f"{process.pid}\n" for process in group.processes if process.lives)
+            case "cgroup.controllers":
+                return f"{' '.join(sorted(self._controllers(directory)))}\n"
+            case "cgroup.subtree_control":
+                return f"{' '.join(sorted(group.enabled))}\n"
+            case "cgroup.events":
+                frozen = group.files["cgroup.freeze"].strip()
+                return f"populated {int(self._populated(directory))}\nfrozen {frozen}\n"
+            case "cgroup.kill":
+                raise _error(errno.EINVAL, path)
+            case "cpu.weight" if group.files.get("cpu.idle", "0").strip() == "1":
+                return "0\n"
+            case "pids.current":
+                return f"{sum(process.lives for process in self._inside(directory))}\n"
+        return group.files[name]
+
+    def write(self, path: bytes, text: str) -> None:
+        """See agent.cgroups.files.Filesystem."""
+        directory, group, name = self._find(path)
+        self._let_in(group)
+        writers: dict[str, Callable[[], None]] = {
+            "cgroup.procs": lambda: self._enter(directory, group, text),
+            "cgroup.subtree_control": lambda: self._control(directory, group, text),
+            "cgroup.freeze": lambda: self._freeze(directory, group, text),
+            "cgroup.kill": lambda: self._kill(directory, text),
+        }
+        try:
+            if name in writers:
+                writers[name]()
+            elif name in WRITERS:
+                group.files[name] = WRITERS[name](text.strip(), group.files, self.disks)
+            else:
+                raise Refused(errno.EINVAL)  # nothing there to write to
+        except Refused as refusal:
+            raise _error(refusal.errno, path) from None
+        self.writes.append((os.fsdecode(path), text))
+
+    def open(self, path: bytes) -> int:
+        """See agent.cgroups.files.Filesystem. A socket whose other end learns who wrote to it (SO_PASSCRED)."""
+        _, group, name = self._find(path)
+        assert name == "cgroup.procs", name
+        inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        inside.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        inside.setblocking(False)
+        group.doors.append(inside)
+        return outside.detach()
+
+    def exists(self, path: bytes) -> bool:
+        """See agent.cgroups.files.Filesystem."""
+        if os.fsdecode(path) in self._groups:
+            return True
+        try:
+            self._find(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def mkdir(self, path: bytes) -> None:
+        """See agent.cgroups.files.Filesystem."""
+        name = os.fsdecode(path)
+        if name in self._groups:
+            raise _error(errno.EEXIST, path)
+        parent = self._groups.get(name.rpartition("/")[0])
+        if parent is None:
+            raise _error(errno.ENOENT, path)
+        self._groups[name] = _Group(self._initial(parent.enabled))
+
+    def rmdir(self, path: bytes) -> None:
+        """See agent.cgroups.files.Filesystem."""
+        name = os.fsdecode(path)
+        if name not in self._groups:
+            raise _error(errno.ENOENT, path)
+        if self._populated(name) or self.children(path):
+            raise _error(errno.EBUSY, path)
+        self._forget(name)
+
+    def children(self, path: bytes) -> list[str]:
+        """See agent.cgroups.files.Filesystem."""
+        name = os.fsdecode(path)
+        if name not in self._groups:
+            raise _error(errno.ENOENT, path)
+        return [other.rpartition("/")[2] for other in self._groups if other.rpartition("/")[0] == name]
+
+    # ------------------------------------------------------------ inside
+
+    def _initial(self, controllers: Iterable[str]) -> dict[str, str]:
+        prefixes = ("cgroup.", "cpu.stat", *(f"{controller}." for controller in controllers))
+        return {n: text for n, text in DEFAULTS.items() if n.startswith(prefixes) and n not in self._without}
+
+    def _find(self, path: bytes) -> tuple[str, _Group, str]:
+        directory, _, name = os.fsdecode(path).rpartition("/")
+        group = self._groups.get(directory)
+        if group is None or name not in group.files:
+            raise _error(errno.ENOENT, path)
+        return directory, group, name
+
+    def _controllers(self, directory: str) -> frozenset[str] | set[str]:
+        parent = self._groups.get(directory.rpartition("/")[0])
+        return self._delegated if parent is None else parent.enabled
+
+    def _inside(self, directory: str) -> list[_Process]:
+        """The processes of a cgroup and of those below it."""
+        found = []
+        for path, group in self._groups.items():
+            if path == directory or path.startswith(f"{directory}/"):
+                self._let_in(group)
+                found += group.processes
+        return found
+
+    def _populated(self, directory: str) -> bool:
+        return any(process.lives for process in self._inside(directory))
+
+    def _forget(self, directory: str) -> None:
+        group = self._groups.pop(directory)
+        for process in group.processes:
+            os.close(process.pidfd)
+        for door in group.doors:
+            door.close()
+
+    def _let_in(self, group: _Group) -> None:
+        """Those who wrote to a descriptor of cgroup.procs since we last looked."""
+        for door in list(group.doors):
+            while True:
+                try:
+                    _, ancillary, _, _ = door.recvmsg(16, 64)
+                except BlockingIOError:
+                    break
+                if not ancillary:  # every copy of the other end is closed
+                    door.close()
+                    group.doors.remove(door)
+                    break
+                with contextlib.suppress(Refused):  # it has ended since
+                    self._add(group, struct.unpack("3i", ancillary[0][2])[0])
+
+    def _add(self, group: _Group, pid: int) -> None:
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            raise Refused(errno.ESRCH) from None
+        for other in self._groups.values():
+            for process in [process for process in other.processes if process.pid == pid]:
+                os.close(process.pidfd)
+                other.processes.remove(process)
+        group.processes.append(_Process(pid, pidfd))
+        if group.files["cgroup.freeze"].strip() == "1":
+            group.processes[-1].signal(signal.SIGSTOP)
+
+    def _enter(self, directory: str, group: _Group, text: str) -> None:
+        if not text.strip().isdigit():
+            raise Refused(errno.EINVAL)
+        if group.enabled:
+            raise Refused(errno.EBUSY)  # only leaves hold processes
+        self._add(group, int(text) or os.getpid())
+
+    def _control(self, directory: str, group: _Group, text: str) -> None:
+        for word in text.split():
+            sign, controller = word[0], word[1:]
+            if sign not in "+-" or controller not in CONTROLLERS:
+                raise Refused(errno.EINVAL)
+            if sign == "+":
+                if controller not in self._controllers(directory):
+                    raise Refused(errno.ENOENT)
+                if any(process.lives for process in group.processes):
+                    raise Refused(errno.EBUSY)
+                group.enabled.add(controller)
+            else:
+                group.enabled.discard(controller)
+        for name in self.children(directory.encode()):
+            child = self._groups[f"{directory}/{name}"]
+            child.files = {**self._initial(group.enabled), **child.files}
+
+    def _freeze(self, directory: str, group: _Group, text: str) -> None:
+        if text not in {"0", "1"}:
+            raise Refused(errno.ERANGE if text.isdigit() else errno.EINVAL)
+        group.files["cgroup.freeze"] = f"{text}\n"
+        for process in self._inside(directory):
+            process.signal(signal.SIGSTOP if text == "1" else signal.SIGCONT)
+
+    def _kill(self, directory: str, text: str) -> None:
+        if text != "1":
+            raise Refused(errno.ERANGE if text.isdigit() else errno.EINVAL)
+        for process in self._inside(directory):
+            process.signal(signal.SIGKILL)
+
+
+def _error(number: int, path: bytes) -> OSError:
+    return OSError(number, os.strerror(number), os.fsdecode(path))

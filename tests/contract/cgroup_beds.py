@@ -1,0 +1,84 @@
+"""The two trees that the contract is tested on: a fake one, and a real one of our own for a moment."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from pathlib import Path
+
+from agent.cgroups import Cgroup, CgroupTree, Disk, whole_disks
+from agent.cgroups.files import KERNEL, Filesystem
+from agent.place import cgroup2_mount
+from penstock.testing.fake_cgroups import FakeCgroups
+
+
+class Bed:
+    """A prepared tree, and processes that live in it."""
+
+    def __init__(self, root: Path, filesystem: Filesystem, disks: list[Disk]) -> None:
+        self.filesystem = filesystem
+        self.disks = disks
+        self.tree = CgroupTree(root, disks, filesystem)
+        self.missing = self.tree.prepare()
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def enter(self, cgroup: Cgroup) -> subprocess.Popen[str]:
+        """A process that repeats what it is told, in the cgroup from its first instruction."""
+        door = cgroup.open_procs()
+        try:
+            process = subprocess.Popen(
+                "cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+                preexec_fn=lambda: os.write(door, b"0"),
+            )  # fmt: skip
+        finally:
+            os.close(door)
+        self._processes.append(process)
+        assert echo(process, "up") == "up"
+        return process
+
+    def read(self, cgroup: Cgroup, name: str) -> str:
+        """A file as it stands, past everything that is tested."""
+        return self.filesystem.read(os.fsencode(cgroup.path / name)).strip()
+
+    def write(self, cgroup: Cgroup, name: str, text: str) -> None:
+        """Likewise."""
+        self.filesystem.write(os.fsencode(cgroup.path / name), text)
+
+    def close(self) -> None:
+        """End what runs and remove the tree."""
+        for process in self._processes:
+            process.kill()
+            process.wait(30)
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+        for container in self.tree.existing():
+            assert self.tree.get(container).remove()
+        for directory in (self.tree.root / "containers", self.tree.root):
+            self.filesystem.rmdir(os.fsencode(directory))
+
+
+def echo(process: subprocess.Popen[str], line: str) -> str:
+    """Tell it a line and read it back."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(f"{line}\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+def fake_bed() -> Bed:
+    """In memory."""
+    return Bed(Path("/fake/cgroup"), FakeCgroups(), [Disk("vda", 254, 0)])
+
+
+def real_root() -> Path:
+    """Where a tree of our own may be made."""
+    mount = cgroup2_mount()
+    assert mount is not None
+    return mount / f"penstock-contract-{secrets.token_hex(4)}"
+
+
+def real_bed() -> Bed:
+    """Under the host's cgroup2 mount, with the controllers that it has."""
+    return Bed(real_root(), KERNEL, whole_disks())

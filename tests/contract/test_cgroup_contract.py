@@ -1,0 +1,39 @@
+"""The fake tree does what the contract says; so does the host's, as far as it goes (tests/kernel does all of it)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from agent.place import cgroup2_mount
+from tests.contract.cgroup_beds import Bed, fake_bed, real_bed
+from tests.contract.cgroup_suite import ControllersContract, ProcessesContract
+
+
+class TestFake(ControllersContract, ProcessesContract):
+    """Everything, in memory."""
+
+    @pytest.fixture
+    def bed(self) -> Iterator[Bed]:
+        bed = fake_bed()
+        yield bed
+        bed.close()
+
+
+_mount = cgroup2_mount()
+
+
+@pytest.mark.skipif(
+    _mount is None or os.geteuid() != 0 or not os.access(_mount, os.W_OK),
+    reason="needs root and a cgroup2 mount that can be written to",
+)
+class TestHost(ProcessesContract):
+    """The host's kernel, whatever controllers it has for version 2."""
+
+    @pytest.fixture
+    def bed(self) -> Iterator[Bed]:
+        bed = real_bed()
+        yield bed
+        bed.close()

@@ -1,0 +1,30 @@
+"""The contract of tests/contract on a kernel with every controller: what the fake tree claims of it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.cgroup_beds import Bed, real_bed
+from tests.contract.cgroup_suite import ControllersContract, ProcessesContract
+
+
+class TestKernelControllers(ControllersContract):
+    """Limits."""
+
+    @pytest.fixture
+    def bed(self) -> Iterator[Bed]:
+        bed = real_bed()
+        yield bed
+        bed.close()
+
+
+class TestKernelProcesses(ProcessesContract):
+    """Processes."""
+
+    @pytest.fixture
+    def bed(self) -> Iterator[Bed]:
+        bed = real_bed()
+        yield bed
+        bed.close()
