@@ -45,6 +45,8 @@ class Deployed:
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=800,
         )  # fmt: skip
         print(f"{done.stdout}{done.stderr}\nplaybook: {time.monotonic() - started:.0f} s")
+        if done.returncode != 0:
+            print(self.machine.ssh("journalctl --no-pager --lines 60 --unit 'penstock-*'", check=False).stdout)
         assert done.returncode == 0, "the playbook failed; see above"
         recap = re.search(r"^vm\s*:(.*)$", done.stdout, re.MULTILINE)
         assert recap is not None

@@ -1,0 +1,58 @@
+"""What of the virtual machine's harness can be told without booting one."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+
+import pytest
+
+from tests.vm import host
+from tests.vm.checkout import _commands, _files
+from tests.vm.image import ROOT, requirements
+
+
+def test_requirements_are_those_of_pyproject_with_its_own_extras_expanded() -> None:
+    names = {requirement.partition(">")[0] for requirement in requirements()}
+    assert {"msgpack", "psutil", "numpy", "pytest"} <= names
+    assert not any(name.startswith("penstock") for name in names)
+
+
+def test_the_checkout_is_what_git_tracks_or_would_track() -> None:
+    files = _files()
+    assert {"pyproject.toml", "tests/unit/vm/test_vm_harness.py"} <= set(files)
+    assert not any(name.startswith((".venv/", ".git/")) or "__pycache__" in name for name in files)
+
+
+def test_commands_are_read_from_the_wheels_entry_points() -> None:
+    text = "[console_scripts]\npenstock = penstock.cli.main:main\n\n[penstock.commands]\nagent = agent.command:main\n"
+    assert _commands(text) == {"penstock": "penstock.cli.main:main"}
+
+
+def test_a_child_dies_with_the_harness_even_when_that_is_killed() -> None:
+    code = (
+        "import subprocess; from tests.vm.host import dying_with_us; "
+        "subprocess.run(dying_with_us(['sh', '-c', 'echo up; exec sleep 600']))"
+    )
+    # Both hold the pipe's other end for as long as they live.
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, bufsize=0) as harness:
+        assert harness.stdout is not None
+        try:
+            assert harness.stdout.readline() == b"up\n"
+        finally:
+            harness.kill()
+        ready, _, _ = select.select([harness.stdout], [], [], 30)
+        assert ready, "the grandchild outlived its parent"
+        assert harness.stdout.read() == b""
+
+
+def test_a_missing_program_is_one_line_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_PATH", "/nonexistent")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(
+        host.UnavailableError, match=r"as root: apt-get install .*mmdebstrap.*qemu-system-x86"
+    ) as caught:
+        host.require_tools()
+    assert "\n" not in str(caught.value)
