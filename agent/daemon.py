@@ -157,8 +157,6 @@ class Agent:
         tree = CgroupTree(root, disks)
         for missing, why in tree.prepare().items():
             log.warning("degraded", missing=missing, why=why)
-        if self._config.memory_bytes:
-            tree.cap_all(None)
         return tree
 
     def _egress(self) -> Egress | None:

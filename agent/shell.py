@@ -16,7 +16,7 @@ from agent.executor import Executor
 from agent.journal import Journal
 from penstock.transport import RpcPeer
 from penstock.wire.agent_api import Grants, Launched, Params
-from penstock.wire.errors import RpcError, unavailable
+from penstock.wire.errors import unavailable
 
 log = structlog.get_logger()
 
@@ -39,7 +39,6 @@ class Shell:
         self._journal = journal
         self._executor = executor
         self._launching: dict[str, asyncio.Future[Launched]] = {}
-        self._launches: list[str] = []
         executor.on_event = self.dispatch
 
     def dispatch(self, event: e.Event) -> object:
@@ -73,8 +72,7 @@ class Shell:
                     self.link.tell(method, params)
             case i.Record(room, key, value):
                 self._journal.write(room, key, value)
-            case i.StartContainer(container):
-                self._launches.append(container)
+            case i.StartContainer():
                 self._executor.start(instruction)
             case i.KillContainer(container, reason):
                 self.note("kill", container=container, why=reason)
@@ -98,9 +96,8 @@ class Shell:
         Raises:
             RpcError: refused by the node, or not startable (the message says which step failed).
         """
-        self._launches.clear()
-        self.dispatch(event)
-        container = self._launches[0]
+        container = self.dispatch(event)
+        assert isinstance(container, str)
         future: asyncio.Future[Launched] = asyncio.get_running_loop().create_future()
         self._launching[container] = future
         return await future
@@ -115,8 +112,4 @@ class Shell:
             case e.ContainerNotStarted(container, message):
                 future = self._launching.pop(container, None)
                 if future is not None and not future.done():
-                    future.set_exception(_not_started(message))
-
-
-def _not_started(message: str) -> RpcError:
-    return unavailable(message)
+                    future.set_exception(unavailable(message))

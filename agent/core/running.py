@@ -42,7 +42,7 @@ def launch_requested(node: Node, event: e.LaunchRequested, now: float) -> list[I
     )
     session.attached.add(record.container)
     session.launched.add(record.container)
-    return node.containers.add(record)
+    return [Reply(record.container), *node.containers.add(record)]
 
 
 def attach_requested(node: Node, event: e.AttachRequested, now: float) -> list[Instruction]:
