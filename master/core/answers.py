@@ -52,7 +52,7 @@ def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, r
             lifecycle.tell_placed(cluster, job, task)
         return
     if held.seen_promised(node.decided):
-        node.external_memory_bytes += held.memory_bytes  # the report was read as if it held this, too
+        node.unaccounted_bytes += held.memory_bytes  # the report was read as if it held this, too
     cluster.counts["refused"] += 1
     cluster.explain("refused", node=node.name, job=key[0], task=key[1], reason=reason, why=decision.why)
     if task is not None:
@@ -67,10 +67,10 @@ def _promoted(cluster: Cluster, node: Node, number: int, decision: api.Promote, 
     if reason is None:
         held.opportunistic = False
         task = cluster.task(held.key)
-        if task is not None:
+        if task is not None and task.node == node.name:
             task.opportunistic = False
         return
     if held.seen_promised(node.decided):
-        node.external_memory_bytes += held.memory_bytes
+        node.unaccounted_bytes += held.memory_bytes
     held.promoted_in = None
     held.promotion_refused_at = node.heartbeats

@@ -18,6 +18,8 @@ def _tasks(cluster: Cluster) -> list[str]:
     wrong: list[str] = []
     ready = 0
     for job in cluster.jobs.values():
+        if job.origin not in cluster.nodes:
+            wrong.append(f"{job.job}: nobody waits for its origin {job.origin}")
         waiting = {name for tasks in job.ready.values() for name in tasks}
         ready += sum(len(tasks) for tasks in job.ready.values())
         if waiting - job.tasks.keys():

@@ -165,9 +165,6 @@ def withdraw(cluster: Cluster, node: Node, held: Held, why: str) -> None:
         return
     held.leaving_in = cluster.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
     cluster.counts["withdrawn"] += 1
-    task = cluster.task(held.key)
-    if task is not None:
-        task.refusals.setdefault(node.name, -1)  # not there again before it is gone from there
 
 
 def rid_of(cluster: Cluster, node: Node, held: Held) -> None:

@@ -118,7 +118,7 @@ class Node:
     outbox_weight: int = 0
     unanswered: dict[int, list[AnyDecision]] = field(default_factory=dict)
     held: dict[Key, Held] = field(default_factory=dict)
-    external_memory_bytes: int = 0  # promised to regular containers that are nobody's task
+    unaccounted_bytes: int = 0  # promised on the node, less the tasks that we know of there
 
     @property
     def connected(self) -> bool:
@@ -130,7 +130,12 @@ class Node:
         self.load = load
         self.decided = decided
         ours = sum(held.memory_bytes for held in self.held.values() if held.seen_promised(decided))
-        self.external_memory_bytes = max(0, load.promised_memory_bytes - ours)
+        self.unaccounted_bytes = load.promised_memory_bytes - ours
+
+    @property
+    def external_memory_bytes(self) -> int:
+        """Promised to regular containers that are nobody's task."""
+        return max(0, self.unaccounted_bytes)
 
     def memory_free_bytes(self) -> int:
         """Not promised to anybody. May be negative when the node promises more than it has."""

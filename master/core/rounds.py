@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from master.core import admission, lifecycle
 from master.core.records import Job, Node, Task
-from master.core.snapshot import asked_of, need_of, slack_of, unfit, workers_of
+from master.core.snapshot import asked_of, leaving, need_of, slack_of, unfit, workers_of
 from master.opportunistic import allocate
 from master.ordering import ORDERINGS
 from master.placement import Stage, place
@@ -111,10 +111,11 @@ def _in_order(cluster: Cluster) -> list[Job]:
 def _regular(cluster: Cluster, nodes: list[Node], at: float, now: float) -> None:
     settings = cluster.settings
     stages: list[Stage] = []
+    gone = leaving(nodes)
     for job in _in_order(cluster):
         for (name, opportunistic), tasks in job.ready.items():
             if job.admitted and not opportunistic:
-                needs = [need_of(task, nodes) for task in tasks.values()]
+                needs = [need_of(task, nodes, gone) for task in tasks.values()]
                 stages.append(Stage(job.job, name, needs, at - job.submitted_at))
     if not stages:
         return
@@ -132,8 +133,9 @@ def _regular(cluster: Cluster, nodes: list[Node], at: float, now: float) -> None
 
 
 def _opportunistic(cluster: Cluster, nodes: list[Node], now: float) -> None:
+    gone = leaving(nodes)
     waiting = [
-        asked_of(task, nodes)
+        asked_of(task, nodes, gone)
         for job in _in_order(cluster)
         if job.described
         for (_, opportunistic), tasks in job.ready.items()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from master.core.records import Held, Node, Task
+from master.core.records import Held, Key, Node, Task
 from master.core.settings import MasterSettings
 from master.opportunistic import Asked, Slack
 from master.placement import Need, Workers
@@ -56,7 +56,12 @@ def slack_of(nodes: Sequence[Node], now: float) -> Slack:
     )
 
 
-def need_of(task: Task, nodes: Sequence[Node]) -> Need:
+def leaving(nodes: Sequence[Node]) -> frozenset[Key]:
+    """Tasks of which some node still holds a copy that nobody wants any more."""
+    return frozenset(key for node in nodes for key, held in node.held.items() if held.leaving_in is not None)
+
+
+def need_of(task: Task, nodes: Sequence[Node], leaving: frozenset[Key]) -> Need:
     """What a ready task asks of regular placement."""
     request = task.request
     assert request is not None
@@ -68,18 +73,18 @@ def need_of(task: Task, nodes: Sequence[Node]) -> Need:
         np.array((usage.cpu, usage.disk, usage.network, request.memory_bytes), dtype=np.float64),
         cores=command.cpu_cores if command is not None else 0.0,
         unknown_size=request.command_kind if command is not None and usage.of(request.command_kind) <= 0 else None,
-        allowed=_allowed(task, nodes),
+        allowed=_allowed(task, nodes, leaving),
     )
 
 
-def asked_of(task: Task, nodes: Sequence[Node]) -> Asked:
+def asked_of(task: Task, nodes: Sequence[Node], leaving: frozenset[Key]) -> Asked:
     """What a ready task asks of the slack."""
     request = task.request
     assert request is not None
     command = request.command
     slot = request.command_kind if command is not None else (ResourceKind.CPU if request.usage.cpu > 0 else None)
     cores = command.cpu_cores if command is not None else 0.0
-    return Asked(task.job, task.name, request.memory_bytes, cores, slot, _allowed(task, nodes))
+    return Asked(task.job, task.name, request.memory_bytes, cores, slot, _allowed(task, nodes, leaving))
 
 
 def unfit(cluster: Cluster, task: Task) -> str:
@@ -98,19 +103,18 @@ def unfit(cluster: Cluster, task: Task) -> str:
     return f"no node that it may use could ever hold {request.memory_bytes} bytes and {cores:g} cores"
 
 
-def _allowed(task: Task, nodes: Sequence[Node]) -> Mask | None:
+def _allowed(task: Task, nodes: Sequence[Node], leaving: frozenset[Key]) -> Mask | None:
     """Which nodes may be asked: its own choice, less those that refused it and have not reported since, and those that
     still hold an earlier copy of it."""
     request = task.request
     assert request is not None
-    if not request.nodes and not task.refusals:
+    key = (task.job, task.name)
+    if not request.nodes and not task.refusals and key not in leaving:
         return None
     named = frozenset(request.nodes)
-    key = (task.job, task.name)
     mask = np.ones(len(nodes), dtype=np.bool_)
     for index, node in enumerate(nodes):
-        refused = task.refusals.get(node.name)
-        shy = refused is not None and (refused == node.heartbeats or key in node.held)
+        shy = task.refusals.get(node.name) == node.heartbeats or key in node.held
         mask[index] = (not named or node.name in named) and not shy
     return mask
 

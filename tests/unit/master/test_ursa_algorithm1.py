@@ -1,0 +1,280 @@
+"""Ursa's Algorithm 1: by hand, and against an independent, loop-based reading of the paper."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from master.ordering import ORDERINGS
+from master.placement import Need, Stage, Workers, place
+from master.placement.ursa import STAGE_BONUS, fitness, stage_score, why_not
+from penstock.model import ResourceKind
+
+EPT = 0.12
+
+
+def cluster(*rows: tuple[tuple[float, ...], tuple[float, ...], float, float, float]) -> Workers:
+    """Workers from (rates, pending, idle cores, free memory, memory)."""
+    rates, pending, idle, free, capacity = zip(*rows, strict=True)
+    return Workers.of(
+        [f"w{i}" for i in range(len(rows))],
+        EPT,
+        rates=np.array(rates, dtype=float),
+        pending=np.array(pending, dtype=float),
+        slots=np.full((len(rows), 3), 2.0),
+        idle_cores=np.array(idle, dtype=float),
+        memory_free=np.array(free, dtype=float),
+        memory_capacity=np.array(capacity, dtype=float),
+        cores_free=np.full(len(rows), 4.0),
+    )
+
+
+def need(task: str, *amounts: float, **more: object) -> Need:
+    return Need("j", task, np.array(amounts, dtype=float), **more)  # type: ignore[arg-type]
+
+
+def stage(*needs: Need, job: str = "j", elapsed_s: float = 0.0) -> Stage:
+    return Stage(job, "s", list(needs), elapsed_s)
+
+
+# ---------------------------------------------------------------- by hand
+
+
+def test_d_is_what_of_the_ept_is_not_taken() -> None:
+    # APT = 3/100, 6/100 and 24/100 s; D = (0.12 − APT) / 0.12, not below 0; a quarter of the memory is free.
+    w = cluster(((100, 100, 100), (3, 6, 24), 0, 25, 100))
+    assert w.d[0] == pytest.approx([0.75, 0.5, 0.0, 0.25])
+
+
+def test_an_idle_core_makes_the_cpu_free() -> None:
+    w = cluster(((100, 100, 100), (1000, 6, 0), 1, 100, 100))
+    assert w.d[0] == pytest.approx([1.0, 0.5, 1.0, 1.0])
+    w.take(0, need("t", 5, 0, 0, 0))  # takes the last idle core: now the 1005 bytes of work count
+    assert w.d[0, 0] == 0.0
+
+
+def test_inc_is_the_rise_of_apt_by_ept_and_the_share_of_memory() -> None:
+    w = cluster(((100, 200, 50), (0, 0, 0), 1, 80, 100))
+    # 6/100 s, 6/200 s, 6/50 s, each by 0.12 s; 20 of 100 bytes.
+    assert w.increase(need("t", 6, 6, 6, 20))[0] == pytest.approx([0.5, 0.25, 1.0, 0.2])
+
+
+def test_f_is_the_sum_of_d_times_inc() -> None:
+    w = cluster(((100, 200, 50), (0, 12, 3), 1, 80, 100))
+    # D = 1, 0.5, 0.5, 0.8; Inc = 0.5, 0.25, 0.1, 0.2
+    assert fitness(need("t", 6, 6, 0.6, 20), w)[0] == pytest.approx(1 * 0.5 + 0.5 * 0.25 + 0.5 * 0.1 + 0.8 * 0.2)
+
+
+def test_inc_is_clipped_to_d() -> None:
+    w = cluster(((100, 100, 100), (0, 9, 0), 1, 100, 100))
+    # disk: D = 0.25, Inc = 100 s by 0.12: clipped to 0.25
+    assert fitness(need("t", 0, 10_000, 0, 0), w)[0] == pytest.approx(0.25 * 0.25)
+
+
+def test_nothing_goes_where_d_is_0_and_inc_is_not() -> None:
+    w = cluster(((100, 100, 100), (0, 12, 0), 1, 100, 100), ((100, 100, 100), (0, 11.9, 0), 1, 100, 100))
+    fit = fitness(need("t", 6, 0.1, 0, 0), w)
+    assert fit[0] == -math.inf
+    assert fit[1] > 0
+    assert fitness(need("t", 6, 0, 0, 0), w)[0] == pytest.approx(0.5)  # it does not ask for the disk
+
+
+def test_a_task_needs_all_of_its_memory_in_one_place() -> None:
+    w = cluster(((100, 100, 100), (0, 0, 0), 1, 50, 100), ((100, 100, 100), (0, 0, 0), 1, 49, 100))
+    assert list(np.isfinite(fitness(need("t", 1, 0, 0, 50), w))) == [True, False]
+
+
+def test_a_plan_that_is_whole_gets_the_bonus_and_scores_are_means() -> None:
+    w = cluster(((100, 100, 100), (0, 0, 0), 4, 100, 100))
+    # disk: D = 1, Inc 0.25 → F = 0.25; then D = 0.75 → F = 0.1875
+    whole = stage_score(stage(need("a", 0, 3, 0, 0), need("b", 0, 3, 0, 0)), w)
+    assert whole.score == pytest.approx(STAGE_BONUS + (0.25 + 0.1875) / 2)
+    # a takes all of the disk, b finds nothing: the mean is over the plan, without the bonus
+    part = stage_score(stage(need("a", 0, 12, 0, 0), need("b", 0, 1, 0, 0)), w)
+    assert part.score == pytest.approx(1.0)
+    assert [n.task for n, _, _ in part.chosen] == ["a"]
+    assert w.d[0, 1] == 1.0, "scoring leaves the cluster as it was"
+
+
+def test_a_whole_stage_goes_before_a_better_part_of_another() -> None:
+    w = cluster(((100, 100, 100), (0, 0, 0), 4, 100, 100))
+    part = stage(need("a", 0, 12, 0, 0), need("b", 0, 12, 0, 0), job="part")
+    whole = stage(need("c", 0, 1, 0, 0), job="whole")
+    placed = place(w, [part, whole], ORDERINGS["ejf"], 1.0)
+    assert [(p.stage.job, p.need.task) for p in placed] == [("whole", "c"), ("part", "a")]
+
+
+def test_ejf_adds_w_times_t() -> None:
+    young = stage(need("a", 0, 12, 0, 0), job="young", elapsed_s=1.0)  # F = 1
+    old = stage(need("b", 0, 3, 0, 0), job="old", elapsed_s=2.0)  # F = 0.25
+    for weight, first in ((0.5, "young"), (1.0, "old")):  # 1 + 0.5 > 0.25 + 1; 1 + 1 < 0.25 + 2
+        w = cluster(((100, 100, 100), (0, 0, 0), 4, 100, 100))
+        assert place(w, [young, old], ORDERINGS["ejf"], weight)[0].stage.job == first
+
+
+def test_fifo_never_lets_a_younger_job_go_first() -> None:
+    w = cluster(((100, 100, 100), (0, 0, 0), 4, 100, 100))
+    old = stage(need("a", 0, 3, 0, 0), need("b", 0, 300, 0, 0), need("c", 0, 1, 0, 0), job="old", elapsed_s=2.0)
+    young = stage(need("d", 0, 12, 0, 0), job="young", elapsed_s=1.0)
+    assert [p.stage.job for p in place(w, [young, old], ORDERINGS["fifo"], 0.0)] == ["old", "old"]
+
+
+def test_load_is_balanced_over_equal_workers() -> None:
+    w = cluster(*[((100, 100, 100), (0, 0, 0), 4, 100, 100)] * 4)
+    placed = place(w, [stage(*[need(f"t{i}", 1, 2, 0, 10) for i in range(8)])], ORDERINGS["ejf"], 1.0)
+    assert sorted(p.worker for p in placed) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_command_of_unknown_size_takes_its_slot_for_an_ept() -> None:
+    w = cluster(((100, 100, 100), (0, 0, 0), 1, 100, 100))
+    unknown = [need(f"t{i}", 0, 0, 0, 0, unknown_size=ResourceKind.DISK) for i in range(3)]
+    assert w.increase(unknown[0])[0] == pytest.approx([0, 0.5, 0, 0])  # two slots
+    assert len(place(w, [stage(*unknown)], ORDERINGS["ejf"], 1.0)) == 2
+
+
+def test_the_choice_may_be_restricted() -> None:
+    w = cluster(*[((100, 100, 100), (0, 0, 0), 4, 100, 100)] * 3)
+    allowed = np.array([False, False, True])
+    placed = place(w, [stage(need("t", 1, 0, 0, 0, allowed=allowed))], ORDERINGS["ejf"], 1.0)
+    assert placed[0].worker == 2
+    assert place(w, [stage(need("t", 1, 0, 0, 0, allowed=np.zeros(3, dtype=bool)))], ORDERINGS["ejf"], 1.0) == []
+
+
+def test_cores_of_a_command_must_be_free_to_promise() -> None:
+    w = cluster(((100, 100, 100), (0, 0, 0), 4, 100, 100))
+    commands = [need(f"t{i}", 1, 0, 0, 0, cores=1.5) for i in range(3)]  # four are free
+    assert [p.need.task for p in place(w, [stage(*commands)], ORDERINGS["ejf"], 1.0)] == ["t0", "t1"]
+
+
+def test_without_workers_nothing_is_placed() -> None:
+    w = Workers.of([], EPT, **{name: np.empty(0) for name in ("idle_cores", "memory_free", "memory_capacity")},
+                   **{name: np.empty((0, 3)) for name in ("rates", "pending", "slots")}, cores_free=np.empty(0))  # fmt: skip
+    assert place(w, [stage(need("t", 1, 0, 0, 0))], ORDERINGS["ejf"], 1.0) == []
+    assert why_not(need("t", 1, 0, 0, 0), w) == "no node is connected"
+
+
+def test_every_placement_says_which_numbers_led_to_it() -> None:
+    w = cluster(((100, 100, 100), (0, 0, 0), 1, 80, 100))
+    why = place(w, [stage(need("t", 6, 3, 0, 20), elapsed_s=2.0)], ORDERINGS["ejf"], 1.5)[0].why
+    assert why.startswith("ursa: F = 0.91 (D×Inc: cpu 1×0.5 + disk 1×0.25 + memory 0.8×0.2)")
+    assert "W·T 3" in why
+    assert "1 of 1 tasks" in why
+
+
+def test_why_not_counts_who_lacks_what() -> None:
+    w = cluster(((100, 100, 100), (0, 12, 0), 1, 80, 100), ((100, 100, 100), (0, 0, 0), 1, 5, 100))
+    said = why_not(need("t", 0, 1, 0, 20), w)
+    assert said == "of 2 nodes 1 lack disk to spare, 1 lack memory"
+
+
+# ---------------------------------------------------------------- an independent reading of the paper
+
+
+class PlainWorker:
+    """One worker in plain numbers; D is computed from scratch whenever it is asked for."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rate = [rng.choice([50.0, 100.0, 220.0]) for _ in range(3)]
+        self.pending = [rng.choice([0.0, rng.uniform(0, 30)]) for _ in range(3)]
+        self.idle = rng.randint(0, 3)
+        self.capacity = rng.choice([100.0, 200.0])
+        self.free = rng.uniform(0, self.capacity)
+
+    def d(self, r: int) -> float:
+        if r == 3:
+            return self.free / self.capacity
+        if r == 0 and self.idle > 0:
+            return 1.0
+        apt = self.pending[r] / self.rate[r]
+        return max(0.0, (EPT - apt) / EPT)
+
+    def inc(self, task: list[float], r: int) -> float:
+        return task[3] / self.capacity if r == 3 else task[r] / self.rate[r] / EPT
+
+    def f(self, task: list[float]) -> float | None:
+        if task[3] > self.free:
+            return None
+        total = 0.0
+        for r in range(4):
+            d, inc = self.d(r), self.inc(task, r)
+            if d == 0 and inc > 0:
+                return None
+            total += d * (d if inc > d else inc)
+        return total
+
+    def add(self, task: list[float]) -> None:
+        for r in range(3):
+            self.pending[r] += task[r]
+        if task[0] > 0:
+            self.idle -= 1
+        self.free -= task[3]
+
+    def copy(self) -> PlainWorker:
+        other = PlainWorker.__new__(PlainWorker)
+        other.rate, other.capacity = self.rate, self.capacity
+        other.pending, other.idle, other.free = list(self.pending), self.idle, self.free
+        return other
+
+
+def plain_score(tasks: list[list[float]], workers: list[PlainWorker]) -> tuple[float, list[tuple[int, int]]]:
+    workers = [w.copy() for w in workers]
+    plan: list[tuple[int, int]] = []
+    score, bonus = 0.0, STAGE_BONUS
+    for t, task in enumerate(tasks):
+        best, best_f = None, -1.0
+        for w, worker in enumerate(workers):
+            f = worker.f(task)
+            if f is not None and f > best_f + 1e-12:
+                best, best_f = w, f
+        if best is None:
+            bonus = 0.0
+        else:
+            plan.append((t, best))
+            workers[best].add(task)
+            score += best_f
+    return (score / len(plan) + bonus if plan else -math.inf), plan
+
+
+def plain_placement(
+    stages: list[tuple[float, list[list[float]]]], workers: list[PlainWorker], weight: float
+) -> list[tuple[int, int, int]]:
+    """Algorithm 1 word for word: every stage is scored again before every pick."""
+    left = dict(enumerate(stages))
+    out: list[tuple[int, int, int]] = []
+    while left:
+        scored = {s: plain_score(tasks, workers) for s, (_, tasks) in left.items()}
+        scored = {s: (score + weight * left[s][0], plan) for s, (score, plan) in scored.items() if plan}
+        if not scored:
+            break
+        best = max(scored, key=lambda s: (scored[s][0], -s))
+        for t, w in scored[best][1]:
+            workers[w].add(left[best][1][t])
+            out.append((best, t, w))
+        del left[best]
+    return out
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_agrees_with_a_plain_reading_of_the_paper(seed: int) -> None:
+    rng = random.Random(seed)
+    plain = [PlainWorker(rng) for _ in range(rng.randint(1, 7))]
+    stages = [
+        (
+            rng.uniform(0, 3),
+            [
+                [rng.choice([0.0, rng.uniform(0, 12)]) for _ in range(3)] + [rng.choice([0.0, rng.uniform(0, 60)])]
+                for _ in range(rng.randint(1, 6))
+            ],
+        )
+        for _ in range(rng.randint(1, 6))
+    ]
+    w = cluster(*[(tuple(p.rate), tuple(p.pending), p.idle, p.free, p.capacity) for p in plain])
+    given = [
+        Stage(str(s), "s", [Need(str(s), str(t), np.array(task)) for t, task in enumerate(tasks)], elapsed)
+        for s, (elapsed, tasks) in enumerate(stages)
+    ]
+    placed = [(int(p.need.job), int(p.need.task), p.worker) for p in place(w, given, ORDERINGS["ejf"], 0.3)]
+    assert placed == plain_placement(stages, plain, 0.3)
