@@ -23,22 +23,31 @@ from agent.network.probe import cgroup2_mount
 
 UPLINK = "up0"
 NEAR, FAR = "10.77.0.1", "10.77.0.2"
+NEAR6, FAR6 = "fd77::1", "fd77::2"
 UDP_PAYLOAD_BYTES = 1400
 #: Bytes on the wire per byte that arrives: Ethernet, IPv4 and UDP headers, or TCP's with timestamps at an MTU of 1500.
-WIRE_PER_BYTE = {"udp": (UDP_PAYLOAD_BYTES + 42) / UDP_PAYLOAD_BYTES, "tcp": 1514 / 1448}
+WIRE_PER_BYTE = {
+    "udp": (UDP_PAYLOAD_BYTES + 42) / UDP_PAYLOAD_BYTES,
+    "udp6": (UDP_PAYLOAD_BYTES + 62) / UDP_PAYLOAD_BYTES,
+    "tcp": 1514 / 1448,
+}
 TIMEOUT_S = 30
 
+_SO_RCVBUFFORCE = 33
+_IFA_F_NODAD = 2
 _CLONE_NEWNET = 0x4000_0000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 #: Joins a cgroup, opens a socket, says so, and sends until it is killed.
 _SENDER = """
 import socket, sys
-procs, protocol, address, port, size = sys.argv[1:]
+procs, protocol, address, port, size, priority = sys.argv[1:]
 with open(procs, "w") as file:
     file.write("0")
 kind = socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM
-with socket.socket(socket.AF_INET, kind) as link:
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+with socket.socket(family, kind) as link:
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, int(priority))
     link.connect((address, int(port)))
     data = bytes(int(size))
     print("ready", flush=True)
@@ -80,7 +89,7 @@ class Flow:
     def _drain(self) -> None:
         self._arriving.setblocking(False)
         with contextlib.suppress(BlockingIOError):
-            for _ in range(1000):  # an unlimited sender may be faster than this
+            for _ in range(5000):  # an unlimited sender may be faster than this
                 self._arriving.recv(1 << 18)
         self._arriving.settimeout(TIMEOUT_S)
 
@@ -111,11 +120,11 @@ class Bed:
         self._near, self._far = _namespace(), _namespace()
         with self._inside(self._far), IPRoute() as ip:
             ip.link("add", ifname="down0", kind="veth", peer={"ifname": UPLINK, "net_ns_fd": self._near})
-            _configure(ip, "down0", FAR)
+            _configure(ip, "down0", FAR, FAR6)
         _enter(self._near)
         with IPRoute() as ip:
-            _configure(ip, UPLINK, NEAR)
-            _configure(ip, "lo", "127.0.0.1")
+            _configure(ip, UPLINK, NEAR, NEAR6)
+            _configure(ip, "lo")
 
     def close(self) -> None:
         """Everything ends; the thread is back where it was."""
@@ -138,23 +147,23 @@ class Bed:
                 self._cgroups.append(path)
         return path
 
-    def send(self, cgroup: Path, protocol: str = "udp") -> Flow:
+    def send(self, cgroup: Path, protocol: str = "udp", priority: int = 0) -> Flow:
         """A process in the cgroup that sends as fast as it may; its socket is open when this returns."""
         with self._inside(self._far):
             kind = socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM
-            receiver = socket.socket(socket.AF_INET, kind)
+            family, far = (socket.AF_INET6, FAR6) if protocol == "udp6" else (socket.AF_INET, FAR)
+            receiver = socket.socket(family, kind)
             receiver.settimeout(TIMEOUT_S)
-            receiver.bind((FAR, 0))
+            receiver.bind((far, 0))
         size = UDP_PAYLOAD_BYTES
         if protocol == "tcp":
             receiver.listen()
             size = 1 << 16
+        else:  # what comes while this process does not run shall wait, not be dropped
+            receiver.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 4 << 20)
         port = receiver.getsockname()[1]
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _SENDER, cgroup / "cgroup.procs", protocol, FAR, str(port), str(size)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        arguments = [str(cgroup / "cgroup.procs"), protocol, far, str(port), str(size), str(priority)]
+        process = subprocess.Popen([sys.executable, "-I", "-c", _SENDER, *arguments], stdout=subprocess.PIPE, text=True)
         if protocol == "tcp":
             listener = receiver
             receiver, _ = listener.accept()
@@ -194,10 +203,13 @@ class Bed:
             os.close(before)
 
 
-def _configure(ip: IPRoute, link: str, address: str) -> None:
+def _configure(ip: IPRoute, link: str, *addresses: str) -> None:
     (index,) = ip.link_lookup(ifname=link)
-    if link != "lo":
-        ip.addr("add", index=index, address=address, prefixlen=24)
+    for address in addresses:
+        if ":" in address:  # usable at once, without asking around whether somebody has it
+            ip.addr("add", index=index, address=address, prefixlen=64, flags=_IFA_F_NODAD)
+        else:
+            ip.addr("add", index=index, address=address, prefixlen=24)
     ip.link("set", index=index, state="up")
 
 

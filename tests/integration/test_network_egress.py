@@ -73,6 +73,22 @@ def test_a_child_cgroup_shares_the_limit_of_its_container(bed: Bed, limiter: Egr
     assert sent == pytest.approx(1.0, abs=0.04)
 
 
+def test_ipv6_is_limited_too(bed: Bed, limiter: EgressLimiter) -> None:
+    limiter.attach(1, bed.cgroup("c"), 20 * MBIT)
+
+    assert bed.send(bed.cgroup("c"), "udp6").share_of(20 * MBIT) == pytest.approx(1.0, abs=0.04)
+
+
+def test_a_container_cannot_choose_another_class_by_its_own_priority(bed: Bed, limiter: EgressLimiter) -> None:
+    limiter.attach(1, bed.cgroup("c"), 20 * MBIT)
+    limiter.attach(2, bed.cgroup("rich"), 200 * MBIT)
+
+    sent = bed.send(bed.cgroup("c"), priority=HANDLE | 2).share_of(20 * MBIT)
+
+    assert sent == pytest.approx(1.0, abs=0.04)
+    assert limiter.counters()[2].sent_packets == 0
+
+
 def test_others_are_not_limited(bed: Bed, limiter: EgressLimiter) -> None:
     rate = 5 * MBIT
     limiter.attach(1, bed.cgroup("limited"), rate)
