@@ -57,7 +57,7 @@ class Cgroup:
 
     def has(self, filename: str) -> bool:
         """Whether this kernel and delegation give it a file, e.g. ``cgroup.kill``."""
-        return self._filesystem.exists(os.fsencode(self.path / filename))
+        return self._files.core.has(filename)
 
     def freeze(self, frozen: bool) -> None:
         """Stop or resume every process; a cgroup that vanished has none. It takes effect within milliseconds."""

@@ -145,6 +145,10 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
         except OSError as error:
             raise self._meaning(error, path) from None
 
+    def has(self, filename: str) -> bool:
+        """Whether the file is there."""
+        return self._filesystem.exists(self.filepath(filename.encode()))
+
     def open(self, filename: str) -> int:
         """A descriptor of a file, for whoever shall write to it later.
 

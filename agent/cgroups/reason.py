@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.cgroups.files import NotSupported
 
-UNIFIED = "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line, or use the virtual machine of `make demo`"
+UNIFIED = "boot with systemd.unified_cgroup_hierarchy=1, or use the virtual machine of `make demo`"
 DELEGATE = (
     "run the agent under its delegated unit (ansible/), or: systemd-run --user --scope -p Delegate=yes penstock up"
 )

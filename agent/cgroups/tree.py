@@ -34,6 +34,7 @@ class CgroupTree:
         self._disks = tuple(disks)
         self._filesystem = filesystem
         self._containers = root / "containers"
+        self._enabled_above: list[str] = []
 
     def prepare(self) -> dict[str, str]:
         """Make ``containers/`` and enable controllers, top-down; controllers that are missing → why and remedy.
@@ -42,9 +43,11 @@ class CgroupTree:
             OSError: not even a directory can be made here.
         """
         self.missing = {}
-        for directory in (self.root, self._containers):
-            self._make(directory)
-            self._enable_in(directory)
+        self._make(self.root)
+        self._enable_above()
+        self._enable_in(self.root)
+        self._make(self._containers)
+        self._enable_in(self._containers)
         self.controllers = frozenset(CONTROLLERS) - self.missing.keys()
         return {controller: str(reason) for controller, reason in self.missing.items()}
 
@@ -53,6 +56,37 @@ class CgroupTree:
             self._filesystem.mkdir(os.fsencode(directory))
         except FileExistsError:
             return
+
+    def _enable_above(self) -> None:
+        """Where the root is right below the hierarchy's top, which systemd leaves without most controllers.
+
+        The top may hold processes all the same, and what our root has enabled systemd cannot take away again (EBUSY).
+        Everything else above us belongs to whoever made it.
+        """
+        top = CoreFiles(self.root.parent, self._filesystem)
+        if not top.has("cgroup.controllers") or top.has("cgroup.events"):  # only the top has no cgroup.events
+            return
+        for controller in set(CONTROLLERS) & set(top.available) - set(top.subtree_control):
+            try:
+                top.subtree_control = [f"+{controller}"]
+            except OSError:
+                continue  # said below, of our root
+            self._enabled_above.append(controller)
+
+    def dismantle(self) -> None:
+        """Undo :meth:`prepare`, once no container is left.
+
+        Raises:
+            OSError: there is one, or somebody else's cgroup is in it.
+        """
+        for directory in (self._containers, self.root):
+            self._filesystem.rmdir(os.fsencode(directory))
+        top = CoreFiles(self.root.parent, self._filesystem)
+        while self._enabled_above:
+            try:
+                top.subtree_control = [f"-{self._enabled_above.pop()}"]
+            except OSError:
+                continue  # somebody else uses it meanwhile
 
     def _enable_in(self, directory: Path) -> None:
         files = CoreFiles(directory, self._filesystem)

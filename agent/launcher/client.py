@@ -116,7 +116,9 @@ class Launcher:
         await self._ask({"do": "shutdown"})
 
     async def close(self) -> None:
-        """Hang up; the launcher goes on. Not being told of it, ``on_lost`` is not called."""
+        """Hang up; the launcher goes on, and ``on_lost`` is not called."""
+        if self._connection.fileno() < 0:
+            return
         self._closed = True
         self._lost()
         self._connection.close()

@@ -60,6 +60,7 @@ class FakeCgroups:
         controllers: what is delegated.
         disks: the numbers (``254:0``) that io.max takes.
         without: files that the pretended kernel is too old for, e.g. ``cgroup.kill``.
+        top: the root is the hierarchy's top, which may hold processes and cannot be frozen or killed.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class FakeCgroups:
         controllers: Iterable[str] = CONTROLLERS,
         disks: Iterable[str] = ("254:0",),
         without: Iterable[str] = (),
+        top: bool = False,
     ) -> None:
         self.disks = frozenset(disks)
         self.writes: list[tuple[str, str]] = []  # path and text of each, in order
@@ -76,6 +78,9 @@ class FakeCgroups:
         self._delegated = frozenset(controllers)
         self._groups: dict[str, _Group] = {}
         self._groups[root] = _Group(self._initial(self._delegated))
+        if top:
+            for name in ("cgroup.events", "cgroup.freeze", "cgroup.kill"):
+                self._groups[root].files.pop(name, None)
 
     # ------------------------------------------------------------ for tests
 
@@ -268,10 +273,14 @@ class FakeCgroups:
                     raise Refused(errno.EBUSY)
                 group.enabled.add(controller)
             else:
+                names = self.children(directory.encode())
+                if any(controller in self._groups[f"{directory}/{name}"].enabled for name in names):
+                    raise Refused(errno.EBUSY)
                 group.enabled.discard(controller)
         for name in self.children(directory.encode()):
             child = self._groups[f"{directory}/{name}"]
-            child.files = {**self._initial(group.enabled), **child.files}
+            initial = self._initial(group.enabled)
+            child.files = {file: child.files.get(file, text) for file, text in initial.items()}
 
     def _freeze(self, directory: str, group: _Group, text: str) -> None:
         if text not in {"0", "1"}:

@@ -55,8 +55,7 @@ class Bed:
                     stream.close()
         for container in self.tree.existing():
             assert self.tree.get(container).remove()
-        for directory in (self.tree.root / "containers", self.tree.root):
-            self.filesystem.rmdir(os.fsencode(directory))
+        self.tree.dismantle()
 
 
 def echo(process: subprocess.Popen[str], line: str) -> str:

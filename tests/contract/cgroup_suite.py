@@ -246,6 +246,7 @@ class ControllersContract:
         missing = tree.prepare()
         process.kill()
         process.wait(30)
+        assert bed.read(nested, "cgroup.subtree_control") == ""
         assert missing.keys() == {"cpu", "io", "memory", "pids"}
         assert all("processes are in" in why and "remedy: move them" in why for why in missing.values())
         assert tree.prepare() == {}
@@ -278,6 +279,13 @@ class ControllersContract:
             bed.write(cgroup, name, text.format(disk=bed.disks[0].number))
         assert caught.value.errno == number
         assert bed.read(cgroup, name) == UNLIMITED.get(name, "0")
+
+    def test_a_controller_that_is_used_below_cannot_be_disabled(self, bed: Bed) -> None:
+        bed.tree.create("a")
+        control = bytes(bed.tree.root / "cgroup.subtree_control")
+        with pytest.raises(OSError) as caught:
+            bed.filesystem.write(control, "-cpu")
+        assert caught.value.errno == errno.EBUSY
 
     def test_an_idle_cgroup_takes_no_weight(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")

@@ -1,0 +1,102 @@
+"""A launcher of the test's own, without cgroups, as a client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import select
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from agent.launcher import Exited, Launcher, Start
+
+#: Who runs the tests.
+ME = pwd.getpwuid(os.geteuid()).pw_name
+TIMEOUT_S = 30
+
+
+class Client:
+    """A launcher's client that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.launcher: Launcher
+        self.exits: asyncio.Queue[Exited] = asyncio.Queue()
+        self.lost = asyncio.Event()
+
+    async def exited(self) -> Exited:
+        """The next exit."""
+        async with asyncio.timeout(TIMEOUT_S):
+            return await self.exits.get()
+
+    async def start(self, container: str, *argv: str, **fields: object) -> int:
+        """Start a command, its output into ``stdout`` (a descriptor) if given."""
+        stdout = fields.pop("stdout", None)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        try:
+            return await self.launcher.start(
+                start(container, *argv, **fields),
+                procs_fd=None,
+                stdio=(nothing, stdout if isinstance(stdout, int) else nothing, nothing),
+            )
+        finally:
+            os.close(nothing)
+
+    async def output(self, *argv: str, **fields: object) -> str:
+        """What a command prints until it ends."""
+        reading, writing = os.pipe()
+        try:
+            await self.start("prints", *argv, stdout=writing, **fields)
+        finally:
+            os.close(writing)
+        with os.fdopen(reading) as pipe:
+            text = await asyncio.to_thread(pipe.read)
+        assert (await self.exited()).container == "prints"
+        await self.launcher.acknowledge("prints")
+        return text
+
+
+class Pipe:
+    """Whoever holds ``writing`` keeps ``reading`` from its end."""
+
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+
+    def close_writing(self) -> None:
+        """Once; its number may be another's afterwards."""
+        if self.writing >= 0:
+            os.close(self.writing)
+        self.writing = -1
+
+    async def end(self) -> None:
+        """Wait until nobody holds the other end, ourselves included."""
+        self.close_writing()
+        assert (await asyncio.to_thread(select.select, [self.reading], [], [], TIMEOUT_S))[0], "somebody holds it"
+        assert os.read(self.reading, 1) == b""
+
+
+def start(container: str, *argv: str, **fields: object) -> Start:
+    """With the defaults of somebody who does not care."""
+    values: dict[str, object] = {"user": ME, "env": {}, "cwd": "/", **fields}
+    return Start(container=container, argv=argv, **values)  # type: ignore[arg-type]
+
+
+Connect = Callable[[], Awaitable[Client]]
+
+
+def launcher_pid(runtime: Path) -> int:
+    """Who listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(str(runtime / "launcher.sock"))
+        return int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little")
+
+
+def end(pid: int) -> None:
+    """SIGTERM, and wait: it is not our child as far as subprocess knows, but the kernel knows better."""
+    try:
+        os.kill(pid, signal.SIGTERM)
+        os.waitpid(pid, 0)
+    except (ProcessLookupError, ChildProcessError):
+        return

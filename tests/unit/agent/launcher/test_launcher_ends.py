@@ -1,0 +1,202 @@
+"""How containers end, and that nobody's end but the launcher's own loses it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agent.launcher import Launcher, LaunchFailed
+from tests.unit.agent.launcher.launcher_bed import TIMEOUT_S, Connect, Pipe, launcher_pid
+
+
+async def ends(pid: int) -> None:
+    """Wait for the end of a process that is not ours."""
+    gone = os.pidfd_open(pid)
+    try:
+        assert await asyncio.to_thread(select.select, [gone], [], [], TIMEOUT_S) != ([], [], []), "it does not end"
+    finally:
+        os.close(gone)
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "number"), [("exit 0", 0, None), ("exit 7", 7, None), ("kill -9 $$", 137, 9)]
+)
+async def test_an_exit_is_told_as_a_shell_would(connect: Connect, script: str, status: int, number: int | None) -> None:
+    client = await connect()
+    before = time.time()
+    await client.start("a", "sh", "-c", script)
+    exited = await client.exited()
+    assert (exited.container, exited.exit_status, exited.signal) == ("a", status, number)
+    assert before <= exited.ended_at <= time.time()
+
+
+async def test_what_it_used_is_told(connect: Connect) -> None:
+    client = await connect()
+    await client.start(
+        "a", "python3", "-ISc", "import time\nx = b'x' * 50_000_000\nwhile time.process_time() < 0.2: pass"
+    )
+    exited = await client.exited()
+    assert exited.cpu_seconds >= 0.2
+    assert exited.max_rss_bytes >= 50_000_000
+
+
+async def test_an_exit_is_kept_until_it_is_acknowledged(connect: Connect, pipe: Pipe) -> None:
+    first = await connect()
+    await first.start("a", "sh", "-c", "sleep 1000; exit 1", stdout=pipe.writing)
+    (run,) = await first.launcher.running()
+    await first.launcher.close()
+
+    second = await connect()
+    assert await second.launcher.running() == [run]
+    await second.launcher.signal("a", signal.SIGTERM)
+    exited = await second.exited()
+    assert exited.exit_status == 128 + signal.SIGTERM
+    await pipe.end()
+    await second.launcher.close()
+
+    third = await connect()
+    assert third.exits.get_nowait() == exited  # told before connect() returns
+    await third.launcher.acknowledge("a")
+    await third.launcher.close()
+
+    fourth = await connect()
+    assert fourth.exits.empty()
+    assert await fourth.launcher.running() == []
+
+
+async def test_every_client_is_told(connect: Connect) -> None:
+    clients = [await connect() for _ in range(2)]
+    await clients[0].start("a", "true")
+    assert await clients[0].exited() == await clients[1].exited()
+
+
+async def test_a_signal_reaches_the_process_group(connect: Connect, pipe: Pipe) -> None:
+    client = await connect()
+    await client.start("a", "sh", "-c", "sleep 1000 & echo up; wait", stdout=pipe.writing)
+    assert os.read(pipe.reading, 3) == b"up\n"
+    await client.launcher.signal("a", signal.SIGTERM)
+    assert (await client.exited()).exit_status == 128 + signal.SIGTERM
+    await pipe.end()
+
+
+async def test_signals_to_what_is_gone_are_no_error(connect: Connect) -> None:
+    client = await connect()
+    await client.start("a", "true")
+    await client.exited()
+    for container in ("a", "never-there"):
+        await client.launcher.signal(container, signal.SIGTERM)
+        await client.launcher.kill_session(container)
+        await client.launcher.acknowledge(container)
+
+
+async def test_the_whole_session_is_killed(connect: Connect, pipe: Pipe) -> None:
+    """Also what is in process groups of its own, and what forks as fast as it can."""
+    client = await connect()
+    script = "set -m; sleep 1000 & (while :; do sleep 0.001 & done) & echo up; sleep 1000"
+    await client.start("a", "bash", "-c", script, stdout=pipe.writing)
+    assert os.read(pipe.reading, 3) == b"up\n"
+    await client.launcher.kill_session("a")
+    assert (await client.exited()).signal == signal.SIGKILL
+    await pipe.end()
+
+
+async def test_without_a_cgroup_the_session_ends_with_its_leader(connect: Connect, pipe: Pipe) -> None:
+    client = await connect()
+    await client.start("a", "sh", "-c", "sleep 1000 & exit 5", stdout=pipe.writing)
+    assert (await client.exited()).exit_status == 5
+    await pipe.end()
+
+
+async def test_a_launcher_that_dies_is_noticed(connect: Connect, tmp_path: Path) -> None:
+    client = await connect()
+    pid = launcher_pid(tmp_path)
+    os.kill(pid, signal.SIGSTOP)
+    asked = asyncio.ensure_future(client.launcher.running())
+    os.kill(pid, signal.SIGKILL)
+    async with asyncio.timeout(TIMEOUT_S):
+        await client.lost.wait()
+        with pytest.raises(LaunchFailed, match="the launcher"):
+            await asked
+        with pytest.raises(LaunchFailed, match="the launcher"):
+            await client.launcher.running()
+
+
+async def test_hanging_up_is_not_losing_it(connect: Connect) -> None:
+    client = await connect()
+    asked = asyncio.ensure_future(client.launcher.running())
+    await asyncio.sleep(0)
+    await client.launcher.close()
+    with pytest.raises(LaunchFailed):
+        await asked
+    assert not client.lost.is_set()
+
+
+async def test_after_shutdown_it_ends_with_its_last_container_and_client(connect: Connect, tmp_path: Path) -> None:
+    client, other = await connect(), await connect()
+    pid = launcher_pid(tmp_path)
+    await client.start("a", "sleep", "1000")
+    await client.launcher.shutdown()
+    await client.launcher.close()
+    await other.launcher.kill_session("a")
+    assert (await other.exited()).container == "a"
+    await other.launcher.acknowledge("a")
+    assert await other.launcher.running() == []  # it still answers
+    await other.launcher.close()
+    await ends(pid)
+    assert not (tmp_path / "launcher.sock").exists()
+
+
+async def test_a_terminals_interrupt_is_not_for_it(connect: Connect, tmp_path: Path) -> None:
+    client = await connect()
+    os.kill(launcher_pid(tmp_path), signal.SIGINT)
+    assert await client.launcher.running() == []
+    assert os.getsid(launcher_pid(tmp_path)) != os.getsid(0)
+
+
+async def test_a_launcher_that_is_stopped_ends_what_it_runs(connect: Connect, tmp_path: Path, pipe: Pipe) -> None:
+    client = await connect()
+    await client.start("a", "sh", "-c", "trap '' TERM; echo up; sleep 1000; sleep 1000", stdout=pipe.writing)
+    assert os.read(pipe.reading, 3) == b"up\n"
+    pid = launcher_pid(tmp_path)
+    os.kill(pid, signal.SIGTERM)
+    await pipe.end()
+    await ends(pid)
+    assert not (tmp_path / "launcher.sock").exists()
+
+
+async def test_two_launchers_do_not_share_a_directory(connect: Connect, tmp_path: Path) -> None:
+    client = await connect()
+    command = [sys.executable, "-I", "-m", "agent.launcher", "--runtime-dir", str(tmp_path)]
+    second = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, timeout=60)
+    assert second.returncode == 1
+    assert "launcher.sock: a launcher answers there already" in second.stderr
+    assert await client.launcher.running() == []
+
+
+async def test_a_socket_that_a_dead_launcher_left_is_replaced(connect: Connect, tmp_path: Path) -> None:
+    first = await connect()
+    pid = launcher_pid(tmp_path)
+    os.kill(pid, signal.SIGKILL)
+    await ends(pid)
+    assert (tmp_path / "launcher.sock").exists()
+    assert await (await connect()).launcher.running() == []
+    assert first.lost.is_set()
+
+
+async def test_where_none_answers_and_none_may_be_spawned(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"no launcher answers at .*launcher.sock; start penstock-containers.service"):
+        await Launcher.connect(tmp_path, print, on_lost=print, spawn=False, cgroup_root=None)
+
+
+async def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "launcher.sock").mkdir()
+    with pytest.raises(OSError, match=r"the launcher did not start: .*launcher.sock"):
+        await Launcher.connect(tmp_path, print, on_lost=print, spawn=True, cgroup_root=None)

@@ -1,0 +1,161 @@
+"""Whatever one connection says or leaves unread, and whatever hangs on its way, the others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Connect, Pipe, start
+
+
+def dial(runtime: Path) -> socket.socket:
+    """A connection past the client; its hello has been read."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.settimeout(TIMEOUT_S)
+    connection.connect(str(runtime / "launcher.sock"))
+    assert "hello" in msgpack.unpackb(connection.recv(4096))
+    return connection
+
+
+START = ["x", ME, ["true"], {}, "/"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xc1",
+        b"\x81",
+        b"nonsense that is longer than a byte",
+        msgpack.packb(7),
+        msgpack.packb({}),
+        msgpack.packb({"id": "x", "do": "running"}),
+        msgpack.packb({"id": 1}),
+        msgpack.packb({"id": 1, "do": "signal"}),
+        msgpack.packb({"id": 1, "do": "signal", "container": "a", "signal": "TERM"}),
+        msgpack.packb({"id": 1, "do": "start"}),
+        msgpack.packb({"id": 1, "do": "start", "start": START}),  # without descriptors
+        msgpack.packb({"id": 1, "do": "start", "start": ["too", "few"]}),
+    ],
+)
+async def test_what_is_no_request_ends_that_connection_only(connect: Connect, tmp_path: Path, data: bytes) -> None:
+    client = await connect()
+    await client.start("a", "sleep", "1000")
+    with closing(dial(tmp_path)) as connection:
+        connection.send(data)
+        assert connection.recv(4096) == b""
+    assert [run.container for run in await client.launcher.running()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        ({"do": "nonsense"}, "unknown request 'nonsense'"),
+        ({"do": "signal", "container": "a", "signal": 1000}, "Invalid argument: signal"),
+    ],
+)
+async def test_what_cannot_be_done_is_answered(
+    connect: Connect, tmp_path: Path, request_: dict[str, Any], error: str
+) -> None:
+    client = await connect()
+    await client.start("a", "sleep", "1000")
+    with closing(dial(tmp_path)) as connection:
+        connection.send(msgpack.packb({"id": 5, **request_}))
+        assert msgpack.unpackb(connection.recv(4096)) == {"id": 5, "error": error}
+
+
+async def test_one_that_does_not_read_keeps_nobody_waiting(connect: Connect, tmp_path: Path) -> None:
+    client = await connect()
+    asked = 20_000
+    with closing(dial(tmp_path)) as stuck:
+        for number in range(asked):
+            stuck.send(msgpack.packb({"id": number, "do": "running"}))
+        await client.start("a", "true")
+        assert (await client.exited()).exit_status == 0
+        # Nothing was lost of what it was to be told, in order.
+        answers = [msgpack.unpackb(stuck.recv(4096)) for _ in range(asked + 1)]
+        assert [answer["id"] for answer in answers if "id" in answer] == list(range(asked))
+
+
+async def test_a_start_that_hangs_keeps_nobody_waiting(connect: Connect, pipe: Pipe) -> None:
+    """A full pipe in place of cgroup.procs: the child hangs at its first step, as it would on a dead file server."""
+    client = await connect()
+    size = fcntl.fcntl(pipe.writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(pipe.writing, b"x" * size)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    hanging = asyncio.ensure_future(
+        client.launcher.start(start("hangs", "true"), procs_fd=pipe.writing, stdio=(nothing, nothing, nothing))
+    )
+    await client.start("a", "true")
+    assert (await client.exited()).container == "a"
+    assert not hanging.done()
+    # An agent that comes now is told of it, too: it would not know what to do with its exit else.
+    assert [run.container for run in await (await connect()).launcher.running()] == ["hangs"]
+    os.read(pipe.reading, size)
+    async with asyncio.timeout(TIMEOUT_S):
+        assert await hanging > 0
+    assert (await client.exited()).container == "hangs"
+    os.close(nothing)
+
+
+async def test_a_start_whose_agent_went_away_is_an_exit_to_its_successor(connect: Connect, pipe: Pipe) -> None:
+    first = await connect()
+    size = fcntl.fcntl(pipe.writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(pipe.writing, b"x" * size)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    hanging = asyncio.ensure_future(
+        first.launcher.start(start("a", "no-such-command"), procs_fd=pipe.writing, stdio=(nothing, nothing, nothing))
+    )
+    await asyncio.sleep(0)  # it is sent now
+    second = await connect()
+    assert [run.container for run in await second.launcher.running()] == ["a"]
+    await first.launcher.close()
+    with pytest.raises(Exception, match="the launcher is gone"):
+        await hanging
+    await second.launcher.running()
+    os.read(pipe.reading, size)
+    exited = await second.exited()
+    assert (exited.container, exited.exit_status) == ("a", 127)
+    os.close(nothing)
+
+
+async def test_nobody_else_may_connect(connect: Connect, tmp_path: Path) -> None:
+    await connect()
+    assert stat.S_IMODE((tmp_path / "launcher.sock").stat().st_mode) == 0o600
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Iterator[Path]:
+    """A link to the launcher's socket that everybody can reach."""
+    directory = Path(tempfile.mkdtemp())
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+async def test_the_kernel_says_who_connects(connect: Connect, tmp_path: Path, public: Path) -> None:
+    await connect()
+    link = public / "launcher.sock"
+    link.hardlink_to(tmp_path / "launcher.sock")
+    link.chmod(0o666)
+    script = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); "
+        f"s.settimeout({TIMEOUT_S}); s.connect(sys.argv[1]); sys.exit(len(s.recv(9)))"
+    )
+    command = ["/usr/bin/env", "python3", "-ISc", script, str(link)]
+    for user, answered in (("daemon", False), ("root", True)):
+        done = await asyncio.to_thread(subprocess.run, command, user=user, check=False, timeout=TIMEOUT_S)
+        assert (done.returncode > 0) == answered

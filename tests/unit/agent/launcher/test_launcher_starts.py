@@ -1,0 +1,165 @@
+"""What a command finds itself in, and what its user reads when it cannot be started."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.launcher import LaunchFailed
+from tests.unit.agent.launcher.launcher_bed import ME, Connect, Pipe, start
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+#: Prints what it finds itself in, as JSON.
+LOOK = """
+import json, os
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+umask = os.umask(0)
+print(json.dumps({
+    "leads": os.getsid(0) == os.getpid() == os.getpgid(0), "umask": umask, "cwd": os.getcwd(),
+    "descriptors": sorted(os.listdir("/proc/self/fd"))[:4], "oom": open("/proc/self/oom_score_adj").read().strip(),
+    "privileges": status["NoNewPrivs"].strip(),
+    "blocked": status["SigBlk"].strip(), "ignored": status["SigIgn"].strip(),
+    "ids": os.getresuid() + os.getresgid(), "groups": sorted(os.getgroups()),
+}))
+"""
+
+
+async def look(connect: Connect, user: str = ME, cwd: str = "/") -> dict[str, Any]:
+    client = await connect()
+    # -S -I: nothing of this environment's own; the interpreter ignores SIGPIPE and SIGXFSZ by itself.
+    found: dict[str, Any] = json.loads(await client.output("/usr/bin/env", "python3", "-ISc", LOOK, user=user, cwd=cwd))
+    return found
+
+
+async def test_what_a_command_finds_itself_in(connect: Connect, tmp_path: Path) -> None:
+    found = await look(connect, cwd=str(tmp_path))
+    assert found["leads"]
+    assert (found["umask"], found["cwd"]) == (0o022, str(tmp_path))
+    assert found["descriptors"] == ["0", "1", "2", "3"]  # 3 is the one that lists them
+    assert found["privileges"] == "1"
+    assert int(found["blocked"], 16) == 0
+    assert int(found["ignored"], 16) & ~(1 << 12 | 1 << 24) == 0  # Python's own SIGPIPE and SIGXFSZ
+    assert int(found["oom"]) >= 0
+
+
+async def test_the_environment_is_what_was_asked_and_the_users_own(connect: Connect) -> None:
+    client = await connect()
+    user = pwd.getpwnam(ME)
+    text = await client.output("/usr/bin/env", "-0", env={"GREETING": "a b\nc", "HOME": "/elsewhere"})
+    found = dict(entry.split("=", 1) for entry in text.strip("\0").split("\0"))
+    path = found.pop("PATH")
+    assert found == {
+        "GREETING": "a b\nc", "HOME": "/elsewhere", "USER": ME, "LOGNAME": ME, "SHELL": user.pw_shell or "/bin/sh",
+    }  # fmt: skip
+    assert path.split(":")[-1] == "/bin" and "/usr/bin" in path.split(":")
+
+
+async def test_commands_are_looked_for_along_the_path_that_was_given(connect: Connect, tmp_path: Path) -> None:
+    command = tmp_path / "hello"
+    command.write_text("#!/bin/sh\necho hello $1\n")
+    command.chmod(0o755)
+    client = await connect()
+    assert await client.output("hello", "you", env={"PATH": f"/nowhere:{tmp_path}"}) == "hello you\n"
+
+
+async def test_a_large_environment_arrives(connect: Connect) -> None:
+    client = await connect()
+    text = await client.output("/usr/bin/env", env={f"V{n}": "x" * 1000 for n in range(100)})
+    assert text.count("x" * 1000) == 100
+
+
+@root_only
+async def test_another_user_gets_its_ids_and_groups_and_no_more(connect: Connect, tmp_path: Path) -> None:
+    other = pwd.getpwnam("daemon")
+    found = await look(connect, user="daemon")
+    assert found["ids"] == [other.pw_uid] * 3 + [other.pw_gid] * 3
+    assert found["groups"] == sorted(set(os.getgrouplist("daemon", other.pw_gid)))
+    assert grp.getgrnam("root").gr_gid not in found["groups"]
+    assert found["privileges"] == "1"
+
+
+@root_only
+async def test_a_directory_is_entered_as_the_user(connect: Connect, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    client = await connect()
+    with pytest.raises(LaunchFailed, match=f"cannot enter directory '{tmp_path}': Permission denied"):
+        await client.start("a", "true", user="daemon", cwd=str(tmp_path))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may become anybody")
+async def test_who_is_not_root_cannot_start_work_for_others(connect: Connect) -> None:
+    client = await connect()
+    with pytest.raises(LaunchFailed, match="not root cannot start work as 'root'"):
+        await client.start("a", "true", user="root")
+
+
+@pytest.mark.parametrize(
+    ("argv", "fields", "line"),
+    [
+        (["no-such-command"], {}, "command not found: 'no-such-command'"),
+        (["true"], {"env": {"PATH": ""}, "cwd": "/proc"}, "command not found: 'true'"),
+        (["/no/such/file"], {}, "cannot run '/no/such/file': No such file or directory"),
+        (["/etc/passwd"], {}, "cannot run '/etc/passwd': Permission denied"),
+        (["/tmp"], {}, "cannot run '/tmp': Permission denied"),
+        (["true"], {"cwd": "/nowhere"}, "cannot enter directory '/nowhere': No such file or directory"),
+        (["true"], {"cwd": "/etc/passwd"}, "cannot enter directory '/etc/passwd': Not a directory"),
+        (["true"], {"user": "no-such-user"}, "user 'no-such-user' is not known on this host"),
+        (["true", "a\0b"], {}, "cannot run 'true': embedded null byte"),
+        (["true"], {"env": {"A=B": "c"}}, "cannot run 'true': illegal environment variable name"),
+        (["x" * 10_000], {}, "cannot run '" + "x" * 100),
+    ],
+)
+async def test_what_cannot_be_started_says_why(
+    connect: Connect, argv: list[str], fields: dict[str, Any], line: str
+) -> None:
+    client = await connect()
+    with pytest.raises(LaunchFailed) as caught:
+        await client.start("a", *argv, **fields)
+    assert str(caught.value).startswith(line)
+    assert await client.launcher.running() == []
+    # The same id can be tried again: nothing of the failure is left, and it is no exit that anybody waits for.
+    await client.start("a", "true")
+    assert (await client.exited()).exit_status == 0
+    assert client.exits.empty()
+
+
+async def test_a_cgroup_that_cannot_be_entered(connect: Connect) -> None:
+    client = await connect()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        with pytest.raises(LaunchFailed, match="cannot enter its cgroup: Bad file descriptor"):
+            await client.launcher.start(start("a", "true"), procs_fd=nothing, stdio=(nothing, nothing, nothing))
+    finally:
+        os.close(nothing)
+
+
+async def test_a_container_runs_once_at_a_time(connect: Connect) -> None:
+    client = await connect()
+    pid = await client.start("a", "sleep", "1000")
+    with pytest.raises(LaunchFailed, match="'a' runs already"):
+        await client.start("a", "true")
+    assert [(run.container, run.pid, run.user) for run in await client.launcher.running()] == [("a", pid, ME)]
+
+
+async def test_descriptors_that_are_numbered_like_the_standard_ones(connect: Connect, pipe: Pipe) -> None:
+    """Whatever numbers they arrive with, each goes where it belongs."""
+    client = await connect()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    script = [sys.executable, "-ISc", "import os; os.write(2, b'err'); os.write(1, os.read(0, 9))"]
+    source, feed = os.pipe()
+    os.write(feed, b"in")
+    os.close(feed)
+    try:
+        await client.launcher.start(start("a", *script), procs_fd=None, stdio=(source, pipe.writing, pipe.writing))
+    finally:
+        os.close(nothing)
+        os.close(source)
+    await client.exited()
+    assert os.read(pipe.reading, 100) == b"errin"
