@@ -188,7 +188,7 @@ class Egress:
         """It is gone."""
         taken = self._slots.pop(container, None)
         if taken is not None:
-            self._limiter.detach(taken[0], None)
+            self._limiter.detach(*taken)
 
     def take_back(self, limited: dict[str, tuple[Path, int]]) -> None:
         """After a restart: container → (cgroup, rate). Classes that nobody owns go."""
