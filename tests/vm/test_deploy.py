@@ -130,6 +130,22 @@ def test_the_second_run_changes_nothing_and_ends_nothing(deployed: Deployed) -> 
     assert deployed.machine.ssh("pgrep -x -u tester sleep").stdout == before
 
 
+def test_a_restart_of_the_agent_ends_nothing(deployed: Deployed) -> None:
+    before = deployed.machine.ssh("pgrep -x -u tester sleep").stdout
+    deployed.machine.ssh("systemctl restart penstock-agent")
+    assert deployed.machine.ssh("pgrep -x -u tester sleep").stdout == before
+
+
+def test_all_comes_back_when_the_owner_of_the_containers_is_killed(deployed: Deployed) -> None:
+    agent, owner = (deployed.main_pid(unit) for unit in ("penstock-agent", "penstock-containers"))
+    deployed.machine.ssh(f"kill -KILL {owner}")
+    _restarted(deployed, agent)
+    assert deployed.main_pid("penstock-containers") not in {0, owner}
+    assert deployed.machine.ssh("pgrep -x -u tester sleep", check=False).stdout == "", "its containers end with it"
+    done = deployed.as_user(f"{_PENSTOCK} run --memory 64M -- echo again")
+    assert (done.stdout, done.returncode) == ("again\n", 0), done.stderr
+
+
 def _restarted(deployed: Deployed, before: int) -> int:
     """The agent's process once systemd calls its successor active: the machine itself waits for that."""
     deployed.machine.ssh(
