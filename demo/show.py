@@ -134,8 +134,8 @@ async def _runs(plan: Plan, up: node.Node, progress: Progress) -> tuple[Plan, di
         plan = replace(
             plan,
             socket=up.socket,
-            cpu_max_enforced="cpu.max" in enforced,
-            idle_class_enforced="cpu.idle" in enforced or "cpu.weight" in enforced,
+            cpu_max_enforced="cpu" in enforced,
+            idle_class_enforced="opportunistic" in enforced,
         )
         progress.line(f"status while it lasts: http://{up.http}/status (also /metrics)")
         runs = {}

@@ -58,7 +58,7 @@ REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
             capacity=_CAPACITY,
             network_bypass_bytes=16384,
             max_frame_bytes=8388608,
-            enforced=["cpu.max", "memory.max"],
+            enforced=["cpu", "memory"],
             master=True,
         ),
     ),
