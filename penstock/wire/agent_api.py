@@ -45,7 +45,7 @@ class Hello(Params, frozen=True):
 
 
 class Welcome(Result, frozen=True):
-    """Who answers. ``enforced`` names what this host can enforce, as ``penstock check`` lists it (``cpu``, ``kill`` …)."""
+    """Who answers. ``enforced`` names what this host can enforce, as ``penstock check`` lists it: ``cpu``, ``kill``…"""
 
     protocol: int
     version: str
