@@ -2,8 +2,8 @@
 
 The DAG is Ursa's (§4.1.3): a map stage (disk read → CPU map), a barrier, a reduce stage (network pull → CPU merge →
 disk write). Cutting the in-edges of the network monotasks leaves one connected component per map and per reduce: the
-tasks. A task stays on the worker that got its first monotask. Each finished task is told to standard output as a JSON
-line.
+tasks. A task stays on the worker that got its first monotask. Standard output gets a JSON line when the job could begin
+(it does when standard input has a line for it), and one for each finished task.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,7 @@ class Executor:
         """Take over the socket of a worker."""
         return cls(*await asyncio.open_connection(sock=spawned.socket))
 
-    def tell(self, command: dict[str, Any]) -> None:
-        """Send a command that has no answer."""
-        self._writer.write(json.dumps(command).encode() + b"\n")
-
-    async def call(self, do: str, task: int) -> dict[str, Any]:
+    async def call(self, do: str, task: int, **more: Any) -> dict[str, Any]:
         """Have a monotask executed.
 
         Raises:
@@ -58,7 +55,7 @@ class Executor:
         if self._gone:
             raise JobError("a worker is gone")
         future = self._waiting[do, task] = asyncio.get_running_loop().create_future()
-        self.tell({"do": do, "task": task})
+        self._writer.write(json.dumps({"do": do, "task": task, **more}).encode() + b"\n")
         answer: dict[str, Any] = await future
         if "error" in answer:
             raise JobError(answer["error"])
@@ -176,46 +173,51 @@ def report(**event: Any) -> None:
     print(json.dumps(event), flush=True)
 
 
-async def manage(spec: JobSpec, corpus: Corpus, workers: Sequence[Spawned]) -> list[Work]:
-    """Run the job on workers that were forked for it."""
+async def manage(spec: JobSpec, corpus: Corpus, workers: Sequence[Spawned]) -> JobResult:
+    """Run the job on workers that were forked for it, once we are told to begin."""
+    open_gate = opener(spec)
     executors = [await Executor.connect(worker) for worker in workers]
-    for executor in executors:
-        executor.tell({"do": "peers", "ports": [worker.port for worker in workers]})
-    gate = await open_gate(spec)
+    ports = [worker.port for worker in workers]
+    before = [(await executor.call("peers", 0, ports=ports))["result"] for executor in executors]
+    before_s = time.process_time() + sum(before)
+    report(stage="ready", done=0, of=0)
+    await asyncio.to_thread(sys.stdin.readline)
+    began = time.monotonic()
+    gate = await open_gate()
     job = AnalyticsJob(corpus, spec.memory_bytes, executors, gate)
     await job.run()
     await gate.end()
+    ended = time.monotonic()
     for executor in executors:
         await executor.close()
-    return job.works
+    return JobResult(spec.name, began, ended, before_s, job.works)
 
 
-def open_gate(spec: JobSpec) -> Coroutine[Any, Any, Gate]:
-    """The gate of the executor that the specification names."""
-
-    async def slots() -> Gate:
-        return SlotGate(spec.slots)
-
+def opener(spec: JobSpec) -> Callable[[], Awaitable[Gate]]:
+    """How to open the gate of the executor that the specification names; everything is loaded for it."""
     if spec.executor == "static":
-        return slots()
+
+        async def slots() -> Gate:
+            return SlotGate(spec.slots)
+
+        return slots
     from demo.granted import PenstockGate  # here, so that the static executor does not load what it does not use
 
-    return PenstockGate.open(spec.socket, spec.name, spec.memory_bytes)
+    return partial(PenstockGate.open, spec.socket, spec.name, spec.memory_bytes)
 
 
 def run(spec: JobSpec) -> JobResult:
     """Fork the workers, run the job, wait for the workers' end (so that their CPU time counts as ours)."""
-    began = time.monotonic()
     if spec.cores:
         os.sched_setaffinity(0, spec.cores)
     corpus = Corpus.load(Path(spec.corpus))
     Path(spec.output).mkdir(parents=True, exist_ok=True)
     token = secrets.token_bytes(16)
     workers = [spawn(lambda: Worker(corpus, spec.name, Path(spec.output), token)) for _ in range(spec.workers)]
-    works = asyncio.run(manage(spec, corpus, workers))
+    result = asyncio.run(manage(spec, corpus, workers))
     for worker in workers:
         os.waitpid(worker.pid, 0)
-    return JobResult(spec.name, began, time.monotonic(), works)
+    return result
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ import psutil
 
 #: Emulated machines take their time to import.
 START_TIMEOUT_S = 90.0
+SETTLE_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.05
 
@@ -30,16 +32,14 @@ class Node(NamedTuple):
 
     socket: Path
     http: str
-    processes: list[psutil.Process]
+    processes: dict[str, psutil.Process]
 
     def cpu_seconds(self) -> dict[str, float]:
-        """CPU time that Penstock itself has taken, by command line."""
+        """CPU time that Penstock itself has taken since it started, by process."""
         used: dict[str, float] = {}
-        for process in self.processes:
-            with contextlib.suppress(psutil.Error):
-                times = process.cpu_times()
-                name = " ".join(process.cmdline()[1:5])
-                used[name] = used.get(name, 0.0) + times.user + times.system
+        for name, process in self.processes.items():
+            times = process.cpu_times()
+            used[name] = times.user + times.system
         return used
 
 
@@ -64,13 +64,24 @@ def running(directory: Path, agent: dict[str, str], master: dict[str, str]) -> I
         process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
+    node = None
     try:
         _wait(process, ports, log)
         said = json.loads(ports.read_text(encoding="utf-8"))
         up = psutil.Process(process.pid)
-        yield Node(Path(said["socket"]), said["agent_http"], [up, *up.children(recursive=True)])
+        processes = {_module(each): each for each in [up, *up.children(recursive=True)]}
+        node = Node(Path(said["socket"]), said["agent_http"], processes)
+        yield node
     finally:
+        if node is not None:
+            _settle(node)
         _stop(process)
+
+
+def _module(process: psutil.Process) -> str:
+    """What ``python -m`` runs there."""
+    line = process.cmdline()
+    return line[line.index("-m") + 1] if "-m" in line[:-1] else line[0]
 
 
 def _wait(process: subprocess.Popen[bytes], ports: Path, log: Path) -> None:
@@ -80,6 +91,20 @@ def _wait(process: subprocess.Popen[bytes], ports: Path, log: Path) -> None:
             raise NodeFailed(f"penstock up ended with status {process.returncode}: {_tail(log)}")
         if time.monotonic() > give_up:
             raise NodeFailed(f"penstock up is not ready after {START_TIMEOUT_S:g} s: {_tail(log)}")
+        time.sleep(_POLL_S)
+
+
+def _settle(node: Node) -> None:
+    """Until the containers of clients that went away have ended: an agent that is stopped leaves running ones alone."""
+    give_up = time.monotonic() + SETTLE_TIMEOUT_S
+    while time.monotonic() < give_up:
+        try:
+            with urllib.request.urlopen(f"http://{node.http}/status", timeout=SETTLE_TIMEOUT_S) as answer:
+                containers = json.load(answer)["containers"]
+        except OSError:
+            return  # it is gone already
+        if all(container["ended"] is not None for container in containers):
+            return
         time.sleep(_POLL_S)
 
 

@@ -51,11 +51,16 @@ class Work(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """What a job says about itself. ``began`` is when its process could first act, ``ended`` after its last output."""
+    """What a job says about itself.
+
+    ``began`` is when it was told to, ``ended`` after its last output; ``before_s`` is CPU time taken until then, for
+    starting interpreters and workers.
+    """
 
     name: str
     began: float
     ended: float
+    before_s: float
     works: list[Work]
 
     def save(self, path: Path) -> None:

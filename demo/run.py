@@ -32,7 +32,7 @@ class RunFailed(Exception):  # noqa: N818 - named for what the reader is told
 
 @dataclass
 class JobRun:
-    """One job as its driver saw it. Times are CLOCK_MONOTONIC; ``cpu_seconds`` are its container's."""
+    """One job as its driver saw it. Times are CLOCK_MONOTONIC; ``cpu_seconds`` are its container's since it began."""
 
     name: str
     began: float
@@ -44,7 +44,7 @@ class JobRun:
 
     @property
     def completion_s(self) -> float:
-        """Job completion time: from the request to start it to its end."""
+        """Job completion time: from the moment it was told to begin to the end of its container."""
         return self.ended - self.began
 
 
@@ -85,6 +85,7 @@ class Runner:
         self._progress = progress
         self._directory = plan.directory / executor
         self._done: dict[tuple[str, str], int] = {}
+        self._all_ready = asyncio.Barrier(len(plan.jobs(executor)))
         self._table_wanted = asyncio.Event()
         self._samples: list[dict[str, Any]] = []
 
@@ -101,12 +102,11 @@ class Runner:
                 archive = None
                 if self._executor == "penstock":
                     archive = await self._tenant(tenants, "archive", opportunistic=True)
-                began = time.monotonic()
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._table(tenants))
                     running = [group.create_task(self._job(spec)) for spec in self._plan.jobs(self._executor)]
                 jobs = [job.result() for job in running]
-                run = Run(self._executor, began, max(job.ended for job in jobs), jobs)
+                run = Run(self._executor, min(job.began for job in jobs), max(job.ended for job in jobs), jobs)
                 if archive is not None:
                     await _preempted(archive)
             if archive is not None:
@@ -132,8 +132,12 @@ class Runner:
             limits=Limits(cpu_cores=cores),
             memory_bytes=self._plan.job_bytes(spec.name),
         )
-        began = time.monotonic()
-        async with self._launched(container) as (launched, output):
+        async with self._launched(container) as (launched, begin, output):
+            await output.readline()  # it is ready, or over
+            await self._all_ready.wait()
+            began = time.monotonic()
+            with contextlib.suppress(BrokenPipeError):  # how it ended says more
+                os.write(begin, b"begin\n")
             async for line in output:
                 self._heard(spec.name, json.loads(line))
             ended = await launched.wait()
@@ -144,7 +148,7 @@ class Runner:
             name=spec.name,
             began=began,
             ended=time.monotonic(),
-            cpu_seconds=ended.cpu_seconds,
+            cpu_seconds=ended.cpu_seconds - result.before_s,
             memory_peak_bytes=ended.memory_peak_bytes,
             not_enforced=launched.not_enforced,
             result=result,
@@ -183,31 +187,31 @@ class Runner:
             memory_bytes=memory_bytes,
             opportunistic=opportunistic,
         )
-        launched, output = await tenants.enter_async_context(self._launched(spec))
-        async for _ in output:
-            break
+        launched, _, output = await tenants.enter_async_context(self._launched(spec))
+        await output.readline()
         return launched
 
     @contextlib.asynccontextmanager
-    async def _launched(self, spec: ContainerSpec) -> AsyncIterator[tuple[Container, asyncio.StreamReader]]:
-        """A container and its standard output; what still runs at the end is killed."""
-        ours, theirs = os.pipe()
-        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    async def _launched(self, spec: ContainerSpec) -> AsyncIterator[tuple[Container, int, asyncio.StreamReader]]:
+        """A container, its standard input (a descriptor) and output; what still runs at the end is killed."""
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours, "rb", 0)
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours_out, "rb", 0)
         )
         try:
             try:
-                container = await self._agent.launch(spec, stdio=(nothing, theirs, 2))
+                container = await self._agent.launch(spec, stdio=(theirs_in, theirs_out, 2))
             finally:
-                os.close(theirs)
-                os.close(nothing)
+                os.close(theirs_in)
+                os.close(theirs_out)
             try:
-                yield container, reader
+                yield container, ours_in, reader
             finally:
                 await self._stop(container)
         finally:
+            os.close(ours_in)
             transport.close()
 
     async def _stop(self, container: Container) -> None:

@@ -122,11 +122,10 @@ def _both(plan: Plan, http: str, progress: Progress) -> tuple[Plan, dict[str, Ru
         tempfile.TemporaryDirectory(prefix="penstock-demo-") as private,
         node.running(Path(private), agent, plan.master_settings) as up,
     ):
-        plan, runs, enforced = asyncio.run(_runs(plan, up, progress))
-        return plan, runs, {"enforced": enforced, "penstock_cpu_seconds": up.cpu_seconds()}
+        return asyncio.run(_runs(plan, up, progress))
 
 
-async def _runs(plan: Plan, up: node.Node, progress: Progress) -> tuple[Plan, dict[str, Run], list[str]]:
+async def _runs(plan: Plan, up: node.Node, progress: Progress) -> tuple[Plan, dict[str, Run], dict[str, Any]]:
     async with await AgentClient.connect(up.socket, client="demo") as agent:
         await _linked(agent)
         progress.done()
@@ -138,12 +137,14 @@ async def _runs(plan: Plan, up: node.Node, progress: Progress) -> tuple[Plan, di
             idle_class_enforced="opportunistic" in enforced,
         )
         progress.line(f"status while it lasts: http://{up.http}/status (also /metrics)")
-        runs = {}
+        runs, own = {}, {}
         for executor in ("static", "penstock"):
             progress.phase(f"{executor}: {', '.join(OPERATIONS)}")
+            before = up.cpu_seconds()
             runs[executor] = await Runner(agent, plan, executor, progress.update).run()
+            own[executor] = {name: used - before[name] for name, used in up.cpu_seconds().items()}
             progress.done()
-    return plan, runs, enforced
+    return plan, runs, {"enforced": enforced, "penstock_cpu_seconds": own}
 
 
 async def _linked(agent: AgentClient) -> None:
@@ -178,8 +179,9 @@ def _conclusion(plan: Plan, runs: dict[str, Run], more: dict[str, Any], differin
             f"static: cpu.max is not enforced on this host, so each job's share of {plan.share:.2f} cores is the cores "
             "that it may run on, and jobs that share one may take what the other leaves"
         )
-    own = sum(more["penstock_cpu_seconds"].values())
-    yield f"Penstock itself took {own:.2f} s of CPU time in both runs together, status included"
+    for executor, used in more["penstock_cpu_seconds"].items():
+        parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in used.items())
+        yield f"CPU time of Penstock itself, {executor}: {sum(used.values()):.2f} s ({parts})"
     yield "opportunistic work in the Penstock run only: nothing in a static split could take it back in time"
     yield from report.preemption_lines(runs["penstock"])
     if not runs["penstock"].preemptions:

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
+#: What is read at once.
 _STEP_BYTES = 8 * 1024 * 1024
 #: Small, so that what was done when it is killed is tallied but for a moment's work.
 _PIECE_BYTES = 64 * 1024
@@ -23,14 +24,15 @@ _PIECE_BYTES = 64 * 1024
 
 def fill(memory_bytes: int, sources: Sequence[Path]) -> bytearray:
     """That much memory, every page of it written, with what is in the sources, repeated."""
-    held = bytearray()
-    while len(held) < memory_bytes:
-        before = len(held)
+    held = bytearray(memory_bytes)
+    view = memoryview(held)
+    while view:
+        before = len(view)
         for source in sources:
-            with source.open("rb") as file:
-                while len(held) < memory_bytes and (step := file.read(min(_STEP_BYTES, memory_bytes - len(held)))):
-                    held += step
-        if len(held) == before:
+            with source.open("rb", buffering=0) as file:
+                while view and (count := file.readinto(view[:_STEP_BYTES])):
+                    view = view[count:]
+        if len(view) == before:
             raise ValueError("nothing to fill the memory with")
     return held
 

@@ -24,7 +24,7 @@ from demo import exchange
 from demo.corpus import Corpus
 from demo.operations import OPERATIONS, Cut
 
-#: The lane of each command, by the resource that it uses.
+#: The lane of each command, by the resource that it uses. ``peers`` needs none.
 LANES = {"read": "disk", "map": "cpu", "pull": "network", "merge": "cpu", "write": "disk"}
 #: A read or a pull that is over shall not wait long for the interpreter that computes: it holds its disk or its link.
 _SWITCH_S = 0.0005
@@ -137,6 +137,9 @@ def _serve(worker: Worker, manager: socket.socket, listener: socket.socket) -> N
             command = json.loads(line)
             if command["do"] == "peers":
                 worker.ports = command["ports"]
+                # How much CPU time the process took before it had anything to do.
+                with lock:
+                    manager.sendall(json.dumps({**command, "result": time.process_time()}).encode() + b"\n")
             else:
                 lanes[LANES[command["do"]]].put((command["do"], command["task"]))
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -140,6 +141,12 @@ async def test_a_static_executor_has_so_many_tasks_at_once_as_slots() -> None:
     await third
 
 
+def execute_alone(directory: Path) -> subprocess.CompletedProcess[str]:
+    """A job in a process of its own, told to begin at once."""
+    command = [sys.executable, "-m", "demo.job", str(directory / "spec.json")]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+
+
 @pytest.mark.parametrize("name", ["word-count", "inverted-index", "sort"])
 def test_a_whole_job_gives_the_same_bytes_with_any_number_of_workers(name: str, tmp_path: Path) -> None:
     source = Path(asyncio.__file__).parent
@@ -157,12 +164,17 @@ def test_a_whole_job_gives_the_same_bytes_with_any_number_of_workers(name: str, 
         )
         spec.save(tmp_path / "spec.json")
         command = [sys.executable, "-m", "demo.job", str(tmp_path / "spec.json")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+        )
         assert (done.returncode, done.stderr) == (0, "")
         events = [json.loads(line) for line in done.stdout.splitlines()]
+        assert events[0]["stage"] == "ready"
         assert events[-1] == {"stage": "reduce", "done": 3, "of": 3}
         result = JobResult.load(tmp_path / "result.json")
         assert len(result.works) == 5 * 2 + 3 * 3
+        assert result.began <= min(work.asked for work in result.works)
+        assert result.before_s > 0
         assert sum(work.input_bytes for work in result.works if work.stage == "map") == 2 * made.size
         files = sorted(Path(spec.output).iterdir())
         assert len(files) == 3
@@ -175,8 +187,22 @@ def test_a_job_that_cannot_read_its_input_says_so_in_a_line(tmp_path: Path) -> N
     Path(made.partitions[0].path).unlink()
     spec = JobSpec("sort", str(tmp_path / "text/corpus.json"), str(tmp_path / "o"), str(tmp_path / "r"), "static", 2, 2)
     spec.save(tmp_path / "spec.json")
-    command = [sys.executable, "-m", "demo.job", str(tmp_path / "spec.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = execute_alone(tmp_path)
     assert done.returncode == 1
     assert "sort: JobError: read of task 0: FileNotFoundError" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_job_begins_when_it_is_told_to(tmp_path: Path) -> None:
+    materialise(tmp_path / "text", 10_000, partitions=2, reducers=2, roots=[Path(asyncio.__file__).parent])
+    spec = JobSpec("sort", str(tmp_path / "text/corpus.json"), str(tmp_path / "o"), str(tmp_path / "r"), "static", 2, 2)
+    spec.save(tmp_path / "spec.json")
+    command = [sys.executable, "-m", "demo.job", str(tmp_path / "spec.json")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["stage"] == "ready"
+        assert list((tmp_path / "o").iterdir()) == []
+        told = time.monotonic()
+        process.communicate("begin\n", timeout=60)
+    assert process.returncode == 0
+    assert JobResult.load(tmp_path / "r").began >= told

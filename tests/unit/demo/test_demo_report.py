@@ -19,7 +19,7 @@ PLAN = Plan.of(Path("/d"), Path("/p"), 10_000_000, 3.0)  # three jobs: one core 
 
 
 def job(name: str, ended: float, cpu_seconds: float, works: list[Work]) -> JobRun:
-    return JobRun(name, 100.0, ended, cpu_seconds, 1000, {}, JobResult(name, 100.5, ended - 0.5, works))
+    return JobRun(name, 100.0, ended, cpu_seconds, 1000, {}, JobResult(name, 100.5, ended - 0.5, 0.25, works))
 
 
 def run(executor: str) -> Run:
