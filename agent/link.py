@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from agent.core import events as e
-from agent.core.tasks import unplaced
+from agent.core.tasks import awaited, unplaced
 from agent.shell import Shell
 from penstock import __version__
 from penstock.transport import RpcPeer, connect_tcp
@@ -76,7 +76,7 @@ class Link:
         node = self._shell.node
         node.decided = 0  # numbers count per connection
         settings = node.settings
-        ready = [tasks for job in node.jobs.values() if job.record.here for tasks in unplaced(job)]
+        here = [job for job in node.jobs.values() if job.record.here]
         registration = api.Register(
             protocol=api.PROTOCOL,
             node=settings.node,
@@ -85,8 +85,10 @@ class Link:
             load=node.load(time.monotonic()),
             t_alloc=settings.t_alloc,
             jobs=node.job_states(),
-            ready=ready,
+            ready=[tasks for job in here for tasks in unplaced(job)],
             placed=node.held.report(),
+            awaited=[task for job in here for task in awaited(job)],
+            complete=not any(job.recovered for job in here),
         )
         kept, self._kept = self._kept, []
         try:

@@ -79,24 +79,21 @@ class AgentConnection:
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Raises: RpcError: what was said makes no sense, or is out of order."""
-        if method not in api.REQUESTS:
-            raise unknown_method(method, api.REQUESTS)
-        message = read_params(params, api.REQUESTS[method][0])
-        if isinstance(message, api.Register):
-            return self._register(message)
-        if not self.node:
-            raise bad_request("a connection starts with `register`", field="method")
-        self.heard_at = time.monotonic()
-        assert isinstance(message, e.Message)
-        self._service.said_by(self, e.Said(self.node, message))
-        return Done()
+        message = self._read(method, params)
+        return self._register(message) if isinstance(message, api.Register) else self._heed(message)
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
         """As a request, without an answer; errors come back as the notification ``error``."""
         if method == "error":
             log.warning("an agent complains", node=self.node, params=params)
-        else:
-            self.request(peer, method, params)
+            return
+        message = self._read(method, params)
+        if isinstance(message, api.Register):
+            self._register(message)
+            return
+        # The answer to a decision is dealt with in the loop's next turn, so what came after it must be, too: the core
+        # relies on the order of the connection.
+        asyncio.get_running_loop().call_soon(self._notified, method, message)
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
         """The node has some time to come back."""
@@ -106,6 +103,30 @@ class AgentConnection:
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
         """Ours."""
         log.error("a message could not be handled", node=self.node, method=method, exc_info=error)
+
+    def _read(self, method: str, params: list[Any]) -> e.Message:
+        if method not in api.REQUESTS:
+            raise unknown_method(method, api.REQUESTS)
+        message = read_params(params, api.REQUESTS[method][0])
+        if not self.node and not isinstance(message, api.Register):
+            raise bad_request("a connection starts with `register`", field="method")
+        self.heard_at = time.monotonic()
+        assert isinstance(message, e.Message)
+        return message
+
+    async def _heed(self, message: e.Message) -> Done:
+        """A coroutine, so that it runs in its turn (see :meth:`notification`)."""
+        self._service.said_by(self, e.Said(self.node, message))
+        return Done()
+
+    def _notified(self, method: str, message: e.Message) -> None:
+        try:
+            self._service.said_by(self, e.Said(self.node, message))
+        except RpcError as error:
+            if self._peer is not None:
+                self._peer.notify("error", error.body)
+        except Exception as error:  # the root of a notification
+            log.error("a message could not be handled", node=self.node, method=method, exc_info=error)
 
     def _register(self, message: api.Register) -> api.Registered:
         if self.node:

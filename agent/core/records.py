@@ -100,6 +100,7 @@ class Job:
     tasks: dict[str, TaskHere] = field(default_factory=dict)
     waits: str = ""  # why the master has not admitted it yet
     orphan_since: float | None = None  # no connection since then (after a restart of the agent)
+    recovered: bool = False  # from before a restart: only its framework knows all that it wants
 
 
 @dataclass(frozen=True, slots=True)

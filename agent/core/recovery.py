@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
     """Frameworks have ``rejoin_s`` to come back to their jobs; containers go on as if nothing had happened."""
     for record in event.jobs:
-        job = node.jobs[record.job] = Job(record)
+        job = node.jobs[record.job] = Job(record, recovered=True)
         if record.here:
             job.orphan_since = now
         node.queues.add_job(record.job, record.priority)

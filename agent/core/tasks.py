@@ -11,6 +11,7 @@ from penstock.wire.agent_api import TaskEnded, TaskPlaced
 from penstock.wire.errors import bad_request
 from penstock.wire.master_api import (
     Assign,
+    AwaitedTask,
     CommandEnded,
     PlacedTask,
     ReadyTasks,
@@ -130,6 +131,21 @@ def unplaced(job: Job) -> list[ReadyTasks]:
     return [
         ReadyTasks(job=job.record.job, stage=stage, tasks=requests, opportunistic=opportunistic)
         for (stage, opportunistic), requests in stages.items()
+    ]
+
+
+def awaited(job: Job) -> list[AwaitedTask]:
+    """What was placed and has not ended as far as this origin was told, for a master that has to rebuild its state."""
+    return [
+        AwaitedTask(
+            job=job.record.job,
+            stage=task.stage,
+            request=task.request,
+            node=task.node,
+            opportunistic=task.opportunistic,
+        )
+        for task in job.tasks.values()
+        if task.node and task.ended is None
     ]
 
 

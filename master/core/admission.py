@@ -38,6 +38,7 @@ def admit(cluster: Cluster) -> None:
     for. One that could not be admitted even in an empty cluster is passed over until nodes join; one that reserves
     nothing cannot keep anybody waiting. Opportunistic tasks need no admission.
     """
+    cluster.room_changed = False
     waiting = [job for job in cluster.jobs.values() if job.described and not job.admitted]
     if not waiting:
         return

@@ -34,6 +34,7 @@ class Cluster:
         self.counts: Counter[str] = Counter()
         self.ready_tasks = 0
         self.changed = False  # since the last round, something that may let a task be placed
+        self.room_changed = False  # what may be reserved, or who waits for it
         self.promotable = False  # opportunistic work may be on some node
         self._sequence = 0
         self._spoken_to: dict[str, None] = {}
@@ -74,6 +75,8 @@ class Cluster:
                     self.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
             case e.RoundDue(at):
                 rounds.run(self, at, now)
+        if self.room_changed:
+            admission.admit(self)
         return self._hand_over()
 
     @property
@@ -132,7 +135,7 @@ class Cluster:
         node.heartbeats += 1
         node.take_load(message.load, message.decided)
         self.changed = True
-        admission.admit(self)
+        self.room_changed = True
 
     def _job_submitted(self, node: Node, message: api.JobState, now: float) -> None:
         job = self.jobs.get(message.job)
@@ -140,7 +143,7 @@ class Cluster:
             raise bad_request(f"job {message.job!r} belongs to node {job.origin!r}", field="job")
         check_job(message)
         lifecycle.describe(self, job or self.new_job(message.job, node.name, now), message)
-        admission.admit(self)
+        self.room_changed = True
 
     def _job_ended(self, node: Node, message: api.JobEnded, now: float) -> None:
         job = self.jobs.get(message.job)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import admission
 from master.core.records import Held, Job, Node, Task
 from master.ordering import queue_priority
-from penstock.model import Ended, EndedBy
+from penstock.model import Ended, EndedBy, TaskRequest
 from penstock.wire import master_api as api
 
 if TYPE_CHECKING:
@@ -38,8 +37,7 @@ def end_job(cluster: Cluster, job: Job, why: str, *, released_by: str = "") -> N
     """
     for task in list(job.tasks.values()):
         unready(cluster, job, task)
-        node = cluster.nodes.get(task.node)
-        held = node.held.get((job.job, task.name)) if node is not None else None
+        node, held = cluster.nodes.get(task.node), held_of(cluster, task)
         if node is None or held is None:
             continue
         if node.name == released_by and not held.command and held.accepted:
@@ -48,21 +46,45 @@ def end_job(cluster: Cluster, job: Job, why: str, *, released_by: str = "") -> N
             withdraw(cluster, node, held, why)
     del cluster.jobs[job.job]
     cluster.changed = True
-    admission.admit(cluster)
+    cluster.room_changed = True
 
 
 # ---------------------------------------------------------------- tasks
 
 
 def add_tasks(cluster: Cluster, job: Job, message: api.ReadyTasks) -> None:
-    """Tasks become ready; those known already stay what they are."""
+    """Tasks become ready. Those known already stay what they are, and their origin, which forgot, hears it again."""
     for request in message.tasks:
-        if request.task in job.tasks or request.task in job.untold:
+        known = job.tasks.get(request.task)
+        if known is not None:
+            know(known, request, held_of(cluster, known))
+            known.told = False
+            tell_if_placed(cluster, job, known)
+            continue
+        if request.task in job.untold:
+            told = job.untold[request.task]  # both were lost on their way: where it ran, and how it ended
+            if told.node:
+                cluster.propose(job.origin, api.TellPlaced(job=job.job, task=told.task, node=told.node))
+            cluster.propose(job.origin, told)
             continue
         task = Task(job.job, request.task, message.stage, message.opportunistic, request)
         job.tasks[task.name] = task
         cluster.counts["tasks"] += 1
         make_ready(cluster, job, task)
+
+
+def held_of(cluster: Cluster, task: Task) -> Held | None:
+    """What it occupies on its node."""
+    node = cluster.nodes.get(task.node)
+    return node.held.get((task.job, task.name)) if node is not None else None
+
+
+def know(task: Task, request: TaskRequest, held: Held | None) -> None:
+    """A node's report of what it holds does not carry all of the request; its origin's does."""
+    task.request = request
+    if held is not None:
+        held.kind = request.command_kind
+        held.cores = request.command.cpu_cores if request.command is not None else 0.0
 
 
 def make_ready(cluster: Cluster, job: Job, task: Task) -> None:
@@ -124,6 +146,13 @@ def tell_placed(cluster: Cluster, job: Job, task: Task) -> None:
         why = f"{task.node} accepted it"
         told = api.TellPlaced(job=job.job, task=task.name, node=task.node, why=why)
         task.told = cluster.propose(job.origin, told) > 0
+
+
+def tell_if_placed(cluster: Cluster, job: Job, task: Task) -> None:
+    """As :func:`tell_placed`, where the task's node has accepted it."""
+    held = held_of(cluster, task)
+    if held is not None and held.accepted:
+        tell_placed(cluster, job, task)
 
 
 def end(cluster: Cluster, job: Job, task: Task, ended: Ended) -> None:
@@ -188,8 +217,7 @@ def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float)
         task = job.tasks.get(name)
         if task is None:
             continue
-        holder = cluster.nodes.get(task.node)
-        held = holder.held.get((job.job, name)) if holder is not None else None
+        holder, held = cluster.nodes.get(task.node), held_of(cluster, task)
         if holder is node and held is not None and not held.command:
             del node.held[held.key]  # that agent let go before it told us
         elif holder is not None and held is not None:
@@ -212,8 +240,7 @@ def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, n
         task = job.tasks.get(name)
         if task is None or task.unwanted:
             continue
-        holder = cluster.nodes.get(task.node)
-        held = holder.held.get((job.job, name)) if holder is not None else None
+        holder, held = cluster.nodes.get(task.node), held_of(cluster, task)
         if holder is not None and held is not None:
             withdraw(cluster, holder, held, "cancelled")
             if held.command:
@@ -223,12 +250,21 @@ def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, n
 
 
 def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: float) -> None:
-    """A command ended on its node. One that was withdrawn because it is elsewhere by now ends silently."""
-    node.held.pop((message.job, message.task), None)
+    """A command ended on its node. A copy that was withdrawn because it is elsewhere by now ends silently.
+
+    A connection keeps its order: what ends before its assignment was answered is an earlier copy, whose end was said
+    only now. That end counts as well, unless it was we who had that copy stopped.
+    """
+    key = (message.job, message.task)
+    job, task, held = cluster.jobs.get(message.job), cluster.task(key), node.held.get(key)
     cluster.changed = True
-    job = cluster.jobs.get(message.job)
-    task = job.tasks.get(message.task) if job is not None else None
-    if job is None or task is None:
+    if held is not None and held.accepted:
+        del node.held[key]
+        if job is not None and task is not None and task.node == node.name:
+            end(cluster, job, task, message.ended)
         return
-    if task.node == node.name or (not task.node and task.was_on == node.name):
+    was_here = task is not None and (task.node or task.was_on) == node.name
+    if job is not None and task is not None and was_here and message.ended.by is not EndedBy.CANCELLED:
+        if held is not None:
+            withdraw(cluster, node, held, "an earlier copy of it has ended")
         end(cluster, job, task, message.ended)

@@ -93,6 +93,7 @@ class Job:
     submitted_at: float = 0.0
     admitted: bool = False
     described: bool = False
+    complete: bool = True  # all tasks that its origin still waits for are known here
     tasks: dict[str, Task] = field(default_factory=dict)
     ready: dict[tuple[str, bool], dict[str, Task]] = field(default_factory=dict)  # (stage, opportunistic) → by name
     untold: dict[str, TellEnded] = field(default_factory=dict)  # ends that the origin has not confirmed yet

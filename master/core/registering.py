@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from master.core import admission, lifecycle
+from master.core import lifecycle
 from master.core.records import Held, Job, Key, Node, Task
-from penstock.model import TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request
 
@@ -29,12 +28,13 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     node = cluster.expect(message.node, now)
     before = _fresh_connection(node, message, now)
     jobs = _jobs(cluster, node, message, now)
+    _tell_ends(cluster, message, jobs)
     wanted = _wanted(cluster, message, now)
     _holdings(cluster, node, message, before, now)
     for job in jobs:
-        _catch_up(cluster, job, None if message.awaited is None else wanted)
+        _catch_up(cluster, job, wanted)
     cluster.changed = True
-    admission.admit(cluster)
+    cluster.room_changed = True
     cluster.explain(
         "node registered", node=node.name, new=new, version=message.version, cores=message.capacity.cores,
         memory_bytes=message.capacity.memory_bytes, jobs=len(message.jobs), placed=len(message.placed),
@@ -102,6 +102,7 @@ def _jobs(cluster: Cluster, node: Node, message: api.Register, now: float) -> li
         job = cluster.jobs.get(state.job) or cluster.new_job(state.job, node.name, now)
         job.origin = node.name
         job.waits_told = ""
+        job.complete = message.complete
         lifecycle.describe(cluster, job, state)
         jobs.append(job)
     return jobs
@@ -131,7 +132,7 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
         job = cluster.new_job(placed.job, placed.origin, now)
     task = job.tasks.get(placed.task)
     if task is None:
-        if job.described:
+        if (job.described and job.complete) or placed.task in job.untold:
             return "it has ended as far as its origin knows"
         task = Task(placed.job, placed.task, placed.stage, placed.opportunistic, None)
         job.tasks[task.name] = task
@@ -144,7 +145,7 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
         task.node, task.told = node.name, False
     task.opportunistic = placed.opportunistic
     if task.request is not None:
-        _complete(held, task)
+        lifecycle.know(task, task.request, held)
     cluster.promotable |= placed.opportunistic
     if job.described:
         lifecycle.tell_placed(cluster, job, task)
@@ -160,14 +161,6 @@ def _missing(cluster: Cluster, node: Node, task: Task, *, never_there: bool) -> 
         lifecycle.lost(cluster, job, task, f"{node.name} came back without it")
 
 
-def _complete(held: Held, task: Task) -> None:
-    """A node's report does not carry all of the request."""
-    request = task.request
-    assert request is not None
-    held.kind = request.command_kind
-    held.cores = request.command.cpu_cores if request.command is not None else 0.0
-
-
 def _wanted(cluster: Cluster, message: api.Register, now: float) -> set[Key]:
     """The tasks that the frameworks of this origin want."""
     wanted: set[Key] = set()
@@ -175,42 +168,30 @@ def _wanted(cluster: Cluster, message: api.Register, now: float) -> set[Key]:
         job = cluster.jobs.get(ready.job)
         if job is None:
             continue
-        for request in ready.tasks:
-            wanted.add((ready.job, request.task))
-            known = job.tasks.get(request.task)
-            if known is not None:
-                _know(cluster, known, request)
-                known.told = False  # the origin says that it waits for a node
+        wanted.update((ready.job, request.task) for request in ready.tasks)
         lifecycle.add_tasks(cluster, job, ready)
-    for awaited in message.awaited or ():
+    for awaited in message.awaited:
         wanted.add((awaited.job, awaited.request.task))
         _awaited(cluster, awaited, now)
     return wanted
 
 
-def _catch_up(cluster: Cluster, job: Job, wanted: set[Key] | None) -> None:
-    """Tell the origin what it missed; let go what it gave up while it could not say so."""
-    for told in job.untold.values():
-        cluster.propose(job.origin, told)
+def _tell_ends(cluster: Cluster, message: api.Register, jobs: list[Job]) -> None:
+    """Ends that the origin has not confirmed. For tasks that it believes to be ready, :func:`_wanted` says more."""
+    ready = {(ready.job, request.task) for ready in message.ready for request in ready.tasks}
+    for job in jobs:
+        for told in job.untold.values():
+            if (job.job, told.task) not in ready:
+                cluster.propose(job.origin, told)
+
+
+def _catch_up(cluster: Cluster, job: Job, wanted: set[Key]) -> None:
+    """Tell the origin where its tasks are; let go what it gave up while it could not say so."""
     for task in list(job.tasks.values()):
-        if wanted is not None and (job.job, task.name) not in wanted and not task.unwanted:
+        if job.complete and (job.job, task.name) not in wanted and not task.unwanted:
             _given_up(cluster, job, task)
-        elif task.node and _accepted(cluster, task):
-            lifecycle.tell_placed(cluster, job, task)
-
-
-def _accepted(cluster: Cluster, task: Task) -> bool:
-    held = cluster.nodes[task.node].held.get((task.job, task.name))
-    return held is not None and held.accepted
-
-
-def _know(cluster: Cluster, task: Task, request: TaskRequest) -> None:
-    if task.request is None:
-        task.request = request
-        node = cluster.nodes.get(task.node)
-        held = node.held.get((task.job, task.name)) if node is not None else None
-        if held is not None:
-            _complete(held, task)
+        else:
+            lifecycle.tell_if_placed(cluster, job, task)
 
 
 def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
@@ -221,7 +202,7 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
         return
     task = job.tasks.get(request.task)
     if task is not None:
-        _know(cluster, task, request)
+        lifecycle.know(task, request, lifecycle.held_of(cluster, task))
         task.told = task.node == awaited.node
         return
     task = Task(awaited.job, request.task, awaited.stage, awaited.opportunistic, request, awaited.node, told=True)
@@ -230,7 +211,7 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
     holder = cluster.expect(awaited.node, now)
     there = holder.held.get((task.job, task.name))
     if there is not None and there.leaving_in is None:
-        _complete(there, task)
+        lifecycle.know(task, request, there)
         return
     if holder.connected:
         _missing(cluster, holder, task, never_there=False)
@@ -243,14 +224,13 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
         opportunistic=awaited.opportunistic,
         command=request.command is not None,
     )
-    _complete(held, task)
+    lifecycle.know(task, request, held)
     holder.held[held.key] = held
 
 
 def _given_up(cluster: Cluster, job: Job, task: Task) -> None:
     """Its framework was done with it, or cancelled it, and the word of that was lost."""
-    holder = cluster.nodes.get(task.node)
-    held = holder.held.get((job.job, task.name)) if holder is not None else None
+    holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
     if holder is not None and held is not None:
         lifecycle.withdraw(cluster, holder, held, "its origin no longer waits for it")
     lifecycle.unready(cluster, job, task)

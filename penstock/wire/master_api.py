@@ -90,9 +90,9 @@ class Load(Params, frozen=True):
 class Register(Params, frozen=True):
     """First message of an agent: everything the master needs to rebuild its state after a restart (of either).
 
-    ``placed`` is what this node holds; ``ready`` and ``awaited`` are the tasks of the jobs whose origin it is. With
-    ``awaited`` the master can tell a task that the origin gave up from one whose end never reached it; ``None`` says
-    that the origin does not tell.
+    ``placed`` is what this node holds; ``ready`` and ``awaited`` are the tasks of the jobs whose origin it is, and
+    ``complete`` says that they are all of them, so that what is missing was given up. A restarted agent cannot say so
+    until its frameworks have told it again what they want.
     """
 
     protocol: int
@@ -104,7 +104,8 @@ class Register(Params, frozen=True):
     jobs: list[JobState] = []
     ready: list[ReadyTasks] = []
     placed: list[PlacedTask] = []
-    awaited: list[AwaitedTask] | None = None
+    awaited: list[AwaitedTask] = []
+    complete: bool = False
 
 
 class Registered(Result, frozen=True):

@@ -3,6 +3,7 @@ break and reorder as real ones do."""
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -39,6 +40,8 @@ class Wanted:
 class Job:
     state: api.JobState
     tasks: dict[str, Wanted] = field(default_factory=dict)
+    forgotten: dict[str, Wanted] = field(default_factory=dict)  # its agent restarted; its framework still knows
+    recovered: bool = False
 
 
 @dataclass
@@ -53,10 +56,10 @@ class Agent:
     stopping: dict[tuple[str, str], api.Assign] = field(default_factory=dict)  # commands that are being killed
     external: int = 0
     external_version: int = 0
+    reported: int = 0  # `external` when the heartbeat was made that the master knows
     decided: int = 0
     kept: list[e.Message] = field(default_factory=list)
-    to_master: deque[tuple[str, object, int]] = field(default_factory=deque)
-    answers: deque[e.Answered] = field(default_factory=deque)  # arrived, but their futures' callbacks are still to run
+    to_master: deque[tuple[str, object, int, int]] = field(default_factory=deque)
     inbox: deque[tuple[SendDecisions, int]] = field(default_factory=deque)
     refusals: list[str] = field(default_factory=list)
 
@@ -77,7 +80,7 @@ class Agent:
 
     def say(self, message: e.Message) -> None:
         if self.linked:
-            self.to_master.append(("message", message, self.external_version))
+            self.to_master.append(("message", message, self.external_version, self.external))
         elif isinstance(message, (api.JobEnded, api.TasksDone, api.TasksCancelled, api.CommandEnded)):
             self.kept.append(message)
 
@@ -109,21 +112,20 @@ class Agent:
         self.decided = 0
         return api.Register(
             protocol=1, node=self.name, version="0", capacity=self.capacity, load=self.load(), t_alloc=0.9,
-            jobs=[job.state for job in self.jobs.values()], ready=ready, placed=placed, awaited=awaited,
+            jobs=[job.state for job in self.jobs.values()], ready=ready, placed=placed,
+            awaited=awaited, complete=not any(job.recovered for job in self.jobs.values()),
         )  # fmt: skip
 
     def decide(self, sent: SendDecisions, known_version: int, grumpy: bool) -> None:
         refused: list[api.Refusal] = []
-        self.to_master.append(("answer", None, 0))  # filled below; its place in the stream is before what follows
-        place = len(self.to_master) - 1
         for index, decision in enumerate(sent.decisions):
             reason = self.carry_out(decision, known_version, grumpy)
             if reason:
                 refused.append(api.Refusal(index=index, reason=reason))
         self.decided = sent.number
-        self.to_master[place] = ("answer", e.Answered(self.name, sent.number, refused), 0)
+        self.to_master.append(("answer", e.Answered(self.name, sent.number, refused), 0, 0))
 
-    def carry_out(self, decision: api.AnyDecision, known_version: int, grumpy: bool) -> str:
+    def carry_out(self, decision: api.AnyDecision, known_version: int, grumpy: bool) -> str:  # noqa: C901 - one case each
         job = self.jobs.get(decision.job)
         match decision:
             case api.Assign():
@@ -150,10 +152,14 @@ class Agent:
             case api.TellPlaced() if job is not None:
                 wanted = job.tasks.get(decision.task)
                 if wanted is not None and wanted.ended is None:
+                    moved = wanted.node not in ("", decision.node)
+                    assert wanted.request.command is not None or not moved, "a framework's task was moved"
                     wanted.node = decision.node
             case api.TellEnded() if job is not None:
-                wanted = job.tasks[decision.task]
-                if wanted.ended is None:
+                wanted = job.tasks.get(decision.task)
+                if wanted is not None and wanted.ended is None:
+                    done = decision.ended.by in (EndedBy.EXIT, EndedBy.PREEMPTED)
+                    assert wanted.node or job.recovered or not done, "it ended without having been placed"
                     wanted.ended = decision.ended
             case api.TellWaiting() if job is not None:
                 assert not job.state.admitted
@@ -187,7 +193,6 @@ class Agent:
     def unlink(self) -> None:
         self.linked = False
         self.to_master.clear()
-        self.answers.clear()
         self.inbox.clear()
 
     def command_over(self, key: tuple[str, str], ended: Ended) -> None:
@@ -253,10 +258,12 @@ class World(RuleBasedStateMachine):
             assert not nodes_wanted or node in nodes_wanted
         if isinstance(decision, api.AdmitJob) and decision.job not in admitted:
             job = self.cluster.jobs[decision.job]
-            assert not job.memory_bytes or reserved_bytes(self.cluster) <= reservable_bytes(self.cluster)
-        if isinstance(decision, api.TellEnded):
-            first = self.ends.setdefault((decision.job, decision.task), decision.ended)
-            assert first == decision.ended, f"{decision.task} ended as {first}, and then as {decision.ended}"
+            total = reservable_bytes(self.cluster)
+            assert not job.memory_bytes or reserved_bytes(self.cluster) <= total
+            for other in self.cluster.jobs.values():
+                waits = other.described and not other.admitted and other.memory_bytes <= total
+                overtaken = job.memory_bytes and other.submitted_at < job.submitted_at
+                assert not (waits and overtaken), f"{job.job} overtook {other.job}"
 
     # ------------------------------------------------------------ the network
 
@@ -266,8 +273,9 @@ class World(RuleBasedStateMachine):
         if agent.linked:
             return
         agent.linked = True
-        self.known_version[node] = agent.external_version
+        self.known_version[node], agent.reported = agent.external_version, agent.external
         self.serve(e.Said(node, agent.register()))
+        self.books_agree(agent)
         kept, agent.kept = agent.kept, []
         for message in kept:
             agent.say(message)
@@ -284,39 +292,53 @@ class World(RuleBasedStateMachine):
         for _ in range(many):
             if not agent.to_master:
                 return
-            kind, what, version = agent.to_master.popleft()
+            kind, what, version, external = agent.to_master.popleft()
             if kind == "answer":
-                agent.answers.append(what)
+                self.serve(what)
+                self.books_agree(agent)
                 continue
             if isinstance(what, api.Heartbeat):
-                self.known_version[node] = version
+                self.known_version[node], agent.reported = version, external
             self.serve(e.Said(node, what))
+            self.books_agree(agent)
 
-    @rule(node=nodes)
-    def answers(self, node: str) -> None:
-        agent = self.agents[node]
-        while agent.answers:
-            self.serve(agent.answers.popleft())
+    def books_agree(self, agent: Agent) -> None:
+        """What the master takes for others' memory is others' memory: no promise is counted twice, or not at all."""
+        if agent.linked:
+            assert self.cluster.nodes[agent.name].external_memory_bytes == agent.reported
 
     @rule(node=nodes, grumpy=st.sampled_from([False, False, False, True]))
     def to_agent(self, node: str, grumpy: bool) -> None:
         agent = self.agents[node]
-        if agent.inbox:
-            agent.decide(*agent.inbox.popleft(), grumpy)
+        if not agent.inbox:
+            return
+        sent, known_version = agent.inbox.popleft()
+        agent.decide(sent, known_version, grumpy)
+        for decision in sent.decisions:
+            job = agent.jobs.get(decision.job)
+            if isinstance(decision, api.TellEnded) and job is not None and decision.task in job.tasks:
+                first = self.ends.setdefault((decision.job, decision.task), decision.ended)
+                assert first == decision.ended, f"{decision.task} ended as {first}, and then as {decision.ended}"
 
     @rule(node=nodes)
     def heartbeat(self, node: str) -> None:
         agent = self.agents[node]
         agent.say(api.Heartbeat(load=agent.load(), decided=agent.decided))
 
-    @rule(heartbeats=st.booleans(), grumpy=st.sampled_from(["", "", *NODES]), until=st.integers(1, 4))
-    def exchange(self, heartbeats: bool, grumpy: str, until: int) -> None:
-        """Everything under way arrives, a round is run, carried out and answered; or only so far."""
+    @rule(
+        heartbeats=st.booleans(),
+        grumpy=st.sampled_from(["", "", *NODES]),
+        until=st.integers(1, 3),
+        breaks=st.sampled_from(["", "", *NODES]),
+        gone_s=st.sampled_from([0.0, 0.0, TIMEOUT_S + 1]),
+    )
+    def exchange(self, heartbeats: bool, grumpy: str, until: int, breaks: str, gone_s: float) -> None:
+        """Everything under way arrives, a round is run, carried out and answered; or only so far, and then a
+        connection breaks, for a moment or for too long."""
         for name in NODES:
             if heartbeats:
                 self.heartbeat(name)
             self.to_master(name, 10**6)
-            self.answers(name)
         for step in range(1, until + 1):
             if step == 1:
                 self.round(0.1)
@@ -325,13 +347,51 @@ class World(RuleBasedStateMachine):
                     self.to_agent(name, name == grumpy)
                 if step == 3:
                     self.to_master(name, 10**6)
-                if step == 4:
-                    self.answers(name)
+        if breaks:
+            self.unlink(breaks)
+            if gone_s:
+                self.round(gone_s / 2)
+                for name in NODES:
+                    self.heartbeat(name)
+                    self.to_master(name, 10**6)
+                self.round(gone_s / 2)
+            self.link(breaks)
 
     @rule(seconds=st.sampled_from([0.0, 0.05, 0.1, 0.1, 1.0, TIMEOUT_S + 1]))
     def round(self, seconds: float) -> None:
         self.now += seconds
         self.serve(e.RoundDue(1000.0 + self.now))
+
+    @rule(node=nodes)
+    def agent_restarts(self, node: str) -> None:
+        """What it holds is journaled; what its frameworks want, only they know until they come back."""
+        self.unlink(node)
+        agent = self.agents[node]
+        for job in agent.jobs.values():
+            job.recovered = True
+            job.forgotten |= job.tasks
+            job.tasks = {}
+        agent.kept.clear()
+
+    @precondition(lambda self: any(job.forgotten for agent in self.agents.values() for job in agent.jobs.values()))
+    @rule(at=pick)
+    def framework_rejoins(self, at: int) -> None:
+        known = [(agent, name, job) for agent in self.agents.values() for name, job in agent.jobs.items()]
+        forgetful = [(agent, name) for agent, name, job in known if job.forgotten]
+        self.rejoin(*forgetful[at % len(forgetful)])
+
+    def rejoin(self, agent: Agent, name: str) -> None:
+        job = agent.jobs[name]
+        forgotten, job.forgotten = job.forgotten, {}
+        for task, wanted in forgotten.items():
+            if wanted.ended is None:
+                job.tasks[task] = Wanted(wanted.stage, wanted.request, wanted.opportunistic)
+                ready = api.ReadyTasks(
+                    job=name, stage=wanted.stage, tasks=[wanted.request], opportunistic=wanted.opportunistic
+                )
+                agent.say(ready)
+            else:
+                job.tasks[task] = wanted
 
     @rule()
     def master_restarts(self) -> None:
@@ -408,7 +468,8 @@ class World(RuleBasedStateMachine):
         speaker = agent if elsewhere else origin
         speaker.held.pop(key, None)
         if speaker is origin and key[0] in origin.jobs:
-            wanted = origin.jobs[key[0]].tasks[key[1]]
+            job = origin.jobs[key[0]]
+            wanted = job.tasks.get(key[1]) or job.forgotten[key[1]]
             wanted.ended = wanted.ended or EXIT
         speaker.say(api.TasksDone(job=key[0], tasks=[key[1]]))
 
@@ -453,7 +514,7 @@ class World(RuleBasedStateMachine):
         assert [again.handle(event, now) for event, now in self.log] == self.said
 
     def teardown(self) -> None:
-        if not hasattr(self, "cluster"):
+        if not hasattr(self, "cluster") or sys.exc_info()[0] is not None:
             return
         self.replay()
         for agent in self.agents.values():
@@ -468,23 +529,39 @@ class World(RuleBasedStateMachine):
 
     def settled(self) -> bool:
         """Every task of a live job has ended, no node holds anything."""
-        return all(
-            agent.linked
-            and not (agent.held or agent.stopping or agent.to_master or agent.answers or agent.inbox or agent.kept)
-            and all(wanted.ended is not None for job in agent.jobs.values() for wanted in job.tasks.values())
-            for agent in self.agents.values()
-        ) and not self.cluster.ready_tasks
+        return (
+            all(
+                agent.linked
+                and not (agent.held or agent.stopping or agent.to_master or agent.inbox or agent.kept)
+                and all(wanted.ended is not None for job in agent.jobs.values() for wanted in job.tasks.values())
+                and not any(job.forgotten for job in agent.jobs.values())
+                for agent in self.agents.values()
+            )
+            and not self.cluster.ready_tasks
+        )
 
     def calm_down(self) -> None:
+        self.reconnect()
+        self.round(TIMEOUT_S / 4)
+        self.finish()
+        # Jobs that hold memory others wait for end once their tasks have.
+        for agent in self.agents.values():
+            for job in [job for job in agent.jobs.values() if job.state.admitted and job.state.memory_bytes]:
+                if all(wanted.ended is not None for wanted in job.tasks.values()):
+                    agent.end_job(job.state.job)
+
+    def reconnect(self) -> None:
         for name, agent in self.agents.items():
             self.link(name)
+            for job in agent.jobs:
+                self.rejoin(agent, job)
             for job in [job for job in agent.jobs.values() if not job.state.admitted]:
                 if all(wanted.ended is not None for wanted in job.tasks.values()):
                     agent.end_job(job.state.job)
             self.heartbeat(name)
             self.to_master(name, 10**6)
-            self.answers(name)
-        self.round(TIMEOUT_S / 4)
+
+    def finish(self) -> None:
         for name, agent in self.agents.items():
             while agent.inbox:
                 self.to_agent(name, False)
@@ -496,15 +573,13 @@ class World(RuleBasedStateMachine):
             for key in list(agent.stopping):
                 agent.command_over(key, Ended(by=EndedBy.CANCELLED))
             self.to_master(name, 10**6)
-            self.answers(name)
-        # Jobs that hold memory others wait for end once their tasks have.
-        for agent in self.agents.values():
-            for job in [job for job in agent.jobs.values() if job.state.admitted and job.state.memory_bytes]:
-                if all(wanted.ended is not None for wanted in job.tasks.values()):
-                    agent.end_job(job.state.job)
 
 
 TestScheduling = World.TestCase
 TestScheduling.settings = settings(
-    max_examples=300, stateful_step_count=80, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=1000,
+    stateful_step_count=80,
+    deadline=None,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow],
 )
