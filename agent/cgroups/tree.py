@@ -6,7 +6,6 @@ container never moves: classes are settings, not places.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -91,16 +90,21 @@ class CgroupTree:
     def _enable_in(self, directory: Path) -> None:
         files = CoreFiles(directory, self._filesystem)
         available, enabled = set(files.available), set(files.subtree_control)
+        # The kernel would let cpu and pids through all the same, and make a threaded domain of it: no place for ours.
+        crowded = files.has("cgroup.events") and bool(files.procs)
         for controller in CONTROLLERS:
             if controller in self.missing or controller in enabled:
                 continue
             if controller not in available:
                 self.missing[controller] = unavailable(controller, str(directory))
                 continue
+            if crowded:
+                self.missing[controller] = _crowded(directory)
+                continue
             try:
                 files.subtree_control = [f"+{controller}"]
             except OSError as error:
-                self.missing[controller] = _not_enabled(error, directory)
+                self.missing[controller] = refused(error)
 
     def create(self, container: str) -> Cgroup:
         """Make a container's leaf.
@@ -132,11 +136,9 @@ class CgroupTree:
             set_and_check(files, "max", memory_max_bytes, granularity=PAGE_BYTES)
 
 
-def _not_enabled(error: OSError, directory: Path) -> Reason:
-    if error.errno == errno.EBUSY:
-        return Reason(
-            f"processes are in {directory} itself, and only a cgroup without any can have controllers for its children",
-            f"move them into a leaf, for example: mkdir {directory}/leaf; "
-            f"for p in $(cat {directory}/cgroup.procs); do echo $p > {directory}/leaf/cgroup.procs; done",
-        )
-    return refused(error)
+def _crowded(directory: Path) -> Reason:
+    return Reason(
+        f"processes are in {directory} itself, and only a cgroup without any can have controllers for its children",
+        f"move them into a leaf, for example: mkdir {directory}/leaf; "
+        f"for p in $(cat {directory}/cgroup.procs); do echo $p > {directory}/leaf/cgroup.procs; done",
+    )

@@ -3,7 +3,22 @@
 :mod:`agent.launcher.server` is that process; :class:`agent.launcher.client.Launcher` is the agent's side of it.
 """
 
-from agent.launcher.client import Launcher, LaunchFailed
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from agent.launcher.messages import Exited, Running, Start
 
+if TYPE_CHECKING:
+    from agent.launcher.client import Launcher, LaunchFailed
+
 __all__ = ["Exited", "LaunchFailed", "Launcher", "Running", "Start"]
+
+
+def __getattr__(name: str) -> object:
+    """The client is for the agent: its asyncio would double the process that every start forks."""
+    if name in {"Launcher", "LaunchFailed"}:
+        from agent.launcher import client
+
+        return getattr(client, name)
+    raise AttributeError(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import select
 import signal
@@ -23,6 +24,7 @@ def main() -> int:
     parser.add_argument("--runtime-dir", type=Path, required=True)
     parser.add_argument("--cgroup-root", type=Path, help="a cgroup v2 directory that is ours (default: our own unit's)")
     arguments = parser.parse_args()
+    os.closerange(3, 1024)  # what we were born with; all that we open ourselves, exec closes
     paths.make_private(arguments.runtime_dir, 0o755)
     made = arguments.cgroup_root is not None and not arguments.cgroup_root.exists()
     root = _settle(arguments.cgroup_root)
@@ -33,6 +35,7 @@ def main() -> int:
         return 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the agent
     signal.signal(signal.SIGTERM, server.stop)
+    gc.freeze()  # no collection touches, and so copies, these pages in a child
     server.serve()
     server.end_all()  # as when a unit is stopped: what it owns ends with it
     if made and root is not None:

@@ -8,14 +8,12 @@ for its report, together with everything else it waits for.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import fcntl
 import os
 import pwd
 import select
 import signal
-from pathlib import Path
 from typing import NoReturn
 
 from agent.launcher.messages import Start
@@ -24,6 +22,10 @@ _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h, Linux 3.5
 _libc = ctypes.CDLL(None, use_errno=True)
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Python's own, the launcher's, and what whoever started it may have ignored (nohup, a shell's background jobs).
+_CHANGED_SIGNALS = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM} | {
+    number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN
+}
 #: Where the report pipe is in the child, right after stdin, stdout, stderr.
 _REPORT = 3
 
@@ -95,14 +97,10 @@ def _is_name(command: str) -> bool:
 
 
 def _take_descriptors(stdio: tuple[int, int, int], report: int) -> int:
-    """0, 1, 2 as passed, the report pipe behind them (closed by exec), nothing else; returns the pipe's new number."""
+    """0, 1, 2 as passed, the report pipe behind them; returns its new number. exec closes it and all others."""
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 16) for fd in (*stdio, report)]  # out of the way of each other
     for target, descriptor in enumerate(high):
         os.dup2(descriptor, target, inheritable=target != _REPORT)
-    for entry in Path("/proc/self/fd").iterdir():  # read as a whole before the first of them is closed
-        if int(entry.name) > _REPORT:
-            with contextlib.suppress(OSError):  # the one that listed them
-                os.close(int(entry.name))
     return _REPORT
 
 
@@ -118,7 +116,7 @@ def _become_user(start: Start) -> dict[str, str]:
         raise NotStartable(f"user {start.user!r} is not known on this host") from None
     if os.geteuid() not in (0, user.pw_uid):
         raise NotStartable(f"a launcher that is not root cannot start work as {start.user!r}")
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in _CHANGED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     os.umask(0o022)
@@ -141,6 +139,6 @@ def _become_user(start: Start) -> dict[str, str]:
 
 def _unprotect() -> None:
     """A daemon that its unit protects from the OOM killer (OOMScoreAdjust=) does not hand that on to its work."""
-    score = Path("/proc/self/oom_score_adj")
-    if int(score.read_text(encoding="ascii")) < 0:
-        score.write_text("0", encoding="ascii")
+    score = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+    if os.read(score, 16).startswith(b"-"):
+        os.write(score, b"0")

@@ -7,6 +7,7 @@ no other.
 
 from __future__ import annotations
 
+import array
 import contextlib
 import errno
 import os
@@ -129,8 +130,7 @@ class Server:
 
     def _receive(self, agent: _Agent) -> None:
         try:
-            flags = socket.MSG_CMSG_CLOEXEC
-            data, descriptors, _, _ = socket.recv_fds(agent.connection, MAX_MESSAGE_BYTES, _DESCRIPTORS, flags)
+            data, descriptors = _receive_with_descriptors(agent.connection)
         except BlockingIOError:
             return
         except OSError:
@@ -264,6 +264,17 @@ class Server:
                 os.killpg(child.running.pid, signum)
             except ProcessLookupError:
                 return
+
+
+def _receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """socket.recv_fds() forgets its flags (Python 3.11 to 3.13), and these descriptors must not reach the next child."""
+    space = socket.CMSG_SPACE(_DESCRIPTORS * struct.calcsize("i"))
+    data, ancillary, _, _ = connection.recvmsg(MAX_MESSAGE_BYTES, space, socket.MSG_CMSG_CLOEXEC)
+    descriptors = array.array("i")
+    for level, kind, payload in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
+    return data, list(descriptors)
 
 
 def _listen(path: Path) -> socket.socket:

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from penstock.testing.fake_cgroup_files import DEFAULTS, WRITERS, Refused
 
 CONTROLLERS = ("cpu", "io", "memory", "pids")
+#: These can be enabled where processes are; the cgroup becomes a threaded domain, of which the fake knows no more.
+_THREADED = {"cpu", "pids"}
 
 
 @dataclass(slots=True)
@@ -269,7 +271,7 @@ class FakeCgroups:
             if sign == "+":
                 if controller not in self._controllers(directory):
                     raise Refused(errno.ENOENT)
-                if any(process.lives for process in group.processes):
+                if controller not in _THREADED and any(process.lives for process in group.processes):
                     raise Refused(errno.EBUSY)
                 group.enabled.add(controller)
             else:

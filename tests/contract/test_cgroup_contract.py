@@ -8,8 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from agent.place import cgroup2_mount
-from tests.contract.cgroup_beds import Bed, fake_bed, real_bed
-from tests.contract.cgroup_suite import ControllersContract, ProcessesContract
+
+pytest.register_assert_rewrite("tests.contract.cgroup_suite")
+
+from tests.contract.cgroup_beds import Bed, fake_bed, real_bed  # noqa: E402
+from tests.contract.cgroup_suite import ControllersContract, ProcessesContract  # noqa: E402
 
 
 class TestFake(ControllersContract, ProcessesContract):

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.cgroup_beds import Bed, real_bed
-from tests.contract.cgroup_suite import ControllersContract, ProcessesContract
+pytest.register_assert_rewrite("tests.contract.cgroup_suite")
+
+from tests.contract.cgroup_beds import Bed, real_bed  # noqa: E402
+from tests.contract.cgroup_suite import ControllersContract, ProcessesContract  # noqa: E402
 
 
 class TestKernelControllers(ControllersContract):
