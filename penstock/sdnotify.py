@@ -18,11 +18,6 @@ def notify(state: str) -> None:
             return  # the manager is not there any more: nothing depends on telling it
 
 
-def under_systemd() -> bool:
-    """Whether a service manager waits for our readiness."""
-    return "NOTIFY_SOCKET" in os.environ
-
-
 def watchdog_interval_s() -> float | None:
     """How often the manager wants to hear from us at least; None where it does not watch this process."""
     if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
