@@ -158,7 +158,7 @@ def _takes(held: Held, kind: ResourceKind) -> bool:
 
 def _on_its_way(held: Held, node: Node, now: float) -> bool:
     """Not in the node's queues as far as its last report can know."""
-    return held.assigned_in > node.decided or not held.accepted or held.settles_at > now
+    return held.assigned_in > node.decided or held.settles_at > now
 
 
 def _slots(node: Node) -> list[float]:

@@ -150,8 +150,11 @@ def test_cores_of_a_command_must_be_free_to_promise() -> None:
 
 
 def test_without_workers_nothing_is_placed() -> None:
-    w = Workers.of([], EPT, **{name: np.empty(0) for name in ("idle_cores", "memory_free", "memory_capacity")},
-                   **{name: np.empty((0, 3)) for name in ("rates", "pending", "slots")}, cores_free=np.empty(0))  # fmt: skip
+    rows, columns = np.empty((0, 3)), np.empty(0)
+    w = Workers.of(
+        [], EPT, rates=rows, pending=rows, slots=rows, idle_cores=columns, memory_free=columns, memory_capacity=columns,
+        cores_free=columns,
+    )  # fmt: skip
     assert place(w, [stage(need("t", 1, 0, 0, 0))], ORDERINGS["ejf"], 1.0) == []
     assert why_not(need("t", 1, 0, 0, 0), w) == "no node is connected"
 
@@ -202,7 +205,7 @@ class PlainWorker:
             d, inc = self.d(r), self.inc(task, r)
             if d == 0 and inc > 0:
                 return None
-            total += d * (d if inc > d else inc)
+            total += d * min(inc, d)
         return total
 
     def add(self, task: list[float]) -> None:
