@@ -9,18 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent import network, place
-from agent.cgroups import CgroupTree, whole_disks
+from agent.cgroups import Cgroup, CgroupTree, Disk, Reason, whole_disks
+from agent.cgroups.reason import DELEGATE, UNIFIED
+from penstock.model import Limits
 
-_UNIFIED = (
-    "boot with systemd.unified_cgroup_hierarchy=1 (Debian 11 and later, Ubuntu 22.04 and later do), or use the "
-    "virtual machine of `make demo`"
-)
-_DELEGATE = "run it under the delegated unit (ansible/), or: systemd-run --user --scope -p Delegate=yes penstock up"
+#: What a probe asks of each disk: more than any has, so that it limits nobody.
+_PROBE_BYTES_PER_S = 1 << 40
+#: A clock that ticks more rarely than this cannot time slices of 10 ms.
+_COARSEST_TICK_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,103 +34,148 @@ class Fact:
     remedy: str = ""
 
 
-def enforcement(tree: CgroupTree | None) -> dict[str, Fact]:
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the facts are about; tests bring another one."""
+
+    pressure: Path = Path("/proc/pressure")
+    cgroup2_mount: Callable[[], Path | None] = place.cgroup2_mount
+    disks: Callable[[], Sequence[Disk]] = whole_disks
+    network_why_not: Callable[[], str | None] = network.probe
+    euid: Callable[[], int] = os.geteuid
+    tick_s: Callable[[], float] = field(default=lambda: time.get_clock_info("monotonic").resolution)
+
+
+HOST = Host()
+
+
+def enforcement(tree: CgroupTree | None, host: Host = HOST) -> dict[str, Fact]:
     """Name → fact, in the order of the status page."""
-    facts: dict[str, Fact] = {}
-    if tree is None:
-        mount = place.cgroup2_mount()
-        missing = (
-            Fact(False, "no cgroup v2 is mounted", _UNIFIED)
-            if mount is None
-            else Fact(False, f"no cgroup under {mount} is ours", _DELEGATE)
-        )
-        facts = dict.fromkeys(
-            ("containers", "cpu", "memory", "disk", "pids", "freeze", "kill", "opportunistic"), missing
-        )
-    else:
-        facts["containers"] = Fact(True, f"cgroups under {tree.root}")
-        for name, controller, files in (
-            ("cpu", "cpu", "cpu.max, cpu.weight"),
-            ("memory", "memory", "memory.high, memory.max"),
-            ("disk", "io", "io.max"),
-            ("pids", "pids", "pids.max"),
-        ):
-            facts[name] = _controller(tree, controller, files)
-        if facts["disk"].ok:
-            facts["disk"] = _disks()
-        facts |= _files(tree)
-    facts["network"] = _network(tree)
-    facts["users"] = _users()
+    facts = _of_tree(tree, host) if tree is not None else _without_tree(host)
+    facts["network"] = _network(tree, host)
+    facts["pressure"] = _pressure(host)
+    facts["users"] = _users(host)
+    facts["clock"] = _clock(host)
     return facts
 
 
+def _without_tree(host: Host) -> dict[str, Fact]:
+    mount = host.cgroup2_mount()
+    if mount is None:
+        missing = Fact(False, "no cgroup v2 is mounted", UNIFIED)
+    else:
+        missing = Fact(False, f"no cgroup under {mount} is ours", DELEGATE)
+    return dict.fromkeys(
+        ("containers", "cpu", "memory", "disk", "pids", "freeze", "kill", "opportunistic", "peak"), missing
+    )
+
+
+def _of_tree(tree: CgroupTree, host: Host) -> dict[str, Fact]:
+    with probe_leaf(tree) as leaf:
+        return {
+            "containers": Fact(True, f"cgroups under {tree.root}"),
+            "cpu": _controller(tree, "cpu", "cpu.max, cpu.weight"),
+            "memory": _controller(tree, "memory", "memory.high, memory.max"),
+            "disk": _disks(tree, leaf, host),
+            "pids": _controller(tree, "pids", "pids.max"),
+            "freeze": _file(leaf, "cgroup.freeze", "use Linux 5.2 or later"),
+            "kill": _kill(leaf),
+            "opportunistic": _opportunistic(tree, leaf),
+            "peak": _peak(tree, leaf),
+        }
+
+
+def _not(reason: Reason) -> Fact:
+    return Fact(False, reason.why, reason.remedy)
+
+
 def _controller(tree: CgroupTree, controller: str, files: str) -> Fact:
-    if controller in tree.controllers:
-        return Fact(True, files)
-    why = f"the {controller} controller is not available in {tree.root}"
-    v1 = Path("/sys/fs/cgroup") / ("blkio" if controller == "io" else controller)
-    if v1.is_dir() and not (Path("/sys/fs/cgroup") / "cgroup.controllers").exists():
-        return Fact(False, f"{why}: cgroup v1 holds it ({v1})", _UNIFIED)
-    return Fact(False, why, _DELEGATE)
+    reason = tree.missing.get(controller)
+    return Fact(True, files) if reason is None else _not(reason)
 
 
-def _disks() -> Fact:
-    disks = whole_disks()
+def _disks(tree: CgroupTree, leaf: Cgroup, host: Host) -> Fact:
+    """Not by its files: io.max is there on hosts whose disks cannot be limited, too."""
+    if (reason := tree.missing.get("io")) is not None:
+        return _not(reason)
+    disks = host.disks()
     if not disks:
         return Fact(False, "no whole disk was found that io.max could bind", "attach a disk; /sys/block shows none")
+    failed = leaf.apply(Limits(disk_read_bytes_per_s=_PROBE_BYTES_PER_S), opportunistic=False)
+    if failed:
+        why, _, remedy = failed["disk_read_bytes_per_s"].partition("; remedy: ")
+        return Fact(False, why, remedy)
     names = ", ".join(disk.name for disk in disks)
     return Fact(True, f"io.max on {names}; buffered writes are charged late and not bounded while they are cached")
 
 
-def _files(tree: CgroupTree) -> dict[str, Fact]:
-    """What depends on the kernel's age: a probe leaf tells."""
-    with probe_leaf(tree) as leaf:
-        found = {name: (leaf / name).exists() for name in ("cgroup.freeze", "cgroup.kill", "cpu.idle", "memory.peak")}
-    facts = {
-        "freeze": Fact(True, "cgroup.freeze") if found["cgroup.freeze"] else _old("cgroup.freeze", "5.2"),
-        "kill": Fact(True, "cgroup.kill")
-        if found["cgroup.kill"]
-        else Fact(True, "freeze, SIGKILL to each, thaw (cgroup.kill came with Linux 5.14)"),
-    }
-    if "cpu" not in tree.controllers:
-        facts["opportunistic"] = Fact(
-            False, "opportunistic work cannot be kept from others' cores without cpu.idle", _UNIFIED
-        )
-    elif found["cpu.idle"]:
-        facts["opportunistic"] = Fact(True, "cpu.idle")
-    else:
-        facts["opportunistic"] = Fact(True, "cpu.weight 1 (cpu.idle came with Linux 5.15)")
-    return facts
+def _file(leaf: Cgroup, name: str, remedy: str) -> Fact:
+    return Fact(True, name) if leaf.has(name) else Fact(False, f"this kernel has no {name}", remedy)
 
 
-def _old(file: str, version: str) -> Fact:
-    return Fact(False, f"this kernel has no {file}", f"use Linux {version} or later")
+def _kill(leaf: Cgroup) -> Fact:
+    if leaf.has("cgroup.kill"):
+        return Fact(True, "cgroup.kill")
+    return Fact(leaf.has("cgroup.freeze"), "freeze, SIGKILL to each, thaw (cgroup.kill came with Linux 5.14)")
 
 
-@contextlib.contextmanager
-def probe_leaf(tree: CgroupTree) -> Iterator[Path]:
-    """A leaf of our own for a moment."""
-    cgroup = tree.create(f"probe-{secrets.token_hex(4)}")
-    try:
-        yield cgroup.path
-    finally:
-        cgroup.remove()
+def _opportunistic(tree: CgroupTree, leaf: Cgroup) -> Fact:
+    if (reason := tree.missing.get("cpu")) is not None:
+        return Fact(False, f"without cpu.idle others' cores are not kept from it: {reason.why}", reason.remedy)
+    return Fact(True, "cpu.idle" if leaf.has("cpu.idle") else "cpu.weight 1 (cpu.idle came with Linux 5.15)")
 
 
-def _network(tree: CgroupTree | None) -> Fact:
+def _peak(tree: CgroupTree, leaf: Cgroup) -> Fact:
+    if (reason := tree.missing.get("memory")) is not None:
+        return _not(reason)
+    return _file(leaf, "memory.peak", "use Linux 5.19 or later; without it the peak is that of the first process alone")
+
+
+def _network(tree: CgroupTree | None, host: Host) -> Fact:
     if tree is None:
-        return Fact(False, "egress limits need a cgroup v2 tree", _UNIFIED)
-    why = network.probe()
+        return Fact(False, "egress limits need a cgroup v2 tree", UNIFIED)
+    why = host.network_why_not()
     if why is None:
         return Fact(True, "egress by HTB and a BPF program per container; ingress is not limited")
-    reason, _, remedy = why.partition("; ")
+    reason, _, remedy = why.partition("; remedy: ")
     return Fact(False, reason, remedy)
 
 
-def _users() -> Fact:
-    if os.geteuid() == 0:
+def _pressure(host: Host) -> Fact:
+    try:
+        (host.pressure / "memory").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return Fact(False, "this kernel has no pressure stall information", "use Linux 4.20 or later, built with PSI")
+    except OSError as error:  # EOPNOTSUPP: built in and switched off
+        return Fact(
+            False, f"{host.pressure}/memory: {error.strerror}", "add psi=1 to the kernel's command line and reboot"
+        )
+    return Fact(True, "PSI of memory, cpu and io")
+
+
+def _users(host: Host) -> Fact:
+    if host.euid() == 0:
         return Fact(True, "work runs as the user who asked for it")
     return Fact(False, "not root: only this user's own work can be started", "run the agent as root (ansible/)")
+
+
+def _clock(host: Host) -> Fact:
+    tick_s = host.tick_s()
+    if tick_s <= _COARSEST_TICK_S:
+        return Fact(True, f"CLOCK_MONOTONIC, ticks of {tick_s * 1e9:.0f} ns")
+    return Fact(
+        False, f"CLOCK_MONOTONIC ticks every {tick_s * 1e3:.0f} ms only", "use a kernel with CONFIG_HIGH_RES_TIMERS"
+    )
+
+
+@contextlib.contextmanager
+def probe_leaf(tree: CgroupTree) -> Iterator[Cgroup]:
+    """A leaf of our own for a moment."""
+    cgroup = tree.create(f"probe-{secrets.token_hex(4)}")
+    try:
+        yield cgroup
+    finally:
+        cgroup.remove()
 
 
 @contextlib.contextmanager
@@ -150,6 +197,7 @@ def probe_tree() -> Iterator[CgroupTree | None]:
     try:
         yield tree
     finally:
-        (tree.root / "containers").rmdir()
         if made:
-            tree.root.rmdir()
+            tree.dismantle()
+        else:
+            (tree.root / "containers").rmdir()

@@ -267,7 +267,7 @@ class Server:
 
 
 def _receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """socket.recv_fds() forgets its flags (Python 3.11 to 3.13), and these descriptors must not reach the next child."""
+    """socket.recv_fds() forgets its flags (Python 3.11), and these descriptors must not reach the next child."""
     space = socket.CMSG_SPACE(_DESCRIPTORS * struct.calcsize("i"))
     data, ancillary, _, _ = connection.recvmsg(MAX_MESSAGE_BYTES, space, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")
