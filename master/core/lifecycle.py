@@ -261,7 +261,10 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
     if held is not None and held.accepted:
         del node.held[key]
         if job is not None and task is not None and task.node == node.name:
-            end(cluster, job, task, message.ended)
+            if message.ended.by is EndedBy.PREEMPTED:
+                requeue(cluster, job, task)  # it did nothing wrong: it goes back to its job's queue (UBIS §IV.C)
+            else:
+                end(cluster, job, task, message.ended)
         return
     was_here = task is not None and (task.node or task.was_on) == node.name
     if job is not None and task is not None and was_here and message.ended.by is not EndedBy.CANCELLED:
