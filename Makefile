@@ -26,7 +26,7 @@ test-vm: $(VENV)  ## kernel tests and a deployment, in the project's virtual mac
 	if [ $$status -eq 69 ] && [ "$$CI" != true ]; then \
 		echo 'LEFT OUT: the kernel tests and the deployment (no virtual machine, see above).'; exit 0; \
 	elif [ $$status -ne 0 ]; then exit $$status; fi; \
-	$(RUN) -m tests.vm test && $(RUN) -m pytest tests/vm
+	status=0; $(RUN) -m tests.vm test || status=1; $(RUN) -m pytest tests/vm || status=1; exit $$status
 
 check: $(VENV)  ## format, lint, types, direction of imports, purity
 	.venv/bin/ruff format --check .
