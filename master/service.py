@@ -51,6 +51,10 @@ class AgentConnection:
     def hang_up(self, reason: str) -> None:
         """Close; the agent registers again, which tells what is true."""
         log.warning("connection closed", node=self.node, address=self.address, reason=reason)
+        self.close()
+
+    def close(self) -> None:
+        """Close; ``disconnected`` follows."""
         if self._peer is not None:
             self._peer.close()
 
@@ -182,7 +186,7 @@ class MasterService:
         if self._server is not None:
             self._server.close()
         for connection in list(self.connections):
-            connection.hang_up("the master stops")
+            connection.close()
         if self._server is not None:
             await self._server.wait_closed()
 

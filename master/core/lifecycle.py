@@ -270,4 +270,5 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
     if job is not None and task is not None and was_here and message.ended.by is not EndedBy.CANCELLED:
         if held is not None:
             withdraw(cluster, node, held, "an earlier copy of it has ended")
+        task.node = node.name
         end(cluster, job, task, message.ended)
