@@ -1,0 +1,62 @@
+"""The command's lines and exit statuses."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+
+from agent.check import command
+from agent.check.facts import Fact
+
+FACTS = {
+    "cpu": Fact(True, "cpu.max, cpu.weight"),
+    "disk": Fact(False, "cgroup v1 holds the io controller", "boot otherwise"),
+    "freeze": Fact(True, "cgroup.freeze"),
+}
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "probe_tree", lambda: contextlib.nullcontext(None))
+    monkeypatch.setattr(command, "enforcement", lambda tree: FACTS)
+
+
+def test_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main([]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "cpu     yes  cpu.max, cpu.weight",
+        "disk    no   cgroup v1 holds the io controller; remedy: boot otherwise",
+        "freeze  yes  cgroup.freeze",
+    ]
+
+
+@pytest.mark.parametrize(("need", "status"), [("cpu", 0), ("cpu, freeze", 0), ("disk", 1), ("cpu,disk", 1)])
+def test_the_status_is_about_what_is_needed(capsys: pytest.CaptureFixture[str], need: str, status: int) -> None:
+    assert command.main(["--need", need]) == status
+    assert len(capsys.readouterr().out.splitlines()) == len(need.split(","))
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["disk"] == {
+        "ok": False, "why": "cgroup v1 holds the io controller", "remedy": "boot otherwise",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("need", "hint"), [("frieze", "did you mean 'freeze'?"), ("quux", "one of cpu, disk, freeze"), ("", "one of cpu")]
+)
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], need: str, hint: str) -> None:
+    assert command.main(["--need", need]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert line.startswith(f"penstock check: --need: unknown {need!r}; {hint}")
+
+
+def test_an_unknown_option_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        command.main(["--nonsense"])
+    assert caught.value.code == 2
