@@ -1,0 +1,213 @@
+"""Limits that bind, through the command as its user types it, on a kernel with every cgroup v2 controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PENSTOCK = Path(sys.executable).with_name("penstock")
+TIMEOUT_S = 120
+pytestmark = pytest.mark.timeout(400)  # everything is ten to thirty times slower under emulation
+
+
+class Host:
+    """``penstock up`` in directories of its own, and the command against it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.environment = {
+            **os.environ,
+            "PENSTOCK_RUNTIME_DIR": str(directory / "run"),
+            "PENSTOCK_STATE_DIR": str(directory / "state"),
+        }
+        log = (directory / "up.log").open("wb")
+        self.up = subprocess.Popen(
+            [PENSTOCK, "up", "--set", "http=127.0.0.1:0", "--set", "memory_bytes=512MiB", "--set", "rejoin_s=5"],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        assert self.up.stdout is not None
+        for line in self.up.stdout:
+            if line.startswith("ready"):
+                return
+        raise RuntimeError((directory / "up.log").read_text())
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [PENSTOCK, *arguments],
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def penstock(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def status(self) -> dict[str, Any]:
+        return dict(json.loads(self.penstock("status", "--json").stdout))
+
+    def container(self, name: str) -> dict[str, Any]:
+        return next(dict(c) for c in self.status()["containers"] if c["name"] == name)
+
+    def close(self) -> None:
+        self.up.send_signal(signal.SIGINT)
+        self.up.wait(TIMEOUT_S)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    host = Host(tmp_path_factory.mktemp("host"))
+    yield host
+    host.close()
+    assert not list(Path("/sys/fs/cgroup").glob("penstock-*")), "cgroups are left behind"
+
+
+def python(script: str) -> list[str]:
+    return ["/usr/bin/python3", "-S", "-E", "-c", textwrap.dedent(script)]
+
+
+#: Spins in windows of two seconds and tells which share of one core it got in each, by its own clocks.
+SPIN = """
+    import time
+    for _ in range(4):
+        wall, cpu = time.monotonic(), time.process_time()
+        while time.monotonic() - wall < 2:
+            pass
+        print((time.process_time() - cpu) / (time.monotonic() - wall))
+    """
+
+
+def shares(done: subprocess.CompletedProcess[str]) -> list[float]:
+    assert done.returncode == 0, done.stderr
+    return sorted(float(line) for line in done.stdout.split())
+
+
+@pytest.mark.parametrize("cores", [0.25, 0.5])
+def test_cpu_gets_what_it_was_given(host: Host, cores: float) -> None:
+    """Never more; and as much, wherever the emulated machine itself was not held up by its host for a moment."""
+    done = host.penstock("run", "--cpu", str(cores), "--", *python(SPIN))
+    assert not done.stderr
+    got = shares(done)
+    assert got[-1] == pytest.approx(cores, abs=0.03), got
+    assert sum(got) / len(got) <= cores + 0.03, got
+
+
+def test_more_memory_than_the_maximum_kills_and_the_status_says_so(host: Host) -> None:
+    done = host.penstock("run", "--name", "bloat", "--memory", "64M", "--", *python("b = bytearray(200 << 20)"))
+    assert done.returncode == 137
+    assert "more than memory.max (64 MiB)" in done.stderr
+    bloat = host.container("bloat")
+    assert bloat["ended"]["by"] == "oom" and "memory.max" in bloat["note"]
+    assert bloat["ended"]["memory_peak_bytes"] <= 64 << 20
+
+
+def test_throttling_instead_of_killing(host: Host) -> None:
+    """The page cache of what it reads is pressed out at memory.high; it slows down and lives."""
+    script = """
+        import os
+        path = "/var/tmp/penstock-throttle"
+        with open(path, "wb") as file:
+            for _ in range(120):
+                file.write(bytes(1 << 20))
+        os.unlink(path)
+        print("done")
+        input()
+        """
+    process = host.start(
+        "run", "--name", "thirsty", "--memory", "64M", "--memory-policy", "throttle", "--", *python(script)
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "done\n", process.communicate()
+    _until(lambda: "memory.high" in host.container("thirsty")["note"])
+    assert host.container("thirsty")["state"] == "running"
+    process.terminate()
+    process.communicate(timeout=TIMEOUT_S)
+
+
+def _until(condition: Any) -> None:
+    """The status follows with the next sample, a second later at the most; each look at it takes longer than that."""
+    for _ in range(20):
+        if condition():
+            return
+    raise AssertionError("it never came")
+
+
+def test_direct_reads_keep_to_the_rate(host: Host) -> None:
+    """5 MB/s asked for; 5 × 4 MiB read past the page cache, from the whole disk that the root is on."""
+    script = """
+        import mmap, os, time
+        disk = os.open("/dev/vda", os.O_RDONLY | os.O_DIRECT)
+        block = mmap.mmap(-1, 1 << 20)
+        os.readv(disk, [block])
+        for _ in range(5):
+            started = time.monotonic()
+            for _ in range(4):
+                os.readv(disk, [block])
+            print(4 * (1 << 20) / (time.monotonic() - started))
+        """
+    done = host.penstock("run", "--disk", "5MB/s", "--", *python(script))
+    assert not done.stderr
+    got = shares(done)
+    assert got[-1] == pytest.approx(5e6, rel=0.12), got
+    assert sum(got) / len(got) <= 5e6 * 1.06, got
+
+
+def test_opportunistic_work_yields_its_core(host: Host) -> None:
+    """On one processor, regular work beside an opportunistic spinner gets nearly all of it."""
+    hog = host.start("run", "--name", "hog", "--opportunistic", "--", "taskset", "-c", "0", *python("while True: pass"))
+    _until(lambda: any(c["name"] == "hog" and c["state"] == "running" for c in host.status()["containers"]))
+    done = host.penstock("run", "--", "taskset", "-c", "0", *python(SPIN))
+    hog.terminate()
+    hog.communicate(timeout=TIMEOUT_S)
+    assert shares(done)[-2] > 0.9
+
+
+def test_memory_wanted_by_regular_work_preempts_the_newest_opportunistic(host: Host) -> None:
+    """512 MiB offered: 2 × 150 opportunistic, then 300 regular; T_preempt is 0.9. One has to go: the newest."""
+    hold = "import sys; b = bytearray({} << 20); print('held', flush=True); sys.stdin.read()"
+
+    def start(name: str, megabytes: int, *options: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [PENSTOCK, "run", "--name", name, "--memory", f"{megabytes + 20}M", *options, "--",
+             *python(hold.format(megabytes))],
+            env=host.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line == "held\n", process.communicate()
+        return process
+
+    old = start("old", 150, "--opportunistic")
+    _until(lambda: host.container("old")["sample"].get("memory_bytes", 0) > 140 << 20)
+    new = start("new", 150, "--opportunistic")
+    regular = start("wanted", 300)
+    _, err = new.communicate(timeout=TIMEOUT_S)
+    assert new.returncode == 137 and "T_preempt" in err
+    assert host.container("new")["ended"]["by"] == "preempted"
+    assert [host.container(name)["state"] for name in ("old", "wanted")] == ["running", "running"]
+    assert host.status()["preemptions"][-1]["resource"] == "memory"
+    for process in (old, regular):
+        process.communicate("", timeout=TIMEOUT_S)
+        assert process.returncode == 0
+
+
+def test_check_says_yes_to_everything(host: Host) -> None:
+    done = host.penstock("check")
+    assert done.returncode == 0, done.stdout
+    lines = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()}
+    assert set(lines.values()) == {"yes"}
+    assert {"cpu", "memory", "disk", "pids", "freeze", "kill", "opportunistic", "network", "users"} <= lines.keys()
