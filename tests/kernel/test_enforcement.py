@@ -1,213 +1,268 @@
-"""Limits that bind, through the command as its user types it, on a kernel with every cgroup v2 controller."""
+"""Limits bind, by the kernel's own counters: a container's share against wall time, what it read, what it may hold."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
+import secrets
+import select
 import signal
 import subprocess
 import sys
-import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-PENSTOCK = Path(sys.executable).with_name("penstock")
-TIMEOUT_S = 120
-pytestmark = pytest.mark.timeout(400)  # everything is ten to thirty times slower under emulation
+from agent.cgroups import Cgroup, CgroupTree, disk_of, whole_disks
+from agent.place import cgroup2_mount
+from penstock.model import Limits
+
+SPIN = "while True: pass"
+#: Holds the given number of bytes, a megabyte at a time, says so, and waits.
+HOLD = "import time; x = [b'x' * (1 << 20) for _ in range({mib})]; print('held', flush=True); time.sleep(999)"
+#: Reads a file past the cache until it has read the given number of bytes.
+READ = """
+import mmap, os, sys
+f = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+b = mmap.mmap(-1, 1 << 17)
+left = int(sys.argv[2])
+while left > 0:
+    n = os.preadv(f, [b], int(sys.argv[2]) - left)
+    left -= n
+"""
 
 
-class Host:
-    """``penstock up`` in directories of its own, and the command against it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.environment = {
-            **os.environ,
-            "PENSTOCK_RUNTIME_DIR": str(directory / "run"),
-            "PENSTOCK_STATE_DIR": str(directory / "state"),
-        }
-        log = (directory / "up.log").open("wb")
-        self.up = subprocess.Popen(
-            [PENSTOCK, "up", "--set", "http=127.0.0.1:0", "--set", "memory_bytes=512MiB", "--set", "rejoin_s=5"],
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-        assert self.up.stdout is not None
-        for line in self.up.stdout:
-            if line.startswith("ready"):
-                return
-        raise RuntimeError((directory / "up.log").read_text())
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [PENSTOCK, *arguments],
-            env=self.environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def penstock(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=TIMEOUT_S)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-    def status(self) -> dict[str, Any]:
-        return dict(json.loads(self.penstock("status", "--json").stdout))
-
-    def container(self, name: str) -> dict[str, Any]:
-        return next(dict(c) for c in self.status()["containers"] if c["name"] == name)
-
-    def close(self) -> None:
-        self.up.send_signal(signal.SIGINT)
-        self.up.wait(TIMEOUT_S)
+@pytest.fixture
+def tree() -> Iterator[CgroupTree]:
+    """A tree with every controller."""
+    mount = cgroup2_mount()
+    assert mount is not None
+    made = CgroupTree(mount / f"penstock-enforce-{secrets.token_hex(4)}", whole_disks())
+    assert made.prepare() == {}
+    yield made
+    made.dismantle()
 
 
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    host = Host(tmp_path_factory.mktemp("host"))
-    yield host
-    host.close()
-    assert not list(Path("/sys/fs/cgroup").glob("penstock-*")), "cgroups are left behind"
+class Inside:
+    """Processes in cgroups of the tree."""
 
+    def __init__(self, tree: CgroupTree) -> None:
+        self._tree = tree
+        self._started: list[tuple[Cgroup, subprocess.Popen[str]]] = []
 
-def python(script: str) -> list[str]:
-    return ["/usr/bin/python3", "-S", "-E", "-c", textwrap.dedent(script)]
+    def cgroup(self, limits: Limits, *, opportunistic: bool = False) -> Cgroup:
+        """A container with limits, all of which hold."""
+        cgroup = self._tree.create(f"c-{secrets.token_hex(4)}")
+        assert cgroup.apply(limits, opportunistic=opportunistic) == {}
+        return cgroup
 
-
-#: Spins in windows of two seconds and tells which share of one core it got in each, by its own clocks.
-SPIN = """
-    import time
-    for _ in range(4):
-        wall, cpu = time.monotonic(), time.process_time()
-        while time.monotonic() - wall < 2:
-            pass
-        print((time.process_time() - cpu) / (time.monotonic() - wall))
-    """
-
-
-def shares(done: subprocess.CompletedProcess[str]) -> list[float]:
-    assert done.returncode == 0, done.stderr
-    return sorted(float(line) for line in done.stdout.split())
-
-
-@pytest.mark.parametrize("cores", [0.25, 0.5])
-def test_cpu_gets_what_it_was_given(host: Host, cores: float) -> None:
-    """Never more; and as much, wherever the emulated machine itself was not held up by its host for a moment."""
-    done = host.penstock("run", "--cpu", str(cores), "--", *python(SPIN))
-    assert not done.stderr
-    got = shares(done)
-    assert got[-1] == pytest.approx(cores, abs=0.03), got
-    assert sum(got) / len(got) <= cores + 0.03, got
-
-
-def test_more_memory_than_the_maximum_kills_and_the_status_says_so(host: Host) -> None:
-    done = host.penstock("run", "--name", "bloat", "--memory", "64M", "--", *python("b = bytearray(200 << 20)"))
-    assert done.returncode == 137
-    assert "more than memory.max (64 MiB)" in done.stderr
-    bloat = host.container("bloat")
-    assert bloat["ended"]["by"] == "oom" and "memory.max" in bloat["note"]
-    assert bloat["ended"]["memory_peak_bytes"] <= 64 << 20
-
-
-def test_throttling_instead_of_killing(host: Host) -> None:
-    """The page cache of what it reads is pressed out at memory.high; it slows down and lives."""
-    script = """
-        import os
-        path = "/var/tmp/penstock-throttle"
-        with open(path, "wb") as file:
-            for _ in range(120):
-                file.write(bytes(1 << 20))
-        os.unlink(path)
-        print("done")
-        input()
-        """
-    process = host.start(
-        "run", "--name", "thirsty", "--memory", "64M", "--memory-policy", "throttle", "--", *python(script)
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "done\n", process.communicate()
-    _until(lambda: "memory.high" in host.container("thirsty")["note"])
-    assert host.container("thirsty")["state"] == "running"
-    process.terminate()
-    process.communicate(timeout=TIMEOUT_S)
-
-
-def _until(condition: Any) -> None:
-    """The status follows with the next sample, a second later at the most; each look at it takes longer than that."""
-    for _ in range(20):
-        if condition():
-            return
-    raise AssertionError("it never came")
-
-
-def test_direct_reads_keep_to_the_rate(host: Host) -> None:
-    """5 MB/s asked for; 5 × 4 MiB read past the page cache, from the whole disk that the root is on."""
-    script = """
-        import mmap, os, time
-        disk = os.open("/dev/vda", os.O_RDONLY | os.O_DIRECT)
-        block = mmap.mmap(-1, 1 << 20)
-        os.readv(disk, [block])
-        for _ in range(5):
-            started = time.monotonic()
-            for _ in range(4):
-                os.readv(disk, [block])
-            print(4 * (1 << 20) / (time.monotonic() - started))
-        """
-    done = host.penstock("run", "--disk", "5MB/s", "--", *python(script))
-    assert not done.stderr
-    got = shares(done)
-    assert got[-1] == pytest.approx(5e6, rel=0.12), got
-    assert sum(got) / len(got) <= 5e6 * 1.06, got
-
-
-def test_opportunistic_work_yields_its_core(host: Host) -> None:
-    """On one processor, regular work beside an opportunistic spinner gets nearly all of it."""
-    hog = host.start("run", "--name", "hog", "--opportunistic", "--", "taskset", "-c", "0", *python("while True: pass"))
-    _until(lambda: any(c["name"] == "hog" and c["state"] == "running" for c in host.status()["containers"]))
-    done = host.penstock("run", "--", "taskset", "-c", "0", *python(SPIN))
-    hog.terminate()
-    hog.communicate(timeout=TIMEOUT_S)
-    assert shares(done)[-2] > 0.9
-
-
-def test_memory_wanted_by_regular_work_preempts_the_newest_opportunistic(host: Host) -> None:
-    """512 MiB offered: 2 × 150 opportunistic, then 300 regular; T_preempt is 0.9. One has to go: the newest."""
-    hold = "import sys; b = bytearray({} << 20); print('held', flush=True); sys.stdin.read()"
-
-    def start(name: str, megabytes: int, *options: str) -> subprocess.Popen[str]:
+    def start(self, cgroup: Cgroup, code: str, *arguments: str) -> subprocess.Popen[str]:
+        """Python code, in the cgroup from its first instruction."""
+        door = cgroup.open_procs()
         process = subprocess.Popen(
-            [PENSTOCK, "run", "--name", name, "--memory", f"{megabytes + 20}M", *options, "--",
-             *python(hold.format(megabytes))],
-            env=host.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            ["/usr/bin/python3", "-ISc", code, *arguments], stdout=subprocess.PIPE, text=True,
+            preexec_fn=lambda: os.write(door, b"0"),
         )  # fmt: skip
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line == "held\n", process.communicate()
+        os.close(door)
+        self._started.append((cgroup, process))
         return process
 
-    old = start("old", 150, "--opportunistic")
-    _until(lambda: host.container("old")["sample"].get("memory_bytes", 0) > 140 << 20)
-    new = start("new", 150, "--opportunistic")
-    regular = start("wanted", 300)
-    _, err = new.communicate(timeout=TIMEOUT_S)
-    assert new.returncode == 137 and "T_preempt" in err
-    assert host.container("new")["ended"]["by"] == "preempted"
-    assert [host.container(name)["state"] for name in ("old", "wanted")] == ["running", "running"]
-    assert host.status()["preemptions"][-1]["resource"] == "memory"
-    for process in (old, regular):
-        process.communicate("", timeout=TIMEOUT_S)
-        assert process.returncode == 0
+    def close(self) -> None:
+        """Kill all, and remove their cgroups."""
+        for cgroup, process in self._started:
+            cgroup.kill()
+            process.wait(60)
+            assert process.stdout is not None
+            process.stdout.close()
+        for name in self._tree.existing():
+            cgroup = self._tree.get(name)
+            wait_for(cgroup, "cgroup.events", "populated 0")
+            assert cgroup.remove()
 
 
-def test_check_says_yes_to_everything(host: Host) -> None:
-    done = host.penstock("check")
-    assert done.returncode == 0, done.stdout
-    lines = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines()}
-    assert set(lines.values()) == {"yes"}
-    assert {"cpu", "memory", "disk", "pids", "freeze", "kill", "opportunistic", "network", "users"} <= lines.keys()
+@pytest.fixture
+def inside(tree: CgroupTree) -> Iterator[Inside]:
+    made = Inside(tree)
+    yield made
+    made.close()
+
+
+def wait_for(cgroup: Cgroup, name: str, text: str) -> None:
+    """The kernel says by POLLPRI that one of its events files changed."""
+    with contextlib.suppress(FileNotFoundError), (cgroup.path / name).open("rb", buffering=0) as events:
+        watch = select.poll()
+        watch.register(events, select.POLLPRI)
+        while text.encode() not in events.read(4096):
+            assert watch.poll(60_000), f"{name} does not say {text!r}"
+            events.seek(0)
+
+
+def share(cgroup: Cgroup, seconds: float) -> float:
+    """Cores that it used, over some seconds of wall time."""
+    before, at = cgroup.sample(), time.monotonic()
+    time.sleep(seconds)  # the time over which is measured
+    after, elapsed = cgroup.sample(), time.monotonic() - at
+    assert before is not None and after is not None
+    return (after.cpu_usage_s - before.cpu_usage_s) / elapsed
+
+
+@pytest.mark.parametrize("cores", [0.5, 0.25])
+def test_cpu_cores(inside: Inside, cores: float) -> None:
+    """50 % ± 3 % of a core, each of several times in a row."""
+    cgroup = inside.cgroup(Limits(cpu_cores=cores))
+    inside.start(cgroup, SPIN)
+    share(cgroup, 1)  # its start
+    shares = [share(cgroup, 2) for _ in range(4)]
+    report(f"cpu_cores_{cores}", shares)
+    assert all(abs(each - cores) <= 0.03 for each in shares), shares
+    sample = cgroup.sample()
+    assert sample is not None and sample.cpu_throttled_s > 0
+
+
+def test_opportunistic_work_yields(inside: Inside) -> None:
+    """On one processor, a regular container keeps it beside an opportunistic one; promoted, that gets its half."""
+    regular, idle = inside.cgroup(Limits()), inside.cgroup(Limits(), opportunistic=True)
+    for cgroup in (regular, idle):
+        inside.start(cgroup, f"import os; os.sched_setaffinity(0, [0]); {SPIN}".replace("; while", "\nwhile"))
+    share(regular, 1)
+    before = [cgroup.sample() for cgroup in (regular, idle)]
+    share(regular, 4)
+    after = [cgroup.sample() for cgroup in (regular, idle)]
+    used = [b.cpu_usage_s - a.cpu_usage_s for a, b in zip(before, after, strict=True) if a and b]
+    report("regular_share", [used[0] / sum(used)])
+    assert used[0] / sum(used) > 0.95
+    assert idle.apply(Limits(), opportunistic=False) == {}
+    share(idle, 1)
+    promoted = share(idle, 4)
+    report("promoted_share", [promoted])
+    assert 0.35 < promoted < 0.65
+
+
+def test_memory_max_kills_inside_only(inside: Inside) -> None:
+    victim, innocent = inside.cgroup(Limits(memory_max_bytes=64 << 20)), inside.cgroup(Limits())
+    chill = inside.start(innocent, HOLD.format(mib=100))
+    assert chill.stdout is not None and chill.stdout.readline() == "held\n"
+    bloat = inside.start(victim, HOLD.format(mib=200))
+    assert bloat.wait(120) == -signal.SIGKILL
+    sample, other = victim.sample(), innocent.sample()
+    assert sample is not None and other is not None
+    assert sample.oom_kills == 1 and other.oom_kills == 0
+    assert 60 << 20 < sample.memory_peak_bytes <= 64 << 20
+    assert other.memory_working_set_bytes > 100 << 20
+    assert chill.poll() is None
+
+
+def test_memory_high_throttles_and_kills_nobody(inside: Inside) -> None:
+    cgroup = inside.cgroup(Limits(memory_high_bytes=32 << 20))
+    process = inside.start(cgroup, HOLD.format(mib=200))
+    wait_for_high(cgroup)
+    # It stalls: without swap there is nothing that could go. Beside it the same work is done in seconds.
+    free = inside.start(inside.cgroup(Limits()), HOLD.format(mib=200))
+    assert free.stdout is not None and process.stdout is not None
+    assert free.stdout.readline() == "held\n"
+    assert process.poll() is None and select.select([process.stdout], [], [], 0)[0] == []
+    sample = cgroup.sample()
+    assert sample is not None and sample.oom_kills == 0 and sample.memory_high_events > 0
+    assert sample.memory_current_bytes < 100 << 20
+
+
+def wait_for_high(cgroup: Cgroup) -> None:
+    """memory.events says so by POLLPRI."""
+    with (cgroup.path / "memory.events").open("rb", buffering=0) as events:
+        watch = select.poll()
+        watch.register(events, select.POLLPRI)
+        while b"\nhigh 0\n" in events.read(4096):
+            assert watch.poll(60_000), "memory.high is never reached"
+            events.seek(0)
+
+
+def test_disk_limits_bound_direct_reads(inside: Inside) -> None:
+    scratch = Path("/scratch") / f"data-{secrets.token_hex(4)}"
+    disk = disk_of(Path("/scratch"))
+    assert disk in whole_disks()
+    mebibytes = 24
+    scratch.write_bytes(os.urandom(1 << 20) * mebibytes)
+    os.sync()
+    try:
+        seconds = {}
+        for rate in (None, 4 << 20):
+            cgroup = inside.cgroup(Limits(disk_read_bytes_per_s=rate))
+            started = time.monotonic()
+            assert inside.start(cgroup, READ, str(scratch), str(mebibytes << 20)).wait(120) == 0
+            seconds[rate] = time.monotonic() - started
+            sample = cgroup.sample()
+            assert sample is not None and mebibytes << 20 <= sample.io_read_bytes < (mebibytes + 16) << 20
+    finally:
+        scratch.unlink()
+    limited = mebibytes / (seconds[4 << 20] - min(1.0, seconds[None] / 2))  # less the interpreter's start
+    report("read_mib_per_s_of_4", [limited])
+    report("unlimited_read_mib_per_s", [mebibytes / seconds[None]])
+    assert seconds[4 << 20] > 2 * seconds[None]
+    assert 3.6 < limited < 4.8
+
+
+def test_pids_max_stops_a_fork_bomb(inside: Inside) -> None:
+    cgroup = inside.cgroup(Limits(pids_max=10))
+    bomb = (
+        "import os, time\nn = 0\ntry:\n while os.fork(): n += 1\nexcept OSError: print(n, flush=True)\ntime.sleep(999)"
+    )
+    process = inside.start(cgroup, bomb)
+    assert process.stdout is not None and process.stdout.readline() == "9\n"
+    sample = cgroup.sample()
+    assert sample is not None and sample.pids == 10
+
+
+def test_freezing_stops_a_busy_container_and_thawing_resumes_it(inside: Inside) -> None:
+    cgroup = inside.cgroup(Limits())
+    inside.start(cgroup, SPIN)
+    assert share(cgroup, 1) > 0.1
+    cgroup.freeze(True)
+    wait_for(cgroup, "cgroup.events", "frozen 1")
+    assert share(cgroup, 1) < 0.01
+    cgroup.freeze(False)
+    wait_for(cgroup, "cgroup.events", "frozen 0")
+    assert share(cgroup, 1) > 0.1
+
+
+def test_a_daemon_that_left_its_session_dies_with_its_cgroup(inside: Inside) -> None:
+    cgroup = inside.cgroup(Limits())
+    double = (
+        "import os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  print(os.getpid(), flush=True)\n"
+        "  time.sleep(999)\n os._exit(0)\nos.wait()"
+    )
+    process = inside.start(cgroup, double)
+    assert process.stdout is not None
+    daemon = int(process.stdout.readline())
+    process.wait(60)
+    assert cgroup.pids() == [daemon] and Path(f"/proc/{daemon}/stat").read_text().split()[3] == "1"
+    pidfd = os.pidfd_open(daemon)
+    cgroup.kill()
+    assert select.select([pidfd], [], [], 60)[0]
+    os.close(pidfd)
+    wait_for(cgroup, "cgroup.events", "populated 0")
+    assert cgroup.remove()
+
+
+def test_a_limit_on_all_holds_for_their_sum(inside: Inside, tree: CgroupTree) -> None:
+    tree.cap_all(128 << 20)
+    processes = [inside.start(inside.cgroup(Limits()), HOLD.format(mib=100)) for _ in range(2)]
+    pidfds = [os.pidfd_open(process.pid) for process in processes]
+    assert len(select.select(pidfds, [], [], 120)[0]) >= 1  # one of them had to go
+    for pidfd in pidfds:
+        os.close(pidfd)
+    tree.cap_all(None)
+
+
+def test_check_says_that_all_of_it_can_be_had() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "check"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) >= 13 and " no " not in done.stdout
+
+
+def report(name: str, values: list[float]) -> None:
+    """Into the JUnit report's output, and on the terminal with -rA."""
+    print(f"{name}: {', '.join(f'{value:.3f}' for value in values)}")
