@@ -119,9 +119,11 @@ class Plan:
 
     @property
     def master_settings(self) -> dict[str, str]:
-        """Of the master. EPT is far above the scheduling interval because a task's read comes before its computing,
-        and because some of these tasks take longer than an interval: cores shall not wait for the next round."""
-        return {"ept_s": "1.0", "listen": "127.0.0.1:0", "http": "127.0.0.1:0"}
+        """Of the master. EPT is far above the scheduling interval because a task's read comes before its computing, and
+        because some of these tasks take longer than an interval: cores shall not wait for the next round. Jobs that
+        begin at the same moment have waited equally long, which leaves nothing for EJF to go by but how well their
+        tasks fit; in the order of submission the first are done early."""
+        return {"ordering": "fifo", "ept_s": "1.0", "listen": "127.0.0.1:0", "http": "127.0.0.1:0"}
 
     @property
     def needed_bytes(self) -> int:
