@@ -228,6 +228,7 @@ def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float)
             cluster.counts["ended_exit"] += 1
             cluster.changed = True
         else:
+            task.node = task.node or node.name  # it was executed before we knew, or knew again, that it was placed
             end(cluster, job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}"))
 
 
@@ -253,7 +254,7 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
     """A command ended on its node. A copy that was withdrawn because it is elsewhere by now ends silently.
 
     A connection keeps its order: what ends before its assignment was answered is an earlier copy, whose end was said
-    only now. That end counts as well, unless it was we who had that copy stopped.
+    only now. That end counts as well, unless that copy was stopped: then the present one goes on.
     """
     key = (message.job, message.task)
     job, task, held = cluster.jobs.get(message.job), cluster.task(key), node.held.get(key)
@@ -261,13 +262,14 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
     if held is not None and held.accepted:
         del node.held[key]
         if job is not None and task is not None and task.node == node.name:
-            if message.ended.by is EndedBy.PREEMPTED:
+            if message.ended.by is EndedBy.PREEMPTED and task.request is not None:
                 requeue(cluster, job, task)  # it did nothing wrong: it goes back to its job's queue (UBIS §IV.C)
             else:
                 end(cluster, job, task, message.ended)
         return
     was_here = task is not None and (task.node or task.was_on) == node.name
-    if job is not None and task is not None and was_here and message.ended.by is not EndedBy.CANCELLED:
+    stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
+    if job is not None and task is not None and was_here and not stopped:
         if held is not None:
             withdraw(cluster, node, held, "an earlier copy of it has ended")
         task.node = node.name

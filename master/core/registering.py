@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from master.core import lifecycle
 from master.core.records import Held, Job, Key, Node, Task
+from penstock.model import TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request
 
@@ -201,27 +202,39 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
     if job is None or request.task in job.untold:
         return
     task = job.tasks.get(request.task)
-    if task is not None:
-        lifecycle.know(task, request, lifecycle.held_of(cluster, task))
-        task.told = task.node == awaited.node
-        return
-    task = Task(awaited.job, request.task, awaited.stage, awaited.opportunistic, request, awaited.node, told=True)
-    job.tasks[task.name] = task
-    cluster.counts["tasks"] += 1
     holder = cluster.expect(awaited.node, now)
-    there = holder.held.get((task.job, task.name))
-    if there is not None and there.leaving_in is None:
+    there = holder.held.get((job.job, request.task))
+    is_there = there is not None and there.leaving_in is None
+    if task is None:
+        task = Task(awaited.job, request.task, awaited.stage, awaited.opportunistic, request, awaited.node, told=True)
+        job.tasks[task.name] = task
+        cluster.counts["tasks"] += 1
+    else:
+        held = lifecycle.held_of(cluster, task)
+        lifecycle.know(task, request, held)
+        # Of two copies, the one that the framework was told of is meant; a command that is only elsewhere may stay.
+        if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
+            task.told = task.node == awaited.node
+            return
+        lifecycle.withdraw(cluster, cluster.nodes[task.node], held, f"its origin knows it on {awaited.node}")
+        task.node, task.told = awaited.node, True
+    if is_there:
         lifecycle.know(task, request, there)
         return
     if holder.connected:
         _missing(cluster, holder, task, never_there=False)
-        return
+    else:
+        _expect_there(holder, task, request)
+
+
+def _expect_there(holder: Node, task: Task, request: TaskRequest) -> None:
+    """The node is away; what it is said to hold counts until it tells."""
     held = Held(
         job=task.job,
         task=task.name,
         usage=request.usage,
         memory_bytes=request.memory_bytes,
-        opportunistic=awaited.opportunistic,
+        opportunistic=task.opportunistic,
         command=request.command is not None,
     )
     lifecycle.know(task, request, held)

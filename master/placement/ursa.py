@@ -119,7 +119,7 @@ def _carry_out(stage: Stage, plan: Plan, workers: Workers, weight_per_s: float) 
     rank = f"stage score {plan.score % STAGE_BONUS:.3g}{' + bonus' if plan.whole else ''}"
     ordered = f"{rank}, W·T {weight_per_s * stage.elapsed_s:.3g}, {len(plan.chosen)} of {len(stage.needs)} tasks"
     for need, worker, fit in plan.chosen:
-        d, inc = workers.d[worker].tolist(), workers.increase(need)[worker].tolist()
+        d, inc = workers.d[worker].tolist(), workers.increase_on(worker, need).tolist()
         terms = " + ".join(
             f"{name} {have:.2g}×{min(asked, have):.2g}"
             for name, have, asked in zip(COLUMN_NAMES, d, inc, strict=True)

@@ -89,9 +89,17 @@ class Workers:
             inc[:, column] = 1.0 / self.slots[:, column]
         return inc
 
+    def increase_on(self, worker: int, need: Need) -> Floats:
+        """Inc of a task on one worker (4)."""
+        inc: Floats = need.amounts / self.load_at_ept[worker]
+        if need.unknown_size is not None:
+            column = COLUMN[need.unknown_size]
+            inc[column] = 1.0 / self.slots[worker, column]
+        return inc
+
     def take(self, worker: int, need: Need) -> None:
         """The task is placed there: its work is pending, its memory held, and one idle core is spoken for."""
-        inc = self.increase(need)[worker]
+        inc = self.increase_on(worker, need)
         self.pending[worker] += (inc * self.load_at_ept[worker])[:MEMORY]
         if inc[CPU] > 0:
             self.idle_cores[worker] -= 1

@@ -577,7 +577,7 @@ class World(RuleBasedStateMachine):
 
 TestScheduling = World.TestCase
 TestScheduling.settings = settings(
-    max_examples=1000,
+    max_examples=150,
     stateful_step_count=80,
     deadline=None,
     report_multiple_bugs=False,
