@@ -44,6 +44,11 @@ def main(argv: list[str] | None = None) -> int:
         prefix = f"penstock {name}" if error.of_command else "penstock"
         print(f"{prefix}: {error}", file=sys.stderr)
         return error.status
+    except ModuleNotFoundError as error:
+        if name not in _EXTRAS:
+            raise
+        print(f"penstock {name}: {_not_installed(name, str(error))}", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         # Whoever read our output has enough. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,29 @@
+"""The light client has the daemons' commands, but not what they need: one line says how to get it."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from typing import Any
+
+import pytest
+
+from penstock.cli.main import main
+
+
+@pytest.mark.parametrize(("command", "missing", "extra"), [("agent", "psutil", "agent"), ("master", "numpy", "master")])
+def test_a_daemon_without_its_extra_says_what_to_install(
+    command: str, missing: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *arguments: Any, **keywords: Any) -> Any:
+        if name.partition(".")[0] == missing:
+            raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+        return real(name, *arguments, **keywords)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] in {extra, missing}]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert main([command, "--help"]) == 1
+    assert f"pip install 'penstock[{extra}]'" in capsys.readouterr().err
