@@ -190,7 +190,7 @@ async def test_a_killed_agent_frees_the_slots_of_clients_that_went_away(start_ag
     job = (await client.call("register_job", name="j"))["job"]
     await client.call("submit", job=job, monotasks=[{"id": 1, "kind": "cpu", "input_bytes": 1}])
     agent.kill()
-    again = start_agent(cores=1, rejoin_s=0.3)
+    again = start_agent(cores=1)
     status = await asyncio.to_thread(again.status)
     assert status["kinds"]["cpu"]["running"] == 0
     back = await connect(again)
