@@ -1,0 +1,68 @@
+"""`penstock master`: bad input is one clear line and exit status 2; the help is the declaration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from master.command import main
+from master.config import MasterConfig, host_port
+from penstock.settings import SettingsError
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--set", "lisen=1"], "unknown key 'lisen'; did you mean 'listen'?"),
+        (["--set", "nonsense"], "'nonsense' is not KEY=VALUE"),
+        (["--set", "ordering=best"], "ordering: Invalid enum value 'best'"),
+        (["--set", "ept_s=10ms"], "ept_s: 0.01 is below interval_s (0.1); set it above"),
+        (["--set", "node_timeout_s=1"], "node_timeout_s: 1 is below two heartbeats (1 s each)"),
+        (["--set", "listen=loopback"], "listen: 'loopback' is not ADDRESS:PORT"),
+        (["--set", "interval_s=0"], "interval_s: Expected `float` > 0.0"),
+        (["--config", "/does/not/exist"], "/does/not/exist: No such file or directory"),
+    ],
+)
+def test_bad_input_is_one_clear_line(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.startswith("penstock master: ")
+    assert error.count("\n") == 1
+
+
+def test_an_unknown_option_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--frobnicate"])
+    assert caught.value.code == 2
+
+
+def test_help_documents_every_key_from_its_declaration(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    said = capsys.readouterr().out
+    for field in msgspec.structs.fields(MasterConfig):
+        description = msgspec.json.schema(field.type)["description"]
+        assert f"  {field.encode_name} " in said
+        assert description in said
+
+
+def test_every_setting_of_the_core_is_configured(tmp_path: Path) -> None:
+    config = MasterConfig(interval_s=0.2, ept_s=0.7, ordering="fifo", ejf_weight=3.0, heartbeat_s=2.0,
+                          node_timeout_s=20.0, promotion=False, default_cpu_bytes_per_s=1.0,
+                          default_disk_bytes_per_s=2.0, default_network_bytes_per_s=3.0)  # fmt: skip
+    settings = config.cluster_settings()
+    for field in msgspec.structs.fields(MasterConfig):
+        if field.name not in ("listen", "http"):
+            assert getattr(settings, field.name) == getattr(config, field.name)
+
+
+def test_addresses() -> None:
+    assert host_port("127.0.0.1:0", "listen") == ("127.0.0.1", 0)
+    assert host_port("[::1]:7420", "listen") == ("::1", 7420)
+    for wrong in ("", ":1", "host", "host:", "host:x", "host:65536", "host:-1"):
+        with pytest.raises(SettingsError, match="ADDRESS:PORT"):
+            host_port(wrong, "listen")
