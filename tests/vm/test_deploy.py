@@ -22,7 +22,7 @@ from tests.vm.checkout import build_wheel
 from tests.vm.image import ROOT
 from tests.vm.machine import Machine
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 #: What `penstock` and the daemons are in the machine.
 _PENSTOCK = "/opt/penstock/venv/bin/penstock"
 
@@ -42,7 +42,7 @@ class Deployed:
             [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.inventory), "site.yml",
              "-e", f"penstock_venv_wheel={self.wheel}", "-e", "penstock_venv_wheelhouse=/opt/wheelhouse"],
             cwd=ROOT / "ansible", env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=800,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=1500,
         )  # fmt: skip
         print(f"{done.stdout}{done.stderr}\nplaybook: {time.monotonic() - started:.0f} s")
         if done.returncode != 0:
