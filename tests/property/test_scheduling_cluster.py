@@ -577,8 +577,8 @@ class World(RuleBasedStateMachine):
 
 TestScheduling = World.TestCase
 TestScheduling.settings = settings(
-    max_examples=150,
-    stateful_step_count=80,
+    max_examples=100,
+    stateful_step_count=60,
     deadline=None,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],
