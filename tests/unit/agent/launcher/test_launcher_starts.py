@@ -45,7 +45,7 @@ async def test_what_a_command_finds_itself_in(connect: Connect, tmp_path: Path) 
     assert found["descriptors"] == ["0", "1", "2", "3"]  # 3 is the one that lists them
     assert found["privileges"] == "1"
     assert int(found["blocked"], 16) == 0
-    # Python's own SIGPIPE and SIGXFSZ; and 32 and 33, which are glibc's: no process may set them, so they are inherited.
+    # Python's own SIGPIPE and SIGXFSZ; and 32 and 33, glibc's own: no process may set them, so they are inherited.
     assert int(found["ignored"], 16) & ~(1 << 12 | 1 << 24 | 1 << 31 | 1 << 32) == 0
     assert int(found["oom"]) >= 0
 
