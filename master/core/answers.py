@@ -51,8 +51,6 @@ def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, r
         if job is not None and task is not None and task.node == node.name:
             lifecycle.tell_placed(cluster, job, task)
         return
-    if held.seen_promised(node.decided):
-        node.unaccounted_bytes += held.memory_bytes  # the report was read as if it held this, too
     cluster.counts["refused"] += 1
     cluster.explain("refused", node=node.name, job=key[0], task=key[1], reason=reason, why=decision.why)
     if task is not None:
@@ -70,7 +68,5 @@ def _promoted(cluster: Cluster, node: Node, number: int, decision: api.Promote, 
         if task is not None and task.node == node.name:
             task.opportunistic = False
         return
-    if held.seen_promised(node.decided):
-        node.unaccounted_bytes += held.memory_bytes
     held.promoted_in = None
     held.promotion_refused_at = node.heartbeats

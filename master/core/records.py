@@ -54,12 +54,13 @@ class Held:
         return self.usage.cpu > 0 or (self.unknown_size and self.kind is ResourceKind.CPU)
 
     def seen_promised(self, decided: int) -> bool:
-        """Whether a Load that knows the decisions up to ``decided`` counts its memory as promised."""
+        """Whether a Load that knows the decisions up to ``decided`` counts its memory as promised.
+
+        Answers come before such a Load: what was refused, or given up at once, is not held any more when it is read.
+        """
         if self.assigned_in > decided:
             return False
-        if self.opportunistic and (self.promoted_in is None or self.promoted_in > decided):
-            return False
-        return self.command or self.leaving_in is None or self.leaving_in > decided
+        return not self.opportunistic or (self.promoted_in is not None and self.promoted_in <= decided)
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ class Node:
     outbox_weight: int = 0
     unanswered: dict[int, list[AnyDecision]] = field(default_factory=dict)
     held: dict[Key, Held] = field(default_factory=dict)
-    unaccounted_bytes: int = 0  # promised on the node, less the tasks that we know of there
+    external_memory_bytes: int = 0  # promised to regular containers that are nobody's task
 
     @property
     def connected(self) -> bool:
@@ -131,12 +132,7 @@ class Node:
         self.load = load
         self.decided = decided
         ours = sum(held.memory_bytes for held in self.held.values() if held.seen_promised(decided))
-        self.unaccounted_bytes = load.promised_memory_bytes - ours
-
-    @property
-    def external_memory_bytes(self) -> int:
-        """Promised to regular containers that are nobody's task."""
-        return max(0, self.unaccounted_bytes)
+        self.external_memory_bytes = max(0, load.promised_memory_bytes - ours)
 
     def memory_free_bytes(self) -> int:
         """Not promised to anybody. May be negative when the node promises more than it has."""

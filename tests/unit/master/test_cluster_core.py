@@ -165,6 +165,50 @@ def test_memory_is_held_until_the_task_is_done_and_others_promises_count() -> No
     assert b.round() == [("t2", "a")]
 
 
+def test_others_memory_is_told_apart_from_ours_whatever_is_under_way() -> None:
+    b = bed("a", "b")
+    b.job("b")
+    b.heartbeat("a", promised_memory_bytes=300 * MB)  # 300 MB are somebody else's, all the time
+    b.answering = False
+
+    def free() -> float:
+        return b.cluster.nodes["a"].memory_free_bytes() / MB
+
+    b.ready("b", task("t", 200, nodes=("a",)))
+    assert b.round() == [("t", "a")]
+    assert free() == 500
+    b.heartbeat("a", decided=0, promised_memory_bytes=300 * MB)  # crossed the assignment
+    assert free() == 500
+    b.serve(e.Answered("a", b.numbers["a"], []))
+    b.heartbeat("a", promised_memory_bytes=500 * MB)
+    assert free() == 500
+    b.serve(e.Said("b", api.TasksDone(job="j", tasks=["t"])))
+    b.heartbeat("a", decided=1, promised_memory_bytes=500 * MB)  # crossed the withdrawal
+    assert free() == 500, "it is held until the node is known to be rid of it"
+    b.serve(e.Answered("a", b.numbers["a"], []))
+    assert free() == 700
+    b.heartbeat("a", promised_memory_bytes=300 * MB)
+    assert free() == 700
+
+
+def test_a_promotion_counts_at_once_and_is_not_taken_for_others_memory() -> None:
+    b = bed("a")
+    b.job("a")
+    b.ready("a", command("o", 300), opportunistic=True)
+    b.round()
+    b.answering = False
+    b.ready("a", task("t", 2000))
+    b.heartbeat("a", promised_memory_bytes=100 * MB)
+    b.round()
+    node = b.cluster.nodes["a"]
+    assert node.memory_free_bytes() == 600 * MB
+    b.heartbeat("a", decided=b.numbers["a"] - 1, promised_memory_bytes=100 * MB)  # crossed the promotion
+    assert node.memory_free_bytes() == 600 * MB
+    b.serve(e.Answered("a", b.numbers["a"], []))
+    b.heartbeat("a", promised_memory_bytes=400 * MB)
+    assert (node.memory_free_bytes(), node.external_memory_bytes) == (600 * MB, 100 * MB)
+
+
 def test_cores_promised_to_commands_are_not_promised_twice() -> None:
     b = bed("a")
     b.job("a")
