@@ -35,12 +35,9 @@ from agent.shell import Shell
 from agent.status import status_document
 from agent.stdio import Stdio
 from penstock import paths, sdnotify
+from penstock.daemon import StartError
 
 log = structlog.get_logger()
-
-
-class StartError(Exception):
-    """Why the agent cannot start: one line for the operator."""
 
 
 def run(config: AgentConfig, port_file: Path | None = None) -> None:

@@ -19,12 +19,9 @@ from master.core.status import document
 from master.http import StatusSite
 from master.service import MasterService
 from penstock import __version__, sdnotify
+from penstock.daemon import StartError
 
 log = structlog.get_logger()
-
-
-class StartError(Exception):
-    """Why the master cannot start: one line for the operator."""
 
 
 def run(config: MasterConfig, port_file: Path | None = None) -> None:

@@ -11,7 +11,8 @@ import aiohttp
 import pytest
 
 from master.config import MasterConfig
-from master.daemon import Master, StartError
+from master.daemon import Master
+from penstock.daemon import StartError
 from penstock.model import Capacity, KindAmounts, TaskRequest
 from penstock.transport import RpcPeer, connect_tcp
 from penstock.wire import master_api as api
