@@ -40,6 +40,7 @@ class Link:
         self._peer: RpcPeer | None = None
         self._lost = asyncio.Event()
         self._kept: list[tuple[str, Params]] = []
+        self._registering = False
         self._heartbeat_s = 1.0
         self._soon: asyncio.TimerHandle | None = None
         shell.link = self
@@ -91,6 +92,7 @@ class Link:
             complete=not any(job.recovered for job in here),
         )
         kept, self._kept = self._kept, []
+        self._registering = True  # what happens from here on is not in the registration
         try:
             async with asyncio.timeout(10):
                 answer = await peer.request("register", registration, api.Registered)
@@ -102,6 +104,8 @@ class Link:
             peer.close()
             self._kept = kept + self._kept
             raise
+        finally:
+            self._registering = False
         self._peer = peer
         self._heartbeat_s = answer.heartbeat_s
         log.info("linked to the master", master=self.address, version=answer.version)
@@ -128,7 +132,7 @@ class Link:
     def tell(self, method: str, params: Params) -> None:
         """Relay; an end also brings the next heartbeat forward."""
         if self._peer is None or self._peer.closed:
-            if method in _KEPT:
+            if method in _KEPT or self._registering:
                 self._kept.append((method, params))
             return
         self._peer.notify(method, params)

@@ -22,8 +22,8 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     )
     interval_s: Annotated[float, Meta(gt=0, description="scheduling interval: time between two rounds")] = 0.1
     ept_s: Annotated[
-        float, Meta(gt=0, description="Ursa's EPT: work that a node should have queued; the scheduling latency")
-    ] = 0.3
+        float, Meta(gt=0, description="Ursa's EPT: work that a node should have queued; the scheduling latency or more")
+    ] = 1.0
     ordering: Annotated[
         Literal["ejf", "fifo"], Meta(description="order of jobs: ejf (earliest first, weighed) or fifo (strictly)")
     ] = "ejf"

@@ -204,14 +204,15 @@ class Node:
     def _submitted(self, event: e.Submitted, now: float) -> list[Instruction]:
         self.job_of(event.session, event.job)
         granted = self.queues.submit(event.session, event.job, event.monotasks, now)
+        for spec in event.monotasks:
+            if spec.task:  # from now on the queue counts this work, no longer the task
+                work = KindAmounts.single(spec.kind, float(spec.input_bytes))
+                self.held.submitted(event.job, spec.task, work)
         return [Reply(Submitted(accepted=len(event.monotasks))), *self.granted(granted, now)]
 
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
         self.job_of(event.session, event.job)
-        worked, granted = self.queues.complete(event.session, event.job, event.monotasks, now)
-        for monotask in worked:
-            work = KindAmounts.single(monotask.kind, float(monotask.input_bytes))
-            self.held.worked(monotask.job, monotask.task, work)
+        granted = self.queues.complete(event.session, event.job, event.monotasks, now)
         return [Reply(Done()), *self.granted(granted, now)]
 
     def _cancelled(self, event: e.Cancelled, now: float) -> list[Instruction]:

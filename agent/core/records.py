@@ -24,7 +24,10 @@ class JobRecord(msgspec.Struct, kw_only=True):
 
 
 class HeldTask(msgspec.Struct, kw_only=True):
-    """A task that the master placed on this node: it holds its memory until it is done."""
+    """A task that the master placed on this node: it holds its memory until it is done.
+
+    ``remaining`` is the estimated work whose monotasks are not in the queues yet.
+    """
 
     job: str
     stage: str

@@ -115,7 +115,7 @@ def _ended(node: Node, record: ContainerRecord, ended: Ended, now: float) -> lis
         instructions += node.held.command_ended(held, ended)
     if record.kind is not None and record.job in node.jobs:
         completion = [Completion(id=record.task, failed=not ended.ok)]
-        _, granted = node.queues.complete(COMMANDS, record.job, completion, now)
+        granted = node.queues.complete(COMMANDS, record.job, completion, now)
         instructions += node.granted(granted, now)
     return instructions + forget_guest(node, record.job)
 

@@ -63,8 +63,8 @@ class HeldTasks:
         """Give its memory back."""
         return self.by_key.pop((job, task), None)
 
-    def worked(self, job: str, task: str, amounts: KindAmounts) -> None:
-        """A monotask of it ended: less remains (Ursa §4.2.2)."""
+    def submitted(self, job: str, task: str, amounts: KindAmounts) -> None:
+        """A monotask of it is queued: less is still to come (Ursa §4.2.2)."""
         held = self.by_key.get((job, task))
         if held is not None:
             held.remaining = held.remaining.minus(amounts)
@@ -151,7 +151,7 @@ def awaited(job: Job) -> list[AwaitedTask]:
 
 def tell_placed(job: Job, decision: TellPlaced) -> list[Instruction]:
     """The master placed a task of this origin."""
-    known = job.tasks.get(decision.task)
+    known = _known(job, decision.task)
     if known is None or known.ended is not None:
         return []
     known.node = decision.node
@@ -161,12 +161,22 @@ def tell_placed(job: Job, decision: TellPlaced) -> list[Instruction]:
 
 def tell_ended(job: Job, decision: TellEnded) -> list[Instruction]:
     """A task of this origin ended somewhere; it ends once."""
-    known = job.tasks.get(decision.task)
+    known = _known(job, decision.task)
     if known is None or known.ended is not None:
         return []
     known.ended = decision.ended
     over = TaskEnded(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
     return _to_all(job, "task_ended", over)
+
+
+def _known(job: Job, task: str) -> TaskHere | None:
+    """A task of this origin. What the master says of one that only its framework still knows, because we were
+    restarted, is kept for when the framework is back and asks again."""
+    known = job.tasks.get(task)
+    if known is None and job.recovered:
+        request = TaskRequest(task=task, usage=KindAmounts())
+        known = job.tasks[task] = TaskHere("", request, False)
+    return known
 
 
 def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:

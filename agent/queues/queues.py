@@ -134,10 +134,8 @@ class MonotaskQueues:
                 touched.add(spec.kind)
         return granted + self._fill_all(touched, now)
 
-    def complete(
-        self, session: int, job: str, completions: Sequence[Completion], now: float
-    ) -> tuple[list[Monotask], list[Monotask]]:
-        """Granted monotasks ended; all of them, or none. Returns those that belonged to a placed task, and the grants.
+    def complete(self, session: int, job: str, completions: Sequence[Completion], now: float) -> list[Monotask]:
+        """Granted monotasks ended; all of them, or none.
 
         Raises:
             RpcError: ``bad_request``: unknown job, or a monotask that was not granted.
@@ -156,7 +154,7 @@ class MonotaskQueues:
         touched: set[ResourceKind] = set()
         for monotask, failed in ending:
             touched.add(self._end(known, monotask, now, completed=not failed, failed=failed))
-        return [m for m, failed in ending if m.task and not failed], self._fill_all(touched, now)
+        return self._fill_all(touched, now)
 
     def cancel(self, session: int, job: str, ids: Iterable[MonotaskId], now: float) -> list[Monotask]:
         """Withdraw monotasks, queued or granted. Unknown ids are ignored: they may have ended a moment ago."""

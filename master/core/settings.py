@@ -11,15 +11,17 @@ from penstock.model import Capacity
 class MasterSettings:
     """What :class:`master.core.cluster.Cluster` must know.
 
-    ``ept_s`` is Ursa's expected processing time: "the same as the scheduling latency", which here is the interval plus
-    what reports (coalesced within 50 ms), decisions and frameworks take. With 0.12 s nodes ran dry between rounds: 400
-    tasks of 0.1 s on four nodes of two cores took 10.1 s in the simulator, with 0.3 s 5.3 s; 5.0 s is the least.
+    ``ept_s`` is Ursa's expected processing time. The paper sets it to the scheduling latency; here that is the interval
+    plus what reports (coalesced within 50 ms), decisions and frameworks take, and it should cover a task's own length,
+    too: APT counts all of a task's work, so below that its CPU work still to come bars the node while its disk idles.
+    In the simulator, three jobs of 12 tasks of 0.2 s disk and 0.4 s CPU on two cores took 26.7 s with 0.12 s, 17.0 s
+    with 0.3 s, 10.4 s with 1 s; 9.6 s is the least.
     The default rates stand in for a node's until it has measured its own (its first heartbeats say 0); the one of the
     CPU counts per core.
     """
 
     interval_s: float = 0.1
-    ept_s: float = 0.3
+    ept_s: float = 1.0
     ordering: str = "ejf"
     ejf_weight: float = 1.0
     heartbeat_s: float = 1.0

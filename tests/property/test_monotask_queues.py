@@ -116,8 +116,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.now += seconds
         session, job, number = data.draw(st.sampled_from(sorted(self.granted)))
         self.end((session, job, number))
-        _, grants = self.queues.complete(session, job, [Completion(id=number, failed=failed)], self.now)
-        self.expect_grants(grants)
+        self.expect_grants(self.queues.complete(session, job, [Completion(id=number, failed=failed)], self.now))
 
     @precondition(lambda self: self.queued or self.granted)
     @rule(data=st.data())

@@ -28,7 +28,7 @@ def run_all(queues: MonotaskQueues, granted: list[int]) -> list[int]:
     order = list(granted)
     position = 0
     while position < len(order):
-        _, more = queues.complete(1, "j", [Completion(id=order[position])], 1.0)
+        more = queues.complete(1, "j", [Completion(id=order[position])], 1.0)
         order += [m.id for m in more if isinstance(m.id, int)]
         position += 1
     return order
@@ -79,13 +79,13 @@ def test_higher_priority_overtakes_and_a_change_re_sorts_in_place() -> None:
     queues.add_job("late", 0.0)
     queues.submit(1, "j", [spec(1, CPU, 9), spec(2, CPU, 8), spec(3, CPU, 7)], 0.0)
     queues.submit(1, "late", [spec(10, CPU, 1), spec(11, CPU, 1)], 0.0)
-    _, granted = queues.complete(1, "j", [Completion(id=1)], 0.0)
+    granted = queues.complete(1, "j", [Completion(id=1)], 0.0)
     assert [m.id for m in granted] == [2]
     queues.set_priority("late", 5.0)
-    _, granted = queues.complete(1, "j", [Completion(id=2)], 0.0)
+    granted = queues.complete(1, "j", [Completion(id=2)], 0.0)
     assert [(m.job, m.id) for m in granted] == [("late", 10)]
     queues.set_priority("late", -5.0)
-    _, granted = queues.complete(1, "late", [Completion(id=10)], 0.0)
+    granted = queues.complete(1, "late", [Completion(id=10)], 0.0)
     assert [(m.job, m.id) for m in granted] == [("j", 3)]
 
 
@@ -94,8 +94,8 @@ def test_a_monotask_announced_as_running_holds_its_slot_even_above_the_limit() -
     queues.submit(1, "j", [spec(1, CPU, 1)], 0.0)
     assert queues.submit(1, "j", [spec(2, CPU, 1, running=True), spec(3, CPU, 1)], 0.0) == []
     assert queues.running(CPU) == 2
-    assert queues.complete(1, "j", [Completion(id=1)], 0.0)[1] == []
-    assert [m.id for m in queues.complete(1, "j", [Completion(id=2)], 0.0)[1]] == [3]
+    assert queues.complete(1, "j", [Completion(id=1)], 0.0) == []
+    assert [m.id for m in queues.complete(1, "j", [Completion(id=2)], 0.0)] == [3]
 
 
 def test_a_request_at_fault_changes_nothing_and_names_the_element() -> None:
