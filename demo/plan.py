@@ -22,7 +22,10 @@ _MAX_CORES = 8
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes are bytes. ``text_bytes`` is what was asked for; partitions come out a little larger."""
+    """Sizes are bytes. ``text_bytes`` is what was asked for; partitions come out a little larger.
+
+    ``cpu_bytes_per_s`` is how fast a core gets through the jobs' maps, measured on a piece of the text.
+    """
 
     directory: Path
     project: Path
@@ -32,6 +35,7 @@ class Plan:
     socket: Path | None = None
     cpu_max_enforced: bool = False
     idle_class_enforced: bool = False
+    cpu_bytes_per_s: float = 10e6
 
     @classmethod
     def of(cls, directory: Path, project: Path, text_bytes: int, cores: float) -> Plan:
@@ -122,8 +126,15 @@ class Plan:
         """Of the master. EPT is far above the scheduling interval because a task's read comes before its computing, and
         because some of these tasks take longer than an interval: cores shall not wait for the next round. Jobs that
         begin at the same moment have waited equally long, which leaves nothing for EJF to go by but how well their
-        tasks fit; in the order of submission the first are done early."""
-        return {"ordering": "fifo", "ept_s": "1.0", "listen": "127.0.0.1:0", "http": "127.0.0.1:0"}
+        tasks fit; in the order of submission the first are done early. Until the agent has measured its rates, the
+        master takes ours: an emulated core is a hundred times slower than a real one."""
+        return {
+            "ordering": "fifo",
+            "ept_s": "1.0",
+            "default_cpu_bytes_per_s": f"{self.cpu_bytes_per_s:.0f}",
+            "listen": "127.0.0.1:0",
+            "http": "127.0.0.1:0",
+        }
 
     @property
     def needed_bytes(self) -> int:

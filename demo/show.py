@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import psutil
 
 from demo import node, report
-from demo.corpus import SOURCES, materialise
-from demo.operations import OPERATIONS
+from demo.corpus import SOURCES, Corpus, Document, materialise
+from demo.operations import OPERATIONS, Cut
 from demo.picture import draw
 from demo.plan import Plan
 from demo.progress import Progress
@@ -31,6 +31,8 @@ DEFAULT_MEGABYTES = 120
 _MEGABYTE = 1_000_000
 #: Of the memory that is available, how much we take at most.
 _MEMORY_SHARE = 0.8
+#: How much text is enough to see how fast a core is.
+_TRIAL_BYTES = 256 * 1024
 
 
 class ShowFailed(Exception):  # noqa: N818 - named for what the reader is told
@@ -73,7 +75,7 @@ def show(options: Options) -> int:
         progress.line(
             f"{corpus.size / _MEGABYTE:.0f} MB of {len(corpus.names)} files in {len(corpus.partitions)} parts"
         )
-        plan = replace(plan, partitions=len(corpus.partitions))
+        plan = replace(plan, partitions=len(corpus.partitions), cpu_bytes_per_s=measured_rate(corpus))
         plan, runs, more = _both(plan, options.http, progress)
         differing = report.differences(*(_digests(plan, name) for name in runs))
         _write(options.out, plan, runs, {**more, "input_bytes": corpus.size, "differences": differing})
@@ -111,6 +113,24 @@ def make_plan(options: Options, directory: Path) -> Plan:
         f"{format_bytes(plan.needed_bytes)} of memory wanted, {format_bytes(budget)} may be taken; "
         "free some or ask for less text with --megabytes"
     )
+
+
+def measured_rate(corpus: Corpus) -> float:
+    """Bytes/s of one core in the maps of all jobs, by trying them on the first documents."""
+    partition = corpus.partitions[0]
+    last = next(n for n, document in enumerate(partition.documents) if _reaches(document, partition.size))
+    documents = partition.documents[: last + 1]
+    with Path(partition.path).open("rb") as file:
+        text = file.read(documents[-1].offset + documents[-1].length)
+    cut = Cut(len(corpus.ends) + 1, corpus.ends)
+    began = time.perf_counter()
+    for operation in OPERATIONS.values():
+        operation.map(text, documents, cut)
+    return len(OPERATIONS) * len(text) / (time.perf_counter() - began)
+
+
+def _reaches(document: Document, size: int) -> bool:
+    return document.offset + document.length >= min(_TRIAL_BYTES, size)
 
 
 def _both(plan: Plan, http: str, progress: Progress) -> tuple[Plan, dict[str, Run], dict[str, Any]]:

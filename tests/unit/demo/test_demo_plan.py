@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from demo.corpus import materialise
 from demo.plan import Plan
-from demo.show import Options, ShowFailed, make_plan
+from demo.show import Options, ShowFailed, make_plan, measured_rate
 
 T_PREEMPT = 0.9
 T_ALLOC = 0.9
@@ -51,6 +53,17 @@ def test_shares_that_cannot_be_enforced_become_cores_that_overlap(monkeypatch: p
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
     assert [job.cores for job in plan(10, 2.0).jobs("static")] == [(3,), (3, 5), (5,)]
     assert [job.cores for job in plan(10, 2.0).jobs("penstock")] == [(), (), ()]
+
+
+def test_the_rate_of_a_core_is_measured_on_the_text(tmp_path: Path) -> None:
+    corpus = materialise(tmp_path, 600_000, partitions=2, reducers=3, roots=[Path(os.__file__).parent])
+    began = time.perf_counter()
+    rate = measured_rate(corpus)
+    elapsed = time.perf_counter() - began
+    # The trial is three maps of at least 256 KiB, and at most of a whole partition, and all that was timed.
+    assert 3 * 256 * 1024 / elapsed <= rate
+    short = materialise(tmp_path / "short", 1000, partitions=1, reducers=1, roots=[tmp_path])
+    assert measured_rate(short) > 0
 
 
 def test_less_text_where_memory_is_short_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
