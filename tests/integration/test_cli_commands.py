@@ -324,17 +324,15 @@ async def test_a_refused_placement_fails_the_task(fake: FakeAgent, penstock: Sta
 
 
 def test_help_takes_little_more_than_the_interpreter() -> None:
-    """The bar is 0.3 s as a whole process; here, as a ratio to the bare interpreter on the same machine."""
+    """The bar is 0.3 s as a whole process; here, as a ratio to the bare interpreter (9 ms), run by run in turn."""
 
-    def best(*argv: str) -> float:
-        times = []
-        for _ in range(5):
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-I", *argv], check=True, capture_output=True)
-            times.append(time.perf_counter() - start)
-        return min(times)
+    def once(*argv: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-I", *argv], check=True, capture_output=True)
+        return time.perf_counter() - start
 
-    assert best("-m", "penstock.cli.main", "--help") < 12 * best("-S", "-c", "pass")
+    pairs = [(once("-m", "penstock.cli.main", "--help"), once("-S", "-c", "pass")) for _ in range(9)]
+    assert min(ours for ours, _ in pairs) < 25 * min(bare for _, bare in pairs)
 
 
 def test_help_imports_nothing_heavy() -> None:
