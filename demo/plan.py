@@ -16,6 +16,9 @@ _BASE_BYTES = 48 * MIB
 _HELD = {"word-count": 0.3, "inverted-index": 0.5, "sort": 1.5}
 #: Estimated memory of a task over its input (m2i of Ursa §4.2.1): the text, what is made of it, what is written.
 MEMORY_TO_INPUT = 3
+#: How many map tasks of work each core shall have before it, and what it takes to give it one.
+_TASKS_AHEAD = 3
+_LATENCY_S = 0.2
 #: More cores than this would be more than these inputs are worth; of a larger host the demo uses so many.
 _MAX_CORES = 8
 
@@ -122,15 +125,20 @@ class Plan:
         }
 
     @property
+    def ept_s(self) -> float:
+        """Ursa's EPT: the time of some map tasks on each core, so that a core has its next task before a round, the
+        word about it and its read have passed. Ten times more on an emulated machine than on a real one."""
+        return _TASKS_AHEAD * (self.text_bytes / self.partitions) / self.cpu_bytes_per_s + _LATENCY_S
+
+    @property
     def master_settings(self) -> dict[str, str]:
-        """Of the master. EPT is far above the scheduling interval because a task's read comes before its computing, and
-        because some of these tasks take longer than an interval: cores shall not wait for the next round. Jobs that
-        begin at the same moment have waited equally long, which leaves nothing for EJF to go by but how well their
-        tasks fit; in the order of submission the first are done early. Until the agent has measured its rates, the
-        master takes ours: an emulated core is a hundred times slower than a real one."""
+        """Of the master. Jobs that begin at the same moment have waited equally long, which leaves nothing for EJF to
+        go by but how well their tasks fit; in the order of submission the first are done early. Until the agent has
+        measured its rates, the master takes ours."""
         return {
             "ordering": "fifo",
-            "ept_s": "1.0",
+            "ept_s": f"{self.ept_s:.3f}",
+            "interval_s": f"{self.ept_s / 8:.3f}",
             "default_cpu_bytes_per_s": f"{self.cpu_bytes_per_s:.0f}",
             "listen": "127.0.0.1:0",
             "http": "127.0.0.1:0",

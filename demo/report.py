@@ -130,8 +130,8 @@ def document(runs: dict[str, Run], plan: Plan, more: dict[str, Any]) -> dict[str
 
 
 _PLANNED = (
-    "text_bytes", "cores", "workers", "partitions", "reducers", "share", "slots", "jobs_bytes", "table_bytes",
-    "archive_bytes", "capacity_bytes", "cpu_max_enforced", "idle_class_enforced",
+    "text_bytes", "cores", "cpu_bytes_per_s", "ept_s", "workers", "partitions", "reducers", "share", "slots",
+    "jobs_bytes", "table_bytes", "archive_bytes", "capacity_bytes", "cpu_max_enforced", "idle_class_enforced",
 )  # fmt: skip
 
 

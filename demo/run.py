@@ -21,7 +21,7 @@ from penstock.model.container import ContainerSpec, Ended, Limits
 from penstock.wire.errors import RpcError
 
 #: How often the agent's status is read for the timeline.
-SAMPLE_S = 0.5
+SAMPLE_S = 1.0
 #: How long the agent may take to see that memory is wanted: many times its sampling interval, for slow machines.
 PREEMPTION_S = 20.0
 
