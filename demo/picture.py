@@ -64,10 +64,10 @@ def draw(timeline: dict[str, Any], path: Path) -> None:
 
 
 _LABELS = {
-    "cpu": "CPU: monotasks; host, cores busy",
-    "disk": "disk: monotasks; host, 100 MiB/s",
-    "network": "network: monotasks; host, 100 MiB/s sent",
-    "memory": "memory of containers, MiB",
+    "cpu": "CPU\nmonotasks\nhost: cores busy",
+    "disk": "disk\nmonotasks\nhost: 100 MiB/s",
+    "network": "network\nmonotasks\nhost: 100 MiB/s sent",
+    "memory": "memory\nof containers, MiB",
 }
 
 
