@@ -21,7 +21,7 @@ from agent.check.facts import enforcement
 from agent.config import AgentConfig
 from agent.core import Node
 from agent.core import events as e
-from agent.core.records import ContainerRecord, HeldTask, JobRecord
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
 from agent.executor import Egress, Executor
 from agent.frameworks import Frameworks
 from agent.http import StatusSite
@@ -259,6 +259,7 @@ class Agent:
         """Close everything; containers go on under the launcher. One of our own that nobody needs ends too."""
         if self._frameworks_up():
             self._frameworks.close()
+            await self._let_the_dying_die()
             await self._executor.settle()
             if self._config.spawn_launcher and not self._shell.node.containers.live:
                 await self._launcher.shutdown()
@@ -266,6 +267,16 @@ class Agent:
             closing = closer()
             if asyncio.iscoroutine(closing):
                 await closing
+
+    async def _let_the_dying_die(self) -> None:
+        """What we just hung up on is being killed; the launcher ends with us only when that is over."""
+        deadline = time.monotonic() + 5.0
+        node, going = self._shell.node, (ContainerState.STARTING, ContainerState.STOPPING)
+        # Once, at the end, for milliseconds: not worth an event of its own.
+        while self._shell.peers or any(record.state in going for record in node.containers.live.values()):
+            if time.monotonic() > deadline:
+                return
+            await asyncio.sleep(0.01)
 
     def _frameworks_up(self) -> bool:
         return hasattr(self, "_frameworks")

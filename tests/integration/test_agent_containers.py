@@ -172,16 +172,17 @@ async def test_a_killed_agent_loses_no_container_and_no_exit_status(
     assert (over["by"], over["exit_status"]) == ("exit", 7)
 
 
-def _gone(pid: int) -> None:
-    """Wait for a process that is not our child; also while it waits to be reaped."""
+def _gone(pid: int) -> bool:
+    """Wait for a process that is not our child to end; whether it did, reaped or not."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
-        return
+        return True
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
-    poller.poll(30000)
+    ended = poller.poll(30000)
     os.close(descriptor)
+    return bool(ended)
 
 
 async def test_a_killed_agent_frees_the_slots_of_clients_that_went_away(start_agent: Start, connect: Connect) -> None:
@@ -262,3 +263,16 @@ async def _two_users(agent: Any, connect: Connect) -> None:
     child.join(30)
     assert (status, output) == (0, ["nobody", "65534", "NoNewPrivs:", "1"])
     assert refusals == [f"{m} refused container 'X' belongs to root" for m in ("kill", "attach", "output")]
+
+
+async def test_an_agent_that_stops_leaves_nothing_of_its_attached_containers(
+    start_agent: Start, connect: Connect
+) -> None:
+    """Stopped while a client is attached: the container ends with the connection, and the launcher with the agent."""
+    agent = start_agent()
+    client = await connect(agent)
+    started = await launch(client, "sleep", "1000")
+    launcher = int(Path(f"/proc/{started['pid']}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    assert await asyncio.to_thread(agent.stop) == 0
+    assert await asyncio.to_thread(_gone, launcher)
+    assert await asyncio.to_thread(_gone, started["pid"])
