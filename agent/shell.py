@@ -58,7 +58,8 @@ class Shell:
                     reply = result
                 case _:
                     self._carry_out(instruction)
-        self._settle_launches(event)
+        if self._launching:  # rarely: most events are monotasks
+            self._settle_launches(event)
         return reply
 
     def _carry_out(self, instruction: i.Instruction) -> None:
