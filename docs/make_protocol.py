@@ -19,7 +19,8 @@ from typing import Annotated, Any
 import msgpack
 import msgspec
 
-from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
+from penstock.model.container import Choice, ContainerSpec, Ended, EndedBy, Limits, Notice
+from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, KindAmounts, ResourceKind
 from penstock.model.work import MonotaskSpec, TaskRequest
 from penstock.wire import agent_api as api
@@ -77,6 +78,18 @@ REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
         api.Launch(container=_SPEC),
         api.Launched(container="c-1", pid=4711, not_enforced={}),
     ),
+    "adopt": (
+        api.Adopt(pid=4711, container=ContainerSpec(argv=("postgres",), memory_bytes=256 << 20)),
+        api.Launched(container="c-2", pid=4711, not_enforced={}),
+    ),
+    "resize": (
+        api.Resize(container="c-1", limits={"cpu_cores": 1.5, "memory_max_bytes": None}),
+        api.Resized(limits=Limits(cpu_cores=1.5), not_enforced={}),
+    ),
+    "follow": (
+        api.Follow(container="c-1", profile=Profile(cpu_cores=(1.0, 2.0, 0.5), memory_bytes=(64 << 20, 128 << 20))),
+        api.Done(),
+    ),
     "attach": (api.ContainerRef(container="c-1"), api.Done()),
     "signal": (api.SignalContainer(container="c-1", signal=15), api.Done()),
     "kill": (api.ContainerRef(container="c-1"), api.Done()),
@@ -104,9 +117,10 @@ SAYS = {
 }
 #: What parameters and results are made of.
 STRUCTURES: tuple[type[msgspec.Struct], ...] = (
-    MonotaskSpec, api.Completion, TaskRequest, KindAmounts, ContainerSpec, Limits, Capacity, Ended, ErrorBody,
+    MonotaskSpec, api.Completion, TaskRequest, KindAmounts, ContainerSpec, Limits, Notice, Profile, Capacity,
+    Ended, ErrorBody,
 )  # fmt: skip
-ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, EndedBy, ErrorCode)
+ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, Choice, EndedBy, ErrorCode)
 
 
 # ---------------------------------------------------------------- types and fields

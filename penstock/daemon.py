@@ -36,7 +36,7 @@ def command(
     """
     arguments = _parser(name, about, of).parse_args(argv)
     try:
-        config = settings.load(of, arguments.config, dict(_pair(text) for text in arguments.set))
+        config = settings.load(of, arguments.config, dict(pair(text) for text in arguments.set))
         check(config)
     except settings.SettingsError as error:
         print(f"penstock {name}: {error}", file=sys.stderr)  # noqa: T201
@@ -68,7 +68,12 @@ def _parser(name: str, about: str, of: type[msgspec.Struct]) -> argparse.Argumen
     return parser
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
+    """``KEY=VALUE`` of ``--set``.
+
+    Raises:
+        SettingsError: it is not.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise settings.SettingsError(f"--set: {text!r} is not KEY=VALUE")

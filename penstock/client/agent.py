@@ -21,6 +21,7 @@ from penstock.model.container import ContainerSpec
 from penstock.transport.peer import RpcPeer
 from penstock.wire.agent_api import (
     NOTIFICATIONS,
+    Adopt,
     ContainerEnded,
     ContainerRef,
     Done,
@@ -113,6 +114,28 @@ class AgentClient:
                 # Asking again could start it twice.
                 raise AgentUnavailable(
                     "the agent went away while it was starting the command; `penstock status` tells whether it runs"
+                ) from None
+            made = Container(self._link, answer.container, answer.pid, answer.not_enforced)
+            self._containers[made.id] = made
+        return made
+
+    async def adopt(self, pid: int, spec: ContainerSpec, *, tree: bool = False) -> Container:
+        """Take a running process of this user's into a container, with ``tree`` its descendants, too.
+
+        Of ``spec``, ``argv`` is only shown, and ``env``, ``cwd`` and ``stdio`` mean nothing. Memory that it was charged
+        for before stays charged where it was; its exit status may stay unknown (docs/kernel.md).
+
+        Raises:
+            RpcError: no such process, not this user's alone, or in a container already.
+            AgentUnavailable: the agent went away, for good or in the middle of this call.
+        """
+        asked = Adopt(pid=pid, container=spec, tree=tree)
+        with self._expect():
+            try:
+                answer = await self._link.call_once("adopt", lambda: asked, Launched)
+            except ConnectionResetError:
+                raise AgentUnavailable(
+                    "the agent went away while it was adopting the process; `penstock status` tells whether it did"
                 ) from None
             made = Container(self._link, answer.container, answer.pid, answer.not_enforced)
             self._containers[made.id] = made

@@ -15,7 +15,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from penstock import client
-from penstock.model.container import ContainerSpec, Ended
+from penstock.model.container import ContainerSpec, Ended, Limits
+from penstock.model.profile import Profile
 from penstock.model.resources import ResourceKind
 from penstock.model.work import TaskRequest
 from penstock.wire.agent_api import Welcome
@@ -67,6 +68,16 @@ class BlockingContainer:
     def kill(self) -> None:
         """Kill everything in it."""
         self._loop.run(self._container.kill())
+
+    def resize(self, **limits: float | str | None) -> Limits:
+        """Change limits by their name; None takes one away."""
+        changed = self._loop.run(self._container.resize(**limits))
+        self.not_enforced = self._container.not_enforced
+        return changed
+
+    def follow(self, profile: Profile | None) -> None:
+        """Let its limits follow a profile from now on; None: no longer."""
+        self._loop.run(self._container.follow(profile))
 
     def output(self, stream: str = "stdout") -> bytes:
         """What it wrote so far."""
@@ -182,6 +193,10 @@ class BlockingAgent:
     def launch(self, spec: ContainerSpec, stdio: tuple[int, int, int] | None = None) -> BlockingContainer:
         """Start a command in a container on this host, now."""
         return BlockingContainer(self._loop, self._loop.run(self._agent.launch(spec, stdio)))
+
+    def adopt(self, pid: int, spec: ContainerSpec, *, tree: bool = False) -> BlockingContainer:
+        """Take a running process of this user's into a container."""
+        return BlockingContainer(self._loop, self._loop.run(self._agent.adopt(pid, spec, tree=tree)))
 
     def attach(self, container: str) -> BlockingContainer:
         """A container that is there already."""

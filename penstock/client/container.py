@@ -6,14 +6,24 @@ import asyncio
 
 from penstock.client.errors import AgentUnavailable
 from penstock.client.link import Link
-from penstock.model.container import Ended, EndedBy
+from penstock.model.container import Ended, EndedBy, Limits
+from penstock.model.profile import Profile
 from penstock.transport.peer import RpcPeer
-from penstock.wire.agent_api import ContainerRef, Done, Output, ReadOutput, SignalContainer
+from penstock.wire.agent_api import (
+    ContainerRef,
+    Done,
+    Follow,
+    Output,
+    ReadOutput,
+    Resize,
+    Resized,
+    SignalContainer,
+)
 from penstock.wire.errors import RpcError
 
 
 class Container:
-    """Made by :meth:`AgentClient.launch` and :meth:`AgentClient.attach`.
+    """Made by :meth:`AgentClient.launch`, :meth:`AgentClient.adopt` and :meth:`AgentClient.attach`.
 
     ``not_enforced`` maps each requested limit that this host cannot enforce to the reason and the remedy. ``pid`` is 0
     for a container that was only attached to.
@@ -41,6 +51,28 @@ class Container:
     async def kill(self) -> None:
         """Kill everything in it; ``wait`` then says ``cancelled``."""
         await self._link.call("kill", lambda: ContainerRef(container=self.id), Done)
+
+    async def resize(self, **limits: float | str | None) -> Limits:
+        """Change limits by their name (:class:`Limits`); None takes one away, those that are not named stay.
+
+        Returns once the kernel has them; ``not_enforced`` then says what it has not.
+
+        Raises:
+            RpcError: no such limit or not such a value; or the container has ended.
+        """
+        asked = Resize(container=self.id, limits=dict(limits))
+        answer = await self._link.call("resize", lambda: asked, Resized)
+        self.not_enforced = answer.not_enforced
+        return answer.limits
+
+    async def follow(self, profile: Profile | None) -> None:
+        """Let its limits follow a profile from now on; None: no longer.
+
+        Raises:
+            RpcError: the container has ended.
+        """
+        asked = Follow(container=self.id, profile=profile)
+        await self._link.call("follow", lambda: asked, Done)
 
     async def output(self, stream: str = "stdout") -> bytes:
         """What it wrote so far and the agent still has (``stdout`` or ``stderr``); not for passed descriptors."""

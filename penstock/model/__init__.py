@@ -1,18 +1,22 @@
 """PURE. What the papers talk about: resource kinds, quantities, monotasks, containers, nodes."""
 
-from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
+from penstock.model.container import Choice, ContainerSpec, Ended, EndedBy, Limits, Notice
+from penstock.model.profile import Profile
 from penstock.model.resources import KINDS, Capacity, KindAmounts, ResourceKind
 from penstock.model.work import MonotaskSpec, TaskRequest
 
 __all__ = [
     "KINDS",
     "Capacity",
+    "Choice",
     "ContainerSpec",
     "Ended",
     "EndedBy",
     "KindAmounts",
     "Limits",
     "MonotaskSpec",
+    "Notice",
+    "Profile",
     "ResourceKind",
     "TaskRequest",
 ]

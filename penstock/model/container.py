@@ -3,29 +3,65 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 
 Positive = Annotated[int, msgspec.Meta(gt=0)]
+#: Name of a limit → its new value; None takes it away.
+LimitsChange = Mapping[str, int | float | str | None]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Limits of one container; ``None`` leaves the kernel's default (no limit).
 
     ``memory_max_bytes`` kills on excess (the kernel's OOM killer, inside the container only); ``memory_high_bytes``
-    reclaims and throttles instead. Disk limits hold for each disk of the host. The network limit holds for what the
-    container sends.
+    reclaims and throttles instead. ``cpu_burst_s`` is CPU time that may be saved up while little is used and spent on
+    top of ``cpu_cores`` in one period of 100 ms. ``cpus`` is a list as the kernel writes it (``0-3,8``). Disk limits
+    hold for each disk of the host. ``cpu_weight`` divides what nobody was promised; a promise has its own weight.
     """
 
     cpu_cores: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    cpu_weight: Annotated[int, msgspec.Meta(ge=1, le=10000)] | None = None
+    cpu_burst_s: Annotated[float, msgspec.Meta(gt=0, le=0.1)] | None = None
+    cpu_weight: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
+    cpus: Annotated[str, msgspec.Meta(pattern="^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$")] | None = None
     memory_high_bytes: Positive | None = None
     memory_max_bytes: Positive | None = None
     disk_read_bytes_per_s: Positive | None = None
     disk_write_bytes_per_s: Positive | None = None
+    disk_read_ops_per_s: Positive | None = None
+    disk_write_ops_per_s: Positive | None = None
     network_egress_bytes_per_s: Positive | None = None
+    network_ingress_bytes_per_s: Positive | None = None
     pids_max: Positive | None = None
+
+    def changed(self, change: LimitsChange) -> Limits:
+        """These limits with some changed; those that are not named stay.
+
+        Raises:
+            msgspec.ValidationError: an unknown name or an impossible value; the message says which.
+        """
+        merged = {name: getattr(self, name) for name in self.__struct_fields__} | dict(change)
+        return msgspec.convert({name: value for name, value in merged.items() if value is not None}, Limits)
+
+
+class Choice(enum.StrEnum):
+    """What an opportunistic container says to being the one that is preempted."""
+
+    PREFER = "prefer"  # rather me: asked first
+    NORMAL = "normal"
+    AVOID = "avoid"  # rather not me: asked last
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Before it is preempted the container gets ``signal`` and then ``grace_s`` seconds to save what it can.
+
+    Memory that is wanted at once (a promise is stalled) may cut the time short.
+    """
+
+    signal: Annotated[int, msgspec.Meta(ge=1, le=64)] = 15
+    grace_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 5.0
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -36,6 +72,9 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     for PATH, HOME, USER, LOGNAME and SHELL, which default to the user's. ``stdio`` is a token under which descriptors
     were passed (docs/protocol.md); without it output goes to files kept by the agent. An *attached* container
     (``detach`` false) is killed when the connection that launched it closes while the agent runs.
+    ``network_bytes_per_s`` is what it is promised to be able to send. ``preempt`` and ``notice`` matter while it is
+    opportunistic. With ``oom_group`` the kernel, when it kills for memory, kills the whole container and not one
+    process of it.
     """
 
     argv: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -45,7 +84,11 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     limits: Limits = Limits()
     cpu_cores: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
+    network_bytes_per_s: Annotated[int, msgspec.Meta(ge=0)] = 0
     opportunistic: bool = False
+    preempt: Choice = Choice.NORMAL
+    notice: Notice | None = None
+    oom_group: bool = False
     detach: bool = False
     stdio: str = ""
 

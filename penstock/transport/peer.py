@@ -171,7 +171,8 @@ class RpcPeer(asyncio.Protocol):
         if error is None:
             future.set_result(result)
         else:
-            failure = RpcError(error.code, error.message, field=error.field, remedy=error.remedy)
+            failure = RpcError(error.code, error.message)
+            failure.body = error
             future.set_exception(failure)
 
     def _serve(self, request_id: int, method: str, params: list[Any]) -> None:

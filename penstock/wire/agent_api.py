@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from penstock.model.container import ContainerSpec, Ended
+from penstock.model.container import ContainerSpec, Ended, Limits
+from penstock.model.profile import Profile
 from penstock.model.resources import Capacity
 from penstock.model.work import Bytes, MonotaskId, MonotaskSpec, Name, TaskRequest
 
@@ -201,6 +202,43 @@ class ContainerRef(Params, frozen=True):
     container: str
 
 
+class Adopt(Params, frozen=True):
+    """Take a running process of the same user into a container; answered as ``launch`` is.
+
+    Memory that it was charged for before stays charged where it was, and a socket keeps its cgroup; what it has
+    forked already stays outside unless ``tree`` asks for its descendants, too. How it exits cannot be seen. Of the
+    specification ``argv`` is only shown, and ``env``, ``cwd`` and ``stdio`` mean nothing.
+    """
+
+    pid: Annotated[int, msgspec.Meta(ge=1)]
+    container: ContainerSpec
+    tree: bool = False
+
+
+class Resize(Params, frozen=True):
+    """Change limits of a running container: those named, to null (no limit) or a value; the others stay.
+
+    Answered when the kernel has them. Memory shrinks only as far as nothing is killed by it (docs/kernel.md).
+    """
+
+    container: str
+    limits: dict[str, int | float | str | None]
+
+
+class Resized(Result, frozen=True):
+    """The limits as they stand; ``not_enforced`` as in ``launch``."""
+
+    limits: Limits
+    not_enforced: dict[str, str]
+
+
+class Follow(Params, frozen=True):
+    """Let the limits of a container follow a profile from now on, slot by slot (Elasecutor §III); null: no longer."""
+
+    container: str
+    profile: Profile | None
+
+
 class SignalContainer(Params, frozen=True):
     """Send a signal to the container's first process and its process group."""
 
@@ -249,6 +287,9 @@ REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "tasks_done": (TaskRefs, Done),
     "cancel_tasks": (TaskRefs, Done),
     "launch": (Launch, Launched),
+    "adopt": (Adopt, Launched),
+    "resize": (Resize, Resized),
+    "follow": (Follow, Done),
     "attach": (ContainerRef, Done),
     "signal": (SignalContainer, Done),
     "kill": (ContainerRef, Done),

@@ -17,20 +17,27 @@ class ErrorCode(enum.StrEnum):
 
 
 class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The error element of a response: a map. ``field`` names the parameter at fault, ``remedy`` what to do."""
+    """The error element of a response: a map. ``field`` names the parameter at fault, ``remedy`` what to do.
+
+    ``exit_status`` is what a shell would end with where a command could not be run: 127 if there is no such command,
+    126 if it cannot be executed; 0 for everything else.
+    """
 
     code: ErrorCode
     message: str
     field: str = ""
     remedy: str = ""
+    exit_status: int = 0
 
 
 class RpcError(Exception):
     """An error that goes to, or came from, the other side."""
 
-    def __init__(self, code: ErrorCode, message: str, *, field: str = "", remedy: str = "") -> None:
+    def __init__(
+        self, code: ErrorCode, message: str, *, field: str = "", remedy: str = "", exit_status: int = 0
+    ) -> None:
         super().__init__(message)
-        self.body = ErrorBody(code, message, field, remedy)
+        self.body = ErrorBody(code, message, field, remedy, exit_status)
 
     @property
     def code(self) -> ErrorCode:
@@ -54,6 +61,6 @@ def refused(message: str, *, field: str = "", remedy: str = "") -> RpcError:
     return RpcError(ErrorCode.REFUSED, message, field=field, remedy=remedy)
 
 
-def unavailable(message: str, *, remedy: str = "") -> RpcError:
+def unavailable(message: str, *, remedy: str = "", exit_status: int = 0) -> RpcError:
     """Something that the host would need is not there."""
-    return RpcError(ErrorCode.UNAVAILABLE, message, remedy=remedy)
+    return RpcError(ErrorCode.UNAVAILABLE, message, remedy=remedy, exit_status=exit_status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,28 @@ def fails(capsys: pytest.CaptureFixture[str], status: int, *argv: str) -> str:
         (["run", "--memry", "1", "--", "true"], "penstock run: unknown argument '--memry'; did you mean --memory?"),
         (["run", "--memry=1", "true"], "penstock run: unknown argument '--memry'; did you mean --memory?"),
         (["run", "--name", "n" * 129, "true"], "penstock run: --name: at most 128 characters"),
+        (["run", "--burst", "1s", "--cpu", "1", "x"], "penstock run: --burst: '1s' is not between 0 and 100ms"),
+        (["run", "--burst", "50ms", "x"], "penstock run: --burst: there is nothing to exceed without --cpu"),
+        (["run", "--cpus", "1-", "x"], "penstock run: --cpus: '1-' is not a list of processors; write for example 0-3"),
+        (["run", "--pids", "0", "x"], "penstock run: --pids: '0' is not a number from 1 on"),
+        (["run", "--pids", "²", "x"], "penstock run: --pids: '²' is not a number from 1 on"),
+        (["run", "--disk-ops", "1.5", "x"], "penstock run: --disk-ops: '1.5' is not a number from 1 on"),
+        (["run", "--net-in", "fast", "x"], "penstock run: --net-in: 'fast' is not a quantity"),
+        (["run", "--cpu", "none", "x"], "penstock run: --cpu: 'none' is not a number of cores"),
+        (["run", "--notice", "HALLO", "x"], "penstock run: --notice: 'HALLO' is not a signal; write for example TERM"),
+        (["run", "--notice", "99", "x"], "penstock run: --notice: '99' is not a signal"),
+        (["run", "--notice", "TERM:1h", "x"], "penstock run: --notice: '1h' is not between 0 and 300 seconds"),
+        (["run", "--notice", "TERM", "x"], "penstock run: --preempt and --notice: only what is --opportunistic"),
+        (["run", "--preempt", "maybe", "x"], "penstock run: --preempt: invalid choice: 'maybe'"),
+        (["adopt"], "penstock adopt: the following arguments are required: PID"),
+        (["adopt", "self"], "penstock adopt: PID: 'self' is not a number from 1 on"),
+        (["adopt", "1", "--name", "n" * 129], "penstock adopt: --name: at most 128 characters"),
+        (["resize"], "penstock resize: the following arguments are required: CONTAINER"),
+        (["resize", "c-1"], "penstock resize: no limit given; write for example `penstock resize CONTAINER --cpu 2"),
+        (["resize", "c-1", "--memory", "nono"], "penstock resize: --memory: 'nono' is not a quantity"),
+        (["resize", "c-1", "--opportunistic"], "penstock resize: unknown argument '--opportunistic'"),
+        (["follow", "c-1"], "penstock follow: the following arguments are required: FILE.json"),
+        (["follow", "c-1", "/nowhere.json"], "penstock follow: /nowhere.json: No such file or directory"),
         (["status", "--jsn"], "penstock status: unknown argument '--jsn'; did you mean --json?"),
         (["top", "now"], "penstock top: unknown argument 'now'; see `penstock top --help`"),
         (["submit"], "penstock submit: the following arguments are required: JOB.toml"),
@@ -90,7 +113,43 @@ def test_a_bad_job_file_names_file_task_and_key(
     assert fails(capsys, 2, "submit", str(path)).startswith(f"penstock submit: {path}: {line}")
 
 
-@pytest.mark.parametrize("argv", [["run", "true"], ["status"], ["status", "--json"], ["top", "--once"], ["submit"]])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "Input data was truncated"),
+        ("[]", "Expected `object`, got `array`"),
+        ("{}", "a profile needs at least one value of one resource"),
+        ('{"cpu_core": [1]}', "Object contains unknown field `cpu_core`"),
+        ('{"cpu_cores": [1, 0]}', "Expected `float` > 0.0 - at `$.cpu_cores[1]`"),
+        ('{"memory_bytes": ["1G"]}', "Expected `int`, got `str` - at `$.memory_bytes[0]`"),
+        ('{"cpu_cores": [1], "slot_s": 0}', "Expected `float` >= 0.1 - at `$.slot_s`"),
+    ],
+)
+def test_a_bad_profile_names_file_and_field(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, line: str
+) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(text)
+    assert fails(capsys, 2, "follow", "c-1", str(path)).startswith(f"penstock follow: {path}: {line}")
+
+
+def test_a_process_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fails(capsys, 1, "adopt", str(2**31 - 1)) == "penstock adopt: there is no process 2147483647"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["run", "true"],
+        ["adopt", str(os.getpid())],
+        ["resize", "c-1", "--cpu", "1"],
+        ["follow", "c-1", "none"],
+        ["status"],
+        ["status", "--json"],
+        ["top", "--once"],
+        ["submit"],
+    ],
+)
 def test_no_agent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv: list[str]
 ) -> None:
@@ -107,12 +166,12 @@ def test_no_agent(
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     text = capsys.readouterr().out
-    for command in ("up", "run", "submit", "status", "top", "agent", "master", "check"):
+    for command in ("up", "run", "adopt", "resize", "follow", "submit", "status", "top", "agent", "master", "check"):
         assert f"\n  {command} " in text
     assert main([]) == 0
 
 
-@pytest.mark.parametrize("command", ["up", "run", "submit", "status", "top"])
+@pytest.mark.parametrize("command", ["up", "run", "adopt", "resize", "follow", "submit", "status", "top"])
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as caught:
         main([command, "--help"])

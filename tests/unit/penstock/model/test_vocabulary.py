@@ -42,7 +42,7 @@ def test_only_exit_status_zero_is_success() -> None:
         ({"argv": []}, "length >= 1"),
         ({"argv": ["x"], "user": "root"}, "unknown field `user`"),
         ({"argv": ["x"], "limits": {"cpu_cores": 0}}, "> 0"),
-        ({"argv": ["x"], "limits": {"cpu_weight": 10001}}, "<= 10000"),
+        ({"argv": ["x"], "limits": {"cpu_weight": 101}}, "<= 100"),
         ({"argv": ["x"], "memory_bytes": -1}, ">= 0"),
     ],
 )

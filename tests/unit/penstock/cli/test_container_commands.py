@@ -1,0 +1,117 @@
+"""adopt, resize and follow against an agent that the test steers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import main
+from penstock.model.container import ContainerSpec, Limits
+from penstock.model.profile import Profile
+from penstock.testing.agent import FakeAgent, FakeContainer
+from penstock.transport.peer import connect_unix
+from penstock.wire.agent_api import Launch, Launched, Welcome
+from penstock.wire.errors import refused, unavailable
+
+Penstock = Callable[..., Awaitable[tuple[int, str, str]]]
+
+
+@pytest.fixture
+async def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeAgent]:
+    agent = FakeAgent(tmp_path)
+    await agent.start()
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
+    yield agent
+    await agent.stop()
+
+
+@pytest.fixture
+def penstock(capsys: pytest.CaptureFixture[str]) -> Penstock:
+    """Runs the command in a thread: status, output, errors."""
+
+    async def run(*argv: str) -> tuple[int, str, str]:
+        status = await asyncio.wait_for(asyncio.to_thread(main, list(argv)), 30)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+async def container(fake: FakeAgent) -> AsyncIterator[FakeContainer]:
+    """One that runs, with a limit."""
+    peer = await connect_unix(str(fake.socket), fake)
+    await peer.request("hello", {"protocol": 1}, Welcome)
+    spec = ContainerSpec(argv=("x",), limits=Limits(cpu_cores=1.0), detach=True)
+    launched = await peer.request("launch", Launch(container=spec), Launched)
+    yield fake.containers[launched.container]
+    peer.close()
+
+
+async def test_adopt_asks_for_what_it_was_told(fake: FakeAgent, penstock: Penstock) -> None:
+    pid = os.getpid()
+    argv = ["adopt", "--memory", "64M", "--opportunistic", "--name", "me", "--tree", str(pid)]
+    assert await penstock(*argv) == (0, "c-1\n", "")
+    [call] = fake.called("adopt")
+    assert (call.pid, call.tree) == (pid, True)
+    spec = call.container
+    assert spec.argv == tuple(map(os.fsdecode, Path("/proc/self/cmdline").read_bytes()[:-1].split(b"\0")))
+    assert (spec.limits, spec.name, spec.opportunistic) == (Limits(memory_max_bytes=64 << 20), "me", True)
+    assert spec.detach, "it was not ours to end before, either"
+    assert (spec.env, spec.stdio) == ({}, "")
+
+
+async def test_adopt_says_why_not(fake: FakeAgent, penstock: Penstock) -> None:
+    fake.refuse["adopt"] = refused("process 1 is not eve's alone")
+    assert await penstock("adopt", "1") == (1, "", "penstock adopt: process 1 is not eve's alone\n")
+
+
+async def test_adopt_warns_of_what_is_not_enforced(fake: FakeAgent, penstock: Penstock) -> None:
+    fake.not_enforced = {"cpu_cores": "no cpu"}
+    assert await penstock("adopt", str(os.getpid()), "--cpu", "1") == (
+        0, "c-1\n", "penstock adopt: --cpu is not enforced: no cpu\n",
+    )  # fmt: skip
+
+
+async def test_resize_changes_what_was_named(fake: FakeAgent, container: FakeContainer, penstock: Penstock) -> None:
+    assert await penstock("resize", container.id, "--pids", "10", "--net-in", "1M") == (0, "", "")
+    assert container.limits == Limits(cpu_cores=1.0, pids_max=10, network_ingress_bytes_per_s=1 << 20)
+    assert await penstock("resize", "--cpu", "none", "--pids", "20", container.id) == (0, "", "")
+    assert container.limits == Limits(pids_max=20, network_ingress_bytes_per_s=1 << 20)
+
+
+async def test_resize_warns_of_what_is_not_enforced(
+    fake: FakeAgent, container: FakeContainer, penstock: Penstock
+) -> None:
+    fake.not_enforced = {"pids_max": "no pids"}
+    status, out, err = await penstock("resize", container.id, "--pids", "10")
+    assert (status, out, err) == (0, "", "penstock resize: --pids is not enforced: no pids\n")
+
+
+@pytest.mark.parametrize("argv", [["resize", "c-9", "--cpu", "1"], ["follow", "c-9", "none"]])
+async def test_a_container_that_is_not_there(fake: FakeAgent, penstock: Penstock, argv: list[str]) -> None:
+    assert await penstock(*argv) == (1, "", f"penstock {argv[0]}: container: no container 'c-9'\n")
+
+
+async def test_follow_sends_a_profile_and_takes_it_back(
+    container: FakeContainer, penstock: Penstock, tmp_path: Path
+) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({"slot_s": 1, "cpu_cores": [0.5, 2], "memory_bytes": [1 << 20]}))
+    assert await penstock("follow", container.id, str(path)) == (0, "", "")
+    assert container.profile == Profile(slot_s=1.0, cpu_cores=(0.5, 2.0), memory_bytes=(1 << 20,))
+    assert await penstock("follow", container.id, "none") == (0, "", "")
+    assert container.profile is None
+
+
+@pytest.mark.parametrize("status", [127, 126, 0])
+async def test_run_ends_as_a_shell_would_where_there_is_no_such_command(
+    fake: FakeAgent, penstock: Penstock, status: int
+) -> None:
+    fake.refuse["launch"] = unavailable("command not found: 'x'", exit_status=status)
+    assert await penstock("run", "--detach", "x") == (status or 1, "", "penstock run: command not found: 'x'\n")
