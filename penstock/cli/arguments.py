@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
+import signal
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from penstock.cli.errors import usage_error
-from penstock.model.units import parse_bytes, parse_rate
+from penstock.model.container import Notice
+from penstock.model.units import parse_bytes, parse_duration_s, parse_rate
 
 T = TypeVar("T")
 
@@ -63,7 +66,48 @@ def _key_value(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 2**31:
+        raise ValueError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def _cpu_list(text: str) -> str:
+    if not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", text):
+        raise ValueError(f"{text!r} is not a list of processors; write for example 0-3,8")
+    return text
+
+
+def _burst(text: str) -> float:
+    seconds = parse_duration_s(text)
+    if not 0 < seconds <= 0.1:
+        raise ValueError(f"{text!r} is not between 0 and 100ms")
+    return seconds
+
+
+def _notice(text: str) -> Notice:
+    name, colon, grace = text.partition(":")
+    number = signal.Signals.__members__.get(f"SIG{name.upper().removeprefix('SIG')}")
+    if number is None and name.isdigit():
+        number = next((known for known in signal.Signals if known == int(name)), None)
+    if number is None:
+        raise ValueError(f"{name!r} is not a signal; write for example TERM or USR1:10s")
+    seconds = parse_duration_s(grace) if colon else Notice().grace_s
+    if not 0 < seconds <= 300:
+        raise ValueError(f"{grace!r} is not between 0 and 300 seconds")
+    return Notice(signal=number.value, grace_s=seconds)
+
+
+def or_none(read: Callable[[str], T]) -> Callable[[str], T | None]:
+    """The same, and ``none``."""
+    return lambda text: None if text == "none" else read(text)
+
+
 size = _reads(parse_bytes)
 rate = _reads(parse_rate)
 cores = _reads(_cores)
 key_value = _reads(_key_value)
+count = _reads(_count)
+cpu_list = _reads(_cpu_list)
+burst = _reads(_burst)
+notice = _reads(_notice)

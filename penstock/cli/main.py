@@ -14,6 +14,10 @@ from penstock.cli.errors import CommandError
 OWN = {
     "up": "start master and agent on this host, without any configuration",
     "run": "run one command in a container with limits",
+    "adopt": "take a running process into a container with limits",
+    "resize": "change a container's limits while it runs",
+    "follow": "let a container's limits follow a profile",
+    "kill": "end containers with everything in them",
     "submit": "run a job: a graph of commands from a TOML file",
     "status": "what this host is doing now",
     "top": "the same, live",
@@ -23,8 +27,9 @@ _INSTALLED = {
     "check": "what this host can enforce, and the remedy for what it cannot",
     "agent": "the node daemon",
     "master": "the placement daemon",
+    "uninstall": "remove what agents have set up on this host",
 }
-_EXTRAS = {"check": "agent", "agent": "agent", "master": "master"}
+_EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent"}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -18,7 +18,8 @@ def converse(work: Coroutine[Any, Any, T]) -> T:
 
     Raises:
         KeyboardInterrupt: the user stopped it.
-        CommandError: status 2 where the agent says that the request makes no sense, 1 for every other failure.
+        CommandError: status 2 where the agent says that the request makes no sense, 126 or 127 where a command could
+            not be run, 1 for every other failure.
     """
     try:
         return asyncio.run(work)
@@ -27,4 +28,5 @@ def converse(work: Coroutine[Any, Any, T]) -> T:
     except AgentUnavailable as error:
         raise CommandError(str(error)) from None
     except RpcError as error:
-        raise CommandError(str(error), status=2 if error.code is ErrorCode.BAD_REQUEST else 1) from None
+        status = 2 if error.code is ErrorCode.BAD_REQUEST else error.body.exit_status or 1
+        raise CommandError(str(error), status=status) from None

@@ -1,0 +1,51 @@
+"""``penstock follow``: a container's limits follow a profile, slot by slot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from penstock.cli import arguments
+from penstock.cli.errors import usage_error
+from penstock.model.profile import Profile
+
+_EXAMPLE = """FILE.json has a value for each slot of slot_s seconds; what it does not name is left as it is limited:
+  {"slot_s": 3, "cpu_cores": [0.5, 2, 1], "memory_bytes": [67108864, 268435456],
+   "disk_bytes_per_s": [10000000], "network_bytes_per_s": [12500000]}
+Behind its last value a resource keeps it."""
+
+
+def main(argv: list[str]) -> int:
+    """The command."""
+    parser = arguments.Parser("follow", "Let the limits of a container follow a profile from now on.", _EXAMPLE)
+    parser.add_argument("container", metavar="CONTAINER", help="its id, as `penstock status` shows it")
+    parser.add_argument("profile", metavar="FILE.json", help="the profile; none: its limits stay as they are now")
+    options = parser.parse_args(argv)
+    profile = None if options.profile == "none" else _read(Path(options.profile))
+    from penstock.cli.session import converse  # asyncio and all: not for --help
+
+    return converse(_follow(options.container, profile))
+
+
+def _read(path: Path) -> Profile:
+    """The profile in a file.
+
+    Raises:
+        CommandError: there is none; names the file and what is wrong with it.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Profile)
+    except OSError as error:
+        raise usage_error(f"{path}: {error.strerror}") from None
+    except msgspec.MsgspecError as error:
+        raise usage_error(f"{path}: {error}") from None
+
+
+async def _follow(container: str, profile: Profile | None) -> int:
+    from penstock.client import AgentClient
+
+    async with await AgentClient.connect(client="penstock follow") as agent:
+        running = await agent.attach(container)
+        await running.follow(profile)
+    return 0

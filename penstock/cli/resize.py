@@ -1,0 +1,35 @@
+"""``penstock resize``: other limits for a container that runs."""
+
+from __future__ import annotations
+
+from penstock.cli import arguments
+from penstock.cli.errors import usage_error
+from penstock.cli.limits import Value, add_limits, changes, warn
+
+
+def main(argv: list[str]) -> int:
+    """The command."""
+    parser = arguments.Parser(
+        "resize",
+        "Change limits of a container while it runs; those that are not named stay. Returns once the kernel has them.",
+        "Memory shrinks only as far as nothing is killed by it.",
+    )
+    parser.add_argument("container", metavar="CONTAINER", help="its id, as `penstock status` shows it")
+    add_limits(parser, removable=True)
+    options = parser.parse_args(argv)
+    limits = changes(options)
+    if not limits:
+        raise usage_error("no limit given; write for example `penstock resize CONTAINER --cpu 2 --memory none`")
+    from penstock.cli.session import converse  # asyncio and all: not for --help
+
+    return converse(_resize(options.container, limits))
+
+
+async def _resize(container: str, limits: dict[str, Value]) -> int:
+    from penstock.client import AgentClient
+
+    async with await AgentClient.connect(client="penstock resize") as agent:
+        running = await agent.attach(container)
+        await running.resize(**limits)
+    warn("resize", running.not_enforced)
+    return 0
