@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from agent.cgroups.devices import Disk
-from agent.cgroups.files import KERNEL, Filesystem, Gone, NotSupported
-from agent.cgroups.limits import apply_limits
-from agent.cgroups.reason import Reason
-from agent.cgroups.sample import CgroupSample, Files, read_sample
-from penstock.model import Limits
+from agent.cgroups.filesystem import KERNEL, Allowance, Filesystem, Gone, Keeping, NotSupported
+from agent.cgroups.limits import Applied, Surroundings, apply_confinement
+from agent.cgroups.sample import COUNTERS, CgroupSample, Counters, Files
+from agent.cgroups.shrink import STEP_BYTES, Shrunk, reclaim, shrink_memory
+from agent.core.confinement import Confinement
 
 
 class Cgroup:
@@ -26,30 +26,67 @@ class Cgroup:
         self,
         path: Path,
         controllers: frozenset[str],
-        missing: Mapping[str, Reason],
-        disks: Sequence[Disk],
+        surroundings: Surroundings,
         filesystem: Filesystem = KERNEL,
+        allowance: Allowance | None = None,
+        on_removed: Callable[[], object] = lambda: None,
     ) -> None:
         self.path = path
         self._controllers = controllers
-        self._missing = missing
-        self._disks = disks
+        self._surroundings = surroundings
         self._filesystem = filesystem
-        self._files = Files(os.fsencode(path), filesystem)
+        self._files = Files(os.fsencode(path), filesystem)  # keeps nothing open, so that threads may use it
+        self._keeping = Keeping(filesystem, COUNTERS, allowance or Allowance(0))
+        self._counters = Counters(Files(os.fsencode(path), self._keeping), controllers)
+        self._on_removed = on_removed
 
-    def apply(self, limits: Limits, *, opportunistic: bool) -> dict[str, str]:
-        """Set limits and class, writing only what changes; what was asked for and is not enforced → why and remedy.
+    def confine(self, confinement: Confinement, since: Confinement | None = None) -> Applied:
+        """Put a confinement in force, writing only what is not; ``network_…`` is not a cgroup's business.
 
-        Lowering ``memory_max_bytes`` below what is in use kills at once (docs/kernel.md).
+        ``memory.max`` is not lowered below what is in use, which would kill: see :attr:`Applied.shrink_to_bytes`.
+        Lowering ``memory.high`` below it makes the kernel reclaim, and returns when it has: do that in a thread.
+
+        Args:
+            since: what is known to be in force: then only fields that differ from it are touched, and nothing else
+                is read or told of. Without it everything is read first: the repair of drift.
 
         Raises:
             FileNotFoundError: the cgroup vanished.
         """
-        return apply_limits(self._files, limits, opportunistic=opportunistic, missing=self._missing, disks=self._disks)
+        return apply_confinement(self._files, confinement, since, self._surroundings)
 
-    def sample(self) -> CgroupSample | None:
-        """All counters now; None: it vanished."""
-        return read_sample(self._files, self._controllers)
+    def shrink_memory(self, target_bytes: int, *, step_bytes: int = STEP_BYTES, within_s: float = 2.0) -> Shrunk:
+        """Bring ``memory.max`` down to a target as far as nobody is killed; blocks, so call it in a thread.
+
+        It ends just above what cannot be reclaimed if that is more than the target, and with what was not freed in
+        time; then call again later. ``memory.high`` says in the end what it said before.
+
+        Raises:
+            FileNotFoundError: the cgroup vanished.
+        """
+        return shrink_memory(self._files.memory, target_bytes, step_bytes=step_bytes, within_s=within_s)
+
+    def reclaim(self, wanted_bytes: int) -> int:
+        """Take page cache; how much less is in use then. Blocks, so call it in a thread.
+
+        Raises:
+            FileNotFoundError: the cgroup vanished.
+        """
+        return reclaim(self._files.memory, wanted_bytes)
+
+    def sample(self, full: bool = True) -> CgroupSample | None:
+        """All counters now; None: it vanished. Without ``full`` only use is read: see :class:`CgroupSample`.
+
+        The files stay open for the next time (until :meth:`close` or :meth:`remove`): not for two threads.
+
+        Raises:
+            OSError: a file is there and cannot be read, or not be understood.
+        """
+        return self._counters.sample(full=full)
+
+    def close(self) -> None:
+        """Let go of descriptors; the next sample opens them again."""
+        self._keeping.close()
 
     def open_procs(self) -> int:
         """A descriptor of ``cgroup.procs``: whoever holds it can enter, also after becoming another user."""
@@ -86,11 +123,9 @@ class Cgroup:
         """Before 5.14: frozen, nobody forks between reading and killing; cgroups made below are killed too."""
         self.freeze(True)
         for cgroup in (self.path, *self._below()):
-            for pid in Cgroup(cgroup, self._controllers, {}, (), self._filesystem).pids():
-                try:
+            for pid in Cgroup(cgroup, self._controllers, self._surroundings, self._filesystem).pids():
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
         self.freeze(False)
 
     def pids(self) -> list[int]:
@@ -118,6 +153,8 @@ class Cgroup:
                 if error.errno == errno.EBUSY:
                     return False
                 raise
+        self.close()
+        self._on_removed()
         return True
 
     def _below(self) -> list[Path]:

@@ -1,10 +1,11 @@
-"""``cpu.*``: bandwidth, weight, the idle class, usage."""
+"""``cpu.*``: bandwidth, weight, the idle class, usage, pressure."""
 
 from __future__ import annotations
 
 from cgroupspy.interfaces import FlagFile
 
 from agent.cgroups.files import FlatKeyed, Interface, Number, V2Controller
+from agent.cgroups.stalls import PressureFile, StalledTime
 
 #: 100 ms is the kernel's default; a cut first throttles after 21–50 ms with it (docs/kernel.md).
 PERIOD_US = 100_000
@@ -33,10 +34,32 @@ def enforceable_cores(cores: float | None) -> float | None:
     return None if cores is None else max(MIN_QUOTA_US, round(cores * PERIOD_US)) / PERIOD_US
 
 
+class Burst(Interface):
+    """µs ↔ seconds of CPU time that may be saved up, at most the quota."""
+
+    def sanitize_get(self, value: str) -> float:
+        """From the kernel."""
+        return int(value) / 1e6
+
+    def sanitize_set(self, value: float) -> str:
+        """To the kernel."""
+        return str(round(value * 1e6))
+
+
+def enforceable_burst_s(burst_s: float | None, cores: float | None) -> float:
+    """Whole µs, and not more than one period's quota (kernel/sched/core.c, tg_set_cfs_bandwidth)."""
+    burst_us = round((burst_s or 0.0) * 1e6)
+    quota = enforceable_cores(cores)
+    return (burst_us if quota is None else min(burst_us, round(quota * PERIOD_US))) / 1e6
+
+
 class CpuFiles(V2Controller):
     """The cpu controller. ``cpu.stat`` has usage even where the controller is not enabled (4.15)."""
 
     max = CpuMax("cpu.max")  # 4.15
+    burst = Burst("cpu.max.burst")  # 5.14
     weight = Number("cpu.weight")  # 4.15
     idle = FlagFile("cpu.idle")  # 5.15; while it is 1, cpu.weight reads 0 and cannot be written
     stat = FlatKeyed("cpu.stat")
+    pressure = PressureFile("cpu.pressure")  # 4.20; time throttled by cpu.max counts as pressure, too
+    stalled_us = StalledTime("cpu.pressure")

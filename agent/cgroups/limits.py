@@ -1,132 +1,286 @@
-"""From what was asked to what the kernel's files say, writing only what changes."""
+"""From a confinement to what the kernel's files say, writing only what changes."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
-from agent.cgroups.cpu import DEFAULT_WEIGHT, enforceable_cores
+from agent.cgroups.cpu import enforceable_burst_s, enforceable_cores
+from agent.cgroups.cpuset import parse_cpus
 from agent.cgroups.devices import Disk
-from agent.cgroups.files import Gone, NotSupported, set_and_check
-from agent.cgroups.io import IoFiles
-from agent.cgroups.memory import PAGE_BYTES, MemoryFiles
+from agent.cgroups.files import V2Controller, holds, set_and_check
+from agent.cgroups.filesystem import Gone, NotSupported
+from agent.cgroups.memory import PAGE_BYTES
 from agent.cgroups.reason import Reason, refused
 from agent.cgroups.sample import Files
-from penstock.model import Limits
+from agent.core.confinement import Confinement
+from penstock.model.units import format_bytes
+
+_DEFAULTS = Confinement()
+#: bfq takes weights up to this (block/bfq-iosched.h, BFQ_MAX_WEIGHT), io.cost up to ten times as much.
+_BFQ_MAX_WEIGHT = 1000
+_MOST_OPS = (1 << 32) - 1
+DISK_KEYS = {
+    "disk_read_bytes_per_s": "rbps",
+    "disk_write_bytes_per_s": "wbps",
+    "disk_read_ops_per_s": "riops",
+    "disk_write_ops_per_s": "wiops",
+}
 
 
-class NoDisk(OSError):  # noqa: N818 - it says what is so
-    """There is no disk that ``io.max`` could bind."""
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What came of it.
 
-
-def apply_limits(
-    files: Files, limits: Limits, *, opportunistic: bool, missing: Mapping[str, Reason], disks: Sequence[Disk]
-) -> dict[str, str]:
-    """Set limits and class. What is not asked for goes back to the kernel's default.
-
-    Args:
-        missing: controller → why it is not there.
-
-    Returns:
-        Name of what was asked for and is not enforced → why, with the remedy.
-
-    Raises:
-        Gone: the cgroup vanished.
+    ``failed``: field of Confinement that was asked for (differs from its default) and is not enforced → why, with the
+    remedy. ``written``: the kernel's files that did not say so already; where nothing was known before (drift repair),
+    what had drifted. ``shrink_to_bytes``: memory.max stayed as it was, because more than that is in use and lowering
+    it would kill: ``Cgroup.shrink_memory`` is for that.
     """
-    changes: tuple[tuple[str, str, object, Callable[[], None]], ...] = (
-        ("cpu_cores", "cpu", limits.cpu_cores, lambda: _cpu_max(files, limits.cpu_cores)),
-        ("opportunistic", "cpu", opportunistic or None, lambda: _cpu_class(files, opportunistic)),
-        ("cpu_weight", "cpu", limits.cpu_weight, lambda: _cpu_weight(files, limits.cpu_weight, opportunistic)),
-        ("memory_high_bytes", "memory", limits.memory_high_bytes, partial(_high, files.memory, limits)),
-        ("memory_max_bytes", "memory", limits.memory_max_bytes, partial(_max, files.memory, limits)),
-        ("disk_read_bytes_per_s", "io", limits.disk_read_bytes_per_s, partial(_disks, files.io, disks, "rbps", limits)),
-        (
-            "disk_write_bytes_per_s",
-            "io",
-            limits.disk_write_bytes_per_s,
-            partial(_disks, files.io, disks, "wbps", limits),
-        ),
-        ("pids_max", "pids", limits.pids_max, lambda: set_and_check(files.pids, "max", limits.pids_max)),
-    )
-    failed: dict[str, str] = {}
-    for name, controller, asked, change in changes:
-        why = missing.get(controller) or _attempt(change)
-        if why is not None and asked is not None:
-            failed[name] = str(why)
-    if limits.network_egress_bytes_per_s is not None:
-        failed["network_egress_bytes_per_s"] = "not a cgroup file: agent.network limits what a container sends"
-    return failed
+
+    failed: dict[str, str] = field(default_factory=dict)
+    written: tuple[str, ...] = ()
+    shrink_to_bytes: int | None = None
 
 
-def _attempt(change: Callable[[], None]) -> Reason | None:
-    try:
-        change()
-    except Gone:
-        raise
-    except NoDisk as error:
-        return Reason(str(error.strerror), "see /sys/block for what this host has")
-    except OSError as error:
-        return refused(error)
-    return None
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a container's cgroup has to do with: controller → why it is missing, and the host's disks.
+
+    ``no_disk_weight`` is why weights do nothing on (one of) them.
+    """
+
+    missing: Mapping[str, Reason]
+    disks: Sequence[Disk]
+    no_disk_weight: Reason | None = None
 
 
-def _cpu_max(files: Files, cores: float | None) -> None:
-    set_and_check(files.cpu, "max", enforceable_cores(cores))
+class _Unenforced(Exception):  # noqa: N818 - it says what is so
+    """The kernel takes it, and it does nothing."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
-def _cpu_class(files: Files, opportunistic: bool) -> None:
-    """Opportunistic work runs when nobody else wants the processor (cpu.idle); before 5.15 weight 1 comes near."""
-    try:
-        set_and_check(files.cpu, "idle", opportunistic)
-    except NotSupported:
-        if opportunistic:
-            set_and_check(files.cpu, "weight", 1)
+def apply_confinement(
+    files: Files, wanted: Confinement, since: Confinement | None, surroundings: Surroundings
+) -> Applied:
+    """See ``Cgroup.confine``."""
+    if since == wanted:
+        return Applied()
+    return _Application(files, wanted, since, surroundings).carry_out()
 
 
-def _cpu_weight(files: Files, weight: int | None, opportunistic: bool) -> None:
-    """While cpu.idle is 1 the weight reads 0 and cannot be written: the class goes first, and wins."""
-    if opportunistic:
-        if weight is not None:
-            raise OSError(errno.EBUSY, "opportunistic work has no weight of its own", "cpu.weight")
-        return
-    set_and_check(files.cpu, "weight", weight or DEFAULT_WEIGHT)
+class _Application:
+    """One confinement being written; its methods put a field in force or raise what prevents that."""
 
+    def __init__(
+        self, files: Files, wanted: Confinement, since: Confinement | None, surroundings: Surroundings
+    ) -> None:
+        self._files = files
+        self._wanted = wanted
+        self._since = since
+        self._surroundings = surroundings
+        self._written: list[str] = []
+        self._shrink_to_bytes: int | None = None
 
-def _high(memory: MemoryFiles, limits: Limits) -> None:
-    set_and_check(memory, "high", limits.memory_high_bytes, granularity=PAGE_BYTES)
+    def carry_out(self) -> Applied:
+        failed: dict[str, str] = {}
+        for name, controller, change in self._changes():
+            why = self._surroundings.missing.get(controller)
+            asked = getattr(self._wanted, name) != getattr(_DEFAULTS, name)
+            try:
+                if why is None:
+                    change()
+            except Gone:
+                raise
+            except _Unenforced as unenforced:
+                why = unenforced.reason
+            except OSError as error:
+                why = refused(error)
+                asked = asked or not isinstance(error, NotSupported)  # a limit that cannot be lifted is told, too
+            if why is not None and asked:
+                failed[name] = str(why)
+        return Applied(failed, tuple(dict.fromkeys(self._written)), self._shrink_to_bytes)
 
+    def _changes(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        """Field, controller, and how it is put in force, in the order in which the kernel takes them.
 
-def _max(memory: MemoryFiles, limits: Limits) -> None:
-    """With the limit goes swap: excess is killed, as promised, and does not go to a disk that others use."""
-    set_and_check(memory, "max", limits.memory_max_bytes, granularity=PAGE_BYTES)
-    try:
-        set_and_check(memory, "swap_max", None if limits.memory_max_bytes is None else 0)
-    except NotSupported:
-        return  # a kernel that does not account swap
+        A quota is never less than the burst (EINVAL otherwise); what throttles stays below what kills.
+        """
+        changes: tuple[tuple[str, str, Callable[[], None]], ...] = (
+            ("opportunistic", "cpu", self._opportunistic),
+            ("cpu_weight", "cpu", self._cpu_weight),
+            ("cpu_burst_s", "cpu", self._less_burst),
+            ("cpu_cores", "cpu", lambda: self._put(self._files.cpu, "max", enforceable_cores(self._wanted.cpu_cores))),
+            ("cpu_burst_s", "cpu", self._more_burst),
+            ("cpus", "cpuset", self._cpus),
+            ("memory_min_bytes", "memory", lambda: self._put_pages("min", self._wanted.memory_min_bytes)),
+            ("memory_low_bytes", "memory", lambda: self._put_pages("low", self._wanted.memory_low_bytes)),
+            ("memory_max_bytes", "memory", self._more_memory_max),
+            ("memory_high_bytes", "memory", lambda: self._put_pages("high", self._wanted.memory_high_bytes)),
+            ("memory_max_bytes", "memory", self._less_memory_max),
+            ("oom_group", "memory", lambda: self._put(self._files.memory, "oom_group", self._wanted.oom_group)),
+            ("disk_weight", "io", self._disk_weight),
+            *((name, "io", partial(self._disk_limit, name)) for name in DISK_KEYS),
+            ("pids_max", "pids", lambda: self._put(self._files.pids, "max", self._wanted.pids_max)),
+        )
+        return (change for change in changes if self._differs(change[0]))
 
+    def _differs(self, name: str) -> bool:
+        """Whether a field, or another that it depends on, is not known to be in force."""
+        since = self._since
+        if since is None:
+            return True
+        names = {"cpu_weight": ("cpu_weight", "opportunistic"), "cpu_burst_s": ("cpu_burst_s", "cpu_cores")}
+        return any(getattr(since, each) != getattr(self._wanted, each) for each in names.get(name, (name,)))
 
-def _disks(io: IoFiles, disks: Sequence[Disk], key: str, limits: Limits) -> None:
-    """The same limit on each disk; one that fails does not keep the others from theirs."""
-    rate = limits.disk_read_bytes_per_s if key == "rbps" else limits.disk_write_bytes_per_s
-    if not disks and rate is not None:
-        raise NoDisk(errno.ENODEV, "no disk was found that io.max could bind")
-    failure: OSError | None = None
-    for disk in disks:
+    def _put(self, controller: V2Controller, interface: str, value: Any, granularity: int = 1) -> None:
+        if set_and_check(controller, interface, value, granularity=granularity, read=self._since is None):
+            self._written.append(controller.filename(interface))
+
+    def _put_pages(self, interface: str, value: int | None) -> None:
+        self._put(self._files.memory, interface, value, PAGE_BYTES)
+
+    # ------------------------------------------------------------ cpu
+
+    def _opportunistic(self) -> None:
+        """Opportunistic work runs when nobody else wants the processor."""
+        with contextlib.suppress(NotSupported):  # before 5.15 weight 1 comes near
+            self._put(self._files.cpu, "idle", self._wanted.opportunistic)
+
+    def _cpu_weight(self) -> None:
+        """While cpu.idle is 1 the weight reads 0 and cannot be written; leaving the class gives the default."""
+        if not self._wanted.opportunistic:
+            self._put(self._files.cpu, "weight", self._wanted.cpu_weight)
+        elif not self._files.cpu.has("cpu.idle"):
+            self._put(self._files.cpu, "weight", 1)
+
+    def _less_burst(self) -> None:
+        with contextlib.suppress(NotSupported):  # said when it is to grow
+            if self._burst() < self._standing_burst():
+                self._put(self._files.cpu, "burst", self._burst())
+
+    def _more_burst(self) -> None:
+        wanted = self._wanted.cpu_burst_s
         try:
-            _disk(io, disk, key, rate)
-        except Gone:
-            raise
+            if self._burst() > self._standing_burst():
+                self._put(self._files.cpu, "burst", self._burst())
+        except NotSupported:
+            if wanted is not None:
+                raise
+        if wanted is not None and wanted > self._burst() + 1e-6:
+            raise _Unenforced(Reason(f"the kernel saves up at most one period's quota, {self._burst():g} s"))
+
+    def _burst(self) -> float:
+        return enforceable_burst_s(self._wanted.cpu_burst_s, self._wanted.cpu_cores)
+
+    def _standing_burst(self) -> float:
+        since = self._since
+        if since is None:
+            return float(self._files.cpu.burst)
+        return enforceable_burst_s(since.cpu_burst_s, since.cpu_cores)
+
+    def _cpus(self) -> None:
+        cpuset, cpus = self._files.cpuset, parse_cpus(self._wanted.cpus or "")
+        if not cpus:
+            self._all_cpus()
+            return
+        self._put(cpuset, "cpus", cpus)
+        effective = cpuset.effective
+        if not effective <= cpus:
+            where = ",".join(map(str, sorted(effective)))
+            raise _Unenforced(Reason(f"none of these processors is the containers' to use; it runs on {where}"))
+
+    def _all_cpus(self) -> None:
+        """Those of the parent; with processes in it they have to be named (kernel/cgroup/cpuset.c, validate_change)."""
+        everything = self._files.parent_cpuset.effective
+        if self._since is None and self._files.cpuset.cpus == everything:
+            return
+        try:
+            self._put(self._files.cpuset, "cpus", frozenset())
         except OSError as error:
-            failure = error
-    if failure is not None:
-        raise failure
+            if error.errno != errno.ENOSPC:
+                raise
+            self._put(self._files.cpuset, "cpus", everything)
+
+    # ------------------------------------------------------------ memory
+
+    def _more_memory_max(self) -> None:
+        if not self._lowers_memory_max():
+            self._put_pages("max", self._wanted.memory_max_bytes)
+            self._swap()
+
+    def _less_memory_max(self) -> None:
+        """Not below what is in use: that would kill."""
+        wanted = self._wanted.memory_max_bytes
+        if wanted is None or not self._lowers_memory_max():
+            return
+        self._swap()
+        in_use = self._files.memory.current
+        if in_use > wanted:
+            self._shrink_to_bytes = wanted
+            raise _Unenforced(Reason(f"{format_bytes(in_use)} are in use; shrinking"))
+        self._put_pages("max", wanted)
+
+    def _lowers_memory_max(self) -> bool:
+        since, wanted = self._since, self._wanted.memory_max_bytes
+        standing = self._files.memory.max if since is None else since.memory_max_bytes
+        return wanted is not None and not holds(wanted, standing, PAGE_BYTES) and (standing or math.inf) > wanted
+
+    def _swap(self) -> None:
+        """With the limit goes swap: excess is killed, as promised, and does not go to a disk that others use."""
+        with contextlib.suppress(NotSupported):  # a kernel that does not account swap
+            self._put(self._files.memory, "swap_max", None if self._wanted.memory_max_bytes is None else 0)
+
+    # ------------------------------------------------------------ disks
+
+    def _disk_weight(self) -> None:
+        io, weight = self._files.io, self._wanted.disk_weight
+        if io.has("io.weight"):
+            self._put(io, "weight", weight)
+        if io.has("io.bfq.weight"):
+            self._put(io, "bfq_weight", min(weight, _BFQ_MAX_WEIGHT))
+        if self._surroundings.no_disk_weight is not None:
+            raise _Unenforced(self._surroundings.no_disk_weight)
+
+    def _disk_limit(self, name: str) -> None:
+        """The same on each disk; one that fails does not keep the others from theirs."""
+        limit: int | None = getattr(self._wanted, name)
+        if not self._surroundings.disks and limit is not None:
+            raise _Unenforced(
+                Reason("no disk was found that io.max could bind", "see /sys/block for what this host has")
+            )
+        failure: OSError | None = None
+        for disk in self._surroundings.disks:
+            try:
+                self._one_disk(disk, DISK_KEYS[name], enforceable_rate(DISK_KEYS[name], limit))
+            except Gone:
+                raise
+            except OSError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _one_disk(self, disk: Disk, key: str, limit: int | None) -> None:
+        io = self._files.io
+        if self._since is None and io.max.get(disk.number, {}).get(key) == limit:
+            return
+        io.max = (disk.number, {key: limit})
+        found = io.max.get(disk.number, {}).get(key)
+        if found != limit:
+            raise OSError(errno.EIO, f"wrote {key}={limit}, read back {found}", "io.max")
+        self._written.append("io.max")
 
 
-def _disk(io: IoFiles, disk: Disk, key: str, rate: int | None) -> None:
-    if io.max.get(disk.number, {}).get(key) == rate:
-        return
-    io.max = (disk.number, {key: rate})
-    found = io.max.get(disk.number, {}).get(key)
-    if found != rate:
-        raise OSError(errno.EIO, f"wrote {key}={rate}, read back {found}", "io.max")
+def enforceable_rate(key: str, limit: int | None) -> int | None:
+    """The nearest that io.max can say: at least 2, and operations in 32 bits (block/blk-throttle.c, tg_set_limit)."""
+    if limit is None or (key.endswith("iops") and limit >= _MOST_OPS):
+        return None
+    return max(2, limit)

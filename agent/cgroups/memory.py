@@ -1,4 +1,4 @@
-"""``memory.*``: limits, use, events."""
+"""``memory.*``: protection, limits, use, events, reclaim, pressure."""
 
 from __future__ import annotations
 
@@ -6,22 +6,39 @@ import resource
 
 from cgroupspy.interfaces import FlagFile
 
-from agent.cgroups.files import FlatKeyed, MaxOrInteger, Number, V2Controller
+from agent.cgroups.files import FlatKeyed, Interface, MaxOrInteger, Number, OneKey, V2Controller
+from agent.cgroups.stalls import PressureFile, StalledTime
 
 #: The kernel rounds limits down to pages.
 PAGE_BYTES = resource.getpagesize()
 
 
-class MemoryFiles(V2Controller):
-    """The memory controller."""
+class Command(Interface):
+    """A number that is not kept but carried out."""
 
+    writeonly = True
+
+    def sanitize_set(self, value: int) -> str:
+        """To the kernel."""
+        return str(int(value))
+
+
+class MemoryFiles(V2Controller):
+    """The memory controller. Protection (min, low) counts only as far as every ancestor has as much of it."""
+
+    min = MaxOrInteger("memory.min")
+    low = MaxOrInteger("memory.low")
     high = MaxOrInteger("memory.high")
     max = MaxOrInteger("memory.max")
     swap_max = MaxOrInteger("memory.swap.max")
-    # Off, as the kernel has it: a parent that outlives its child's OOM can report it (docs/kernel.md).
+    # Off unless it was asked for: a parent that outlives its child's OOM can report it (docs/kernel.md).
     oom_group = FlagFile("memory.oom.group")  # 4.19
+    reclaim = Command("memory.reclaim")  # 5.19; EAGAIN if less could be had
     current = Number("memory.current", readonly=True)
     peak = Number("memory.peak", readonly=True)  # 5.19
     stat = FlatKeyed("memory.stat")
+    inactive_file = OneKey("memory.stat", "inactive_file")
     events = FlatKeyed("memory.events")
     events_local = FlatKeyed("memory.events.local")  # 5.2
+    pressure = PressureFile("memory.pressure")  # 4.20
+    stalled_us = StalledTime("memory.pressure")

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.cgroups.files import NotSupported
+from agent.cgroups.filesystem import NotSupported
 
 UNIFIED = "boot with systemd.unified_cgroup_hierarchy=1, or use the virtual machine of `make demo`"
 DELEGATE = (
@@ -18,6 +18,9 @@ _SINCE = {
     "cgroup.freeze": "5.2",
     "cgroup.kill": "5.14",
     "cpu.idle": "5.15",
+    "cpu.max.burst": "5.14",
+    "memory.oom.group": "4.19",
+    "memory.reclaim": "5.19",
     "memory.peak": "5.19",
 }
 
@@ -44,6 +47,8 @@ def refused(error: OSError) -> Reason:
         return Reason(f"{path}: {os.strerror(error.errno)}", DELEGATE)
     if error.errno == errno.ENODEV:
         return Reason(f"{path}: the disk is gone, or its driver cannot be limited")
+    if name == "cpuset.cpus" and error.errno in (errno.ERANGE, errno.EINVAL):
+        return Reason("this host has no such processors", "see /sys/devices/system/cpu/online")
     if error.errno in (errno.EINVAL, errno.ERANGE):
         return Reason(f"the kernel does not take this value for {name}")
     return Reason(f"{name}: {error.strerror}")

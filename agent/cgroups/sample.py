@@ -2,78 +2,133 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.cgroups.core import CoreFiles, PidsFiles
 from agent.cgroups.cpu import CpuFiles
-from agent.cgroups.files import Filesystem, Gone, NotSupported
+from agent.cgroups.cpuset import CpusetFiles
+from agent.cgroups.files import V2Controller
+from agent.cgroups.filesystem import Access, Gone, NotSupported
 from agent.cgroups.io import IoFiles
 from agent.cgroups.memory import MemoryFiles
+
+#: The files that are read again and again, and so are kept open.
+COUNTERS = frozenset(
+    b"cpu.stat cpu.pressure memory.current memory.stat memory.events memory.peak memory.pressure io.stat io.pressure "
+    b"pids.current".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupSample:
-    """Counters of one cgroup and what is below it; zero where the controller is not there.
+    """Counters of one cgroup and what is below it; zero where the controller or the file is not there.
 
-    ``memory_working_set_bytes`` leaves out the page cache that can go at once (memory.stat's inactive_file);
-    ``io_…`` are of all disks, as the block layer saw them: what the cache answers is not in there.
+    ``memory_working_set_bytes`` leaves out the page cache that the kernel drops first (memory.stat's inactive_file);
+    ``memory_cache_bytes`` is what reclaim can take: all page cache that is neither dirty, mlocked nor shmem.
+    ``…_stalled_s`` is the time in which at least one task stood still for want of the resource (``some`` of its
+    pressure file; for CPU the time throttled by the cgroup's own limit counts, too). ``io_…`` are of all disks, as
+    the block layer saw them: what the cache answers is not in there.
     """
 
     cpu_usage_s: float = 0.0
     cpu_throttled_s: float = 0.0
+    cpu_stalled_s: float = 0.0
     memory_current_bytes: int = 0
     memory_working_set_bytes: int = 0
+    memory_cache_bytes: int = 0
+    memory_anon_bytes: int = 0
+    memory_shmem_bytes: int = 0
+    memory_unevictable_bytes: int = 0
     memory_peak_bytes: int = 0
+    memory_stalled_s: float = 0.0
     oom_kills: int = 0
     memory_high_events: int = 0
     memory_max_events: int = 0
     io_read_bytes: int = 0
     io_write_bytes: int = 0
+    io_stalled_s: float = 0.0
     pids: int = 0
 
 
 class Files:
     """Every file of one cgroup, by controller."""
 
-    def __init__(self, path: bytes, filesystem: Filesystem) -> None:
+    def __init__(self, path: bytes, filesystem: Access) -> None:
         self.core = CoreFiles(path, filesystem)
         self.pids = PidsFiles(path, filesystem)
         self.cpu = CpuFiles(path, filesystem)
+        self.cpuset = CpusetFiles(path, filesystem)
+        self.parent_cpuset = CpusetFiles(path.rpartition(b"/")[0], filesystem)
         self.memory = MemoryFiles(path, filesystem)
         self.io = IoFiles(path, filesystem)
 
 
-def read_sample(files: Files, controllers: frozenset[str]) -> CgroupSample | None:
-    """All counters now; None: the cgroup vanished, also while it was read."""
-    try:
+class Counters:
+    """Reads samples of one cgroup, and remembers what this kernel does not count."""
+
+    def __init__(self, files: Files, controllers: frozenset[str]) -> None:
+        self._files = files
+        self._controllers = controllers
+        self._lacking: set[tuple[V2Controller, str]] = set()
+        self._last = CgroupSample()
+
+    def sample(self, *, full: bool) -> CgroupSample | None:
+        """All counters now, None if the cgroup vanished, also while it was read; without ``full`` what is used only.
+
+        What history and status want (peak, events, stalled times) stays as it was in the last full sample then.
+        """
+        try:
+            sample = self._use()
+            self._last = self._full(sample) if full else sample
+        except Gone:
+            return None
+        return self._last
+
+    def _use(self) -> CgroupSample:
+        files, controllers = self._files, self._controllers
         cpu = files.cpu.stat
-        memory: dict[str, int] = {}
-        events: dict[str, int] = {}
-        current = peak = 0
-        if "memory" in controllers:
-            memory, events, current = files.memory.stat, files.memory.events, files.memory.current
-            peak = _peak(files.memory)
+        memory: dict[str, int] = files.memory.stat if "memory" in controllers else {}
+        current = files.memory.current if "memory" in controllers else 0
         io: dict[str, dict[str, int | None]] = files.io.stat if "io" in controllers else {}
         pids = files.pids.current if "pids" in controllers else len(files.core.procs)
-    except Gone:
-        return None
-    return CgroupSample(
-        cpu_usage_s=cpu.get("usage_usec", 0) / 1e6,
-        cpu_throttled_s=cpu.get("throttled_usec", 0) / 1e6,
-        memory_current_bytes=current,
-        memory_working_set_bytes=max(0, current - memory.get("inactive_file", 0)),
-        memory_peak_bytes=peak,
-        oom_kills=events.get("oom_kill", 0),
-        memory_high_events=events.get("high", 0),
-        memory_max_events=events.get("max", 0),
-        io_read_bytes=sum(fields.get("rbytes") or 0 for fields in io.values()),
-        io_write_bytes=sum(fields.get("wbytes") or 0 for fields in io.values()),
-        pids=pids,
-    )
+        inactive = memory.get("inactive_file", 0)
+        busy = memory.get("file_dirty", 0) + memory.get("file_writeback", 0)
+        return replace(
+            self._last,
+            cpu_usage_s=cpu.get("usage_usec", 0) / 1e6,
+            cpu_throttled_s=cpu.get("throttled_usec", 0) / 1e6,
+            memory_current_bytes=current,
+            memory_working_set_bytes=max(0, current - inactive),
+            memory_cache_bytes=max(0, memory.get("active_file", 0) + inactive - busy),
+            memory_anon_bytes=memory.get("anon", 0),
+            memory_shmem_bytes=memory.get("shmem", 0),
+            memory_unevictable_bytes=memory.get("unevictable", 0),
+            io_read_bytes=sum(fields.get("rbytes") or 0 for fields in io.values()),
+            io_write_bytes=sum(fields.get("wbytes") or 0 for fields in io.values()),
+            pids=pids,
+        )
 
+    def _full(self, sample: CgroupSample) -> CgroupSample:
+        files = self._files
+        events: dict[str, int] = files.memory.events if "memory" in self._controllers else {}
+        return replace(
+            sample,
+            cpu_stalled_s=self._count(files.cpu, "stalled_us") / 1e6,
+            memory_stalled_s=self._count(files.memory, "stalled_us") / 1e6,
+            io_stalled_s=self._count(files.io, "stalled_us") / 1e6,
+            memory_peak_bytes=self._count(files.memory, "peak") if "memory" in self._controllers else 0,
+            oom_kills=events.get("oom_kill", 0),
+            memory_high_events=events.get("high", 0),
+            memory_max_events=events.get("max", 0),
+        )
 
-def _peak(memory: MemoryFiles) -> int:
-    try:
-        return int(memory.peak)
-    except NotSupported:
+    def _count(self, controller: V2Controller, name: str) -> int:
+        """A counter that not every kernel has (NotSupported; EOPNOTSUPP with pressure switched off)."""
+        if (controller, name) not in self._lacking:
+            try:
+                return int(getattr(controller, name))
+            except Gone:
+                raise
+            except (NotSupported, OSError):
+                self._lacking.add((controller, name))
         return 0

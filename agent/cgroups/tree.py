@@ -6,6 +6,7 @@ container never moves: classes are settings, not places.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,18 +14,30 @@ from pathlib import Path
 from agent.cgroups.cgroup import Cgroup
 from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
-from agent.cgroups.files import KERNEL, Filesystem, set_and_check
-from agent.cgroups.memory import PAGE_BYTES, MemoryFiles
+from agent.cgroups.files import set_and_check
+from agent.cgroups.filesystem import KERNEL, Allowance, Filesystem, Keeping
+from agent.cgroups.limits import Applied, Surroundings, apply_confinement
+from agent.cgroups.memory import PAGE_BYTES
 from agent.cgroups.reason import Reason, refused, unavailable
+from agent.cgroups.sample import COUNTERS, Files
+from agent.cgroups.weight import hierarchy_top, io_weight_works
+from agent.core.confinement import Confinement
+from penstock.model.units import format_bytes
 
-CONTROLLERS = ("cpu", "io", "memory", "pids")
+CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
 class CgroupTree:
-    """Owns ``root``: a cgroup2 directory that was delegated to us or that we made, with no process in it."""
+    """Owns ``root``: a cgroup2 directory that was delegated to us or that we made, with no process in it.
 
-    def __init__(self, root: Path, disks: Sequence[Disk], filesystem: Filesystem = KERNEL) -> None:
+    Args:
+        owns_root: False: the root's own files, and the root itself, are its maker's (systemd's, of a delegated unit).
+    """
+
+    def __init__(
+        self, root: Path, disks: Sequence[Disk], filesystem: Filesystem = KERNEL, *, owns_root: bool = True
+    ) -> None:
         self.root = root
         #: What is enabled for containers; empty until :meth:`prepare`.
         self.controllers: frozenset[str] = frozenset()
@@ -32,8 +45,17 @@ class CgroupTree:
         self.missing: dict[str, Reason] = {}
         self._disks = tuple(disks)
         self._filesystem = filesystem
+        self._owns_root = owns_root
         self._containers = root / "containers"
-        self._enabled_above: list[str] = []
+        self._enabled: list[tuple[Path, str]] = []  # by us, in this order
+        self._allowance = Allowance()
+        self._keeping = Keeping(filesystem, COUNTERS, self._allowance)
+        self._together = Files(os.fsencode(self._containers), self._keeping)
+        self._cgroups: dict[str, Cgroup] = {}
+        #: What containers have to do with.
+        self.surroundings = Surroundings({}, self._disks)
+        self._caps: Confinement | None = None
+        self._capped: Confinement | None = None  # what of it is known to be in force
 
     def prepare(self) -> dict[str, str]:
         """Make ``containers/`` and enable controllers, top-down; controllers that are missing → why and remedy.
@@ -41,6 +63,7 @@ class CgroupTree:
         Raises:
             OSError: not even a directory can be made here.
         """
+        self.close()
         self.missing = {}
         self._make(self.root)
         self._enable_above()
@@ -48,7 +71,20 @@ class CgroupTree:
         self._make(self._containers)
         self._enable_in(self._containers)
         self.controllers = frozenset(CONTROLLERS) - self.missing.keys()
+        self.surroundings = Surroundings(self.missing, self._disks, self._no_disk_weight())
         return {controller: str(reason) for controller, reason in self.missing.items()}
+
+    def close(self) -> None:
+        """Let go of descriptors; they are opened again when they are needed."""
+        for cgroup in self._cgroups.values():
+            cgroup.close()
+        self._cgroups.clear()
+        self._keeping.close()
+
+    def _no_disk_weight(self) -> Reason | None:
+        top = hierarchy_top(self.root, self._filesystem)
+        reasons = (io_weight_works(disk, top, filesystem=self._filesystem) for disk in self._disks)
+        return next(filter(None, reasons), None)
 
     def _make(self, directory: Path) -> None:
         try:
@@ -65,33 +101,16 @@ class CgroupTree:
         top = CoreFiles(self.root.parent, self._filesystem)
         if not top.has("cgroup.controllers") or top.has("cgroup.events"):  # only the top has no cgroup.events
             return
-        for controller in set(CONTROLLERS) & set(top.available) - set(top.subtree_control):
-            try:
-                top.subtree_control = [f"+{controller}"]
-            except OSError:
-                continue  # said below, of our root
-            self._enabled_above.append(controller)
+        for controller in sorted(set(CONTROLLERS) & set(top.available) - set(top.subtree_control)):
+            with contextlib.suppress(OSError):  # said below, of our root
+                self._enable(self.root.parent, controller)
 
-    def dismantle(self) -> None:
-        """Undo :meth:`prepare`, once no container is left.
-
-        Raises:
-            OSError: there is one, or somebody else's cgroup is in it.
-        """
-        for directory in (self._containers, self.root):
-            self._filesystem.rmdir(os.fsencode(directory))
-        top = CoreFiles(self.root.parent, self._filesystem)
-        while self._enabled_above:
-            try:
-                top.subtree_control = [f"-{self._enabled_above.pop()}"]
-            except OSError:
-                continue  # somebody else uses it meanwhile
-
-    def _enable_in(self, directory: Path) -> None:
+    def _enable_in(self, directory: Path) -> list[str]:
         files = CoreFiles(directory, self._filesystem)
         available, enabled = set(files.available), set(files.subtree_control)
         # The kernel would let cpu and pids through all the same, and make a threaded domain of it: no place for ours.
         crowded = files.has("cgroup.events") and bool(files.procs)
+        done = []
         for controller in CONTROLLERS:
             if controller in self.missing or controller in enabled:
                 continue
@@ -102,9 +121,34 @@ class CgroupTree:
                 self.missing[controller] = _crowded(directory)
                 continue
             try:
-                files.subtree_control = [f"+{controller}"]
+                self._enable(directory, controller)
+                done.append(controller)
             except OSError as error:
                 self.missing[controller] = refused(error)
+        return done
+
+    def _enable(self, directory: Path, controller: str) -> None:
+        CoreFiles(directory, self._filesystem).subtree_control = [f"+{controller}"]
+        self._enabled.append((directory, controller))
+
+    def dismantle(self) -> None:
+        """Undo :meth:`prepare` and :meth:`cap` in reverse, once no container is left.
+
+        A root that is not ours stays, as it was found.
+
+        Raises:
+            OSError: there is one, or somebody else's cgroup is in it.
+        """
+        self.close()
+        ours = (self._containers, self.root) if self._owns_root else (self._containers,)
+        for directory in ours:
+            self._filesystem.rmdir(os.fsencode(directory))
+        while self._enabled:
+            directory, controller = self._enabled.pop()
+            if directory not in ours:
+                with contextlib.suppress(OSError):  # somebody else uses it meanwhile
+                    CoreFiles(directory, self._filesystem).subtree_control = [f"-{controller}"]
+        self._caps = self._capped = None
 
     def create(self, container: str) -> Cgroup:
         """Make a container's leaf.
@@ -117,23 +161,131 @@ class CgroupTree:
         return cgroup
 
     def get(self, container: str) -> Cgroup:
-        """A container's leaf, whether it is there or not. Ids are the agent's own; a client's name never comes here."""
-        assert container and _SAFE.issuperset(container), container
-        return Cgroup(self._containers / container, self.controllers, self.missing, self._disks, self._filesystem)
+        """A container's leaf, whether it is there or not; the same object until it is removed.
+
+        Ids are the agent's own; a client's name never comes here.
+        """
+        found = self._cgroups.get(container)
+        if found is None:
+            assert container and _SAFE.issuperset(container), container
+            found = self._cgroups[container] = Cgroup(
+                self._containers / container, self.controllers, self.surroundings, self._filesystem, self._allowance,
+                on_removed=lambda: self._cgroups.pop(container, None),
+            )  # fmt: skip
+        return found
 
     def existing(self) -> list[str]:
         """The containers that have a leaf."""
         return sorted(self._filesystem.children(os.fsencode(self._containers)))
 
-    def cap_all(self, memory_max_bytes: int | None) -> None:
-        """A limit on all containers together; nothing where there is no memory controller.
+    # ------------------------------------------------------------ all containers together
+
+    def cap(
+        self,
+        *,
+        memory_max_bytes: int | None = None,
+        memory_low_bytes: int = 0,
+        cpu_cores: float | None = None,
+        pids_max: int | None = None,
+    ) -> dict[str, str]:
+        """Limits on all containers together, and the memory that is protected for them; what is not enforced → why.
+
+        A container's own ``memory.low`` counts only as far as that of everything above it, so the root gets as much,
+        too. ``memory.max`` is not lowered below what is in use: :meth:`repair` does it once there is less.
 
         Raises:
-            OSError: the kernel refuses.
+            FileNotFoundError: the tree vanished.
         """
-        if "memory" in self.controllers:
-            files = MemoryFiles(self._containers, self._filesystem)
-            set_and_check(files, "max", memory_max_bytes, granularity=PAGE_BYTES)
+        caps = Confinement(
+            memory_max_bytes=memory_max_bytes, memory_low_bytes=memory_low_bytes, cpu_cores=cpu_cores, pids_max=pids_max
+        )
+        before, self._caps = self._capped, caps
+        return self._put_caps(caps, before).failed
+
+    def repair(self) -> list[str]:
+        """Put right what somebody else changed: controllers, then caps, from the top down; what had drifted.
+
+        Where a controller had been taken away, each container's limits have to be put in force again.
+
+        Raises:
+            FileNotFoundError: the tree vanished.
+        """
+        found, self.missing = self.missing, {}
+        self._enable_above()
+        drifted = [
+            f"{controller} was not enabled in {directory}"
+            for directory in (self.root, self._containers)
+            for controller in self._enable_in(directory)
+        ]
+        self.controllers = frozenset(CONTROLLERS) - self.missing.keys()
+        if found.keys() != self.missing.keys():
+            drifted.append(f"controllers are {', '.join(sorted(self.controllers)) or 'none'} now")
+        if drifted:
+            self.surroundings = Surroundings(self.missing, self._disks, self._no_disk_weight())
+            self.close()
+        if self._caps is not None:
+            drifted += [
+                f"{name} of all containers was not what it should be"
+                for name in self._put_caps(self._caps, None).written
+            ]
+        return drifted
+
+    def _put_caps(self, caps: Confinement, since: Confinement | None) -> Applied:
+        """Parent before child on growth, child before parent on shrinking."""
+        self._capped = None
+        lowered = since is not None and caps.memory_low_bytes < since.memory_low_bytes
+        differs = since is None or caps.memory_low_bytes != since.memory_low_bytes
+        wrote = differs and not lowered and self._protect_above(caps.memory_low_bytes, top_first=True)
+        applied = apply_confinement(self._together, caps, since, self.surroundings)
+        if lowered:
+            wrote = self._protect_above(caps.memory_low_bytes, top_first=False)
+        failed = dict(applied.failed)
+        if not failed:
+            self._capped = caps
+        if caps.memory_low_bytes and (above := self._unprotected(caps.memory_low_bytes)) is not None:
+            failed.setdefault("memory_low_bytes", str(above))
+        return Applied(failed, (*applied.written, *(("memory.low",) if wrote else ())), applied.shrink_to_bytes)
+
+    def _protect_above(self, low_bytes: int, *, top_first: bool) -> bool:
+        """The root, and of what systemd made above us only what is there for nothing but us: unit and slice of our
+        name. It sets their memory.low only when it is told to; :meth:`repair` notices. Returns whether any was written.
+        """
+        ours = [self.root] if self._owns_root else []
+        for directory in () if self._owns_root else (self.root, *self.root.parents):
+            if not directory.name.startswith("penstock"):
+                break
+            ours.append(directory)
+        wrote = False
+        for directory in reversed(ours) if top_first else ours:
+            memory = Files(os.fsencode(directory), self._filesystem).memory
+            if "memory" in self.controllers and memory.has("memory.low"):
+                wrote |= set_and_check(memory, "low", low_bytes, granularity=PAGE_BYTES)
+        return wrote
+
+    def _unprotected(self, low_bytes: int) -> Reason | None:
+        """Whoever above us is protected less than we should be, and so protects nobody below as much."""
+        for directory in (self.root, *self.root.parents):
+            files = Files(os.fsencode(directory), self._filesystem).memory
+            if not files.has("memory.low"):
+                return None
+            low = files.low
+            if low is not None and low < low_bytes // PAGE_BYTES * PAGE_BYTES:
+                return Reason(
+                    f"{directory}/memory.low protects {format_bytes(low)} only",
+                    f"systemctl set-property {directory.name} MemoryLow=infinity",
+                )
+        return None
+
+    def memory_current(self) -> int | None:
+        """What all containers use, page cache included; None without a memory controller. A few µs."""
+        return None if "memory" not in self.controllers else int(self._together.memory.current)
+
+    def memory_working_set(self) -> int | None:
+        """The same less the page cache that the kernel drops first."""
+        if "memory" not in self.controllers:
+            return None
+        memory = self._together.memory
+        return int(max(0, memory.current - memory.inactive_file))
 
 
 def _crowded(directory: Path) -> Reason:

@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.model.container import ContainerSpec, Ended, EndedBy
+from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
+from penstock.model.profile import Profile
 from penstock.model.resources import Capacity
 from penstock.model.work import MonotaskSpec
 from penstock.transport.peer import RpcPeer, unknown_method
@@ -30,6 +31,7 @@ from penstock.wire.agent_api import (
     JobRegistered,
     Launched,
     Output,
+    Resized,
     Status,
     Submitted,
     TaskEnded,
@@ -51,6 +53,8 @@ class FakeContainer:
     signals: list[int] = field(default_factory=list)
     killed: bool = False
     ended: Ended | None = None
+    limits: Limits = field(default_factory=Limits)
+    profile: Profile | None = None
 
 
 class FakeAgent:
@@ -241,10 +245,23 @@ class FakeAgent:
 
     def _launch(self, peer: RpcPeer, asked: Any) -> Launched:
         self._ids += 1
-        made = FakeContainer(f"c-{self._ids}", asked.container, peer, self._stdio.pop(asked.container.stdio, ()))
+        spec = asked.container
+        made = FakeContainer(f"c-{self._ids}", spec, peer, self._stdio.pop(spec.stdio, ()), limits=spec.limits)
         self.containers[made.id] = made
         self.on_launch(made)
         return Launched(container=made.id, pid=1, not_enforced=self.not_enforced)
+
+    def _adopt(self, peer: RpcPeer, asked: Any) -> Launched:
+        return msgspec.structs.replace(self._launch(peer, asked), pid=asked.pid)
+
+    def _resize(self, peer: RpcPeer, asked: Any) -> Resized:
+        container = self._container(asked.container)
+        container.limits = container.limits.changed(asked.limits)
+        return Resized(limits=container.limits, not_enforced=self.not_enforced)
+
+    def _follow(self, peer: RpcPeer, asked: Any) -> Done:
+        self._container(asked.container).profile = asked.profile
+        return Done()
 
     def _attach(self, peer: RpcPeer, asked: Any) -> Done:
         container = self._container(asked.container)

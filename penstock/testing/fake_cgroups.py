@@ -4,7 +4,8 @@ It has the files that Penstock uses, their defaults and their refusals (EINVAL, 
 Documentation/admin-guide/cgroup-v2.rst and Linux 6.1; the contract tests hold it against a real one. Processes in it
 are real ones: they enter through a descriptor of ``cgroup.procs`` as they would in earnest, are stopped by
 ``cgroup.freeze`` and killed by ``cgroup.kill``. It does not know what they fork, and it counts nothing: counters are
-what a test sets them to.
+what a test sets them to, and memory is what a test says is used (:meth:`FakeCgroups.use`), to be reclaimed as the
+kernel would.
 """
 
 from __future__ import annotations
@@ -12,36 +13,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
 import signal
 import socket
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from penstock.testing.fake_cgroup_files import DEFAULTS, WRITERS, Refused
+from penstock.testing.fake_cgroup_files import CPUS, DEFAULTS, WRITERS, Refused, format_cpus, parse_cpus
+from penstock.testing.fake_cgroup_memory import Memory, reclaim
+from penstock.testing.fake_cgroup_process import Process
 
-CONTROLLERS = ("cpu", "io", "memory", "pids")
+CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
+#: These files are there whatever the controllers.
+_PRESSURE = ("cpu.pressure", "io.pressure", "memory.pressure")
 #: These can be enabled where processes are; the cgroup becomes a threaded domain, of which the fake knows no more.
-_THREADED = {"cpu", "pids"}
-
-
-@dataclass(slots=True)
-class _Process:
-    """``pidfd`` is readable once it has ended, whatever its number means then."""
-
-    pid: int
-    pidfd: int
-
-    @property
-    def lives(self) -> bool:
-        return not select.select([self.pidfd], [], [], 0)[0]
-
-    def signal(self, signum: int) -> None:
-        try:
-            signal.pidfd_send_signal(self.pidfd, signum)
-        except ProcessLookupError:
-            return
+_THREADED = {"cpu", "cpuset", "pids"}
 
 
 @dataclass(slots=True)
@@ -50,12 +36,32 @@ class _Group:
 
     files: dict[str, str]
     enabled: set[str] = field(default_factory=set)
-    processes: list[_Process] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
     doors: list[socket.socket] = field(default_factory=list)
+    memory: Memory = field(default_factory=Memory)
+
+
+@dataclass(slots=True)
+class Kept:
+    """A descriptor of a file: it is of one cgroup, not of whatever has its name later."""
+
+    fake: FakeCgroups
+    path: bytes
+    group: _Group
+
+    def read(self) -> str:
+        """See agent.cgroups.filesystem.Kept."""
+        if not self.fake.has(self.group):
+            raise _error(errno.ENODEV, self.path)
+        return self.fake.read(self.path)
+
+    def close(self) -> None:
+        """See agent.cgroups.filesystem.Kept."""
+        self.fake.kept -= 1
 
 
 class FakeCgroups:
-    """Implements agent.cgroups.files.Filesystem. ``root`` is there from the start, as a delegated directory is.
+    """Implements agent.cgroups.filesystem.Filesystem. ``root`` is there from the start, as a delegated directory is.
 
     Args:
         root: its path; nothing is made there.
@@ -76,6 +82,7 @@ class FakeCgroups:
     ) -> None:
         self.disks = frozenset(disks)
         self.writes: list[tuple[str, str]] = []  # path and text of each, in order
+        self.kept = 0  # descriptors that are open for reading
         self._without = frozenset(without)
         self._delegated = frozenset(controllers)
         self._groups: dict[str, _Group] = {}
@@ -91,6 +98,19 @@ class FakeCgroups:
         directory, _, name = path.rpartition("/")
         self._groups[directory].files[name] = text
 
+    def delegate(self, controllers: Iterable[str]) -> None:
+        """Whoever is above gives these from now on."""
+        self._delegated = frozenset(controllers)
+
+    def use(self, directory: str, *, anon_bytes: int = 0, cache_bytes: int = 0) -> None:
+        """Let a cgroup itself hold memory: some that stays and some that can be reclaimed; those above hold it, too."""
+        self._groups[directory].memory = Memory(anon_bytes, cache_bytes)
+        self._count_memory(directory)
+
+    def has(self, group: object) -> bool:
+        """Whether a cgroup has not been removed."""
+        return any(group is each for each in self._groups.values())
+
     def vanish(self, directory: str) -> None:
         """Somebody else removed a cgroup and what is below it."""
         for path in [path for path in self._groups if path == directory or path.startswith(f"{directory}/")]:
@@ -104,7 +124,7 @@ class FakeCgroups:
     # ------------------------------------------------------------ what the kernel does
 
     def read(self, path: bytes) -> str:
-        """See agent.cgroups.files.Filesystem."""
+        """See agent.cgroups.filesystem.Filesystem."""
         directory, group, name = self._find(path)
         self._let_in(group)
         match name:
@@ -115,31 +135,45 @@ class FakeCgroups:
             case "cgroup.subtree_control":
                 return f"{' '.join(sorted(group.enabled))}\n"
             case "cgroup.events":
-                frozen = group.files["cgroup.freeze"].strip()
-                return f"populated {int(self._populated(directory))}\nfrozen {frozen}\n"
-            case "cgroup.kill":
+                return f"populated {int(self._populated(directory))}\nfrozen {int(self._frozen(directory))}\n"
+            case "cgroup.kill" | "memory.reclaim":
                 raise _error(errno.EINVAL, path)
+            case "cpuset.cpus.effective":
+                return f"{format_cpus(self._cpus(directory))}\n"
             case "cpu.weight" if group.files.get("cpu.idle", "0").strip() == "1":
                 return "0\n"
             case "pids.current":
                 return f"{sum(process.lives for process in self._inside(directory))}\n"
         return group.files[name]
 
+    def keep(self, path: bytes) -> Kept:
+        """See agent.cgroups.filesystem.Filesystem."""
+        group = self._find(path)[1]
+        self.kept += 1
+        return Kept(self, path, group)
+
     def write(self, path: bytes, text: str) -> None:
-        """See agent.cgroups.files.Filesystem."""
+        """See agent.cgroups.filesystem.Filesystem."""
         directory, group, name = self._find(path)
+        if not text:
+            return  # write(2) of nothing does not reach the file system
         self._let_in(group)
         writers: dict[str, Callable[[], None]] = {
             "cgroup.procs": lambda: self._enter(directory, group, text),
             "cgroup.subtree_control": lambda: self._control(directory, group, text),
             "cgroup.freeze": lambda: self._freeze(directory, group, text),
             "cgroup.kill": lambda: self._kill(directory, text),
+            "memory.reclaim": lambda: self._reclaim(directory, text),
         }
         try:
             if name in writers:
                 writers[name]()
             elif name in WRITERS:
+                if name == "cpuset.cpus" and not text.strip() and self._inside(directory) and group.files[name].strip():
+                    raise Refused(errno.ENOSPC)  # validate_change, of whatever has processes
                 group.files[name] = WRITERS[name](text.strip(), group.files, self.disks)
+                if name in {"memory.high", "memory.max"}:
+                    self._squeeze(directory, group, name)
             else:
                 raise Refused(errno.EINVAL)  # nothing there to write to
         except Refused as refusal:
@@ -147,7 +181,7 @@ class FakeCgroups:
         self.writes.append((os.fsdecode(path), text))
 
     def open(self, path: bytes) -> int:
-        """See agent.cgroups.files.Filesystem. A socket whose other end learns who wrote to it (SO_PASSCRED)."""
+        """See agent.cgroups.filesystem.Filesystem. A socket whose other end learns who wrote to it (SO_PASSCRED)."""
         _, group, name = self._find(path)
         assert name == "cgroup.procs", name
         inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -157,7 +191,7 @@ class FakeCgroups:
         return outside.detach()
 
     def exists(self, path: bytes) -> bool:
-        """See agent.cgroups.files.Filesystem."""
+        """See agent.cgroups.filesystem.Filesystem."""
         if os.fsdecode(path) in self._groups:
             return True
         try:
@@ -167,7 +201,7 @@ class FakeCgroups:
         return True
 
     def mkdir(self, path: bytes) -> None:
-        """See agent.cgroups.files.Filesystem."""
+        """See agent.cgroups.filesystem.Filesystem."""
         name = os.fsdecode(path)
         if name in self._groups:
             raise _error(errno.EEXIST, path)
@@ -177,7 +211,7 @@ class FakeCgroups:
         self._groups[name] = _Group(self._initial(parent.enabled))
 
     def rmdir(self, path: bytes) -> None:
-        """See agent.cgroups.files.Filesystem."""
+        """See agent.cgroups.filesystem.Filesystem."""
         name = os.fsdecode(path)
         if name not in self._groups:
             raise _error(errno.ENOENT, path)
@@ -186,7 +220,7 @@ class FakeCgroups:
         self._forget(name)
 
     def children(self, path: bytes) -> list[str]:
-        """See agent.cgroups.files.Filesystem."""
+        """See agent.cgroups.filesystem.Filesystem."""
         name = os.fsdecode(path)
         if name not in self._groups:
             raise _error(errno.ENOENT, path)
@@ -195,7 +229,7 @@ class FakeCgroups:
     # ------------------------------------------------------------ inside
 
     def _initial(self, controllers: Iterable[str]) -> dict[str, str]:
-        prefixes = ("cgroup.", "cpu.stat", *(f"{controller}." for controller in controllers))
+        prefixes = ("cgroup.", "cpu.stat", *_PRESSURE, *(f"{controller}." for controller in controllers))
         return {n: text for n, text in DEFAULTS.items() if n.startswith(prefixes) and n not in self._without}
 
     def _find(self, path: bytes) -> tuple[str, _Group, str]:
@@ -209,14 +243,31 @@ class FakeCgroups:
         parent = self._groups.get(directory.rpartition("/")[0])
         return self._delegated if parent is None else parent.enabled
 
-    def _inside(self, directory: str) -> list[_Process]:
+    def _subtree(self, directory: str) -> list[tuple[str, _Group]]:
+        """A cgroup and those below it."""
+        return [(p, g) for p, g in self._groups.items() if p == directory or p.startswith(f"{directory}/")]
+
+    def _lineage(self, directory: str) -> list[tuple[str, _Group]]:
+        """A cgroup and those above it, from the top."""
+        return [(p, g) for p, g in sorted(self._groups.items()) if p == directory or directory.startswith(f"{p}/")]
+
+    def _inside(self, directory: str) -> list[Process]:
         """The processes of a cgroup and of those below it."""
         found = []
-        for path, group in self._groups.items():
-            if path == directory or path.startswith(f"{directory}/"):
-                self._let_in(group)
-                found += group.processes
+        for _, group in self._subtree(directory):
+            self._let_in(group)
+            found += group.processes
         return found
+
+    def _frozen(self, directory: str) -> bool:
+        return any(group.files.get("cgroup.freeze", "0").strip() == "1" for _, group in self._lineage(directory))
+
+    def _cpus(self, directory: str) -> set[int]:
+        """Of all above that name processors, what is left; whoever would have none has its parent's."""
+        cpus = parse_cpus(f"0-{CPUS - 1}")
+        for _, group in self._lineage(directory):
+            cpus = cpus & parse_cpus(group.files.get("cpuset.cpus", "")) or cpus
+        return cpus
 
     def _populated(self, directory: str) -> bool:
         return any(process.lives for process in self._inside(directory))
@@ -252,8 +303,8 @@ class FakeCgroups:
             for process in [process for process in other.processes if process.pid == pid]:
                 os.close(process.pidfd)
                 other.processes.remove(process)
-        group.processes.append(_Process(pid, pidfd))
-        if group.files["cgroup.freeze"].strip() == "1":
+        group.processes.append(Process(pid, pidfd))
+        if self._frozen(next(path for path, each in self._groups.items() if each is group)):
             group.processes[-1].signal(signal.SIGSTOP)
 
     def _enter(self, directory: str, group: _Group, text: str) -> None:
@@ -261,6 +312,8 @@ class FakeCgroups:
             raise Refused(errno.EINVAL)
         if group.enabled:
             raise Refused(errno.EBUSY)  # only leaves hold processes
+        for other in self._groups.values():
+            self._let_in(other)  # whoever came through a door came before
         self._add(group, int(text) or os.getpid())
 
     def _control(self, directory: str, group: _Group, text: str) -> None:
@@ -288,14 +341,49 @@ class FakeCgroups:
         if text not in {"0", "1"}:
             raise Refused(errno.ERANGE if text.isdigit() else errno.EINVAL)
         group.files["cgroup.freeze"] = f"{text}\n"
-        for process in self._inside(directory):
-            process.signal(signal.SIGSTOP if text == "1" else signal.SIGCONT)
+        for path, below in self._subtree(directory):
+            self._let_in(below)
+            for process in below.processes:
+                process.signal(signal.SIGSTOP if self._frozen(path) else signal.SIGCONT)
 
     def _kill(self, directory: str, text: str) -> None:
         if text != "1":
             raise Refused(errno.ERANGE if text.isdigit() else errno.EINVAL)
         for process in self._inside(directory):
             process.signal(signal.SIGKILL)
+
+    # ------------------------------------------------------------ memory
+
+    def _count_memory(self, directory: str) -> None:
+        for path, group in self._lineage(directory):
+            if "memory.current" in group.files:
+                total = sum((below.memory for _, below in self._subtree(path)), Memory())
+                total.count(group.files)
+
+    def _reclaim(self, directory: str, text: str) -> None:
+        """memory_reclaim: EAGAIN if there is less than was asked for."""
+        if not text.strip().isdigit():
+            raise Refused(errno.EINVAL)
+        wanted = int(text)
+        freed = reclaim([group.memory for _, group in self._subtree(directory)], wanted)
+        self._count_memory(directory)
+        if freed < wanted:
+            raise Refused(errno.EAGAIN)
+
+    def _squeeze(self, directory: str, group: _Group, name: str) -> None:
+        """memory_high_write and memory_max_write reclaim what is above; what memory.max cannot get is killed for."""
+        limit = group.files[name].strip()
+        excess = 0 if limit == "max" else int(group.files["memory.current"]) - int(limit)
+        if excess <= 0:
+            return
+        memories = [below.memory for _, below in self._subtree(directory)]
+        if reclaim(memories, excess) < excess and name == "memory.max":
+            self._kill(directory, "1")
+            for memory in memories:
+                memory.anon_bytes = 0
+            events = group.files["memory.events"]
+            group.files["memory.events"] = events.replace("oom_kill 0", "oom_kill 1")
+        self._count_memory(directory)
 
 
 def _error(number: int, path: bytes) -> OSError:

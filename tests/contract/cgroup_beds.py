@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
+import select
 import subprocess
 from pathlib import Path
 
 from agent.cgroups import Cgroup, CgroupTree, Disk, whole_disks
-from agent.cgroups.files import KERNEL, Filesystem
+from agent.cgroups.filesystem import KERNEL, Filesystem
+from agent.cgroups.limits import Surroundings
+from agent.cgroups.pressure import EventsWatch
 from agent.place import cgroup2_mount
 from penstock.testing.fake_cgroups import FakeCgroups
 
@@ -21,7 +24,7 @@ class Bed:
         self.disks = disks
         self.tree = CgroupTree(root, disks, filesystem)
         self.missing = self.tree.prepare()
-        self._processes: list[subprocess.Popen[str]] = []
+        self.processes: list[subprocess.Popen[str]] = []
 
     def enter(self, cgroup: Cgroup) -> subprocess.Popen[str]:
         """A process that repeats what it is told, in the cgroup from its first instruction."""
@@ -33,9 +36,26 @@ class Bed:
             )  # fmt: skip
         finally:
             os.close(door)
-        self._processes.append(process)
+        self.processes.append(process)
         assert echo(process, "up") == "up"
         return process
+
+    def start(self, cgroup: Cgroup, code: str, *arguments: str) -> subprocess.Popen[str]:
+        """Python code, in the cgroup from its first instruction; what it leaves behind ends with the bed."""
+        door = cgroup.open_procs()
+        try:
+            process = subprocess.Popen(
+                ["/usr/bin/python3", "-ISc", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                text=True, bufsize=1, preexec_fn=lambda: os.write(door, b"0"),
+            )  # fmt: skip
+        finally:
+            os.close(door)
+        self.processes.append(process)
+        return process
+
+    def below(self, cgroup: Cgroup, name: str) -> Cgroup:
+        """One that a container made below its own."""
+        return Cgroup(cgroup.path / name, self.tree.controllers, Surroundings({}, ()), self.filesystem)
 
     def read(self, cgroup: Cgroup, name: str) -> str:
         """A file as it stands, past everything that is tested."""
@@ -47,15 +67,31 @@ class Bed:
 
     def close(self) -> None:
         """End what runs and remove the tree."""
-        for process in self._processes:
+        for container in self.tree.existing():
+            self.tree.get(container).kill()
+        for process in self.processes:
             process.kill()
-            process.wait(30)
+            process.wait(60)
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
                     stream.close()
         for container in self.tree.existing():
-            assert self.tree.get(container).remove()
+            cgroup = self.tree.get(container)
+            if cgroup.populated():  # by what nobody here waits for
+                wait_for(cgroup, "cgroup.events", populated=0)
+            assert cgroup.remove()
         self.tree.dismantle()
+
+
+def wait_for(cgroup: Cgroup, name: str, **wanted: int) -> dict[str, int]:
+    """Until an events file says so; the kernel tells of each change."""
+    with EventsWatch(cgroup.path / name) as watch:
+        while True:
+            found = watch.changed()
+            assert found is not None, f"{cgroup.path} is gone"
+            if all(found[key] >= value if value else found[key] == 0 for key, value in wanted.items()):
+                return found
+            assert select.select([watch], [], [], 60)[0], f"{name} says {found}, and never {wanted}"
 
 
 def echo(process: subprocess.Popen[str], line: str) -> str:

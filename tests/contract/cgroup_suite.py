@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import errno
+import os
 import select
 import signal
+import subprocess
 
 import pytest
 
-from agent.cgroups import Cgroup, CgroupTree, Disk
-from penstock.model import Limits
-from tests.contract.cgroup_beds import Bed, echo
+from agent.cgroups import Cgroup, CgroupSample, CgroupTree
+from tests.contract.cgroup_beds import Bed, echo, wait_for
 
 
-def wait_until_frozen(bed: Bed, cgroup: Cgroup) -> None:
+def wait_until_frozen(cgroup: Cgroup) -> None:
     """The kernel freezes within milliseconds, and says when it has."""
     if not cgroup.frozen():
-        with (cgroup.path / "cgroup.events").open("rb", buffering=0) as events:
-            watch = select.poll()
-            watch.register(events, select.POLLPRI)
-            while b"frozen 0" in events.read(4096):
-                assert watch.poll(30_000), "it does not freeze"
-                events.seek(0)
+        wait_for(cgroup, "cgroup.events", frozen=1)
+
+
+def answers(process: subprocess.Popen[str]) -> bool:
+    """Whether it does what it is told within a moment; what it was told before comes first."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write("ping\n")
+    process.stdin.flush()
+    if not select.select([process.stdout], [], [], 0.1)[0]:
+        return False
+    return process.stdout.readline() == "ping\n"
 
 
 class ProcessesContract:
@@ -66,7 +72,7 @@ class ProcessesContract:
         cgroup = bed.tree.create("a")
         process = bed.enter(cgroup)
         cgroup.freeze(True)
-        wait_until_frozen(bed, cgroup)
+        wait_until_frozen(cgroup)
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write("ping\n")
         process.stdin.flush()
@@ -79,9 +85,97 @@ class ProcessesContract:
         cgroup = bed.tree.create("a")
         process = bed.enter(cgroup)
         cgroup.freeze(True)
-        wait_until_frozen(bed, cgroup)
+        wait_until_frozen(cgroup)
         cgroup.kill()
         assert process.wait(30) == -signal.SIGKILL
+
+    def test_a_frozen_one_inside_a_frozen_one_thaws_when_both_do(self, bed: Bed) -> None:
+        outer = bed.tree.create("a")
+        bed.filesystem.mkdir(bytes(outer.path / "inner"))
+        inner = bed.below(outer, "inner")
+        process = bed.enter(inner)
+        outer.freeze(True)
+        wait_until_frozen(outer)
+        assert inner.frozen() and bed.read(inner, "cgroup.freeze") == "0"  # its own wish is another matter
+        inner.freeze(True)
+        outer.freeze(False)
+        assert inner.frozen() and not answers(process)
+        inner.freeze(False)
+        assert answers(process)
+
+    def test_thawing_inside_what_is_frozen_thaws_nothing(self, bed: Bed) -> None:
+        outer = bed.tree.create("a")
+        bed.filesystem.mkdir(bytes(outer.path / "inner"))
+        inner = bed.below(outer, "inner")
+        process = bed.enter(inner)
+        inner.freeze(True)
+        outer.freeze(True)
+        wait_until_frozen(outer)
+        inner.freeze(False)
+        assert inner.frozen() and not answers(process)
+        outer.freeze(False)
+        assert answers(process)
+
+    def test_who_enters_what_is_frozen_freezes(self, bed: Bed) -> None:
+        cgroup, other = bed.tree.create("a"), bed.tree.create("b")
+        process = bed.enter(other)
+        cgroup.freeze(True)
+        bed.write(cgroup, "cgroup.procs", str(process.pid))
+        wait_until_frozen(cgroup)
+        assert cgroup.pids() == [process.pid] and other.pids() == []
+        assert not answers(process)
+        cgroup.freeze(False)
+        assert answers(process)
+
+    def test_an_empty_one_freezes_too(self, bed: Bed) -> None:
+        cgroup = bed.tree.create("a")
+        cgroup.freeze(True)
+        wait_until_frozen(cgroup)
+        assert cgroup.remove()
+
+    def test_a_zombie_keeps_nobody_from_removing(self, bed: Bed) -> None:
+        """Reaped or not: it is in no cgroup.procs, and cgroup.events says that nobody is there."""
+        cgroup = bed.tree.create("a")
+        process = bed.enter(cgroup)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped
+        assert (cgroup.pids(), cgroup.populated()) == ([], False)
+        assert cgroup.remove()
+        assert process.wait(30) == -signal.SIGKILL
+
+    def test_killing_reaches_what_is_below_and_not_what_is_beside(self, bed: Bed) -> None:
+        cgroup = bed.tree.create("a")
+        for name in ("x", "x/y"):
+            bed.filesystem.mkdir(bytes(cgroup.path / name))
+        beside = bed.enter(bed.tree.create("b"))
+        inside = [bed.enter(bed.below(cgroup, name)) for name in ("x", "x/y")] + [bed.enter(cgroup)]
+        cgroup.kill()
+        assert [process.wait(30) for process in inside] == [-signal.SIGKILL] * 3
+        assert answers(beside)
+
+    def test_a_process_is_in_one_cgroup_at_a_time(self, bed: Bed) -> None:
+        cgroup, other = bed.tree.create("a"), bed.tree.create("b")
+        process = bed.enter(cgroup)
+        bed.write(other, "cgroup.procs", str(process.pid))
+        assert (cgroup.pids(), other.pids()) == ([], [process.pid])
+        assert cgroup.remove() and not other.remove()
+
+    def test_who_opened_its_counters_does_not_keep_it(self, bed: Bed) -> None:
+        cgroup = bed.tree.create("a")
+        assert cgroup.sample() is not None
+        bed.filesystem.rmdir(bytes(cgroup.path))
+        assert cgroup.sample() is None
+
+    def test_a_name_that_is_used_again_starts_from_nothing(self, bed: Bed) -> None:
+        first = bed.tree.create("a")
+        process = bed.enter(first)
+        assert first.sample() is not None
+        process.kill()
+        process.wait(30)
+        bed.filesystem.rmdir(bytes(first.path))  # past us: its counters are still open
+        bed.filesystem.mkdir(bytes(first.path))
+        assert first.sample() == CgroupSample()
+        assert bed.tree.get("a").sample() == CgroupSample()
 
     def test_a_cgroup_that_vanished_is_an_ordinary_result(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
@@ -145,161 +239,3 @@ class ProcessesContract:
         assert again.prepare() == bed.missing
         assert again.controllers == bed.tree.controllers
         assert again.existing() == ["a"]
-
-
-UNLIMITED = {
-    "cpu.max": "max 100000",
-    "cpu.weight": "100",
-    "cpu.idle": "0",
-    "memory.high": "max",
-    "memory.max": "max",
-    "memory.swap.max": "max",
-    "memory.oom.group": "0",
-    "io.max": "",
-    "pids.max": "max",
-}
-
-
-class ControllersContract:
-    """What needs all controllers."""
-
-    def test_every_controller_is_enabled(self, bed: Bed) -> None:
-        assert bed.missing == {}
-        assert bed.tree.controllers == {"cpu", "io", "memory", "pids"}
-
-    def test_a_new_cgroup_has_no_limits(self, bed: Bed) -> None:
-        cgroup = bed.tree.create("a")
-        assert {name: bed.read(cgroup, name) for name in UNLIMITED} == UNLIMITED
-
-    def test_limits_are_written_and_taken_back(self, bed: Bed) -> None:
-        cgroup = bed.tree.create("a")
-        limits = Limits(
-            cpu_cores=0.5, cpu_weight=7, memory_high_bytes=32 << 20, memory_max_bytes=64 << 20,
-            disk_read_bytes_per_s=5_000_000, disk_write_bytes_per_s=6_000_000, pids_max=100,
-        )  # fmt: skip
-        for _ in range(2):
-            assert cgroup.apply(limits, opportunistic=False) == {}
-            assert {name: bed.read(cgroup, name) for name in UNLIMITED if name != "io.max"} == {
-                "cpu.max": "50000 100000",
-                "cpu.weight": "7",
-                "cpu.idle": "0",
-                "memory.high": str(32 << 20),
-                "memory.max": str(64 << 20),
-                "memory.swap.max": "0",
-                "memory.oom.group": "0",
-                "pids.max": "100",
-            }
-            assert set(bed.read(cgroup, "io.max").splitlines()) == {
-                f"{disk.number} rbps=5000000 wbps=6000000 riops=max wiops=max" for disk in bed.disks
-            }
-        assert cgroup.apply(Limits(), opportunistic=False) == {}
-        assert {name: bed.read(cgroup, name) for name in UNLIMITED} == UNLIMITED
-
-    def test_memory_is_rounded_down_to_pages(self, bed: Bed) -> None:
-        cgroup = bed.tree.create("a")
-        limits = Limits(memory_max_bytes=(64 << 20) + 1, memory_high_bytes=(64 << 20) - 1)
-        assert cgroup.apply(limits, opportunistic=False) == {}
-        assert bed.read(cgroup, "memory.max") == str(64 << 20)
-        assert bed.read(cgroup, "memory.high") == str((64 << 20) - 4096)
-
-    def test_less_cpu_than_the_kernel_can_give_out_is_the_least_that_it_can(self, bed: Bed) -> None:
-        cgroup = bed.tree.create("a")
-        assert cgroup.apply(Limits(cpu_cores=0.0001), opportunistic=False) == {}
-        assert bed.read(cgroup, "cpu.max") == "1000 100000"
-
-    def test_the_opportunistic_class_comes_and_goes_in_place(self, bed: Bed) -> None:
-        cgroup = bed.tree.create("a")
-        assert cgroup.apply(Limits(), opportunistic=True) == {}
-        assert (bed.read(cgroup, "cpu.idle"), bed.read(cgroup, "cpu.weight")) == ("1", "0")
-        assert cgroup.apply(Limits(cpu_weight=300), opportunistic=False) == {}
-        assert (bed.read(cgroup, "cpu.idle"), bed.read(cgroup, "cpu.weight")) == ("0", "300")
-        failed = cgroup.apply(Limits(cpu_weight=300), opportunistic=True)
-        assert failed == {"cpu_weight": "cpu.weight: opportunistic work has no weight of its own"}
-        assert bed.read(cgroup, "cpu.idle") == "1"
-
-    def test_a_disk_that_is_gone_is_told_and_the_others_are_limited(self, bed: Bed) -> None:
-        tree = CgroupTree(bed.tree.root, [Disk("gone", 240, 1), *bed.disks], bed.filesystem)
-        assert tree.prepare() == {}
-        cgroup = tree.create("a")
-        failed = cgroup.apply(Limits(disk_read_bytes_per_s=1_000_000), opportunistic=False)
-        assert failed.keys() == {"disk_read_bytes_per_s"} and "the disk is gone" in failed["disk_read_bytes_per_s"]
-        assert f"{bed.disks[0].number} rbps=1000000 wbps=max" in bed.read(cgroup, "io.max")
-
-    def test_limits_on_what_vanished(self, bed: Bed) -> None:
-        cgroup = bed.tree.create("a")
-        assert cgroup.remove()
-        with pytest.raises(FileNotFoundError):
-            cgroup.apply(Limits(cpu_cores=1), opportunistic=False)
-
-    def test_a_limit_on_all_containers(self, bed: Bed) -> None:
-        containers = bed.tree.root / "containers"
-        bed.tree.cap_all((1 << 30) + 5)
-        assert bed.filesystem.read(bytes(containers / "memory.max")).strip() == str(1 << 30)
-        bed.tree.cap_all(None)
-        assert bed.filesystem.read(bytes(containers / "memory.max")).strip() == "max"
-
-    def test_where_a_process_sits_controllers_cannot_be_enabled(self, bed: Bed) -> None:
-        nested = bed.tree.create("a")
-        process = bed.enter(nested)
-        tree = CgroupTree(nested.path, bed.disks, bed.filesystem)
-        bed.filesystem.mkdir(bytes(nested.path / "containers"))
-        missing = tree.prepare()
-        with pytest.raises(OSError) as caught:
-            bed.write(nested, "cgroup.subtree_control", "+memory")
-        assert caught.value.errno == errno.EBUSY
-        process.kill()
-        process.wait(30)
-        assert bed.read(nested, "cgroup.subtree_control") == ""
-        assert missing.keys() == {"cpu", "io", "memory", "pids"}
-        assert all("processes are in" in why and "remedy: move them" in why for why in missing.values())
-        assert tree.prepare() == {}
-
-    @pytest.mark.parametrize(
-        ("name", "text", "number"),
-        [
-            ("cpu.max", "nonsense", errno.EINVAL),
-            ("cpu.max", "999", errno.EINVAL),
-            ("cpu.max", "10000 999", errno.EINVAL),
-            ("cpu.max", "10000 1000001", errno.EINVAL),
-            ("cpu.weight", "0", errno.ERANGE),
-            ("cpu.weight", "10001", errno.ERANGE),
-            ("cpu.idle", "2", errno.EINVAL),
-            ("memory.max", "-1", errno.EINVAL),
-            ("memory.high", "nonsense", errno.EINVAL),
-            ("memory.oom.group", "2", errno.EINVAL),
-            ("memory.current", "1", errno.EINVAL),
-            ("pids.max", "-1", errno.EINVAL),
-            ("io.max", "nonsense", errno.EINVAL),
-            ("io.max", "240:1 rbps=1", errno.ENODEV),
-            ("io.max", "{disk} rbps=0", errno.ERANGE),
-            ("io.max", "{disk} rbps=x", errno.EINVAL),
-            ("io.max", "{disk} nonsense=1", errno.EINVAL),
-        ],
-    )
-    def test_nonsense_is_refused(self, bed: Bed, name: str, text: str, number: int) -> None:
-        cgroup = bed.tree.create("a")
-        with pytest.raises(OSError) as caught:
-            bed.write(cgroup, name, text.format(disk=bed.disks[0].number))
-        assert caught.value.errno == number
-        assert bed.read(cgroup, name) == UNLIMITED.get(name, "0")
-
-    def test_a_controller_that_is_used_below_cannot_be_disabled(self, bed: Bed) -> None:
-        bed.tree.create("a")
-        control = bytes(bed.tree.root / "cgroup.subtree_control")
-        with pytest.raises(OSError) as caught:
-            bed.filesystem.write(control, "-cpu")
-        assert caught.value.errno == errno.EBUSY
-
-    def test_an_idle_cgroup_takes_no_weight(self, bed: Bed) -> None:
-        cgroup = bed.tree.create("a")
-        bed.write(cgroup, "cpu.idle", "1")
-        with pytest.raises(OSError) as caught:
-            bed.write(cgroup, "cpu.weight", "50")
-        assert caught.value.errno == errno.EINVAL
-        bed.write(cgroup, "cpu.idle", "0")
-        assert bed.read(cgroup, "cpu.weight") == "100"
-
-    def test_the_most_processes(self, bed: Bed) -> None:
-        cgroup = bed.tree.create("a")
-        bed.write(cgroup, "pids.max", "0")
-        assert bed.read(cgroup, "pids.max") == "0"

@@ -9,10 +9,14 @@ import pytest
 
 from agent.place import cgroup2_mount
 
-pytest.register_assert_rewrite("tests.contract.cgroup_suite")
+pytest.register_assert_rewrite(
+    "tests.contract.cgroup_suite", "tests.contract.cgroup_kernel_suite", "tests.contract.cgroup_limits_suite"
+)
 
 from tests.contract.cgroup_beds import Bed, fake_bed, real_bed  # noqa: E402
-from tests.contract.cgroup_suite import ControllersContract, ProcessesContract  # noqa: E402
+from tests.contract.cgroup_kernel_suite import KernelContract  # noqa: E402
+from tests.contract.cgroup_limits_suite import ControllersContract  # noqa: E402
+from tests.contract.cgroup_suite import ProcessesContract  # noqa: E402
 
 
 class TestFake(ControllersContract, ProcessesContract):
@@ -32,7 +36,7 @@ _mount = cgroup2_mount()
     _mount is None or os.geteuid() != 0 or not os.access(_mount, os.W_OK),
     reason="needs root and a cgroup2 mount that can be written to",
 )
-class TestHost(ProcessesContract):
+class TestHost(ProcessesContract, KernelContract):
     """The host's kernel, whatever controllers it has for version 2."""
 
     @pytest.fixture

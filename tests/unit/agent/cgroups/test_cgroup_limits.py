@@ -5,37 +5,177 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.cgroups import CgroupTree, Disk
+from agent.cgroups import Applied, Cgroup, CgroupTree, Disk
 from agent.cgroups.files import V2Controller
 from agent.cgroups.memory import MemoryFiles
-from penstock.model import Limits
+from agent.core.confinement import Confinement
 from penstock.testing.fake_cgroups import FakeCgroups
 from tests.unit.agent.cgroups.conftest import Make
 
-EVERYTHING = Limits(
-    cpu_cores=1.5, cpu_weight=50, memory_high_bytes=1 << 20, memory_max_bytes=2 << 20, disk_read_bytes_per_s=1000,
-    disk_write_bytes_per_s=2000, pids_max=5,
+A = "/fake/cgroup/containers/a"
+MIB = 1 << 20
+EVERYTHING = Confinement(
+    cpu_cores=1.5, cpu_burst_s=0.02, cpu_weight=50, cpus="0", memory_min_bytes=MIB, memory_low_bytes=2 * MIB,
+    memory_high_bytes=3 * MIB, memory_max_bytes=4 * MIB, oom_group=True, disk_read_bytes_per_s=1000,
+    disk_write_bytes_per_s=2000, disk_read_ops_per_s=30, disk_write_ops_per_s=40, pids_max=5,
+)  # fmt: skip
+WRITTEN = (
+    "cpu.weight", "cpu.max", "cpu.max.burst", "cpuset.cpus", "memory.min", "memory.low", "memory.high",
+    "memory.swap.max", "memory.max", "memory.oom.group", "io.max", "pids.max",
 )  # fmt: skip
 
 
-def test_only_what_changes_is_written(make: Make) -> None:
+class Watched(FakeCgroups):
+    """Remembers what was read."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.reads: list[str] = []
+
+    def read(self, path: bytes) -> str:
+        """See FakeCgroups."""
+        self.reads.append(os.fsdecode(path).rpartition("/")[2])
+        return super().read(path)
+
+
+def watched() -> tuple[Watched, Cgroup]:
+    """A cgroup on a fake that remembers."""
+    fake = Watched()
+    tree = CgroupTree(Path("/fake/cgroup"), [Disk("vda", 254, 0)], fake)
+    assert tree.prepare() == {}
+    cgroup = tree.create("a")
+    fake.writes.clear()
+    fake.reads.clear()
+    return fake, cgroup
+
+
+def said(fake: FakeCgroups, name: str, container: str = "a") -> str:
+    """What a file of a cgroup says."""
+    return fake.read(f"/fake/cgroup/containers/{container}/{name}".encode()).strip()
+
+
+def test_only_what_is_not_in_force_is_written(make: Make) -> None:
     fake, tree = make()
     cgroup = tree.create("a")
-    assert cgroup.apply(Limits(), opportunistic=False) == {}
+    assert cgroup.confine(Confinement()) == Applied()
     assert fake.writes == []
-    assert cgroup.apply(EVERYTHING, opportunistic=False) == {}
-    assert len(fake.writes) == 8  # the seven, and no swap
+    assert cgroup.confine(EVERYTHING) == Applied(written=WRITTEN)
+    assert len(fake.writes) == len(WRITTEN) + 3  # four limits of one disk
     fake.writes.clear()
-    assert cgroup.apply(EVERYTHING, opportunistic=False) == {}
+    assert cgroup.confine(EVERYTHING) == Applied()
     assert fake.writes == []
-    cgroup.apply(Limits(**{**{f: getattr(EVERYTHING, f) for f in EVERYTHING.__struct_fields__}, "cpu_cores": 1.0}),
-                 opportunistic=False)  # fmt: skip
-    assert fake.writes == [("/fake/cgroup/containers/a/cpu.max", "100000 100000")]
+
+
+def test_drift_is_put_right_and_told(make: Make) -> None:
+    fake, tree = make()
+    cgroup = tree.create("a")
+    cgroup.confine(EVERYTHING)
+    fake.pretend(f"{A}/cpu.max", "max 100000\n")
+    fake.pretend(f"{A}/io.max", "")
+    fake.writes.clear()
+    assert cgroup.confine(EVERYTHING).written == ("cpu.max", "io.max")
+    assert said(fake, "cpu.max") == "150000 100000"
+    assert said(fake, "io.max") == "254:0 rbps=1000 wbps=2000 riops=30 wiops=40"
+
+
+def test_of_what_is_known_to_be_in_force_nothing_is_read_or_written() -> None:
+    fake, cgroup = watched()
+    cgroup.confine(EVERYTHING)
+    fake.reads.clear()
+    fake.writes.clear()
+    assert cgroup.confine(EVERYTHING, since=EVERYTHING) == Applied()
+    assert (fake.reads, fake.writes) == ([], [])
+    assert cgroup.confine(replace(EVERYTHING, pids_max=6), since=EVERYTHING) == Applied(written=("pids.max",))
+    assert (fake.reads, fake.writes) == (["pids.max"], [(f"{A}/pids.max", "6")])  # read back
+    fake.reads.clear()
+    more = replace(EVERYTHING, memory_max_bytes=5 * MIB, pids_max=6)
+    assert cgroup.confine(more, since=replace(EVERYTHING, pids_max=6)).written == ("memory.max", "memory.swap.max")
+    assert fake.reads == ["memory.max", "memory.swap.max"]
+
+
+def test_every_change_from_what_is_known_is_what_a_first_writing_would_be(make: Make) -> None:
+    """Field by field, up, down and away again."""
+    fake, tree = make()
+    fresh, stepwise = tree.create("a"), tree.create("b")
+    names = ("cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle", "cpuset.cpus", "memory.min", "memory.low",
+             "memory.high", "memory.max", "memory.oom.group", "io.max", "pids.max")  # fmt: skip
+    known = Confinement()
+    for wanted in (
+        EVERYTHING,
+        replace(EVERYTHING, cpu_cores=0.1, cpu_burst_s=0.01),
+        replace(EVERYTHING, cpu_cores=0.05),  # the burst cannot stay what it was
+        replace(EVERYTHING, cpu_cores=None),
+        replace(EVERYTHING, opportunistic=True),
+        replace(EVERYTHING, opportunistic=True, cpu_weight=70),
+        replace(EVERYTHING, cpu_weight=70),
+        replace(EVERYTHING, memory_high_bytes=None, memory_max_bytes=MIB),
+        replace(EVERYTHING, cpus=None, disk_read_ops_per_s=None),
+        Confinement(opportunistic=True),
+        Confinement(),
+    ):
+        fresh.confine(wanted)
+        stepwise.confine(wanted, since=known)
+        known = wanted
+        for name in names:
+            assert said(fake, name) == said(fake, name, "b"), (name, wanted)
+
+
+def test_more_quota_before_more_burst_and_less_burst_before_less_quota(make: Make) -> None:
+    fake, tree = make()
+    cgroup = tree.create("a")
+    small, large = Confinement(cpu_cores=0.1, cpu_burst_s=0.01), Confinement(cpu_cores=1, cpu_burst_s=0.1)
+    for since, wanted, order in (
+        (Confinement(), small, ["cpu.max", "cpu.max.burst"]),
+        (small, large, ["cpu.max", "cpu.max.burst"]),
+        (large, small, ["cpu.max.burst", "cpu.max"]),
+        (small, Confinement(), ["cpu.max.burst", "cpu.max"]),
+    ):
+        for known in (since, None):
+            cgroup.confine(since)
+            fake.writes.clear()
+            assert cgroup.confine(wanted, known).failed == {}
+            assert [path.rpartition("/")[2] for path, _ in fake.writes] == order
+
+
+def test_what_throttles_stays_below_what_kills(make: Make) -> None:
+    fake, tree = make()
+    cgroup = tree.create("a")
+    small = Confinement(memory_high_bytes=MIB, memory_max_bytes=2 * MIB)
+    large = Confinement(memory_high_bytes=3 * MIB, memory_max_bytes=4 * MIB)
+    for since, wanted, order in ((small, large, ["max", "high"]), (large, small, ["high", "max"])):
+        cgroup.confine(since)
+        fake.writes.clear()
+        assert cgroup.confine(wanted, since).failed == {}
+        assert [path.rpartition(".")[2] for path, _ in fake.writes if "swap" not in path] == order
+
+
+def test_a_burst_of_more_than_the_quota_is_as_much_as_that(make: Make) -> None:
+    fake, tree = make()
+    failed = tree.create("a").confine(Confinement(cpu_cores=0.1, cpu_burst_s=0.05)).failed
+    assert failed == {"cpu_burst_s": "the kernel saves up at most one period's quota, 0.01 s"}
+    assert said(fake, "cpu.max.burst") == "10000"
+
+
+def test_memory_max_is_never_lowered_below_what_is_in_use(make: Make) -> None:
+    fake, tree = make()
+    cgroup = tree.create("a")
+    large, small = Confinement(memory_max_bytes=64 * MIB), Confinement(memory_max_bytes=16 * MIB, pids_max=3)
+    cgroup.confine(large)
+    fake.use(A, anon_bytes=8 * MIB, cache_bytes=24 * MIB)
+    for since in (large, None):
+        applied = cgroup.confine(small, since)
+        assert applied.failed == {"memory_max_bytes": "32 MiB are in use; shrinking"}
+        assert applied.shrink_to_bytes == 16 * MIB
+        assert (said(fake, "memory.max"), said(fake, "pids.max")) == (str(64 * MIB), "3")
+    fake.use(A, anon_bytes=8 * MIB)
+    assert cgroup.confine(small, large) == Applied(written=("memory.swap.max", "memory.max", "pids.max"))
+    assert said(fake, "memory.max") == str(16 * MIB)
 
 
 def test_a_limit_that_is_rounded_is_not_written_again(make: Make) -> None:
@@ -43,43 +183,97 @@ def test_a_limit_that_is_rounded_is_not_written_again(make: Make) -> None:
     cgroup = tree.create("a")
     for expected in (2, 0):  # memory.max, memory.swap.max
         fake.writes.clear()
-        assert cgroup.apply(Limits(memory_max_bytes=10_000_001), opportunistic=False) == {}
+        assert cgroup.confine(Confinement(memory_max_bytes=10_000_001)).failed == {}
         assert len(fake.writes) == expected
+
+
+def test_rates_that_the_kernel_cannot_say_are_the_nearest_that_it_can(make: Make) -> None:
+    fake, tree = make()
+    wanted = Confinement(disk_read_bytes_per_s=1, disk_write_ops_per_s=1, disk_read_ops_per_s=1 << 40)
+    assert tree.create("a").confine(wanted).failed == {}
+    assert said(fake, "io.max") == "254:0 rbps=2 wbps=max riops=max wiops=2"
 
 
 def test_without_controllers_each_asked_limit_is_named_with_its_reason(make: Make) -> None:
     _fake, tree = make(controllers=["memory"])
     assert tree.controllers == {"memory"}
     cgroup = tree.create("a")
-    failed = cgroup.apply(EVERYTHING, opportunistic=True)
+    failed = cgroup.confine(replace(EVERYTHING, opportunistic=True, disk_weight=1)).failed
     assert failed.keys() == {
-        "cpu_cores", "cpu_weight", "opportunistic", "disk_read_bytes_per_s", "disk_write_bytes_per_s", "pids_max",
+        "cpu_cores", "cpu_burst_s", "cpu_weight", "cpus", "opportunistic", "disk_read_bytes_per_s", "pids_max",
+        "disk_write_bytes_per_s", "disk_read_ops_per_s", "disk_write_ops_per_s", "disk_weight",
     }  # fmt: skip
     assert all("controller" in why and "remedy: " in why for why in failed.values())
-    assert cgroup.apply(Limits(memory_max_bytes=4096), opportunistic=False) == {}
+    assert cgroup.confine(Confinement(memory_max_bytes=4096)).failed == {}
 
 
 def test_before_cpu_idle_opportunistic_work_has_the_least_weight(make: Make) -> None:
     fake, tree = make(without=["cpu.idle"])
     cgroup = tree.create("a")
-    weight = b"/fake/cgroup/containers/a/cpu.weight"
-    assert cgroup.apply(Limits(), opportunistic=True) == {}
-    assert fake.read(weight) == "1\n"
-    assert cgroup.apply(Limits(), opportunistic=False) == {}
-    assert fake.read(weight) == "100\n"
+    for since, wanted, weight in (
+        (None, Confinement(opportunistic=True, cpu_weight=7), "1"),
+        (Confinement(opportunistic=True), Confinement(cpu_weight=100), "100"),
+        (Confinement(), Confinement(opportunistic=True), "1"),
+    ):
+        assert cgroup.confine(wanted, since).failed == {}
+        assert said(fake, "cpu.weight") == weight
 
 
-def test_without_swap_accounting_memory_is_limited_all_the_same(make: Make) -> None:
-    fake, tree = make(without=["memory.swap.max"])
-    assert tree.create("a").apply(Limits(memory_max_bytes=1 << 20), opportunistic=False) == {}
-    assert fake.read(b"/fake/cgroup/containers/a/memory.max") == f"{1 << 20}\n"
+@pytest.mark.parametrize(
+    ("file", "wanted", "failed"),
+    [
+        ("memory.swap.max", Confinement(memory_max_bytes=MIB), {}),
+        ("cpu.max.burst", Confinement(cpu_cores=1, pids_max=3), {}),
+        (
+            "cpu.max.burst",
+            Confinement(cpu_burst_s=0.01, pids_max=3),
+            {"cpu_burst_s": "this kernel has no cpu.max.burst; remedy: use Linux 5.14 or later"},
+        ),
+        ("io.weight", Confinement(pids_max=3), {}),
+        (
+            "memory.oom.group",
+            Confinement(oom_group=True, pids_max=3),
+            {"oom_group": "this kernel has no memory.oom.group; remedy: use Linux 4.19 or later"},
+        ),
+    ],
+)
+def test_on_an_older_kernel_the_rest_holds(make: Make, file: str, wanted: Confinement, failed: dict[str, str]) -> None:
+    fake, tree = make(without=[file])
+    cgroup = tree.create("a")
+    for since in (None, Confinement()):
+        assert cgroup.confine(wanted, since).failed == failed
+    assert (said(fake, "pids.max"), said(fake, "memory.max")) in {("3", "max"), ("max", str(MIB))}
+
+
+def test_processors_that_are_not_the_containers_to_use(make: Make) -> None:
+    fake, tree = make()
+    fake.write(b"/fake/cgroup/containers/cpuset.cpus", "1")
+    cgroup = tree.create("a")
+    assert cgroup.confine(Confinement(cpus="0")).failed == {
+        "cpus": "none of these processors is the containers' to use; it runs on 1"
+    }
+    assert cgroup.confine(Confinement(cpus="0-1")).failed == {}
+    assert cgroup.confine(Confinement(cpus="0-7"), since=Confinement()).failed == {
+        "cpus": "this host has no such processors; remedy: see /sys/devices/system/cpu/online"
+    }
+
+
+@pytest.mark.parametrize(("file", "taken"), [("io.weight", "default 7"), ("io.bfq.weight", "default 7")])
+def test_a_disks_weight_is_written_and_what_it_is_worth_is_said(make: Make, file: str, taken: str) -> None:
+    fake, tree = make(disks=[Disk("none-such", 254, 0)])
+    cgroup = tree.create("a")
+    fake.pretend(f"{A}/io.bfq.weight", "default 100\n")
+    failed = cgroup.confine(Confinement(disk_weight=7)).failed
+    assert failed["disk_weight"].startswith("neither bfq nor io.cost divides none-such by weight; remedy: modprobe bfq")
+    assert said(fake, file) == taken
+    assert cgroup.confine(Confinement()) == Applied(written=("io.weight", "io.bfq.weight"))
 
 
 def test_without_a_disk(make: Make) -> None:
     _, tree = make(disks=[])
     cgroup = tree.create("a")
-    assert cgroup.apply(Limits(), opportunistic=False) == {}
-    failed = cgroup.apply(Limits(disk_write_bytes_per_s=1), opportunistic=False)
+    assert cgroup.confine(Confinement()).failed == {}
+    failed = cgroup.confine(Confinement(disk_write_bytes_per_s=1)).failed
     assert failed.keys() == {"disk_write_bytes_per_s"}
     assert failed["disk_write_bytes_per_s"].startswith(
         "no disk was found that io.max could bind; remedy: see /sys/block"
@@ -88,16 +282,35 @@ def test_without_a_disk(make: Make) -> None:
 
 def test_a_disk_that_fails_does_not_keep_the_others_from_their_limit(make: Make) -> None:
     fake, tree = make(disks=[Disk("gone", 8, 0), Disk("vda", 254, 0)])
-    failed = tree.create("a").apply(Limits(disk_read_bytes_per_s=1000), opportunistic=False)
+    failed = tree.create("a").confine(Confinement(disk_read_bytes_per_s=1000)).failed
     assert "the disk is gone" in failed["disk_read_bytes_per_s"]
-    assert "254:0 rbps=1000 " in fake.read(b"/fake/cgroup/containers/a/io.max")
+    assert "254:0 rbps=1000 " in said(fake, "io.max")
 
 
-def test_what_a_container_sends_is_not_limited_by_a_cgroup_file(make: Make) -> None:
-    _, tree = make()
-    assert tree.create("a").apply(Limits(network_egress_bytes_per_s=1), opportunistic=False).keys() == {
-        "network_egress_bytes_per_s"
-    }
+def test_the_network_is_not_a_cgroups_business(make: Make) -> None:
+    fake, tree = make()
+    cgroup = tree.create("a")
+    assert cgroup.confine(Confinement(network_egress_bytes_per_s=1, network_rate_bytes_per_s=1)) == Applied()
+    assert fake.writes == []
+
+
+@pytest.mark.parametrize("since", [None, Confinement()])
+@pytest.mark.parametrize("name", ["cpu.max", "memory.max", "io.max", "pids.max", "cpuset.cpus"])
+def test_a_cgroup_that_vanishes_while_it_is_confined(
+    make: Make, monkeypatch: pytest.MonkeyPatch, since: Confinement | None, name: str
+) -> None:
+    fake, tree = make()
+    cgroup = tree.create("a")
+    write = fake.write
+
+    def vanish(path: bytes, text: str) -> None:
+        if path.endswith(f"/{name}".encode()):
+            fake.vanish(A)
+        write(path, text)
+
+    monkeypatch.setattr(fake, "write", vanish)
+    with pytest.raises(FileNotFoundError):
+        cgroup.confine(EVERYTHING, since)
 
 
 class Deaf(FakeCgroups):
@@ -128,37 +341,8 @@ def test_what_the_kernel_answers_is_said_with_the_remedy(answer: int, why: str) 
     tree = CgroupTree(Path("/fake/cgroup"), [], fake)
     assert tree.prepare() == {}
     fake.answers = {"cpu.max": answer}
-    failed = tree.create("a").apply(Limits(cpu_cores=0.5, cpu_weight=7), opportunistic=False)
+    failed = tree.create("a").confine(Confinement(cpu_cores=0.5, cpu_weight=7)).failed
     assert failed.keys() == {"cpu_cores"} and why in failed["cpu_cores"]
-
-
-def test_a_controller_that_may_not_be_enabled_is_missing_with_its_reason() -> None:
-    fake = Deaf()
-    fake.answers = {"cgroup.subtree_control": errno.EACCES}
-    tree = CgroupTree(Path("/fake/cgroup"), [], fake)
-    missing = tree.prepare()
-    assert missing.keys() == {"cpu", "io", "memory", "pids"}
-    assert all("Permission denied" in why and "remedy: " in why for why in missing.values())
-    assert tree.controllers == frozenset()
-
-
-def test_right_below_the_top_controllers_are_enabled_there_and_disabled_again() -> None:
-    fake = FakeCgroups("/fake", top=True)
-    tree = CgroupTree(Path("/fake/cgroup"), [], fake)
-    fake.write(b"/fake/cgroup.subtree_control", "+memory +pids")  # as systemd leaves it
-    assert tree.prepare() == {}
-    assert fake.read(b"/fake/cgroup.subtree_control") == "cpu io memory pids\n"
-    assert tree.create("a").remove()
-    tree.dismantle()
-    assert fake.read(b"/fake/cgroup.subtree_control") == "memory pids\n"
-    assert fake.children(b"/fake") == []
-
-
-def test_what_is_above_and_not_the_top_is_left_alone() -> None:
-    fake = FakeCgroups("/fake")
-    tree = CgroupTree(Path("/fake/cgroup"), [], fake)
-    assert tree.prepare().keys() == {"cpu", "io", "memory", "pids"}
-    assert fake.read(b"/fake/cgroup.subtree_control") == "\n"
 
 
 @pytest.mark.parametrize("without", [["cgroup.kill"], []])
@@ -178,10 +362,15 @@ def test_killing_with_and_without_cgroup_kill(make: Make, without: list[str]) ->
             process.kill()
 
 
-def test_a_cap_where_there_is_no_memory_controller_is_nothing(make: Make) -> None:
-    fake, tree = make(controllers=["cpu"])
-    tree.cap_all(1 << 30)
-    assert fake.writes == []
+@pytest.mark.parametrize("since", [None, Confinement(cpu_cores=0.5)])
+def test_a_limit_that_cannot_be_lifted_is_told(since: Confinement | None) -> None:
+    fake = Deaf()
+    tree = CgroupTree(Path("/fake/cgroup"), [], fake)
+    assert tree.prepare() == {}
+    cgroup = tree.create("a")
+    assert cgroup.confine(Confinement(cpu_cores=0.5)).failed == {}
+    fake.answers = {"cpu.max": errno.EACCES}
+    assert "Permission denied" in cgroup.confine(Confinement(), since).failed["cpu_cores"]
 
 
 def test_a_descriptor_writes_through_cgroupspys_interface(make: Make) -> None:

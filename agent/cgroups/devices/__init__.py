@@ -1,0 +1,6 @@
+"""From a path to the block devices whose ``io.max`` binds (docs/kernel-disks.md)."""
+
+from agent.cgroups.devices.blocks import Disk, limited_disks, whole_disks
+from agent.cgroups.devices.placement import Placement, Sources, disk_of, disks_of
+
+__all__ = ["Disk", "Placement", "Sources", "disk_of", "disks_of", "limited_disks", "whole_disks"]

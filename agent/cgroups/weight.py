@@ -1,0 +1,56 @@
+"""Which kernel mechanism, if any, lets a disk be divided by weight.
+
+``io.weight`` is taken everywhere and does nothing by itself: it is io.cost's, which somebody has to enable for a disk
+with a model of what the disk can do, and bfq has a file of its own, or none at all (docs/kernel.md has figures).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+from agent.cgroups.devices import Disk
+from agent.cgroups.files import V2Controller
+from agent.cgroups.filesystem import KERNEL, Access, Gone, NotSupported
+from agent.cgroups.io import IoFiles
+from agent.cgroups.reason import Reason
+
+SYS_BLOCK = Path("/sys/block")
+_CHOSEN = re.compile(r"\[(.*)\]")
+
+
+def io_weight_works(
+    disk: Disk, top: Path, *, sys_block: Path = SYS_BLOCK, filesystem: Access = KERNEL
+) -> Reason | None:
+    """Why weights do nothing on a disk; None: they do.
+
+    Args:
+        top: the cgroup2 mount, which has ``io.cost.qos``.
+    """
+    if scheduler(disk, sys_block) == "bfq":
+        return None
+    with contextlib.suppress(NotSupported, Gone):
+        if disk.number in IoFiles(top, filesystem).cost_enabled:
+            return None
+    return Reason(
+        f"neither bfq nor io.cost divides {disk.name} by weight",
+        f"modprobe bfq && echo bfq > /sys/block/{disk.name}/queue/scheduler",
+    )
+
+
+def scheduler(disk: Disk, sys_block: Path = SYS_BLOCK) -> str | None:
+    """The I/O scheduler in use; None for a device that has none to choose, e.g. a device mapper's."""
+    try:
+        text = (sys_block / disk.name / "queue" / "scheduler").read_text(encoding="ascii")
+    except OSError:
+        return None
+    chosen = _CHOSEN.search(text)
+    return chosen[1] if chosen else None
+
+
+def hierarchy_top(directory: Path, filesystem: Access = KERNEL) -> Path:
+    """The highest directory above that is still a cgroup: its mount."""
+    while V2Controller(directory.parent, filesystem).has("cgroup.controllers"):
+        directory = directory.parent
+    return directory
