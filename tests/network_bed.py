@@ -1,4 +1,4 @@
-"""A test bed for what leaves a container: two network namespaces joined by a veth pair, cgroups, senders and receivers.
+"""A test bed for what leaves and enters a container: two namespaces joined by a veth pair, cgroups, senders, receivers.
 
 All of it vanishes with the process, but for the cgroups, which ``close`` removes.
 """
@@ -14,12 +14,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from pyroute2 import IPRoute
 
-from agent.network.probe import cgroup2_mount
+from agent.network import bpf
+from agent.network.htb import HANDLE
+from agent.network.probe import cgroup2_mount, probe
 
 UPLINK = "up0"
 NEAR, FAR = "10.77.0.1", "10.77.0.2"
@@ -57,12 +61,14 @@ with socket.socket(family, kind) as link:
 
 
 class Flow:
-    """One sender in a cgroup, and the socket in the other namespace where its bytes arrive."""
+    """Senders of one container (or to it), and the sockets in this process where their bytes arrive."""
 
-    def __init__(self, protocol: str, process: subprocess.Popen[str], arriving: socket.socket) -> None:
-        self.process = process
+    def __init__(self, protocol: str, processes: list[subprocess.Popen[str]], arriving: list[socket.socket]) -> None:
+        self.processes = processes
         self._arriving = arriving
         self._wire_per_byte = WIRE_PER_BYTE[protocol]
+        for each in arriving:
+            each.setblocking(False)
 
     def share_of(self, rate_bytes_per_s: int, seconds: int = 1, windows: int = 6) -> float:
         """What comes over the wire, as a ratio to a rate.
@@ -80,31 +86,91 @@ class Flow:
     def wire_bytes_per_s(self, wire_bytes: int) -> float:
         """The rate at which the next so many bytes come over the wire, after a fifth as many as warm-up."""
         self._drain()
-        self._receive(wire_bytes // 5)
+        self._receive(wire_bytes=wire_bytes // 5)
         self._drain()  # what waited here came earlier
         began = time.monotonic()
-        received = self._receive(wire_bytes)
+        received = self._receive(wire_bytes=wire_bytes)
         return received / (time.monotonic() - began)
 
-    def _drain(self) -> None:
-        self._arriving.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            for _ in range(5000):  # an unlimited sender may be faster than this
-                self._arriving.recv(1 << 18)
-        self._arriving.settimeout(TIMEOUT_S)
+    def during(self, seconds: float) -> float:
+        """Bytes per second that come over the wire from now on, and for so long."""
+        self._drain()
+        began = time.monotonic()
+        received = self._receive(until=began + seconds)
+        return received / (time.monotonic() - began)
 
-    def _receive(self, wire_bytes: int) -> float:
+    def lag_s(
+        self, change: Callable[[int], Future[dict[str, str]]], before: int, after: int, seconds: float = 1.0
+    ) -> float:
+        """How late a change of rate (bytes per second) is in effect, counted from the call of ``change(after)``.
+
+        As if what came over the wire had come at the one rate until then, and at the other one from then on: no matter
+        in what portions it comes. Below 0: what had been held back came at once. The best of some tries, because a
+        sender that is kept from its processor makes it later.
+        """
+        best = float("inf")
+        for _ in range(6):
+            change(before).result()
+            self.during(seconds / 3)
+            self._drain()
+            began = time.monotonic()
+            change(after).result()
+            received = self._receive(until=began + seconds)
+            best = min(best, (received - after * (time.monotonic() - began)) / (before - after), key=abs)
+            if abs(best) < 0.05:
+                break
+        return best
+
+    def _drain(self) -> None:
+        for _ in range(5000):  # an unlimited sender may be faster than this
+            if not sum(_read(each) for each in self._arriving):
+                break
+
+    def _receive(self, wire_bytes: float = float("inf"), until: float | None = None) -> float:
         received = 0.0
-        while received < wire_bytes:
-            received += len(self._arriving.recv(1 << 18)) * self._wire_per_byte
+        last = time.monotonic()
+        while received < wire_bytes and (until is None or time.monotonic() < until):
+            wait_s = TIMEOUT_S if until is None else max(0.0, until - time.monotonic())
+            for each in select.select(self._arriving, [], [], wait_s)[0]:
+                received += _read(each) * self._wire_per_byte
+                last = time.monotonic()
+            assert until is not None or time.monotonic() < last + TIMEOUT_S, "nothing arrives"
         return received
 
     def stop(self) -> None:
-        self.process.kill()
-        self.process.wait(TIMEOUT_S)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self._arriving.close()
+        for process in self.processes:
+            process.kill()
+            process.wait(TIMEOUT_S)
+            if process.stdout is not None:
+                process.stdout.close()
+        for each in self._arriving:
+            each.close()
+
+
+def beds() -> Iterator[Bed]:
+    """What a fixture gives: a bed, or a reason why this host cannot have one."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: network namespaces, BPF programs, qdiscs")
+    if refusal := probe():
+        pytest.skip(refusal)
+    made = Bed()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def together(seconds: float, *flows: Flow) -> list[float]:
+    """Bytes per second of each flow on the wire, measured at the same time."""
+    with ThreadPoolExecutor(len(flows)) as threads:
+        return list(threads.map(lambda flow: flow.during(seconds), flows))
+
+
+def _read(arriving: socket.socket) -> int:
+    try:
+        return len(arriving.recv(1 << 18))
+    except BlockingIOError:
+        return 0
 
 
 class Bed:
@@ -113,6 +179,7 @@ class Bed:
     def __init__(self) -> None:
         mount = cgroup2_mount()
         assert mount is not None
+        self._mount = mount
         self._cgroups = [mount / f"penstock-test-{os.getpid()}-{secrets.token_hex(3)}"]
         self._cgroups[0].mkdir()
         self._flows: list[Flow] = []
@@ -147,33 +214,66 @@ class Bed:
                 self._cgroups.append(path)
         return path
 
-    def send(self, cgroup: Path, protocol: str = "udp", priority: int = 0) -> Flow:
-        """A process in the cgroup that sends as fast as it may; its socket is open when this returns."""
+    def send(self, cgroup: Path, protocol: str = "udp", priority: int = 0, flows: int = 1) -> Flow:
+        """Processes in the cgroup that send as fast as they may; their sockets are open when this returns."""
         with self._inside(self._far):
-            kind = socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM
-            family, far = (socket.AF_INET6, FAR6) if protocol == "udp6" else (socket.AF_INET, FAR)
-            receiver = socket.socket(family, kind)
-            receiver.settimeout(TIMEOUT_S)
-            receiver.bind((far, 0))
-        size = UDP_PAYLOAD_BYTES
-        if protocol == "tcp":
-            receiver.listen()
-            size = 1 << 16
-        else:  # what comes while this process does not run shall wait, not be dropped
-            receiver.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 4 << 20)
-        port = receiver.getsockname()[1]
-        arguments = [str(cgroup / "cgroup.procs"), protocol, far, str(port), str(size), str(priority)]
-        process = subprocess.Popen([sys.executable, "-I", "-c", _SENDER, *arguments], stdout=subprocess.PIPE, text=True)
-        if protocol == "tcp":
-            listener = receiver
-            receiver, _ = listener.accept()
-            receiver.settimeout(TIMEOUT_S)
-            listener.close()
-        assert process.stdout is not None
-        assert select.select([process.stdout], [], [], TIMEOUT_S)[0]
-        assert process.stdout.readline() == "ready\n"
-        flow = Flow(protocol, process, receiver)
+            listeners = [_listener(protocol, FAR, FAR6) for _ in range(flows)]
+        return self._flow(cgroup / "cgroup.procs", protocol, priority, listeners)
+
+    def receive(self, cgroup: Path, protocol: str = "udp", flows: int = 1) -> Flow:
+        """As many senders beyond the link, to sockets that belong to the cgroup."""
+        with self.member(cgroup):
+            listeners = [_listener(protocol, NEAR, NEAR6) for _ in range(flows)]
+        with self._inside(self._far):
+            return self._flow(Path(os.devnull), protocol, 0, listeners)
+
+    def exchange(self, sender: Path, receiver: Path, size: int, timeout_s: float = TIMEOUT_S) -> None:
+        """One UDP packet from a socket of one cgroup by way of the other namespace to a socket of another."""
+        with self.member(receiver):
+            goal = _listener("udp", NEAR, NEAR6)
+        with self._inside(self._far):
+            relay = _listener("udp", FAR, FAR6)
+        with self.member(sender):
+            source = _listener("udp", NEAR, NEAR6)
+        with goal, relay, source:
+            source.sendto(bytes(size), relay.getsockname())
+            assert select.select([relay], [], [], timeout_s)[0]
+            relay.sendto(relay.recv(1 << 16), goal.getsockname())
+            assert select.select([goal], [], [], TIMEOUT_S)[0]
+            assert len(goal.recv(1 << 16)) == size
+
+    @contextlib.contextmanager
+    def member(self, cgroup: Path) -> Iterator[None]:
+        """This process is in the cgroup meanwhile: the sockets that it makes belong to that one for good."""
+        (line,) = (each for each in Path("/proc/self/cgroup").read_text().splitlines() if each.startswith("0::/"))
+        home = self._mount / line.removeprefix("0::/")
+        (cgroup / "cgroup.procs").write_text("0")
+        try:
+            yield
+        finally:
+            (home / "cgroup.procs").write_text("0")
+
+    def _flow(self, procs: Path, protocol: str, priority: int, listeners: list[socket.socket]) -> Flow:
+        processes: list[subprocess.Popen[str]] = []
+        arriving: list[socket.socket] = []
+        flow = Flow(protocol, processes, arriving)
         self._flows.append(flow)
+        size = 1 << 16 if protocol == "tcp" else UDP_PAYLOAD_BYTES
+        for listener in listeners:
+            address, port, *_ = listener.getsockname()
+            arguments = [str(procs), protocol, address, str(port), str(size), str(priority)]
+            command = [sys.executable, "-I", "-c", _SENDER, *arguments]
+            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            if protocol == "tcp":
+                arriving.append(listener.accept()[0])
+                arriving[-1].setblocking(False)
+                listener.close()
+            else:
+                arriving.append(listener)
+        for process in processes:
+            assert process.stdout is not None
+            assert select.select([process.stdout], [], [], TIMEOUT_S)[0]
+            assert process.stdout.readline() == "ready\n"
         return flow
 
     def qdiscs(self, link: str = UPLINK) -> list[tuple[str, int]]:
@@ -187,10 +287,30 @@ class Bed:
             ]
 
     def classes(self, link: str = UPLINK) -> set[int]:
-        """Handles of the classes on a link."""
+        """Handles of the classes of ours on a link."""
+        return set(self.parents(link))
+
+    def parents(self, link: str = UPLINK) -> dict[int, int]:
+        """Handle of each class of ours on a link → that of the one above."""
         with IPRoute() as ip:
             (index,) = ip.link_lookup(ifname=link)
-            return {message["handle"] for message in ip.get_classes(index=index)}
+            found = {message["handle"]: message["parent"] for message in ip.get_classes(index=index)}
+        return {handle: parent for handle, parent in found.items() if handle & 0xFFFF_0000 == HANDLE}
+
+    def class_bytes(self, minor: int) -> int:
+        """What went through a class of ours on the link, as HTB counts it."""
+        with IPRoute() as ip:
+            (index,) = ip.link_lookup(ifname=UPLINK)
+            (found,) = (each for each in ip.get_classes(index=index) if each["handle"] == HANDLE | minor)
+            return int(found.get_attr("TCA_STATS")["bytes"])
+
+    def take_programs_off(self, cgroup: Path) -> None:
+        """As somebody might who meddles."""
+        bpf.detach(cgroup)
+
+    def programs(self, cgroup: Path) -> int:
+        """How many BPF programs are on a cgroup's packets, both ways together."""
+        return sum(len(ids) for ids in bpf.attached(cgroup).values())
 
     @contextlib.contextmanager
     def _inside(self, namespace: int) -> Iterator[None]:
@@ -211,6 +331,21 @@ def _configure(ip: IPRoute, link: str, *addresses: str) -> None:
         else:
             ip.addr("add", index=index, address=address, prefixlen=24)
     ip.link("set", index=index, state="up")
+
+
+def _listener(protocol: str, address: str, address6: str) -> socket.socket:
+    """A socket in this thread's namespace that is ready to receive."""
+    kind = socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM
+    family, where = (socket.AF_INET6, address6) if protocol == "udp6" else (socket.AF_INET, address)
+    listener = socket.socket(family, kind)
+    listener.settimeout(TIMEOUT_S)
+    listener.bind((where, 0))
+    if protocol == "tcp":
+        listener.listen()
+    else:  # what comes while this process does not run shall wait, not be dropped
+        listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 4 << 20)
+        listener.setblocking(False)
+    return listener
 
 
 def _here() -> int:

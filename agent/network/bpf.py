@@ -1,8 +1,8 @@
-"""One four-instruction program per container, loaded by the bare bpf(2) call: it marks what the container sends.
+"""BPF programs on cgroups and the map that they use, by the bare bpf(2) call.
 
-cgroup v2 has no net_cls. A ``BPF_PROG_TYPE_CGROUP_SKB`` program on a cgroup's egress (Linux 4.10) sees every packet of
-every socket created in the cgroup and its children and stores a class id in ``skb->priority``; HTB puts a packet whose
-priority is one of its class ids straight into that class. The program goes with its cgroup.
+A ``BPF_PROG_TYPE_CGROUP_SKB`` program (Linux 4.10) sees every packet of every socket that was created in its cgroup and
+the children. It is loaded without compiler or library, survives the process that attached it, goes with its cgroup, and
+is recognised by its name, which has its slot in it (``bpftool cgroup show``).
 """
 
 from __future__ import annotations
@@ -10,59 +10,76 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import mmap
 import os
 import platform
 import struct
 from collections.abc import Iterator
+from enum import IntEnum
 from pathlib import Path
 
-#: By it a program of ours is recognised (``bpftool prog`` shows it); at most 15 characters.
-NAME = b"penstock_egress"
+from agent.network import programs
+
+#: What the names of our programs begin with; direction and slot follow. At most 15 characters in all.
+NAME = b"penstock_"
+_TABLE_NAME = b"penstock_table"
 
 #: Its number; 280 on the architectures that came later (arm64, riscv64, loongarch64).
 _SYSCALL = {"x86_64": 321, "ppc64le": 361, "s390x": 351}.get(platform.machine(), 280)
-_PROG_LOAD, _PROG_ATTACH, _PROG_DETACH, _PROG_GET_FD_BY_ID, _OBJ_GET_INFO_BY_FD, _PROG_QUERY = 5, 8, 9, 13, 15, 16
+_MAP_CREATE = 0
+_PROG_LOAD, _PROG_ATTACH, _PROG_DETACH = 5, 8, 9
+_PROG_GET_FD_BY_ID, _MAP_GET_FD_BY_ID, _OBJ_GET_INFO_BY_FD, _PROG_QUERY = 13, 14, 15, 16
 _CGROUP_SKB = 8
-_EGRESS = 1  # BPF_CGROUP_INET_EGRESS
+_ARRAY = 2
+_MMAPABLE = 0x400  # Linux 5.5
 _ALLOW_MULTI = 2  # Linux 4.15
 _REPLACE = 4  # Linux 5.6
-_SKB_PRIORITY = 32  # offsetof(struct __sk_buff, priority)
 _MOST_PROGRAMS = 64  # BPF_CGROUP_MAX_PROGS
-_INFO_BYTES, _INFO_NAME = 80, slice(64, 80)  # struct bpf_prog_info, up to its name
+_INFO_BYTES = 80  # struct bpf_prog_info, up to its name
 _ATTR_BYTES = 128  # the kernel wants what it does not know to be zero
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
 
-def assemble(class_id: int) -> bytes:
-    """The program ``skb->priority = class_id; return 1`` (1: the packet goes on), in the host's byte order."""
+class Direction(IntEnum):
+    """``BPF_CGROUP_INET_INGRESS`` and ``…_EGRESS``."""
 
-    def instruction(code: int, destination: int, source: int, offset: int, immediate: int) -> bytes:
-        little = struct.pack("=H", 1)[0] == 1
-        registers = source << 4 | destination if little else destination << 4 | source
-        return struct.pack("=BBhi", code, registers, offset, immediate)
+    INGRESS = 0
+    EGRESS = 1
 
-    return (
-        instruction(0xB7, 2, 0, 0, class_id)  # r2 = class_id
-        + instruction(0x63, 1, 2, _SKB_PRIORITY, 0)  # *(u32 *)(r1 + 32) = r2
-        + instruction(0xB7, 0, 0, 0, 1)  # r0 = 1
-        + instruction(0x95, 0, 0, 0, 0)  # exit
-    )
+    @property
+    def letter(self) -> bytes:
+        """Its place in a program's name."""
+        return b"e" if self is Direction.EGRESS else b"i"
+
+
+def create_table() -> int:
+    """A descriptor of a new table, all zero; the programs that use it keep it alive.
+
+    Raises:
+        OSError: EPERM without CAP_BPF (or CAP_SYS_ADMIN), EINVAL before Linux 5.5.
+    """
+    # programs can have the address of a value only if it is the map's only one
+    attributes = struct.pack("=IIIIIII16s", _ARRAY, 4, programs.TABLE_BYTES, 1, _MMAPABLE, 0, 0, _TABLE_NAME)
+    return _bpf(_MAP_CREATE, attributes)[0]
 
 
 @contextlib.contextmanager
-def loaded(class_id: int) -> Iterator[int]:
-    """A descriptor of the program; it stays loaded for as long as something holds it.
+def loaded(direction: Direction, table: int, slot: int) -> Iterator[int]:
+    """A descriptor of a slot's program; it stays loaded for as long as something holds it.
 
     Raises:
         OSError: EPERM without CAP_BPF (or CAP_SYS_ADMIN), ENOSYS or EINVAL where the kernel has no such programs.
     """
-    code = ctypes.create_string_buffer(assemble(class_id))
-    license_ = ctypes.create_string_buffer(b"Apache-2.0")  # the kernel asks for GPL only where its helpers are called
+    assemble = programs.egress if direction is Direction.EGRESS else programs.ingress
+    instructions = assemble(table, slot)
+    code = ctypes.create_string_buffer(instructions)
+    license_ = ctypes.create_string_buffer(b"Apache-2.0")  # the kernel asks for GPL only where its helpers do
+    name = NAME + direction.letter + b"_%04x" % slot
     attributes = struct.pack(
-        "=IIQQIIQII16sII", _CGROUP_SKB, 4, ctypes.addressof(code), ctypes.addressof(license_),
-        0, 0, 0, 0, 0, NAME, 0, _EGRESS,
+        "=IIQQIIQII16sII", _CGROUP_SKB, len(instructions) // 8, ctypes.addressof(code), ctypes.addressof(license_),
+        0, 0, 0, 0, 0, name, 0, direction,
     )  # fmt: skip
     program = _bpf(_PROG_LOAD, attributes)[0]
     try:
@@ -71,51 +88,103 @@ def loaded(class_id: int) -> Iterator[int]:
         os.close(program)
 
 
-def attach(cgroup: Path, class_id: int) -> None:
-    """Mark with ``class_id`` whatever the cgroup and its children send, on sockets already open too. Idempotent.
+def attach(cgroup: Path, table: int, slot: int) -> dict[Direction, int]:
+    """Have this slot's programs, and no others of ours, on the cgroup; ids of the two. Idempotent.
 
-    Attach at the container only, never at its children: the parent's program runs after the child's.
+    They act on sockets already open too. Attach at the container only, never at its children: the parent's program
+    runs after the child's. Replacing one is atomic: no packet goes without.
 
     Raises:
         OSError: ENOENT when the cgroup is gone; EPERM without CAP_BPF and CAP_NET_ADMIN, or when somebody's program
             further up forbids any below it.
     """
-    with _opened(cgroup) as directory, loaded(class_id) as program, _ours(directory) as former:
-        flags = _ALLOW_MULTI | (_REPLACE if former else 0)
-        replaced = former[0] if former else 0
-        _bpf(_PROG_ATTACH, struct.pack("=IIIII", directory, program, _EGRESS, flags, replaced))
+    ids: dict[Direction, int] = {}
+    with _opened(cgroup) as directory:
+        for direction in Direction:
+            with loaded(direction, table, slot) as program, _ours(directory, direction) as former:
+                flags = _ALLOW_MULTI | (_REPLACE if former else 0)
+                replaced = former[0] if former else 0
+                _bpf(_PROG_ATTACH, struct.pack("=IIIII", directory, program, direction, flags, replaced))
+                for surplus in former[1:]:
+                    _bpf(_PROG_DETACH, struct.pack("=III", directory, surplus, direction))
+                (ids[direction],) = struct.unpack_from("=I", _info(program), 4)
+    return ids
 
 
-def detach(cgroup: Path) -> None:
-    """Take our programs off the cgroup; others' stay. Idempotent; what ends with its cgroup needs no detaching.
+def detach(cgroup: Path) -> int:
+    """Take our programs off the cgroup, and say how many; others' stay. What ends with its cgroup needs no detaching.
 
     Raises:
         OSError: ENOENT when the cgroup is gone.
     """
-    with _opened(cgroup) as directory, _ours(directory) as programs:
-        for program in programs:
-            _bpf(_PROG_DETACH, struct.pack("=III", directory, program, _EGRESS))
+    count = 0
+    with _opened(cgroup) as directory:
+        for direction in Direction:
+            with _ours(directory, direction) as former:
+                for program in former:
+                    _bpf(_PROG_DETACH, struct.pack("=III", directory, program, direction))
+                    count += 1
+    return count
 
 
-def attached(cgroup: Path) -> list[int]:
-    """Ids of all programs, ours and others', on the egress of this very cgroup.
+def attached(cgroup: Path) -> dict[Direction, list[int]]:
+    """Ids of all programs, ours and others', on this very cgroup.
 
     Raises:
         OSError: ENOENT when the cgroup is gone, EPERM without CAP_NET_ADMIN.
     """
     with _opened(cgroup) as directory:
-        return _query(directory)
+        return {direction: _query(directory, direction) for direction in Direction}
 
 
-def _query(directory: int) -> list[int]:
+def former_slot(cgroup: Path) -> bytes | None:
+    """What stands in the table of the programs that an earlier agent left on the cgroup, in their slot.
+
+    Raises:
+        OSError: ENOENT when the cgroup is gone, EPERM without CAP_NET_ADMIN.
+    """
+    with _opened(cgroup) as directory, _ours(directory, Direction.EGRESS) as former:
+        for program in reversed(former):
+            found = _slot_of(program)
+            if found is not None:
+                return found
+    return None
+
+
+def _slot_of(program: int) -> bytes | None:
+    ids = ctypes.c_uint32()
+    info = _info(program, count=1, where=ctypes.addressof(ids))
+    (count,) = struct.unpack_from("=I", info, 52)
+    with contextlib.suppress(ValueError):
+        slot = int(info[64:].rstrip(b"\0").rpartition(b"_")[2], 16)
+        return _read(ids.value, slot) if count else None
+    return None
+
+
+def _read(table_id: int, slot: int) -> bytes | None:
+    try:
+        table = _bpf(_MAP_GET_FD_BY_ID, struct.pack("=I", table_id))[0]
+    except OSError:  # no CAP_SYS_ADMIN, or it went with its last program
+        return None
+    try:
+        kind, _, _, value_bytes, *_ = struct.unpack_from("=5I", _info(table))
+        if (kind, value_bytes) != (_ARRAY, programs.TABLE_BYTES) or slot > programs.MAX_SLOT:
+            return None  # of another version
+        with mmap.mmap(table, programs.TABLE_BYTES) as memory:
+            return memory[slot * programs.SLOT_BYTES : (slot + 1) * programs.SLOT_BYTES]
+    finally:
+        os.close(table)
+
+
+def _query(directory: int, direction: Direction) -> list[int]:
     ids = (ctypes.c_uint32 * _MOST_PROGRAMS)()
-    attributes = struct.pack("=IIIIQI", directory, _EGRESS, 0, 0, ctypes.addressof(ids), _MOST_PROGRAMS)
+    attributes = struct.pack("=IIIIQI", directory, direction, 0, 0, ctypes.addressof(ids), _MOST_PROGRAMS)
     (count,) = struct.unpack_from("=I", _bpf(_PROG_QUERY, attributes)[1], 24)
     return list(ids[:count])
 
 
 @contextlib.contextmanager
-def _ours(directory: int) -> Iterator[list[int]]:
+def _ours(directory: int, direction: Direction) -> Iterator[list[int]]:
     """Descriptors of our programs on the cgroup.
 
     Opening a program by its id takes CAP_SYS_ADMIN. Without, none of ours is found: a second one is then attached
@@ -123,7 +192,7 @@ def _ours(directory: int) -> Iterator[list[int]]:
     """
     with contextlib.ExitStack() as opened:
         found: list[int] = []
-        for program_id in _query(directory):
+        for program_id in _query(directory, direction):
             try:
                 program = _bpf(_PROG_GET_FD_BY_ID, struct.pack("=I", program_id))[0]
             except OSError as error:
@@ -133,15 +202,16 @@ def _ours(directory: int) -> Iterator[list[int]]:
                     break
                 raise
             opened.callback(os.close, program)
-            if _name(program) == NAME:
+            if _info(program)[64:].startswith(NAME):
                 found.append(program)
         yield found
 
 
-def _name(program: int) -> bytes:
-    info = ctypes.create_string_buffer(_INFO_BYTES)
-    _bpf(_OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", program, _INFO_BYTES, ctypes.addressof(info)))
-    return info.raw[_INFO_NAME].rstrip(b"\0")
+def _info(descriptor: int, count: int = 0, where: int = 0) -> bytes:
+    """struct bpf_prog_info or bpf_map_info; ``count`` and ``where``: room for the ids of a program's maps."""
+    info = ctypes.create_string_buffer(struct.pack("=52xIQ16x", count, where), _INFO_BYTES)
+    _bpf(_OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", descriptor, _INFO_BYTES, ctypes.addressof(info)))
+    return info.raw
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Our HTB tree on a link: a root that leaves others alone, and one class per container (pyroute2, sch_htb).
+"""Our HTB tree on a link, in the kernel: a root that leaves others alone, and classes (pyroute2, sch_htb).
 
 The root lets through what belongs to no class (``default=0``), so everybody else stays unlimited. It is recognised by
 its own major number. Whatever root qdisc somebody else put on a link is never touched.
@@ -6,6 +6,7 @@ its own major number. Whatever root qdisc somebody else put on a link is never t
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 from collections.abc import Iterable
@@ -16,40 +17,15 @@ from typing import Any, Self
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from agent.network.counters import ClassReader, Counters
+from agent.network.classes import ClassReader, Found
 from agent.network.links import Link
+from agent.network.shares import HtbClass
 
-#: 7a11:0, the root qdisc; class ids are this and the container's slot.
+#: 7a11:0, the root qdisc; class ids are this and a class's minor number.
 HANDLE = 0x7A11_0000
-#: 10 kbit/s. Below, a single segment of 64 KB would take longer than the minute that HTB looks back.
-MIN_RATE_BYTES_PER_S = 1250
-
 _ROOT = 0xFFFF_FFFF  # TC_H_ROOT
 _LOOPBACK = 8  # IFF_LOOPBACK
 _UP = 1  # IFF_UP
-
-
-def class_id(slot: int) -> int:
-    """The HTB class of a slot, which is also what its packets are marked with."""
-    return HANDLE | slot
-
-
-def class_parameters(rate_bytes_per_s: int) -> dict[str, int]:
-    """HTB's parameters for a rate: rate = ceil, and a burst of 4 ms.
-
-    A smaller burst loses accuracy above 100 Mbit/s, and one below 16,000 bytes at low rates. The quantum, which shares
-    out a link that is itself too slow for all, follows the rate; without one the kernel warns in its log.
-    """
-    burst_bytes = max(16_000, rate_bytes_per_s // 250)
-    quantum_bytes = min(max(1514, rate_bytes_per_s // 1000), 60_000)
-    return {
-        "rate": rate_bytes_per_s,
-        "ceil": rate_bytes_per_s,
-        "burst": burst_bytes,
-        "cburst": burst_bytes,
-        "quantum": quantum_bytes,
-        "prio": 0,
-    }
 
 
 class Htb:
@@ -83,49 +59,65 @@ class Htb:
         """Indices of the links that have our root."""
         return {q["index"] for q in self._qdiscs() if _is_ours(q)}
 
+    def refuses(self, link: Link) -> str | None:
+        """Why our root cannot be put on the link: somebody else's is there."""
+        found = self._root(link)
+        if found is None or _is_ours(found) or not found["handle"]:  # the kernel's own default has no handle
+            return None
+        name = f"{found.get_attr('TCA_KIND')} {found['handle'] >> 16:x}:"
+        return (
+            f"{link.name} has a root qdisc of its own ({name}), which is not ours to replace; "
+            f"remedy: `tc qdisc del dev {link.name} root`"
+        )
+
     def install(self, link: Link) -> str | None:
         """Have our root on the link. Returns why it cannot be, with the remedy; what is there is then untouched.
 
         ``add`` is refused by the kernel where there is a root and ``replace`` fails on our own, so look first.
         """
-        for qdisc in self._qdiscs():
-            if qdisc["index"] != link.index or qdisc["parent"] != _ROOT:
-                continue
-            if _is_ours(qdisc):
-                return None
-            if qdisc["handle"]:  # the kernel's own default has none
-                name = f"{qdisc.get_attr('TCA_KIND')} {qdisc['handle'] >> 16:x}:"
-                return (
-                    f"{link.name} has a root qdisc of its own ({name}), which is not ours to replace; "
-                    f"remedy: `tc qdisc del dev {link.name} root`"
-                )
-        try:
-            self._ip.tc("add", "htb", index=link.index, parent=_ROOT, handle=HANDLE, default=0)
-        except NetlinkError as error:
-            return reason(link.name, error)
-        return None
+        found = self._root(link)
+        if found is not None and _is_ours(found):
+            return None
+        why = self.refuses(link)
+        if why is None:
+            try:
+                self._ip.tc("add", "htb", index=link.index, parent=_ROOT, handle=HANDLE, default=0)
+            except NetlinkError as error:
+                why = reason(link.name, error)
+        return why
 
     def uninstall(self, index: int) -> None:
         """Remove our root and all its classes; the kernel puts its default back. Nothing is done to another's root."""
         self._quietly("del", index=index, parent=_ROOT, handle=HANDLE)
 
-    def set_class(self, index: int, slot: int, rate_bytes_per_s: int) -> None:
-        """Make the slot's class, or change its rate at once. Idempotent.
+    def set_class(self, index: int, wanted: HtbClass) -> None:
+        """Make the class, or change it at once, but for its parent. Idempotent.
 
         Raises:
             NetlinkError: ENOENT when our root is not on the link, ENODEV when the link is gone.
         """
-        parameters = class_parameters(rate_bytes_per_s)
-        self._ip.tc("replace-class", "htb", index=index, parent=HANDLE, handle=class_id(slot), **parameters)
+        self._ip.tc(
+            "replace-class", "htb", index=index, parent=HANDLE | wanted.parent, handle=HANDLE | wanted.minor,
+            **wanted.parameters(),
+        )  # fmt: skip
 
-    def delete_class(self, index: int, slot: int) -> None:
-        """Remove the slot's class if it is there; what still carries its mark is then unlimited."""
-        self._quietly("del-class", index=index, parent=HANDLE, handle=class_id(slot))
+    def queue_by_flow(self, index: int, minor: int) -> None:
+        """Have the flows of a class take turns (fq_codel) instead of queueing up together, if that can be had."""
+        handle = HANDLE + 0x1_0000 * (1 + (minor >> 4 & 0xF))
+        with contextlib.suppress(NetlinkError):
+            self._ip.tc("replace", "fq_codel", index=index, parent=HANDLE | minor, handle=handle)
 
-    def classes(self, index: int) -> dict[int, Counters]:
-        """Slot → what went through its class on this link; empty where our root is not."""
-        classes = self._reader.read(index)
-        return {handle & 0xFFFF: sent for handle, sent in classes.items() if handle & 0xFFFF_0000 == HANDLE}
+    def delete_class(self, index: int, minor: int) -> None:
+        """Remove a class if it is there, and what waits in it; what still carries its mark is then unlimited."""
+        self._quietly("del-class", index=index, parent=HANDLE, handle=HANDLE | minor)
+
+    def classes(self, index: int) -> dict[int, Found]:
+        """Minor → class of ours on this link; empty where our root is not."""
+        return self._reader.read(index, HANDLE)
+
+    def find_class(self, index: int, minor: int) -> Found | None:
+        """One class of ours, if it is there."""
+        return self._reader.find(index, HANDLE | minor)
 
     def refused(self) -> str | None:
         """Why HTB cannot be had here: asks for one of a version that only the module itself can refuse."""
@@ -137,6 +129,10 @@ class Htb:
             return None if error.code in (errno.EINVAL, errno.EEXIST) else reason("lo", error)
         self.uninstall(loopback)
         return None
+
+    def _root(self, link: Link) -> Any:
+        found = (qdisc for qdisc in self._qdiscs() if qdisc["index"] == link.index and qdisc["parent"] == _ROOT)
+        return next(found, None)
 
     def _qdiscs(self) -> list[Any]:
         return list(self._ip.get_qdiscs())

@@ -1,4 +1,4 @@
-"""Can egress limits be enforced on this host? Asked of the kernel itself, leaving nothing behind."""
+"""Can network limits be enforced on this host? Asked of the kernel itself, leaving nothing behind."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agent.network import bpf
-from agent.network.htb import HANDLE, Htb
+from agent.network.htb import Htb
+from agent.network.table import Table
 
 
 def probe() -> str | None:
     """Why not, with the remedy; or None: they can.
 
-    Loads a program without attaching it, asks what is attached to the topmost cgroup, and asks for a qdisc that the
-    kernel must refuse. The kernel may load its HTB module on that occasion.
+    Loads the programs without attaching them, asks what is attached to the topmost cgroup, and asks for a qdisc that
+    the kernel must refuse. The kernel may load its HTB module on that occasion.
     """
     root = cgroup2_mount()
     if root is None:
         return "no cgroup2 file system is mounted; remedy: `mount -t cgroup2 none /sys/fs/cgroup/unified`"
     try:
-        with bpf.loaded(HANDLE):
-            pass
+        with Table() as table:
+            for direction in bpf.Direction:
+                with bpf.loaded(direction, table.descriptor, slot=1):
+                    pass
         bpf.attached(root)
     except OSError as error:
         if error.errno == errno.EPERM:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.network.htb import default_routes
-from agent.network.links import Link, leading_out
+from agent.network.links import Link, leading_out, link_rate, transmit_queues
 from agent.network.probe import cgroup2_mount
 
 LOOPBACK = Link(1, "lo", loopback=True)
@@ -91,3 +91,40 @@ def test_the_first_cgroup2_mount_is_found_wherever_it_is(tmp_path: Path) -> None
     assert cgroup2_mount(mounts) is None
     mounts.write_text("cgroup2 /mnt/a\\040b cgroup2 rw 0 0\ncgroup2 /other cgroup2 rw 0 0\n")
     assert cgroup2_mount(mounts) == Path("/mnt/a b")
+
+
+def sysfs(root: Path, name: str, index: int, speed: str) -> None:
+    (root / name).mkdir()
+    (root / name / "ifindex").write_text(f"{index}\n")
+    (root / name / "speed").write_text(f"{speed}\n")
+
+
+def test_the_rate_of_a_link_is_what_hardware_says(tmp_path: Path) -> None:
+    sysfs(tmp_path, "eth0", 2, "1000")
+    sysfs(tmp_path, "eth1", 3, "-1")  # virtio
+    sysfs(tmp_path, "veth0", 4, "10000")
+    sysfs(tmp_path, "bond0", 5, "20000")
+    sysfs(tmp_path, "eth9", 77, "1000")  # another one: that of another network namespace
+    rates = [
+        link_rate(link, [], tmp_path)
+        for link in (
+            ETH0, ETH1, Link(4, "veth0", "veth"), Link(5, "bond0", "bond"), Link(9, "eth9"), Link(10, "gone0"),
+        )
+    ]  # fmt: skip
+    assert rates == [125_000_000, 0, 0, 2_500_000_000, 0, 0]
+
+
+def test_a_bridge_is_as_fast_as_its_way_out(tmp_path: Path) -> None:
+    sysfs(tmp_path, "eth0", 2, "1000")
+    sysfs(tmp_path, "tap0", 5, "10")
+    bridge = Link(4, "br0", "bridge")
+    ports = [Link(2, "eth0", master=4), Link(5, "tap0", "tun", master=4)]
+    assert link_rate(bridge, [bridge, *ports], tmp_path) == 125_000_000
+    assert link_rate(bridge, [bridge, ports[1]], tmp_path) == 0
+
+
+def test_transmit_queues_are_counted(tmp_path: Path) -> None:
+    for queue in ("tx-0", "tx-1", "rx-0"):
+        (tmp_path / "eth0" / "queues" / queue).mkdir(parents=True)
+    assert transmit_queues("eth0", tmp_path) == 2
+    assert transmit_queues("gone0", tmp_path) == 1

@@ -1,0 +1,304 @@
+"""What every container may send and receive, carried out: used by one thread only, which pyroute2 needs.
+
+The kernel holds everything; it outlives the agent. Of an agent's crash nothing is noticed, and ``reconcile`` puts right
+what happened meanwhile.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from agent.network import bpf, shares
+from agent.network.htb import HANDLE, Htb, default_routes, interfaces, named
+from agent.network.links import Link, leading_out, link_rate, transmit_queues
+from agent.network.programs import MAX_SLOT
+from agent.network.shares import MIN_RATE_BYTES_PER_S, Shape
+from agent.network.table import Counters, Table
+from agent.network.tree import Tree
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    """One link that leads out, for status and check."""
+
+    name: str
+    rate_bytes_per_s: int
+    """0: not known, so nothing can be promised here, and opportunistic containers do not give way."""
+    promised_bytes_per_s: int
+    transmit_queues: int
+    """Above 1: while somebody is limited, our root, a single one, stands in for a queue per processor."""
+    why_not: str | None
+    """Why containers that need it are not limited here, with the remedy."""
+
+
+@dataclass(slots=True)
+class _Container:
+    cgroup: Path
+    shape: Shape
+    programs: dict[bpf.Direction, int]
+    """Ids of its two; empty where they could not be attached."""
+
+
+class Enforcement:
+    """See NetworkLimiter, whose methods these carry out."""
+
+    def __init__(self, names: Sequence[str] | None, link_bytes_per_s: int) -> None:
+        self._names = names
+        self._link_bytes_per_s = link_bytes_per_s
+        self._htb = Htb()
+        self._table: Table | None = None
+        self._containers: dict[int, _Container] = {}
+        self._seen: frozenset[tuple[int, str]] = frozenset()
+        self._trees: list[Tree] = []
+        self._missing: dict[str, str] = {}
+
+    def attach(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
+        if not 1 <= slot <= MAX_SLOT:
+            raise ValueError(f"slot {slot} is not within 1 … {MAX_SLOT}")
+        self._look(again=False)
+        return self._take(slot, cgroup, shape)
+
+    def change(self, slot: int, shape: Shape) -> dict[str, str]:
+        container = self._containers[slot]
+        if container.shape == shape and container.programs:
+            return {}
+        container.shape = shape
+        return self._carry_out(slot)
+
+    def detach(self, slot: int, cgroup: Path | None) -> None:
+        self._containers.pop(slot, None)
+        if cgroup is not None:
+            _unmark(cgroup)
+        for tree in self._trees:
+            tree.settle(slot, None)
+
+    def counters(self) -> dict[int, Counters]:
+        for tree in self._trees:
+            tree.sweep()
+        table = self._table
+        return (
+            {} if table is None else {slot: table.counters(slot) for slot, c in self._containers.items() if c.programs}
+        )
+
+    def reconcile(self, known: Mapping[int, tuple[Path, Shape]], under: Path | None) -> list[str]:
+        for slot in self._containers.keys() - known.keys():
+            self.detach(slot, self._containers[slot].cgroup)
+        self._look(again=True)
+        repaired: list[str] = []
+        for slot, (cgroup, shape) in known.items():
+            if (container := self._containers.get(slot)) is not None and container.cgroup == cgroup:
+                lost = _lost(container)
+                repaired += [f"the {each.name.lower()} program of {cgroup} was gone" for each in lost]
+                container.shape = shape
+                failed = self._carry_out(slot, programs=bool(lost))
+            else:
+                failed = self._take(slot, cgroup, shape)
+            for what, why in failed.items():
+                log.warning("not enforced", what=what, slot=slot, why=why)
+        for tree in self._trees:
+            repaired += tree.repair(needed=self._needed(tree))
+        repaired += self._stray_roots()
+        if under is not None:
+            repaired += _stray_programs(under, {container.cgroup for container in self._containers.values()})
+        return repaired
+
+    def links(self) -> list[LinkReport]:
+        self._look(again=True)
+        return [
+            LinkReport(
+                tree.link.name,
+                tree.link_bytes_per_s,
+                tree.promised_bytes_per_s,
+                transmit_queues(tree.link.name),
+                tree.why or self._htb.refuses(tree.link),
+            )
+            for tree in self._trees
+        ]
+
+    def uninstall(self, under: Path | None) -> None:
+        for container in self._containers.values():
+            _unmark(container.cgroup)
+        if under is not None:
+            _stray_programs(under, set())
+        self._containers.clear()
+        self._trees.clear()
+        self._seen = frozenset()
+        self._stray_roots()
+
+    def close(self) -> None:
+        for tree in self._trees:
+            tree.sweep()
+            if tree.installed and not self._needed(tree):
+                tree.remove()
+        self._htb.close()
+        if self._table is not None:
+            self._table.close()
+
+    # ------------------------------------------------------------ inside
+
+    def _take(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
+        """A container that is new here: with what an earlier agent counted of it, if there was one."""
+        former = self._containers.get(slot)
+        if former is not None and former.cgroup != cgroup:
+            _unmark(former.cgroup)
+            former = None
+        if former is None:
+            for tree in self._trees:
+                tree.forget(slot)
+        if self._table is not None or self._open_table() is None:
+            assert self._table is not None
+            if former is None:
+                self._table.fill(slot, _carried(cgroup))
+        self._containers[slot] = _Container(cgroup, shape, {})
+        return self._carry_out(slot)
+
+    def _carry_out(self, slot: int, *, programs: bool = False) -> dict[str, str]:
+        """First the class, then the mark that leads there, then the program that marks; what was left goes last."""
+        container = self._containers[slot]
+        failed, shape = _enforceable(container.shape)
+        if shape.ceil_bytes_per_s is not None:
+            failed |= {f"network_egress_bytes_per_s on {name}": why for name, why in self._missing.items()}
+        for tree in self._trees:
+            failed |= tree.limit(slot, shape)
+        why = self._mark(slot, container, shape, again=programs)
+        if why is not None:
+            container.programs = {}
+            for tree in self._trees:
+                tree.settle(slot, None)
+            return failed | self._nothing(container.shape, why)
+        for tree in self._trees:
+            tree.settle(slot, shape)
+        return failed
+
+    def _mark(self, slot: int, container: _Container, shape: Shape, *, again: bool) -> str | None:
+        """Tell the container's programs; attach them, unless they are. Returns why that cannot be done."""
+        if self._table is None:
+            return self._open_table()
+        sharing = any(tree.link_bytes_per_s for tree in self._trees)
+        minor = shares.minor(slot, shape, sharing=sharing)
+        self._table.mark(slot, HANDLE | minor if minor else 0)
+        self._table.limit(slot, shape.ingress_bytes_per_s or 0)
+        if container.programs and not again:
+            return None
+        try:
+            container.programs = bpf.attach(container.cgroup, self._table.descriptor, slot)
+        except OSError as error:
+            return _why_not_marked(container.cgroup, error)
+        return None
+
+    def _open_table(self) -> str | None:
+        try:
+            self._table = Table()
+        except OSError as error:
+            return _why_not_marked(Path("/"), error)
+        return None
+
+    def _nothing(self, shape: Shape, why: str) -> dict[str, str]:
+        """Everything that was asked for, as not enforced."""
+        asked = ["network_ingress_bytes_per_s"] if shape.ingress_bytes_per_s is not None else []
+        for tree in self._trees:
+            if shape.ceil_bytes_per_s is not None:
+                asked.append(f"network_egress_bytes_per_s on {tree.link.name}")
+            if shares.promise(shape):
+                asked.append(f"network_rate_bytes_per_s on {tree.link.name}")
+        return dict.fromkeys(asked, why)
+
+    def _needed(self, tree: Tree) -> bool:
+        return any(shares.needs_tree(c.shape, tree.link_bytes_per_s) for c in self._containers.values())
+
+    def _look(self, *, again: bool) -> None:
+        """Know the links and their rates, and limit all that is attached on those that are new."""
+        there = interfaces()
+        if there == self._seen and not again:
+            return
+        links = self._htb.links()
+        if self._names is None:
+            chosen = leading_out(links, default_routes())
+        else:
+            chosen, self._missing = named(links, self._names)
+        former = {tree.link.index: tree for tree in self._trees}
+        trees = [self._tree(link, links, former.get(link.index)) for link in chosen]
+        added = [tree for tree in trees if tree not in self._trees]
+        self._seen, self._trees = there, trees
+        for slot in list(self._containers) if added else ():
+            for what, why in self._carry_out(slot).items():
+                log.warning("not enforced", what=what, slot=slot, why=why)
+
+    def _tree(self, link: Link, links: Sequence[Link], former: Tree | None) -> Tree:
+        link_bytes_per_s = self._link_bytes_per_s or link_rate(link, links)
+        if former is not None and (former.link.name, former.link_bytes_per_s) == (link.name, link_bytes_per_s):
+            return former
+        if former is not None and former.installed:  # its classes hang elsewhere in a tree for another rate
+            former.remove()
+        return Tree(self._htb, link, link_bytes_per_s)
+
+    def _stray_roots(self) -> list[str]:
+        """Remove our roots from links that are none of ours any more."""
+        strays = self._htb.roots() - {tree.link.index for tree in self._trees}
+        for index in strays:
+            self._htb.uninstall(index)
+        return [f"a tree on link {index}, which is not to be limited, was removed" for index in sorted(strays)]
+
+
+def _enforceable(shape: Shape) -> tuple[dict[str, str], Shape]:
+    """What cannot be enforced whatever the link, and the rest."""
+    failed: dict[str, str] = {}
+    ceil, ingress = shape.ceil_bytes_per_s, shape.ingress_bytes_per_s
+    if ceil is not None and ceil < MIN_RATE_BYTES_PER_S:
+        failed["network_egress_bytes_per_s"] = _too_slow(ceil)
+        ceil = None
+    if ingress is not None and ingress < MIN_RATE_BYTES_PER_S:
+        failed["network_ingress_bytes_per_s"] = _too_slow(ingress)
+        ingress = None
+    return failed, replace(shape, ceil_bytes_per_s=ceil, ingress_bytes_per_s=ingress)
+
+
+def _too_slow(bytes_per_s: int) -> str:
+    return f"{bytes_per_s} bytes/s cannot be enforced; remedy: ask for at least {MIN_RATE_BYTES_PER_S} (10 kbit/s)"
+
+
+def _unmark(cgroup: Path) -> int:
+    try:
+        return bpf.detach(cgroup)
+    except FileNotFoundError:  # they went with their cgroup
+        return 0
+
+
+def _carried(cgroup: Path) -> bytes | None:
+    try:
+        return bpf.former_slot(cgroup)
+    except OSError:  # attaching will say it
+        return None
+
+
+def _lost(container: _Container) -> list[bpf.Direction]:
+    """Which of its programs somebody took off."""
+    try:
+        there = bpf.attached(container.cgroup)
+    except OSError:  # the cgroup is gone; attaching will say it
+        return list(container.programs)
+    return [each for each, program in container.programs.items() if program not in there[each]]
+
+
+def _stray_programs(under: Path, known: set[Path]) -> list[str]:
+    """Take our programs off all cgroups below a directory that are nobody's any more."""
+    cgroups = (Path(directory) for directory, _, _ in os.walk(under))
+    return [f"programs of {each} were removed" for each in cgroups if each not in known and _unmark(each)]
+
+
+def _why_not_marked(cgroup: Path, error: OSError) -> str:
+    if error.errno == errno.ENOENT:
+        return f"the cgroup {cgroup} is gone"
+    if error.errno == errno.EPERM:
+        return "no CAP_BPF and CAP_NET_ADMIN, or a BPF program further up forbids it; remedy: run `penstock check`"
+    if error.errno in (errno.EBADF, errno.EINVAL):
+        return f"{cgroup} is not in a cgroup2 mount, or the kernel lacks CONFIG_CGROUP_BPF ({error})"
+    return str(error)

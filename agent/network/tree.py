@@ -1,0 +1,184 @@
+"""What one link is to have of ours, kept in agreement with the kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+
+from pyroute2.netlink.exceptions import NetlinkError
+
+from agent.network import shares
+from agent.network.htb import Htb, reason
+from agent.network.links import Link
+from agent.network.shares import HtbClass, Shape
+
+#: For what still waits in a class that nothing limits any more: 100 Gbit/s.
+_UNLIMITED_BYTES_PER_S = 12_500_000_000
+
+
+class Tree:
+    """Our classes on one link, whose rate is ``link_bytes_per_s``, 0: not known.
+
+    Nothing is sent to the kernel that it was told before; ``repair`` looks whether it is still so.
+    """
+
+    def __init__(self, htb: Htb, link: Link, link_bytes_per_s: int) -> None:
+        self.link = link
+        self.link_bytes_per_s = link_bytes_per_s
+        self.why: str | None = None
+        """Why there is no tree although one is needed, with the remedy."""
+        self._htb = htb
+        self._there = False
+        self._own: dict[int, HtbClass] = {}
+        self._promised: dict[int, int] = {}
+        self._draining: set[int] = set()
+
+    @property
+    def installed(self) -> bool:
+        """Our root is on the link, as far as we know."""
+        return self._there
+
+    @property
+    def promised_bytes_per_s(self) -> int:
+        """What is kept for containers: never more than there is."""
+        return sum(self._promised.values())
+
+    def limit(self, slot: int, shape: Shape) -> dict[str, str]:
+        """Have the class that a container needs, if it needs one; what it had before stays until ``settle``.
+
+        Returns:
+            What is not enforced on this link → why, with the remedy.
+        """
+        failed: dict[str, str] = {}
+        self._promised.pop(slot, None)
+        promised = shares.promise(shape)
+        room = max(0, self.link_bytes_per_s - self.promised_bytes_per_s)
+        if promised and room:
+            self._promised[slot] = min(promised, room)
+        wanted = shares.own(slot, shape, self.link_bytes_per_s, room)
+        if shares.needs_tree(shape, self.link_bytes_per_s):
+            self.why = self._have(wanted)
+            if self.why is not None and shape.ceil_bytes_per_s is not None:
+                failed["network_egress_bytes_per_s"] = self.why
+        if promised and (why := self._not_promised(promised, room)) is not None:
+            failed["network_rate_bytes_per_s"] = why
+        return {f"{what} on {self.link.name}": why for what, why in failed.items()}
+
+    def settle(self, slot: int, shape: Shape | None) -> None:
+        """The container's packets go where they shall now: what they left behind goes, once nothing waits in it."""
+        if shape is None:
+            self._promised.pop(slot, None)
+        kept = shares.own_minor(slot, shape) if shape is not None else 0
+        wanted = shape is not None and shares.own(slot, shape, self.link_bytes_per_s, 0) is not None
+        for minor in shares.own_minors(slot):
+            if minor in self._own and not (wanted and minor == kept):
+                self._release(minor, shape)
+
+    def forget(self, slot: int) -> None:
+        """The slot is another container's now: what still waits there of the one before is dropped."""
+        for minor in shares.own_minors(slot):
+            if minor in self._draining:
+                self._draining.discard(minor)
+                self._htb.delete_class(self.link.index, minor)
+
+    def sweep(self) -> None:
+        """Remove the classes whose last packets are gone."""
+        if not self._draining:
+            return
+        found = self._htb.classes(self.link.index)
+        for minor in list(self._draining):
+            if minor not in found or not found[minor].waiting:
+                self._draining.discard(minor)
+                self._htb.delete_class(self.link.index, minor)
+
+    def repair(self, *, needed: bool) -> list[str]:
+        """Make the kernel agree; returns what did not, and could be put right."""
+        self.sweep()
+        name, index = self.link.name, self.link.index
+        found = self._htb.classes(index)
+        if not needed:
+            self.remove()
+            return [f"a tree on {name} that nobody needs was removed"] if found else []
+        wanted = {each.minor: each for each in [*shares.common(self.link_bytes_per_s), *self._own.values()]}
+        repaired: list[str] = []
+        for minor in sorted(found.keys() - wanted.keys() - self._draining):  # containers' first, parents last
+            self._htb.delete_class(index, minor)
+            repaired.append(f"class {minor:x} on {name}, which nobody owns, was removed")
+        wrong = [m for m, each in wanted.items() if m not in found or found[m].htb != each]
+        if not wrong:
+            return repaired
+        for minor in reversed(wrong):
+            if minor in found and found[minor].htb.parent != wanted[minor].parent:
+                self._htb.delete_class(index, minor)
+        self.why = self._install()
+        if self.why is None:
+            repaired += [f"class {minor:x} on {name} was not as it should be" for minor in wrong]
+        return repaired
+
+    def remove(self) -> None:
+        """All of ours, if there is any; the kernel's default is back, another's root is left alone."""
+        self._there = False
+        self._draining.clear()
+        self._htb.uninstall(self.link.index)
+
+    def _not_promised(self, promised: int, room: int) -> str | None:
+        name = self.link.name
+        if not self.link_bytes_per_s:
+            return (
+                f"the rate of {name} is not known, so there is nothing to keep a part of; "
+                "remedy: set network_link_bytes_per_s"
+            )
+        if promised > room:
+            return (
+                f"{name} has {room} of its {self.link_bytes_per_s} bytes/s left, not {promised}; remedy: promise less"
+            )
+        return self.why
+
+    def _have(self, wanted: HtbClass | None) -> str | None:
+        """Almost always our root is there, so look only when the kernel says that it is not."""
+        if wanted is None:
+            return None if self._there else self._install()
+        if self._own.get(wanted.minor) == wanted and self._there:
+            return None
+        self._own[wanted.minor] = wanted
+        self._draining.discard(wanted.minor)
+        if not self._there:
+            return self._install()
+        try:
+            self._htb.set_class(self.link.index, wanted)
+        except NetlinkError as error:
+            return self._install() if error.code == errno.ENOENT else reason(self.link.name, error)
+        return None
+
+    def _install(self) -> str | None:
+        """Our root and all classes."""
+        self._there = False
+        why = self._htb.install(self.link)
+        if why is not None:
+            return why
+        try:
+            for each in shares.common(self.link_bytes_per_s):
+                self._htb.set_class(self.link.index, each)
+                if each.minor != shares.LINK:
+                    self._htb.queue_by_flow(self.link.index, each.minor)
+            for each in self._own.values():
+                self._htb.set_class(self.link.index, each)
+        except NetlinkError as error:
+            return reason(self.link.name, error)
+        self._there = True
+        return None
+
+    def _release(self, minor: int, shape: Shape | None) -> None:
+        """Let what waits in a class go, at the rate that the container may send at now, and then the class."""
+        left = self._own.pop(minor)
+        found = self._htb.find_class(self.link.index, minor)
+        if found is None:
+            return
+        if not found.waiting:
+            self._htb.delete_class(self.link.index, minor)
+            return
+        limit = shape.ceil_bytes_per_s if shape is not None else None  # the last packets of one that is gone
+        with contextlib.suppress(NetlinkError):  # the link goes, or nothing is allowed any more
+            drained = left.draining(limit or self.link_bytes_per_s or _UNLIMITED_BYTES_PER_S)
+            self._htb.set_class(self.link.index, drained)
+        self._draining.add(minor)

@@ -1,0 +1,128 @@
+"""Limits on what a container receives, and what is counted of it, on this very kernel."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from agent.network import NetworkLimiter, Shape
+from tests.network_bed import TIMEOUT_S, UDP_PAYLOAD_BYTES, UPLINK, Bed, beds
+
+MBIT = 125_000  # bytes per second
+
+bed = pytest.fixture(beds)
+
+
+@pytest.fixture
+def limiter(bed: Bed) -> Iterator[NetworkLimiter]:
+    made = NetworkLimiter([UPLINK])
+    yield made
+    made.close()
+
+
+def limit(rate_bytes_per_s: int) -> Shape:
+    return Shape(ingress_bytes_per_s=rate_bytes_per_s)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mbit", "flows"),
+    [("udp", 10, 1), ("udp6", 10, 1), ("udp", 100, 10), ("tcp", 10, 1), ("tcp", 100, 1), ("tcp", 100, 10)],
+)
+def test_what_is_received_keeps_to_the_rate(
+    bed: Bed, limiter: NetworkLimiter, protocol: str, mbit: int, flows: int
+) -> None:
+    rate = mbit * MBIT
+    assert limiter.attach(1, bed.cgroup("c"), limit(rate)).result() == {}
+
+    received = bed.receive(bed.cgroup("c"), protocol, flows=flows).share_of(rate, seconds=2)
+
+    assert received == pytest.approx(1.0, abs=0.12)
+    assert bed.qdiscs() == []
+
+
+def test_it_changes_at_once_and_can_be_lifted_on_sockets_that_were_there_before(
+    bed: Bed, limiter: NetworkLimiter
+) -> None:
+    flow = bed.receive(bed.cgroup("c"))
+    free = flow.wire_bytes_per_s(20 * MBIT)
+    limiter.attach(1, bed.cgroup("c"), limit(20 * MBIT)).result()
+    first = flow.share_of(20 * MBIT)
+    lags_s = [
+        flow.lag_s(lambda rate: limiter.change(1, limit(rate)), before * MBIT, after * MBIT)
+        for before, after in ((20, 5), (5, 40))
+    ]
+    limiter.change(1, Shape()).result()
+    lifted = flow.wire_bytes_per_s(100 * MBIT)
+
+    assert first == pytest.approx(1.0, abs=0.03)
+    assert max(map(abs, lags_s)) < 0.1
+    assert free > 60 * MBIT and lifted > 60 * MBIT
+
+
+def test_children_share_the_limit_and_neighbours_do_not(bed: Bed, limiter: NetworkLimiter) -> None:
+    rate = 5 * MBIT
+    limiter.attach(1, bed.cgroup("c"), limit(rate)).result()
+    inside = bed.receive(bed.cgroup("c/child"))
+
+    neighbour = bed.receive(bed.cgroup("n")).wire_bytes_per_s(20 * rate)
+
+    assert neighbour > 8 * rate
+    assert inside.share_of(rate) == pytest.approx(1.0, abs=0.03)
+
+
+def test_both_directions_are_counted_as_they_are_on_the_wire(bed: Bed, limiter: NetworkLimiter) -> None:
+    for slot, name in enumerate(("sends", "receives"), start=1):
+        limiter.attach(slot, bed.cgroup(name), Shape()).result()
+    wire = UDP_PAYLOAD_BYTES + 42
+    for _ in range(7):
+        bed.exchange(bed.cgroup("sends"), bed.cgroup("receives"), UDP_PAYLOAD_BYTES)
+
+    counted = limiter.counters().result()
+
+    assert (counted[1].sent_packets, counted[1].sent_bytes) == (7, 7 * wire)
+    assert (counted[2].received_packets, counted[2].received_bytes) == (7, 7 * wire)
+    assert counted[1].received_packets == counted[2].sent_packets == counted[2].dropped_packets == 0
+
+
+def test_merged_tcp_segments_are_counted_as_the_link_counts_them(bed: Bed, limiter: NetworkLimiter) -> None:
+    limiter.attach(1, bed.cgroup("c"), Shape(ceil_bytes_per_s=50 * MBIT)).result()
+    flow = bed.send(bed.cgroup("c"), "tcp")
+    flow.wire_bytes_per_s(50 * MBIT)
+    flow.stop()
+
+    until = time.monotonic() + TIMEOUT_S
+    while limiter.counters().result()[1].sent_bytes != pytest.approx(bed.class_bytes(1), rel=0.002):
+        assert time.monotonic() < until  # what still waits in the class is counted there when it leaves
+
+
+def test_what_is_above_the_limit_is_counted_as_dropped(bed: Bed, limiter: NetworkLimiter) -> None:
+    limiter.attach(1, bed.cgroup("c"), limit(5 * MBIT)).result()
+    bed.receive(bed.cgroup("c")).wire_bytes_per_s(5 * MBIT)
+
+    assert limiter.counters().result()[1].dropped_packets > 0
+
+
+def test_loopback_is_neither_limited_nor_counted(bed: Bed, limiter: NetworkLimiter) -> None:
+    limiter.attach(1, bed.cgroup("c"), limit(1250)).result()
+    with bed.member(bed.cgroup("c")), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.bind(("127.0.0.1", 0))
+        own.settimeout(10)
+        for _ in range(50):
+            own.sendto(bytes(1000), own.getsockname())
+            assert len(own.recv(2000)) == 1000
+
+    counted = limiter.counters().result()[1]
+    assert (counted.sent_bytes, counted.received_bytes, counted.dropped_packets) == (0, 0, 0)
+
+
+def test_a_slot_that_is_given_to_another_container_counts_from_zero(bed: Bed, limiter: NetworkLimiter) -> None:
+    limiter.attach(1, bed.cgroup("a"), Shape()).result()
+    bed.send(bed.cgroup("a")).wire_bytes_per_s(1 * MBIT)
+    limiter.detach(1, bed.cgroup("a")).result()
+
+    limiter.attach(1, bed.cgroup("b"), Shape()).result()
+
+    assert limiter.counters().result()[1].sent_bytes == 0

@@ -1,0 +1,107 @@
+"""Limits, shares and counters of the network on the virtual machine's kernel, over veth.
+
+The machine is emulated and slow: rates are low, and the best of some windows counts.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.network import NetworkLimiter, Shape, probe
+from tests.network_bed import UPLINK, Bed, beds, together
+
+MBIT = 125_000  # bytes per second
+
+bed = pytest.fixture(beds)
+
+
+def test_the_probe_says_that_all_of_it_can_be_had() -> None:
+    assert probe() is None
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mbit", "flows"),
+    [("udp", 1, 1), ("udp", 10, 1), ("udp", 10, 10), ("tcp", 10, 1), ("tcp", 10, 10), ("tcp", 50, 1)],
+)
+def test_what_is_sent_keeps_to_the_rate(bed: Bed, protocol: str, mbit: int, flows: int) -> None:
+    rate = mbit * MBIT
+    limiter = NetworkLimiter([UPLINK])
+    try:
+        assert limiter.attach(1, bed.cgroup("c"), Shape(ceil_bytes_per_s=rate)).result() == {}
+        flow = bed.send(bed.cgroup("c"), protocol, flows=flows)
+        assert flow.share_of(rate, seconds=2) == pytest.approx(1.0, abs=0.06)
+
+        limiter.change(1, Shape(ceil_bytes_per_s=rate // 2)).result()
+        assert flow.share_of(rate // 2, seconds=2) == pytest.approx(1.0, abs=0.06)
+
+        limiter.uninstall().result()
+        assert bed.qdiscs() == [] and bed.programs(bed.cgroup("c")) == 0
+    finally:
+        limiter.close()
+
+
+@pytest.mark.parametrize("protocol", ["udp", "tcp"])
+def test_what_is_received_keeps_to_the_rate_before_and_after_a_change(bed: Bed, protocol: str) -> None:
+    limiter = NetworkLimiter([UPLINK])
+    try:
+        shape = Shape(ingress_bytes_per_s=10 * MBIT)
+        assert limiter.attach(1, bed.cgroup("c"), shape).result() == {}
+        flow = bed.receive(bed.cgroup("c"), protocol)
+        assert flow.share_of(10 * MBIT, seconds=2) == pytest.approx(1.0, abs=0.12)
+
+        limiter.change(1, Shape(ingress_bytes_per_s=5 * MBIT)).result()
+        assert flow.share_of(5 * MBIT, seconds=2) == pytest.approx(1.0, abs=0.12)
+
+        counted = limiter.counters().result()[1]
+        assert counted.received_bytes > 15 * MBIT and counted.dropped_packets > 0
+    finally:
+        limiter.close()
+
+
+def test_a_change_takes_effect_soon(bed: Bed) -> None:
+    limiter = NetworkLimiter([UPLINK])
+    try:
+        limiter.attach(1, bed.cgroup("c"), Shape(ceil_bytes_per_s=20 * MBIT)).result()
+        flow = bed.send(bed.cgroup("c"))
+        lags_s = [
+            flow.lag_s(lambda rate: limiter.change(1, Shape(ceil_bytes_per_s=rate)), before * MBIT, after * MBIT, 2)
+            for before, after in ((20, 2), (2, 10))
+        ]
+        assert max(map(abs, lags_s)) < 0.3  # 0.1 on a machine that is not emulated
+    finally:
+        limiter.close()
+
+
+def test_a_promise_holds_against_an_opportunistic_container_until_that_is_promoted(bed: Bed) -> None:
+    limiter = NetworkLimiter([UPLINK], link_bytes_per_s=8 * MBIT)
+    try:
+        limiter.attach(1, bed.cgroup("promised"), Shape(rate_bytes_per_s=5 * MBIT)).result()
+        limiter.attach(2, bed.cgroup("hog"), Shape(opportunistic=True)).result()
+        flows = [bed.send(bed.cgroup(name)) for name in ("promised", "hog")]
+        together(2.0, *flows)
+        promised, left = (rate / MBIT for rate in together(3.0, *flows))
+        limiter.change(2, Shape(rate_bytes_per_s=3 * MBIT)).result()
+        together(2.0, *flows)
+        kept, promoted = (rate / MBIT for rate in together(3.0, *flows))
+
+        assert promised > 0.94 * (promised + left)
+        assert promoted / (kept + promoted) == pytest.approx(3 / 8, rel=0.15)
+    finally:
+        limiter.close()
+
+
+def test_the_next_agent_takes_everything_over_and_uninstalls_it(bed: Bed) -> None:
+    cgroup, shape = bed.cgroup("c"), Shape(ceil_bytes_per_s=10 * MBIT)
+    first = NetworkLimiter([UPLINK])
+    first.attach(1, cgroup, shape).result()
+    bed.send(cgroup).wire_bytes_per_s(1 * MBIT)
+    first.close()
+
+    second = NetworkLimiter([UPLINK])
+    try:
+        assert second.reconcile({3: (cgroup, shape)}, under=cgroup.parent).result() != []  # the class of slot 1
+        assert second.counters().result()[3].sent_bytes > 1 * MBIT
+        second.uninstall(under=cgroup.parent).result()
+        assert bed.qdiscs() == [] and bed.programs(cgroup) == 0
+    finally:
+        second.close()
