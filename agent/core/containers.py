@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from agent.core.confinement import worth_saying
 from agent.core.events import ContainerExited
-from agent.core.instructions import Instruction, KillContainer, Record, RemoveContainer, StartContainer
+from agent.core.instructions import (
+    AdoptProcess,
+    Freeze,
+    Instruction,
+    KillContainer,
+    Record,
+    RemoveContainer,
+    Signal,
+    StartContainer,
+    WatchMemory,
+)
 from agent.core.records import ContainerRecord, ContainerState
 from penstock.model import Ended, EndedBy
 from penstock.model.units import format_bytes
@@ -21,24 +32,42 @@ class Containers:
         self.ended: OrderedDict[str, ContainerRecord] = OrderedDict()
         self._keep_ended = keep_ended
         self._order = 0
+        self._watched = False
 
     def find(self, container: str) -> ContainerRecord | None:
         """A live or remembered container."""
         return self.live.get(container) or self.ended.get(container)
 
-    def add(self, record: ContainerRecord) -> list[Instruction]:
-        """Start it. It is journaled before it is started: what runs is always known."""
+    def promised(self) -> list[str]:
+        """Those that were promised memory and run."""
+        return [
+            record.container
+            for record in self.live.values()
+            if record.state is ContainerState.RUNNING and not record.opportunistic and record.spec.memory_bytes
+        ]
+
+    def add(self, record: ContainerRecord, adopt: AdoptProcess | None = None) -> list[Instruction]:
+        """Start it, or adopt a process. It is journaled before it is started: what runs is always known."""
         self._order += 1
         record.order = self._order
+        record.limits = record.spec.limits
         self.live[record.container] = record
-        start = StartContainer(record.container, record.user, record.spec)
-        return [Record(ROOM, record.container, record), start]
+        start = adopt or StartContainer(record.container, record.user, record.spec)
+        return [Record(ROOM, record.container, record), start, *self.watch()]
+
+    def watch(self) -> list[Instruction]:
+        """Memory is worth looking at while some of it is held by opportunistic work."""
+        wanted = any(record.opportunistic for record in self.live.values())
+        if wanted == self._watched:
+            return []
+        self._watched = wanted
+        return [WatchMemory(wanted)]
 
     def take_back(self, record: ContainerRecord, pid: int) -> None:
         """It outlived an agent; the one that it was launched from is gone."""
         self._order = max(self._order, record.order)
         record.pid = pid
-        if record.state is ContainerState.STARTING:
+        if record.state is not ContainerState.STOPPING:
             record.state = ContainerState.RUNNING
         self.live[record.container] = record
 
@@ -47,11 +76,41 @@ class Containers:
         record = self.live[container]
         record.pid = pid
         record.started_at = at
-        record.not_enforced = not_enforced
+        self.confined(container, not_enforced)
         if record.state is ContainerState.STARTING:
             record.state = ContainerState.RUNNING
             return [Record(ROOM, container, record)]
         return [KillContainer(container, record.stopping_reason)]  # it was unwanted before it had started
+
+    def confined(self, container: str, not_enforced: dict[str, str]) -> None:
+        """The kernel was told what holds for it, as far as it goes."""
+        record = self.live.get(container)
+        if record is not None:
+            record.not_enforced = worth_saying(
+                not_enforced, record.spec, record.limits, opportunistic=record.opportunistic
+            )
+
+    def pause(self, container: str) -> list[Instruction]:
+        """Freeze it. It is journaled before it is frozen: whoever comes after us lets it go on."""
+        record = self.live[container]
+        if record.state is not ContainerState.RUNNING:
+            return []
+        record.state = ContainerState.PAUSED
+        return [Record(ROOM, container, record), Freeze(container, frozen=True)]
+
+    def resume(self, container: str) -> list[Instruction]:
+        """Let it go on where it was."""
+        record = self.live[container]
+        if record.state is not ContainerState.PAUSED:
+            return []
+        record.state = ContainerState.RUNNING
+        return [Freeze(container, frozen=False), Record(ROOM, container, record)]
+
+    def warn(self, container: str, signal: int) -> list[Instruction]:
+        """Give notice that it will be ended; what is frozen could not heed it."""
+        thaw = self.resume(container)
+        self.live[container].state = ContainerState.WARNED
+        return [*thaw, Signal(container, signal)]
 
     def stop(self, container: str, by: EndedBy, reason: str) -> list[Instruction]:
         """Kill it, with a recorded reason; the first reason stands."""
@@ -75,7 +134,7 @@ class Containers:
         self.ended[container] = record
         while len(self.ended) > self._keep_ended:
             self.ended.popitem(last=False)
-        return [Record(ROOM, container, None), RemoveContainer(container)]
+        return [Record(ROOM, container, None), RemoveContainer(container), *self.watch()]
 
 
 def how_it_ended(record: ContainerRecord, event: ContainerExited) -> Ended:
@@ -83,6 +142,8 @@ def how_it_ended(record: ContainerRecord, event: ContainerExited) -> Ended:
     by, reason = EndedBy.EXIT, ""
     if record.stopping_by is not None:
         by, reason = record.stopping_by, record.stopping_reason
+    elif event.exit_status is None and record.adopted:
+        reason = "it was adopted: how it exited only its parent could see"
     elif event.exit_status is None:
         by, reason = EndedBy.LOST, "it ended while nobody could see how"
     elif event.oom_kills and event.signal == 9:

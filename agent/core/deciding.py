@@ -85,6 +85,8 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
         why = ledger.refuse_opportunistic(cores, request.memory_bytes, node.settings.t_alloc)
     else:
         why = ledger.refuse_regular(cores, request.memory_bytes)
+        network = request.command.network_bytes_per_s if request.command is not None else 0
+        why = why or ledger.refuse_network(network, node.settings.link_bytes_per_s)
     if why:
         return why
     if decision.job not in node.jobs:
@@ -114,7 +116,6 @@ def _promote(node: Node, decision: Promote, out: list[Instruction]) -> str:
         return why
     held.opportunistic = False
     out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
-    change = running.set_class(node, held.container) if held.container else None
-    if change is not None:
-        out.append(change)
+    if held.container:
+        out += running.promote(node, held.container)
     return ""

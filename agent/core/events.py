@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from agent.core.records import ContainerRecord, HeldTask, JobRecord
 from agent.core.snapshot import Snapshot
-from penstock.model import ContainerSpec, MonotaskSpec, TaskRequest
+from penstock.model import ContainerSpec, MonotaskSpec, Profile, TaskRequest
+from penstock.model.container import LimitsChange
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Completion, RegisterJob
 from penstock.wire.master_api import AnyDecision
@@ -115,6 +116,35 @@ class LaunchRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class AdoptRequested:
+    """``adopt``: take a running process into a container."""
+
+    session: int
+    spec: ContainerSpec
+    pid: int
+    tree: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeRequested:
+    """``resize``: other limits for a running container."""
+
+    session: int
+    container: str
+    limits: LimitsChange
+
+
+@dataclass(frozen=True, slots=True)
+class FollowRequested:
+    """``follow``: limits that follow a profile from now on; None: no longer."""
+
+    session: int
+    container: str
+    profile: Profile | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class AttachRequested:
     """``attach``: be told how a container ends."""
 
@@ -142,10 +172,11 @@ class ContainerStarted:
 
 @dataclass(frozen=True, slots=True)
 class ContainerNotStarted:
-    """It could not be started; ``message`` is for the user."""
+    """It could not be started: why, for its user, and what a shell would end with (126, 127), if that is why."""
 
     container: str
     message: str
+    exit_status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +193,29 @@ class ContainerExited:
 
 
 @dataclass(frozen=True, slots=True)
+class Confined:
+    """The kernel was told what Confine said. ``not_enforced`` as in ContainerStarted."""
+
+    container: str
+    not_enforced: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """Reclaim is over: so much was taken."""
+
+    container: str
+    freed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """It is as late as Wake said."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """The master's proposals."""
 
@@ -174,6 +228,18 @@ class Sampled:
     """The monitor took a sample; every decision of this tick reads it."""
 
     snapshot: Snapshot
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLooked:
+    """A look at memory between two samples: containers use much of it, or promised ones (``pressed``) stall for it.
+
+    In ``snapshot`` only the containers' memory is fresh.
+    """
+
+    snapshot: Snapshot
+    pressed: tuple[str, ...]
     at: float
 
 
@@ -205,12 +271,19 @@ Event = (
     | TasksReportedDone
     | TaskCancelRequested
     | LaunchRequested
+    | AdoptRequested
+    | ResizeRequested
+    | FollowRequested
     | AttachRequested
     | KillRequested
     | ContainerStarted
     | ContainerNotStarted
     | ContainerExited
+    | Confined
+    | Reclaimed
+    | Woken
     | Decided
     | Sampled
+    | MemoryLooked
     | Recovered
 )

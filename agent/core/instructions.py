@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.model import ContainerSpec, Limits
+from agent.core.confinement import Confinement
+from penstock.model import ContainerSpec
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Params
 
@@ -52,6 +53,17 @@ class StartContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class AdoptProcess:
+    """Create the cgroup, set its limits, move a process into it; answered as StartContainer is."""
+
+    container: str
+    user: str
+    spec: ContainerSpec
+    pid: int
+    tree: bool
+
+
+@dataclass(frozen=True, slots=True)
 class KillContainer:
     """Kill everything in the container (``cgroup.kill``)."""
 
@@ -60,12 +72,52 @@ class KillContainer:
 
 
 @dataclass(frozen=True, slots=True)
-class SetClass:
-    """Apply a container's limits in a class, in place: promotion (UBIS §IV.D)."""
+class Confine:
+    """Tell the kernel what holds for a container now, in place: resized, following its profile, or promoted.
+
+    Answer Confined. Memory shrinks in steps, and only as far as nothing is killed by it.
+    """
 
     container: str
-    limits: Limits
-    opportunistic: bool
+    confinement: Confinement
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Stop every process of a container where it is (``frozen``), or let all go on."""
+
+    container: str
+    frozen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Take up to ``size_bytes`` of page cache from a container; answer Reclaimed."""
+
+    container: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Send a signal to a container's first process and its group: notice that it will be preempted."""
+
+    container: str
+    signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchMemory:
+    """Look at memory between two samples, or no longer: while there is opportunistic work that could give some back."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Send Woken at this time (as ``now``: monotonic seconds); the latest Wake replaces those before it."""
+
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,5 +145,20 @@ class Explain:
 
 
 Instruction = (
-    Grant | Notify | Reply | TellMaster | StartContainer | KillContainer | SetClass | RemoveContainer | Record | Explain
+    Grant
+    | Notify
+    | Reply
+    | TellMaster
+    | StartContainer
+    | AdoptProcess
+    | KillContainer
+    | Confine
+    | Freeze
+    | Reclaim
+    | Signal
+    | WatchMemory
+    | Wake
+    | RemoveContainer
+    | Record
+    | Explain
 )

@@ -25,6 +25,23 @@ class Ledger:
     asked_memory_bytes: int
     used_cores: float
     used_memory_bytes: int
+    promised_network_bytes_per_s: int = 0
+
+    def refuse_network(self, bytes_per_s: int, link_bytes_per_s: int) -> str:
+        """Why a promise to be able to send so much cannot be kept; ``link_bytes_per_s`` 0: unknown."""
+        if not bytes_per_s:
+            return ""
+        if not link_bytes_per_s:
+            return (
+                "network: the link does not tell its rate (set network_link_bytes_per_s), so there is nothing to share"
+            )
+        free = link_bytes_per_s - self.promised_network_bytes_per_s
+        if bytes_per_s > free:
+            return (
+                f"network: {format_bytes(bytes_per_s)}/s asked, {format_bytes(max(0, free))}/s of "
+                f"{format_bytes(link_bytes_per_s)}/s not promised yet"
+            )
+        return ""
 
     def refuse_regular(self, cores: float, memory_bytes: int) -> str:
         """Why a promise of this size cannot be kept; empty when it can."""
@@ -62,7 +79,7 @@ def take_stock(
 ) -> Ledger:
     """Add up. What a container that no sample has seen yet will use counts as all that it asked for (UBIS §IV.B)."""
     promised_cores = asked_cores = used_cores = 0.0
-    promised_memory = asked_memory = used_memory = 0
+    promised_memory = asked_memory = used_memory = promised_network = 0
     seen = snapshot.containers if snapshot is not None else {}
     for record in containers:
         if record.state is ContainerState.ENDED:
@@ -74,6 +91,7 @@ def take_stock(
             asked_memory += memory_bytes
         else:
             promised_cores += spec.cpu_cores
+            promised_network += spec.network_bytes_per_s
             promised_memory += memory_bytes
         use = seen.get(record.container)
         if use is not None:
@@ -89,4 +107,6 @@ def take_stock(
             promised_memory += task.request.memory_bytes
         if task.request.command is not None and (not task.container or task.container not in seen):
             used_memory += task.request.memory_bytes
-    return Ledger(capacity, promised_cores, promised_memory, asked_cores, asked_memory, used_cores, used_memory)
+    return Ledger(
+        capacity, promised_cores, promised_memory, asked_cores, asked_memory, used_cores, used_memory, promised_network
+    )

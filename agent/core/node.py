@@ -5,26 +5,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from agent.core import deciding, recovery, running, tasks
+from agent.core import deciding, elasticity, preempting, recovery, running, tasks
 from agent.core import events as e
 from agent.core.containers import Containers
-from agent.core.instructions import Explain, Grant, Instruction, Record, Reply, TellMaster
+from agent.core.elasticity import Elasticity
+from agent.core.instructions import Grant, Instruction, Record, Reply, TellMaster, Wake
 from agent.core.ledger import Ledger, take_stock
 from agent.core.preemption import Preemption
+from agent.core.reaction import Reaction
 from agent.core.records import Job, JobRecord, Preempted, Session
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
 from agent.queues import Monotask, MonotaskQueues
-from penstock.model import EndedBy, KindAmounts, ResourceKind
+from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Submitted
 from penstock.wire.errors import bad_request, refused, unavailable
 from penstock.wire.master_api import JobEnded, JobState, Load
 
 JOBS = "jobs"  # the journal's room
+#: After these the next slot of a profile or the next end of a grace may be another one. Not after monotasks' events.
+_MAY_MOVE_THE_ALARM = frozenset({e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Recovered})
 
 
 class Node:
@@ -45,7 +50,11 @@ class Node:
         self.snapshot: Snapshot | None = None
         self.decided = 0
         self._ids = 0
-        self._preemption = Preemption(settings.t_preempt, settings.preempt_after)
+        self.preemption = Preemption(settings.preemption)
+        self.elasticity = Elasticity()
+        self.reaction = Reaction()
+        self.acts: Counter[tuple[str, str]] = Counter()  # (what was done, for which resource)
+        self._wake: float | None = None
         self._handlers: dict[type[Any], Callable[[Any, float], list[Instruction]]] = {
             e.Completed: self._completed,
             e.Submitted: self._submitted,
@@ -58,11 +67,18 @@ class Node:
             e.TasksReportedDone: self._tasks_done,
             e.TaskCancelRequested: self._tasks_cancelled,
             e.LaunchRequested: partial(running.launch_requested, self),
+            e.AdoptRequested: partial(running.adopt_requested, self),
+            e.ResizeRequested: partial(elasticity.resize_requested, self),
+            e.FollowRequested: partial(elasticity.follow_requested, self),
             e.AttachRequested: partial(running.attach_requested, self),
             e.KillRequested: partial(running.kill_requested, self),
             e.ContainerStarted: partial(running.container_started, self),
             e.ContainerNotStarted: partial(running.container_not_started, self),
             e.ContainerExited: partial(running.container_exited, self),
+            e.Confined: partial(elasticity.confined, self),
+            e.Reclaimed: partial(preempting.reclaimed, self),
+            e.MemoryLooked: partial(preempting.memory_looked, self),
+            e.Woken: self._woken,
             e.Decided: partial(deciding.decided, self),
             e.Sampled: self._sampled,
             e.Recovered: partial(recovery.recovered, self),
@@ -74,7 +90,10 @@ class Node:
         Raises:
             RpcError: the request is at fault or refused; nothing has changed.
         """
-        return self._handlers[type(event)](event, now)
+        instructions = self._handlers[type(event)](event, now)
+        if type(event) in _MAY_MOVE_THE_ALARM:
+            instructions += self._alarm(now)
+        return instructions
 
     # ------------------------------------------------------------ what others may read
 
@@ -261,19 +280,22 @@ class Node:
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
             if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:
                 instructions += self.end_job(job, now)  # its framework did not come back after our restart
-        live = list(self.containers.live.values())
-        granted_cores = self.queues.running(ResourceKind.CPU)
-        for victim in self._preemption.victims(event.snapshot, live, self.ledger(), granted_cores):
-            self.preempted.append(Preempted(event.at, victim.container, victim.resource, victim.reason))
-            del self.preempted[: -self.settings.keep_ended]
-            instructions += self.containers.stop(victim.container, EndedBy.PREEMPTED, victim.reason)
-            instructions.append(
-                Explain(
-                    "preempted",
-                    {"container": victim.container, "resource": victim.resource, "why": victim.reason},
-                )
-            )
-        return instructions
+        return instructions + preempting.sampled(self, event, now)
+
+    def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
+        """Slots of profiles begin, graces end."""
+        self._wake = None
+        ended = preempting.carry_out(self, self.preemption.woken(now), event.at, now)
+        return ended + self.elasticity.changes(self, now)
+
+    def _alarm(self, now: float) -> list[Instruction]:
+        """A Wake where another time is the next one."""
+        times = [at for at in (self.preemption.due(), self.elasticity.due(now)) if at is not None]
+        wake = min(times, default=None)
+        if wake is None or wake == self._wake:
+            return []
+        self._wake = wake
+        return [Wake(wake)]
 
 
 def job_state(record: JobRecord) -> JobState:

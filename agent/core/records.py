@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
+from penstock.model import (
+    ContainerSpec,
+    Ended,
+    EndedBy,
+    KindAmounts,
+    Limits,
+    Profile,
+    ResourceKind,
+    TaskRequest,
+)
 
 
 class JobRecord(msgspec.Struct, kw_only=True):
@@ -45,6 +54,8 @@ class ContainerState(enum.StrEnum):
 
     STARTING = "starting"
     RUNNING = "running"
+    PAUSED = "paused"  # frozen: its CPU, disk or network is wanted; goes on when there is room
+    WARNED = "warned"  # it has had its notice and is about to be preempted
     STOPPING = "stopping"
     ENDED = "ended"
 
@@ -63,6 +74,10 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     state: ContainerState = ContainerState.STARTING
     pid: int = 0
     started_at: float = 0.0  # Unix time
+    limits: Limits = Limits()  # as they are now: of the specification, resized, or following the profile
+    profile: Profile | None = None
+    profile_at: float = 0.0  # Unix time at which its first slot began
+    adopted: bool = False
     not_enforced: dict[str, str] = {}
     stopping_by: EndedBy | None = None
     stopping_reason: str = ""
@@ -108,9 +123,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """An opportunistic container that had to go, with the numbers that led to it."""
+    """What was done to an opportunistic container whose resources were wanted, with the numbers that led to it."""
 
     at: float
     container: str
     resource: str
+    action: str
     reason: str

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from agent.core import events as e
 from agent.core import running
-from agent.core.instructions import Instruction, KillContainer, RemoveContainer
-from agent.core.records import Job
+from agent.core.confinement import confine
+from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, RemoveContainer
+from agent.core.records import ContainerState, Job
 
 if TYPE_CHECKING:
     from agent.core.node import Node
@@ -20,9 +21,26 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         if record.here:
             job.orphan_since = now
         node.queues.add_job(record.job, record.priority)
+    thawed: list[Instruction] = []
     for container in event.containers:
+        if container.state is ContainerState.PAUSED:
+            thawed.append(Freeze(container.container, frozen=False))  # whether it has to stand still is seen anew
         node.containers.take_back(container, event.running.get(container.container, 0))
-    return _tasks(node, event, now) + _containers(node, event, now)
+        if container.profile is not None:
+            node.elasticity.follow(container, now - (event.at - container.profile_at))
+    thawed += node.containers.watch()
+    return thawed + _tasks(node, event, now) + _containers(node, event, now) + _confinements(node, event, now)
+
+
+def _confinements(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
+    """A change may have been under way, and somebody may have meddled: say again what holds."""
+    instructions: list[Instruction] = []
+    for record in node.containers.live.values():
+        if record.container in event.running and record.state is ContainerState.RUNNING:
+            record.limits = node.elasticity.limits(record, now)
+            confinement = confine(record.spec, record.limits, opportunistic=record.opportunistic)
+            instructions.append(Confine(record.container, confinement))
+    return instructions
 
 
 def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from agent.core import events as e
 from agent.core import tasks
-from agent.core.containers import how_it_ended
-from agent.core.instructions import Instruction, Notify, Record, Reply, SetClass
-from agent.core.records import ContainerRecord, HeldTask
-from penstock.model import Ended, EndedBy, MonotaskSpec
+from agent.core.confinement import confine
+from agent.core.containers import ROOM, how_it_ended
+from agent.core.instructions import AdoptProcess, Confine, Explain, Instruction, Notify, Record, Reply
+from agent.core.records import ContainerRecord, ContainerState, HeldTask
+from penstock.model import ContainerSpec, Ended, EndedBy, MonotaskSpec
 from penstock.wire.agent_api import Completion, ContainerEnded, Done
 from penstock.wire.errors import bad_request, refused
 
@@ -23,14 +26,35 @@ COMMANDS = 0
 
 def launch_requested(node: Node, event: e.LaunchRequested, now: float) -> list[Instruction]:
     """Start a command if the node can keep what it is promised, or (opportunistic) if the slack has room for it."""
-    session = node.sessions[event.session]
-    spec = event.spec
+    record = _admit(node, event.session, event.spec)
+    return [Reply(record.container), *node.containers.add(record)]
+
+
+def adopt_requested(node: Node, event: e.AdoptRequested, now: float) -> list[Instruction]:
+    """Take a process in as if it had been started here. It does not end with the connection: it did not begin with it.
+
+    The launcher, which sees the process, checks whose it is.
+    """
+    record = _admit(node, event.session, msgspec.structs.replace(event.spec, detach=True))
+    record.adopted = True
+    adopt = AdoptProcess(record.container, record.user, record.spec, event.pid, event.tree)
+    return [Reply(record.container), *node.containers.add(record, adopt)]
+
+
+def _admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
+    """A record of what the node can promise.
+
+    Raises:
+        RpcError: ``refused``: it cannot.
+    """
+    session = node.sessions[opened]
     ledger = node.ledger()
     if spec.opportunistic:
         why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, node.settings.t_alloc)
         remedy = "try later, or without --opportunistic"
     else:
         why = ledger.refuse_regular(spec.cpu_cores, spec.memory_bytes)
+        why = why or ledger.refuse_network(spec.network_bytes_per_s, node.settings.link_bytes_per_s)
         remedy = "ask for less, wait until something ends, or run it opportunistic"
     if why:
         raise refused(f"this node cannot promise that: {why}", remedy=remedy)
@@ -42,7 +66,7 @@ def launch_requested(node: Node, event: e.LaunchRequested, now: float) -> list[I
     )
     session.attached.add(record.container)
     session.launched.add(record.container)
-    return [Reply(record.container), *node.containers.add(record)]
+    return record
 
 
 def attach_requested(node: Node, event: e.AttachRequested, now: float) -> list[Instruction]:
@@ -81,14 +105,24 @@ def container_of(node: Node, session: int, container: str) -> ContainerRecord:
 
 
 def container_started(node: Node, event: e.ContainerStarted, now: float) -> list[Instruction]:
-    """It runs."""
-    return node.containers.started(event.container, event.pid, event.not_enforced, event.at)
+    """It runs. What changed while it was being started is said to the kernel now."""
+    instructions = node.containers.started(event.container, event.pid, event.not_enforced, event.at)
+    record = node.containers.live[event.container]
+    if record.state is ContainerState.RUNNING:
+        wanted = confine(record.spec, record.limits, opportunistic=record.opportunistic)
+        if wanted != confine(record.spec, record.spec.limits, opportunistic=record.spec.opportunistic):
+            instructions.append(Confine(event.container, wanted))
+    return instructions
 
 
 def container_not_started(node: Node, event: e.ContainerNotStarted, now: float) -> list[Instruction]:
     """It could not be started."""
     record = node.containers.live[event.container]
-    ended = Ended(by=record.stopping_by or EndedBy.FAILED, reason=record.stopping_reason or event.message)
+    ended = Ended(
+        by=record.stopping_by or EndedBy.FAILED,
+        exit_status=event.exit_status,
+        reason=record.stopping_reason or event.message,
+    )
     return _ended(node, record, ended, now)
 
 
@@ -97,12 +131,15 @@ def container_exited(node: Node, event: e.ContainerExited, now: float) -> list[I
     record = node.containers.live.get(event.container)
     if record is None:
         return []
+    node.reaction.ended(event.container, now)
     return _ended(node, record, how_it_ended(record, event), now)
 
 
 def _ended(node: Node, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
     """Tell who waits for it, give back what it held, start who is next."""
     container = record.container
+    node.preemption.forget(container)
+    node.elasticity.forget(container)
     instructions = node.containers.end(container, ended)
     over = ContainerEnded(container=container, ended=ended)
     for session in node.sessions.values():
@@ -142,10 +179,11 @@ def start_command(node: Node, monotask: Monotask) -> list[Instruction]:
     command = held.request.command
     assert command is not None
     held.container = node.fresh_id("c-")
+    promised = max(command.memory_bytes, held.request.memory_bytes)
     record = ContainerRecord(
         container=held.container,
         user=held.user,
-        spec=command,
+        spec=msgspec.structs.replace(command, memory_bytes=promised, opportunistic=held.opportunistic),
         opportunistic=held.opportunistic,
         job=held.job,
         task=held.task,
@@ -180,10 +218,18 @@ def forget_guest(node: Node, job: str) -> list[Instruction]:
     return [Record("jobs", job, None)]
 
 
-def set_class(node: Node, container: str) -> SetClass | None:
+def promote(node: Node, container: str) -> list[Instruction]:
     """Promotion of a container (UBIS §IV.D): the same limits in the regular class, in place."""
     record = node.containers.live.get(container)
     if record is None:
-        return None
+        return []
     record.opportunistic = False
-    return SetClass(container, record.spec.limits, opportunistic=False)
+    if record.state is ContainerState.WARNED:
+        record.state = ContainerState.RUNNING
+    node.preemption.forget(container)
+    instructions = node.containers.resume(container)
+    if record.state is ContainerState.RUNNING:
+        confinement = confine(record.spec, record.limits, opportunistic=False)
+        instructions.append(Confine(container, confinement))
+    promoted = Explain("promoted", {"container": container})
+    return [*instructions, Record(ROOM, container, record), promoted, *node.containers.watch()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
 from penstock.model import Capacity
@@ -17,6 +18,33 @@ class Thresholds:
     network: float = 0.95
 
 
+class VictimOrder(enum.StrEnum):
+    """Which opportunistic container goes first; who said ``prefer`` comes before, who said ``avoid`` after."""
+
+    NEWEST = "newest"  # started last (UBIS §IV.C)
+    LEAST_PROGRESS = "least_progress"  # least CPU time is lost with it
+    LARGEST = "largest"  # holds most of what is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionSettings:
+    """How preemption goes about it.
+
+    ``after`` samples in a row above T_preempt count as contention (CPU, disk, network; memory at once). What was paused
+    goes on when use has been ``hysteresis`` (a fraction of capacity) below T_preempt for as many samples. Between two
+    actions for a resource lie at least ``cooldown_s``; memory does not wait, since the dying count as gone.
+    """
+
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    after: int = 3
+    hysteresis: float = 0.05
+    cooldown_s: float = 5.0
+    order: VictimOrder = VictimOrder.NEWEST
+    starved_after_s: float = 60.0  # 0: never hand back
+    grace_max_s: float = 30.0
+    dry_run: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
     """What :class:`agent.core.node.Node` must know. ``t_alloc`` is UBIS's over-allocation threshold (§IV.A)."""
@@ -26,9 +54,9 @@ class NodeSettings:
     capacity: Capacity
     has_master: bool = False
     network_bypass_bytes: int = 16 * 1024
+    link_bytes_per_s: int = 0  # what the network can be promised to: the slowest link's rate; 0: unknown
     rate_window_s: float = 10.0
     t_alloc: float = 0.9
-    t_preempt: Thresholds = field(default_factory=Thresholds)
-    preempt_after: int = 3
+    preemption: PreemptionSettings = field(default_factory=PreemptionSettings)
     rejoin_s: float = 30.0
     keep_ended: int = 100

@@ -11,12 +11,19 @@ class ContainerUse:
 
     cpu_cores: float = 0.0
     memory_bytes: int = 0  # working set: page cache that the kernel would drop first is not counted
+    memory_cache_bytes: int = 0  # of the working set: what reclaim could take without ending anything
     memory_peak_bytes: int = 0
     disk_bytes_per_s: float = 0.0
+    network_send_bytes_per_s: float = 0.0
+    network_receive_bytes_per_s: float = 0.0
     pids: int = 0
     oom_kills: int = 0
     memory_high_events: int = 0
     cpu_seconds: float = 0.0
+    cpu_throttled: float = 0.0  # share of the time in which cpu.max held it back
+    cpu_stalled: float = 0.0  # share of the time in which some of it waited for a processor (PSI)
+    memory_stalled: float = 0.0  # … for memory
+    disk_stalled: float = 0.0  # … for a disk
 
 
 @dataclass(frozen=True, slots=True)

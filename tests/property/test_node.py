@@ -6,25 +6,39 @@ from dataclasses import replace
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
+from agent.core.confinement import Confinement, confine
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
-from agent.core.settings import NodeSettings
+from agent.core.settings import NodeSettings, PreemptionSettings
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
-from penstock.model import Capacity, ContainerSpec, EndedBy, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
+from penstock.model import (
+    Capacity,
+    Choice,
+    ContainerSpec,
+    EndedBy,
+    KindAmounts,
+    MonotaskSpec,
+    Notice,
+    Profile,
+    ResourceKind,
+    TaskRequest,
+)
 from penstock.wire import master_api
 from penstock.wire.agent_api import Completion, ContainerEnded, RegisterJob, TaskEnded
 from penstock.wire.errors import RpcError
 
 MEMORY_BYTES = 1000
+NOTICE = Notice(signal=15, grace_s=2.0)
 SETTINGS = NodeSettings(
     node="n",
     instance="x",
     capacity=Capacity(cores=2, memory_bytes=MEMORY_BYTES),
     has_master=True,
+    preemption=PreemptionSettings(after=1, cooldown_s=1.0, starved_after_s=5.0),
     rejoin_s=5.0,
     keep_ended=1000,
 )
@@ -52,6 +66,11 @@ class NodeMachine(RuleBasedStateMachine):
         self.reported: set[tuple[str, str]] = set()
         self.task_ends: set[tuple[int, str, str]] = set()
         self.decision = 0
+        self.frozen: set[str] = set()
+        self.warned: set[str] = set()
+        self.confined: dict[str, Confinement] = {}
+        self.alarm: float | None = None
+        self.watched = False
 
     def send(self, event: e.Event) -> object:  # noqa: C901 - one case per instruction
         reply: object = None
@@ -64,7 +83,7 @@ class NodeMachine(RuleBasedStateMachine):
                         self.granted.add((session, job, monotask))
                 case i.Reply(result):
                     reply = result
-                case i.StartContainer(container, _, _):
+                case i.StartContainer(container=container) | i.AdoptProcess(container=container):
                     assert container not in self.launched, "started twice"
                     assert ("containers", container) in self.journal, "started before it was journaled"
                     self.launched.add(container)
@@ -73,6 +92,22 @@ class NodeMachine(RuleBasedStateMachine):
                     assert container in self.processes, "kills what does not run"
                     assert reason, "a kill without a reason"
                     self.doomed.add(container)
+                case i.Freeze(container, frozen):
+                    assert container in self.processes, "freezes what does not run"
+                    (self.frozen.add if frozen else self.frozen.discard)(container)
+                case i.Signal(container, signum):
+                    assert container in self.processes and container not in self.frozen, "notice to who cannot hear it"
+                    assert signum == NOTICE.signal
+                    self.warned.add(container)
+                case i.Confine(container, confinement):
+                    assert container in self.processes, "confines what does not run"
+                    assert confinement.opportunistic == self.node.containers.live[container].opportunistic
+                    self.confined[container] = confinement
+                case i.WatchMemory(on):
+                    assert on != self.watched, "said twice"
+                    self.watched = on
+                case i.Wake(at):
+                    self.alarm = at
                 case i.RemoveContainer(container):
                     assert container not in self.ended
                     record = self.node.containers.ended[container]
@@ -99,6 +134,21 @@ class NodeMachine(RuleBasedStateMachine):
     def fresh(self) -> int:
         self.number += 1
         return self.number
+
+    @initialize(notice=st.booleans(), choices=st.lists(st.sampled_from(list(Choice)), max_size=3))
+    def begin_with_some(self, notice: bool, choices: list[Choice]) -> None:
+        """A node on which something runs already: preemption has somebody to choose from."""
+        self.connect()
+        promised = ContainerSpec(argv=("x",), memory_bytes=700, cpu_cores=2.0, detach=True)
+        for spec in [
+            ContainerSpec(argv=("x",), opportunistic=True, preempt=choice, notice=NOTICE if notice else None)
+            for choice in choices
+        ] + [promised] * bool(choices):
+            self.send(e.LaunchRequested(1, spec))
+        for container in sorted(self.starting):
+            self.starting.discard(container)
+            self.processes.add(container)
+            self.send(e.ContainerStarted(container, 42, {}, self.now))
 
     # ------------------------------------------------------------ frameworks
 
@@ -146,13 +196,25 @@ class NodeMachine(RuleBasedStateMachine):
         self.send(e.Completed(key[0], key[1], [Completion(id=key[2])]))  # type: ignore[arg-type]
 
     @precondition(lambda self: self.sessions)
-    @rule(data=st.data(), memory=st.integers(0, 600), opportunistic=st.booleans(), detach=st.booleans())
-    def launch(self, data: st.DataObject, memory: int, opportunistic: bool, detach: bool) -> None:
+    @rule(
+        data=st.data(), memory=st.integers(0, 600), opportunistic=st.booleans(), detach=st.booleans(),
+        notice=st.booleans(), adopt=st.booleans(), choice=st.sampled_from(list(Choice)),
+    )  # fmt: skip
+    def launch(
+        self, data: st.DataObject, memory: int, opportunistic: bool, detach: bool, notice: bool, adopt: bool,
+        choice: Choice,
+    ) -> None:  # fmt: skip
         session = data.draw(st.sampled_from(sorted(self.sessions)))
-        spec = ContainerSpec(argv=("x",), memory_bytes=memory, opportunistic=opportunistic, detach=detach)
+        spec = ContainerSpec(
+            argv=("x",), memory_bytes=memory, opportunistic=opportunistic, detach=detach, preempt=choice,
+            notice=NOTICE if notice else None,
+        )  # fmt: skip
         before = self.node.ledger()
         try:
-            self.send(e.LaunchRequested(session, spec))
+            if adopt:
+                self.send(e.AdoptRequested(session, spec, 4711, False))
+            else:
+                self.send(e.LaunchRequested(session, spec))
         except RpcError:
             if not opportunistic:
                 assert before.promised_memory_bytes + memory > MEMORY_BYTES, "refused what fits"
@@ -162,6 +224,37 @@ class NodeMachine(RuleBasedStateMachine):
     def kill(self, data: st.DataObject) -> None:
         session = data.draw(st.sampled_from(sorted(self.sessions)))
         self.send(e.KillRequested(session, data.draw(st.sampled_from(sorted(self.launched)))))
+
+    @precondition(lambda self: self.sessions and self.launched)
+    @rule(data=st.data(), cores=st.sampled_from([None, 0.5, 1.0]))
+    def resize(self, data: st.DataObject, cores: float | None) -> None:
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        container = data.draw(st.sampled_from(sorted(self.launched)))
+        try:
+            self.send(e.ResizeRequested(session, container, {"cpu_cores": cores}))
+        except RpcError:
+            record = self.node.containers.find(container)
+            assert record is not None
+            assert record.ended or record.profile or record.state is ContainerState.STOPPING, "refused for no reason"
+
+    @precondition(lambda self: self.sessions and self.launched)
+    @rule(data=st.data(), cores=st.lists(st.sampled_from([0.5, 1.0, 2.0]), max_size=4))
+    def follow(self, data: st.DataObject, cores: list[float]) -> None:
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        container = data.draw(st.sampled_from(sorted(self.launched)))
+        profile = Profile(slot_s=1.0, cpu_cores=tuple(cores)) if cores else None
+        try:
+            self.send(e.FollowRequested(session, container, profile, self.now))
+        except RpcError:
+            record = self.node.containers.find(container)
+            assert record is not None and (record.ended or record.state is ContainerState.STOPPING)
+
+    @precondition(lambda self: self.alarm is not None)
+    @rule()
+    def alarm_rings(self) -> None:
+        assert self.alarm is not None
+        self.now, self.alarm = max(self.now, self.alarm), None
+        self.send(e.Woken(self.now))
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data())
@@ -233,24 +326,44 @@ class NodeMachine(RuleBasedStateMachine):
         asked = container in self.doomed
         self.processes.discard(container)
         self.doomed.discard(container)
+        self.frozen.discard(container)
         signal = 9 if status == 137 else None
         self.send(e.ContainerExited(container, status, signal, 0.1, 5, int(oom), self.now))
         by = self.ended[container]
         ours = {EndedBy.CANCELLED, EndedBy.PREEMPTED, EndedBy.DISCONNECTED}
         assert (by in ours) == asked, f"{by}, though a kill was {'' if asked else 'not '}asked for"
 
-    @rule(data=st.data(), seconds=st.floats(0.1, 3))
+    @rule(data=st.data(), seconds=st.floats(0.1, 9))
     def sample(self, data: st.DataObject, seconds: float) -> None:
         self.now += seconds
-        uses = {
-            container: ContainerUse(memory_bytes=data.draw(st.integers(0, 900)), cpu_cores=data.draw(st.floats(0, 2)))
-            for container in sorted(self.processes)
-        }
+        uses = self.uses(data)
         live = self.node.containers.live
         regular_before = {c for c, r in live.items() if not r.opportunistic and r.state is ContainerState.STOPPING}
         self.send(e.Sampled(Snapshot(self.now, seconds, HostUse(), uses), self.now))
         regular = {c for c, r in live.items() if not r.opportunistic and r.state is ContainerState.STOPPING}
         assert regular == regular_before, "a regular container was preempted"
+
+    def uses(self, data: st.DataObject) -> dict[str, ContainerUse]:
+        if data.draw(st.booleans()):  # nobody does much: what was paused may go on
+            return {container: ContainerUse(memory_bytes=1) for container in sorted(self.processes)}
+        return {
+            container: ContainerUse(
+                memory_bytes=data.draw(st.integers(0, 900)),
+                memory_cache_bytes=data.draw(st.integers(0, 300)),
+                cpu_cores=0.0 if container in self.frozen else data.draw(st.floats(0, 2)),
+                disk_bytes_per_s=0.0 if container in self.frozen else data.draw(st.floats(0, 2)),
+                cpu_stalled=data.draw(st.sampled_from([0.0, 1.0])),
+            )
+            for container in sorted(self.processes)
+        }
+
+    @precondition(lambda self: self.processes)
+    @rule(data=st.data(), pressed=st.booleans())
+    def look_at_memory(self, data: st.DataObject, pressed: bool) -> None:
+        stalled = tuple(sorted(self.processes)) if pressed else ()
+        self.send(e.MemoryLooked(Snapshot(self.now, 1.0, HostUse(), self.uses(data)), stalled, self.now))
+        for container in sorted(self.processes):
+            self.send(e.Reclaimed(container, 0))
 
     @rule(lost=st.booleans())
     def restart(self, lost: bool) -> None:
@@ -264,12 +377,14 @@ class NodeMachine(RuleBasedStateMachine):
                 self.starting.discard(record.container)
         if lost:
             self.processes.clear()
+            self.frozen.clear()
             self.doomed.clear()
         self.sessions.clear()
         self.jobs.clear()
         self.forget(None)
         node.containers.ended.update(self.node.containers.ended)
         self.node = node
+        self.alarm, self.watched = None, False
         running = dict.fromkeys(self.processes, 7)
         self.decision = 0
         self.send(
@@ -298,6 +413,30 @@ class NodeMachine(RuleBasedStateMachine):
         assert live | set(self.ended) == self.launched
         assert not live & set(self.ended)
         assert {key for room, key in self.journal if room == "containers"} == live
+
+    @invariant()
+    def only_who_is_paused_stands_still(self) -> None:
+        live = self.node.containers.live
+        paused = {c for c, record in live.items() if record.state is ContainerState.PAUSED}
+        assert paused == self.frozen - self.doomed
+        assert all(live[container].opportunistic for container in paused), "a regular container was paused"
+
+    @invariant()
+    def the_kernel_was_told_of_every_limit(self) -> None:
+        for container, record in self.node.containers.live.items():
+            if record.state in (ContainerState.RUNNING, ContainerState.PAUSED):
+                wanted = confine(record.spec, record.limits, opportunistic=record.opportunistic)
+                at_start = confine(record.spec, record.spec.limits, opportunistic=record.spec.opportunistic)
+                assert self.confined.get(container, at_start) == wanted
+
+    @invariant()
+    def memory_is_watched_while_somebody_could_give_it_back(self) -> None:
+        assert self.watched == any(record.opportunistic for record in self.node.containers.live.values())
+
+    @invariant()
+    def the_alarm_is_set_for_who_waits(self) -> None:
+        times = [at for at in (self.node.preemption.due(), self.node.elasticity.due(self.now)) if at is not None]
+        assert not times or (self.alarm is not None and self.alarm <= min(times) + 1e-9)
 
     @invariant()
     def every_assigned_command_is_held_or_reported(self) -> None:
@@ -330,6 +469,7 @@ class NodeMachine(RuleBasedStateMachine):
                 self.send(e.ContainerNotStarted(container, "too late"))
             for container in sorted(self.processes):
                 self.processes.discard(container)
+                self.frozen.discard(container)
                 self.send(e.ContainerExited(container, 0, None, 0.0, 0, 0, self.now))
         assert not self.node.held.by_key and not self.node.jobs and not self.node.containers.live
         assert not self.journal, "the journal remembers what is gone"

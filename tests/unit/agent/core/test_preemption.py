@@ -1,107 +1,334 @@
-"""UBIS on the node, by example (§IV.C and what its implementation in YARN decided)."""
+"""UBIS on the node, by example (§IV.C, what its implementation in YARN decided, and work-preserving before killing)."""
 
 from __future__ import annotations
 
-from agent.core.ledger import Ledger, take_stock
-from agent.core.preemption import Preemption
-from agent.core.records import ContainerRecord, ContainerState
-from agent.core.settings import Thresholds
-from agent.core.snapshot import ContainerUse, HostUse, Snapshot
-from penstock.model import Capacity, ContainerSpec
+from dataclasses import replace
 
-CAPACITY = Capacity(cores=4, memory_bytes=1000)
+import pytest
+
+from agent.core.ledger import take_stock
+from agent.core.preemption import Act, Action, Preemption, View
+from agent.core.records import ContainerRecord, ContainerState
+from agent.core.settings import PreemptionSettings, Thresholds, VictimOrder
+from agent.core.snapshot import ContainerUse, HostUse, Snapshot
+from penstock.model import Capacity, Choice, ContainerSpec, KindAmounts, Limits, Notice
+
+CAPACITY = Capacity(cores=4, memory_bytes=1 << 30)
+MB = 1 << 20
+SETTINGS = PreemptionSettings(thresholds=Thresholds(memory=0.9, cpu=0.9, disk=0.9, network=0.9), cooldown_s=2.0)
 
 
 def container(
-    name: str, order: int, *, opportunistic: bool, memory: int = 0, cores: float = 0.0,
-    state: ContainerState = ContainerState.RUNNING,
+    name: str, order: int, *, opportunistic: bool, memory: int = 0, cores: float = 0.0, task: str = "",
+    state: ContainerState = ContainerState.RUNNING, choice: Choice = Choice.NORMAL, notice: Notice | None = None,
+    limits: Limits | None = None,
 ) -> ContainerRecord:  # fmt: skip
-    spec = ContainerSpec(argv=("x",), memory_bytes=memory, cpu_cores=cores, opportunistic=opportunistic)
-    return ContainerRecord(container=name, user="u", spec=spec, opportunistic=opportunistic, order=order, state=state)
+    spec = ContainerSpec(
+        argv=("x",), memory_bytes=memory, cpu_cores=cores, opportunistic=opportunistic, preempt=choice, notice=notice
+    )
+    return ContainerRecord(
+        container=name, user="u", spec=spec, opportunistic=opportunistic, order=order, state=state, task=task,
+        limits=limits or Limits(),
+    )  # fmt: skip
 
 
-def snapshot(host: HostUse | None = None, **uses: ContainerUse) -> Snapshot:
-    return Snapshot(0.0, 1.0, host or HostUse(), uses)
+class Node:
+    """One policy, the containers of a node, and a clock that goes on by a second a sample."""
+
+    def __init__(self, *containers: ContainerRecord, settings: PreemptionSettings = SETTINGS) -> None:
+        self.policy = Preemption(settings)
+        self.containers = list(containers)
+        self.now = 0.0
+        self.granted = KindAmounts()
+
+    def view(self, host: HostUse, uses: dict[str, ContainerUse]) -> View:
+        snapshot = Snapshot(self.now, 1.0, host, uses)
+        return View.of(snapshot, self.containers, take_stock(CAPACITY, self.containers, [], snapshot), self.granted)
+
+    def sample(self, host: HostUse | None = None, **uses: ContainerUse) -> list[Action]:
+        self.now += 1.0
+        return self.carry_out(self.policy.sampled(self.view(host or HostUse(), uses), self.now))
+
+    def memory(self, **used: int) -> list[Action]:
+        return self.sample(**{name: ContainerUse(memory_bytes=amount * MB) for name, amount in used.items()})
+
+    def look(self, *pressed: str, **used: int) -> list[Action]:
+        uses = {name: ContainerUse(memory_bytes=amount * MB) for name, amount in used.items()}
+        return self.carry_out(self.policy.looked(self.view(HostUse(), uses), pressed, self.now))
+
+    def carry_out(self, actions: list[Action]) -> list[Action]:
+        states = {
+            Act.PAUSE: ContainerState.PAUSED,
+            Act.RESUME: ContainerState.RUNNING,
+            Act.WARN: ContainerState.WARNED,
+            Act.END: ContainerState.STOPPING,
+        }
+        for action in actions:
+            for record in self.containers:
+                if record.container == action.container and action.act in states:
+                    record.state = states[action.act]
+        return actions
 
 
-def memory(**used: int) -> Snapshot:
-    return snapshot(**{name: ContainerUse(memory_bytes=amount) for name, amount in used.items()})
+def acts(actions: list[Action]) -> list[tuple[str, str]]:
+    return [(action.act.value, action.container) for action in actions]
 
 
-def victims(
-    containers: list[ContainerRecord], taken: Snapshot, policy: Preemption | None = None, granted: int = 0
-) -> list[str]:
-    policy = policy or Preemption(Thresholds(memory=0.9, cpu=0.9, disk=0.9, network=0.9), preempt_after=3)
-    ledger: Ledger = take_stock(CAPACITY, containers, [], taken)
-    return [victim.container for victim in policy.victims(taken, containers, ledger, granted)]
+def regular(memory: int = 850, cores: float = 0.0, **more: object) -> ContainerRecord:
+    return container("r", 1, opportunistic=False, memory=memory * MB, cores=cores, **more)  # type: ignore[arg-type]
 
 
-REGULAR = container("r", 1, opportunistic=False, memory=800)
-OLD = container("old", 2, opportunistic=True, memory=200)
-NEW = container("new", 3, opportunistic=True, memory=200)
+def opportunistic(name: str, order: int, **more: object) -> ContainerRecord:
+    return container(name, order, opportunistic=True, **{"memory": 200 * MB, **more})  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- memory
 
 
 def test_memory_goes_at_the_first_sample_and_newest_first() -> None:
-    assert victims([REGULAR, OLD, NEW], memory(r=750, old=150, new=150)) == ["new"]
+    node = Node(regular(), opportunistic("old", 2), opportunistic("new", 3))
+    assert acts(node.memory(r=750, old=150, new=150)) == [("end", "new")]
 
 
 def test_as_many_as_cover_the_excess_and_no_more() -> None:
-    assert victims([REGULAR, OLD, NEW], memory(r=800, old=200, new=90)) == ["new", "old"]  # 190 over, new has 90
-    assert victims([REGULAR, OLD, NEW], memory(r=710, old=100, new=100)) == ["new"]  # 10 over
+    node = Node(regular(), opportunistic("old", 2), opportunistic("new", 3))
+    assert acts(node.memory(r=800, old=200, new=60)) == [("end", "new"), ("end", "old")]  # 138 over, new has 60
+    node = Node(regular(), opportunistic("old", 2), opportunistic("new", 3))
+    assert acts(node.memory(r=750, old=100, new=100)) == [("end", "new")]  # 28 over
 
 
 def test_nobody_goes_below_the_threshold_or_while_nothing_is_over_allocated() -> None:
-    assert victims([REGULAR, OLD, NEW], memory(r=700, old=100, new=100)) == []
-    fits = [container("r", 1, opportunistic=False, memory=700), container("o", 2, opportunistic=True, memory=200)]
-    assert victims(fits, memory(r=950, o=10)) == []  # busy with what was promised: 700 + 200 fit
+    assert Node(regular(), opportunistic("o", 2)).memory(r=700, o=200) == []
+    assert Node(regular(700), opportunistic("o", 2)).memory(r=950, o=10) == []  # busy with what was promised
 
 
 def test_regular_work_is_never_a_victim() -> None:
-    assert victims([REGULAR, container("s", 9, opportunistic=False, memory=200)], memory(r=900, s=300)) == []
+    other = container("s", 9, opportunistic=False, memory=200 * MB)
+    assert Node(regular(), other).memory(r=900, s=300) == []
 
 
 def test_the_dying_count_as_gone() -> None:
-    dying = container("new", 3, opportunistic=True, memory=200, state=ContainerState.STOPPING)
-    assert victims([REGULAR, OLD, dying], memory(r=700, old=150, new=150)) == []
+    dying = opportunistic("new", 3, state=ContainerState.STOPPING)
+    assert Node(regular(), opportunistic("old", 2), dying).memory(r=700, old=150, new=150) == []
 
 
-def cpu(cores_regular: float, cores_opportunistic: float) -> Snapshot:
-    return snapshot(r=ContainerUse(cpu_cores=cores_regular), o=ContainerUse(cpu_cores=cores_opportunistic))
+def test_a_look_between_two_samples_is_enough() -> None:
+    node = Node(regular(), opportunistic("o", 2))
+    assert acts(node.look(r=800, o=150)) == [("end", "o")]
 
 
-def test_cpu_goes_at_the_third_breach_in_a_row() -> None:
-    policy = Preemption(Thresholds(cpu=0.9), preempt_after=3)
-    both = [container("r", 1, opportunistic=False, cores=3), container("o", 2, opportunistic=True, cores=2)]
-    assert victims(both, cpu(2.5, 1.5), policy) == []
-    assert victims(both, cpu(2.5, 1.5), policy) == []
-    assert victims(both, cpu(1.0, 1.0), policy) == []  # a pause starts the count again
-    assert victims(both, cpu(2.5, 1.5), policy) == []
-    assert victims(both, cpu(2.5, 1.5), policy) == []
-    assert victims(both, cpu(2.5, 1.5), policy) == ["o"]
+def test_page_cache_is_reclaimed_first_if_it_covers_what_is_wanted() -> None:
+    node = Node(regular(), opportunistic("o", 2))
+    cached = {"r": ContainerUse(memory_bytes=800 * MB), "o": ContainerUse(150 * MB, 150 * MB)}
+    cached["o"] = ContainerUse(memory_bytes=150 * MB, memory_cache_bytes=100 * MB)
+    (action,) = node.sample(**cached)
+    assert (action.act, action.container, action.size_bytes) == (Act.RECLAIM, "o", 100 * MB)
+    assert node.sample(**cached) == []  # it is still at it
+    node.policy.reclaimed("o")
+    assert acts(node.sample(**cached)) == [("end", "o")]  # what it gave was not enough: no second time
+
+
+def test_too_little_page_cache_is_not_worth_the_delay() -> None:
+    node = Node(regular(), opportunistic("o", 2))
+    little = ContainerUse(memory_bytes=200 * MB, memory_cache_bytes=10 * MB)
+    assert acts(node.sample(r=ContainerUse(memory_bytes=800 * MB), o=little)) == [("end", "o")]
+
+
+def test_a_promise_that_stalls_is_helped_below_the_threshold() -> None:
+    node = Node(regular(600), opportunistic("o", 2))
+    (action,) = node.look("r", r=500, o=100)
+    assert (action.act, action.container) == (Act.END, "o")
+    assert "r has 500 MiB of 600 MiB promised" in action.reason
+
+
+@pytest.mark.parametrize(
+    ("stalled", "used"),
+    [
+        (regular(600), 600),  # it has what it was promised
+        (regular(600, limits=Limits(memory_max_bytes=500 * MB)), 490),  # it stalls at a limit of its own
+        (regular(600, limits=Limits(memory_high_bytes=500 * MB)), 480),
+    ],
+)
+def test_who_stalls_by_its_own_doing_costs_nobody_anything(stalled: ContainerRecord, used: int) -> None:
+    assert Node(stalled, opportunistic("o", 2)).look("r", r=used, o=100) == []
+
+
+def test_notice_is_given_and_heeded() -> None:
+    node = Node(regular(), opportunistic("o", 2, notice=Notice(grace_s=3.0)))
+    assert acts(node.memory(r=800, o=150)) == [("warn", "o")]
+    assert node.policy.due() == node.now + 3.0
+    assert node.memory(r=800, o=150) == []  # it counts as gone
+    assert node.policy.woken(node.now) == []
+    assert acts(node.policy.woken(node.now + 2.0)) == [("end", "o")]
+    node.policy.forget("o")
+    assert node.policy.due() is None
+
+
+def test_a_promise_that_stalls_cuts_the_grace_short() -> None:
+    node = Node(regular(), opportunistic("o", 2, notice=Notice(grace_s=30.0)))
+    assert acts(node.memory(r=780, o=150)) == [("warn", "o")]
+    assert acts(node.look("r", r=780, o=150)) == [("end", "o")]
+
+
+def test_no_grace_is_longer_than_the_node_allows() -> None:
+    node = Node(regular(), opportunistic("o", 2, notice=Notice(grace_s=200.0)))
+    node.memory(r=800, o=150)
+    assert node.policy.due() == node.now + SETTINGS.grace_max_s
+
+
+# ---------------------------------------------------------------- order
+
+
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [(VictimOrder.NEWEST, "c"), (VictimOrder.LEAST_PROGRESS, "b"), (VictimOrder.LARGEST, "a")],
+)
+def test_the_order_is_the_operators_choice(order: VictimOrder, first: str) -> None:
+    three = [opportunistic(name, number) for number, name in enumerate("abc", start=2)]
+    node = Node(regular(), *three, settings=replace(SETTINGS, order=order))
+    actions = node.sample(
+        r=ContainerUse(memory_bytes=800 * MB),
+        a=ContainerUse(memory_bytes=80 * MB, cpu_seconds=9.0),
+        b=ContainerUse(memory_bytes=50 * MB, cpu_seconds=1.0),
+        c=ContainerUse(memory_bytes=40 * MB, cpu_seconds=5.0),
+    )
+    assert actions[0].container == first
+
+
+def test_prefer_goes_before_and_avoid_after() -> None:
+    node = Node(
+        regular(), opportunistic("willing", 2, choice=Choice.PREFER), opportunistic("mid", 3),
+        opportunistic("loath", 4, choice=Choice.AVOID),
+    )  # fmt: skip
+    assert acts(node.memory(r=700, willing=50, mid=150, loath=100)) == [("end", "willing"), ("end", "mid")]
+
+
+def test_the_reason_has_the_rule_and_the_numbers_and_who_was_asked() -> None:
+    (action,) = Node(regular(), opportunistic("o", 2)).memory(r=800, o=150)
+    assert action.resource == "memory"
+    assert "950 MiB of 1 GiB" in action.reason and "T_preempt 0.9" in action.reason
+    assert "newest opportunistic container goes first" in action.reason
+    assert action.candidates.startswith("o 1.57e+08 B")
+
+
+# ---------------------------------------------------------------- CPU, disk, network
+
+
+def cores(r: float, o: float) -> dict[str, ContainerUse]:
+    return {"r": ContainerUse(cpu_cores=r), "o": ContainerUse(cpu_cores=o)}
+
+
+def test_cpu_is_paused_at_the_third_breach_in_a_row() -> None:
+    node = Node(regular(0, cores=3.0), opportunistic("o", 2, cores=2.0))
+    assert node.sample(**cores(2.5, 1.5)) == []
+    assert node.sample(**cores(2.5, 1.5)) == []
+    assert node.sample(**cores(1.0, 1.0)) == []  # a rest starts the count again
+    assert node.sample(**cores(2.5, 1.5)) == []
+    assert node.sample(**cores(2.5, 1.5)) == []
+    assert acts(node.sample(**cores(2.5, 1.5))) == [("pause", "o")]
+
+
+def test_what_was_paused_goes_on_when_there_has_been_room_for_a_while() -> None:
+    node = Node(regular(0, cores=3.5), opportunistic("o", 2, cores=1.0))
+    for _ in range(3):
+        node.sample(**cores(2.9, 1.0))
+    assert node.containers[1].state is ContainerState.PAUSED
+    for _ in range(10):
+        assert node.sample(**cores(3.0, 0.0)) == []  # 3 + 1 of 4 would be contention again
+    assert node.sample(**cores(1.0, 0.0)) == []
+    assert node.sample(**cores(1.0, 0.0)) == []
+    assert acts(node.sample(**cores(1.0, 0.0))) == [("resume", "o")]
+
+
+def test_between_two_actions_lies_the_cool_down() -> None:
+    node = Node(
+        regular(0, cores=3.5), opportunistic("o", 2, cores=1.0), settings=replace(SETTINGS, after=1, cooldown_s=10.0)
+    )
+    assert acts(node.sample(**cores(3.0, 0.9))) == [("pause", "o")]
+    resumed = [node.now for _ in range(15) if node.sample(**cores(1.0, 0.0))]
+    assert resumed == [11.0]  # not before it has rested
+    paused = [node.now for _ in range(15) if node.sample(**cores(3.0, 0.9))]
+    assert paused[0] >= 21.0
+
+
+def test_cpu_that_nobody_else_uses_is_no_contention() -> None:
+    node = Node(regular(0, cores=3.0), opportunistic("o", 2, cores=2.0))
+    for _ in range(10):
+        assert node.sample(**cores(0.0, 4.0)) == []
 
 
 def test_slots_that_frameworks_hold_count_as_allocated_cores() -> None:
-    policy = Preemption(Thresholds(cpu=0.9), preempt_after=1)
-    both = [container("r", 1, opportunistic=False), container("o", 2, opportunistic=True, cores=1)]
-    assert victims(both, cpu(2.9, 0.9), policy, granted=0) == []
-    assert victims(both, cpu(2.9, 0.9), policy, granted=4) == ["o"]
+    settings = replace(SETTINGS, after=1)
+    node = Node(regular(0), opportunistic("o", 2, cores=1.0), settings=settings)
+    assert node.sample(**cores(2.9, 0.9)) == []
+    node = Node(regular(0), opportunistic("o", 2, cores=1.0), settings=settings)
+    node.granted = KindAmounts(cpu=4.0)
+    assert acts(node.sample(**cores(2.9, 0.9))) == [("pause", "o")]
 
 
-def test_disk_goes_only_where_opportunistic_work_uses_it() -> None:
-    policy = Preemption(Thresholds(disk=0.9), preempt_after=1)
-    both = [container("r", 1, opportunistic=False), container("o", 2, opportunistic=True)]
+def test_the_oldest_goes_on_first_and_one_at_a_time() -> None:
+    both = [opportunistic("old", 2, cores=1.0), opportunistic("new", 3, cores=1.0)]
+    node = Node(regular(0, cores=3.0), *both, settings=replace(SETTINGS, after=1, cooldown_s=0.0))
+    busy = {"r": ContainerUse(cpu_cores=3.9), "old": ContainerUse(cpu_cores=0.2), "new": ContainerUse(cpu_cores=0.2)}
+    assert acts(node.sample(**busy)) == [("pause", "new"), ("pause", "old")]
+    calm = {"r": ContainerUse(cpu_cores=1.0)}
+    assert acts(node.sample(**calm)) == [("resume", "old")]
+    assert acts(node.sample(**calm)) == [("resume", "new")]
+
+
+def disk(**bytes_per_s: float) -> dict[str, ContainerUse]:
+    return {name: ContainerUse(disk_bytes_per_s=rate) for name, rate in bytes_per_s.items()}
+
+
+def test_disk_goes_only_where_opportunistic_work_is_in_the_way_of_regular() -> None:
+    def node() -> Node:
+        return Node(regular(0), opportunistic("o", 2), settings=replace(SETTINGS, after=1))
+
     busy = HostUse(disk_busy=1.0)
-    innocent = snapshot(busy, r=ContainerUse(disk_bytes_per_s=100), o=ContainerUse())
-    guilty = snapshot(busy, r=ContainerUse(disk_bytes_per_s=100), o=ContainerUse(disk_bytes_per_s=50))
-    assert victims(both, innocent, policy) == []
-    assert victims(both, guilty, policy) == ["o"]
-    assert victims(both, snapshot(HostUse(disk_busy=None), o=ContainerUse(disk_bytes_per_s=50)), policy) == []
+    assert acts(node().sample(busy, **disk(r=100, o=50))) == [("pause", "o")]
+    assert node().sample(busy, **disk(r=100, o=0)) == []  # it has no part in it
+    assert node().sample(busy, **disk(r=0, o=50)) == []  # nobody else wants it
+    assert node().sample(HostUse(disk_busy=None), **disk(r=100, o=50)) == []
+    somebody_else = HostUse(disk_busy=1.0, disk_read_bytes_per_s=1e9)
+    assert node().sample(somebody_else, **disk(r=100, o=50)) == []  # neither of ours makes it busy
 
 
-def test_the_reason_has_the_numbers() -> None:
-    policy = Preemption(Thresholds(memory=0.9), preempt_after=3)
-    taken = memory(r=750, old=150, new=150)
-    everybody = [REGULAR, OLD, NEW]
-    (victim,) = policy.victims(taken, everybody, take_stock(CAPACITY, everybody, [], taken), 0)
-    assert victim.resource == "memory"
-    assert "1.03 KiB of 1000 B" in victim.reason and "T_preempt 0.9" in victim.reason
+def test_network_likewise() -> None:
+    node = Node(regular(0), opportunistic("o", 2), settings=replace(SETTINGS, after=1))
+    busy = HostUse(network_busy=0.99, network_send_bytes_per_s=200.0)
+    both = {"r": ContainerUse(network_send_bytes_per_s=150.0), "o": ContainerUse(network_receive_bytes_per_s=50.0)}
+    assert acts(node.sample(busy, **both)) == [("pause", "o")]
+
+
+# ---------------------------------------------------------------- starved
+
+
+def test_the_masters_work_that_cannot_get_on_is_handed_back() -> None:
+    settings = replace(SETTINGS, after=1, starved_after_s=5.0)
+    placed, launched = opportunistic("placed", 2, cores=1.0, task="t"), opportunistic("own", 3, cores=1.0)
+    node = Node(regular(0, cores=4.0), placed, launched, settings=settings)
+    busy = {
+        "r": ContainerUse(cpu_cores=3.9),
+        "placed": ContainerUse(cpu_cores=0.01, cpu_stalled=0.99),
+        "own": ContainerUse(cpu_cores=0.01, cpu_stalled=0.99),
+    }
+    seen = [action for _ in range(12) for action in node.sample(**busy)]
+    assert acts(seen)[-1] == ("end", "placed")
+    assert "handed back to the master" in seen[-1].reason
+    assert launched.state is ContainerState.PAUSED  # it has nowhere else to go
+
+
+def test_who_gets_on_is_not_starved() -> None:
+    settings = replace(SETTINGS, starved_after_s=3.0)
+    node = Node(opportunistic("placed", 2, task="t"), settings=settings)
+    for _ in range(10):
+        assert node.sample(placed=ContainerUse(cpu_cores=0.5, cpu_stalled=0.99)) == []
+
+
+def test_a_dry_run_says_the_same_and_does_not_say_it_at_every_look() -> None:
+    node = Node(regular(), opportunistic("o", 2), settings=replace(SETTINGS, dry_run=True, cooldown_s=10.0))
+    uses = {"r": ContainerUse(memory_bytes=800 * MB), "o": ContainerUse(memory_bytes=150 * MB)}
+    view = node.view(HostUse(), uses)
+    said = [acts(node.policy.sampled(view, float(second))) for second in range(20)]
+    assert said.count([("end", "o")]) == 2
+    assert said.count([]) == 18

@@ -1,0 +1,93 @@
+"""What preemption decided, as instructions and as a record of who, why, which numbers and which rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from agent.core import events as e
+from agent.core.instructions import Explain, Instruction, Reclaim
+from agent.core.preemption import Act, Action, View
+from agent.core.records import Preempted
+from agent.core.snapshot import Snapshot
+from penstock.model import KINDS, EndedBy, KindAmounts
+
+if TYPE_CHECKING:
+    from agent.core.node import Node
+
+_DONE = {
+    Act.PAUSE: "paused",
+    Act.RESUME: "resumed",
+    Act.RECLAIM: "reclaimed",
+    Act.WARN: "warned",
+    Act.END: "preempted",
+}
+
+
+def sampled(node: Node, event: e.Sampled, now: float) -> list[Instruction]:
+    """A tick."""
+    return carry_out(node, node.preemption.sampled(_view(node, event.snapshot), now), event.at, now)
+
+
+def memory_looked(node: Node, event: e.MemoryLooked, now: float) -> list[Instruction]:
+    """Memory between two ticks."""
+    node.snapshot = event.snapshot
+    return carry_out(node, node.preemption.looked(_view(node, event.snapshot), event.pressed, now), event.at, now)
+
+
+def reclaimed(node: Node, event: e.Reclaimed, now: float) -> list[Instruction]:
+    """The next look decides whether it was enough."""
+    node.preemption.reclaimed(event.container)
+    return []
+
+
+def _view(node: Node, snapshot: Snapshot) -> View:
+    live = list(node.containers.live.values())
+    commands = Counter(record.kind for record in live)  # their use is measured, so their slots do not count
+    granted = KindAmounts(*(float(node.queues.running(kind) - commands[kind]) for kind in KINDS))
+    return View.of(snapshot, live, node.ledger(), granted)
+
+
+def carry_out(node: Node, actions: list[Action], at: float, now: float) -> list[Instruction]:
+    """Each leaves an event; in a dry run that is all."""
+    instructions: list[Instruction] = []
+    for action in actions:
+        done = _DONE[action.act]
+        dry_run = node.settings.preemption.dry_run
+        if not dry_run:
+            instructions += _instructions(node, action)
+            if action.act is Act.END:
+                node.reaction.decided(action.container, now)
+        if action.act is not Act.RESUME:
+            record = Preempted(at, action.container, action.resource, "dry run" if dry_run else done, action.reason)
+            node.preempted.append(record)
+            del node.preempted[: -node.settings.keep_ended]
+        node.acts[done, action.resource] += not dry_run
+        facts: dict[str, object] = {
+            "container": action.container,
+            "resource": action.resource,
+            "why": action.reason,
+        }
+        if action.candidates:
+            facts["candidates"] = action.candidates
+        instructions.append(Explain(f"would have {done}" if dry_run else done, facts))
+    return instructions
+
+
+def _instructions(node: Node, action: Action) -> list[Instruction]:
+    container = action.container
+    record = node.containers.live.get(container)
+    if record is None:
+        return []
+    match action.act:
+        case Act.PAUSE:
+            return node.containers.pause(container)
+        case Act.RESUME:
+            return node.containers.resume(container)
+        case Act.RECLAIM:
+            return [Reclaim(container, action.size_bytes)]
+        case Act.WARN:
+            assert record.spec.notice is not None
+            return node.containers.warn(container, record.spec.notice.signal)
+        case Act.END:
+            return node.containers.stop(container, EndedBy.PREEMPTED, action.reason)

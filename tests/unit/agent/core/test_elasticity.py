@@ -1,0 +1,163 @@
+"""Limits that move: resized on request, following a profile, promoted in place."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core import Node
+from agent.core import events as e
+from agent.core import instructions as i
+from agent.core.confinement import Confinement
+from agent.core.settings import NodeSettings
+from penstock.model import Capacity, ContainerSpec, Limits, Profile
+from penstock.wire.errors import RpcError
+
+MB = 1 << 20
+
+
+class Bed:
+    """A node with one container that runs."""
+
+    def __init__(self, **spec: object) -> None:
+        self.node = Node(
+            NodeSettings(
+                node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), link_bytes_per_s=10_000
+            )
+        )
+        self.now = 100.0
+        self.node.handle(e.SessionOpened(1, "eve", 1000, "test"), self.now)
+        self.node.handle(e.SessionOpened(2, "bob", 1001, "test"), self.now)
+        self.container = ""
+        for instruction in self.node.handle(
+            e.LaunchRequested(1, ContainerSpec(argv=("x",), **spec)), self.now  # type: ignore[arg-type]
+        ):  # fmt: skip
+            if isinstance(instruction, i.StartContainer):
+                self.container = instruction.container
+        self.node.handle(e.ContainerStarted(self.container, 42, {}, 0.0), self.now)
+
+    def send(self, event: e.Event) -> list[i.Instruction]:
+        return self.node.handle(event, self.now)
+
+    def confinements(self, event: e.Event) -> list[Confinement]:
+        return [one.confinement for one in self.send(event) if isinstance(one, i.Confine)]
+
+    def resize(self, session: int = 1, **limits: float | str | None) -> list[Confinement]:
+        return self.confinements(e.ResizeRequested(session, self.container, limits))
+
+    def follow(self, profile: Profile | None) -> list[i.Instruction]:
+        return self.send(e.FollowRequested(1, self.container, profile, 0.0))
+
+
+def test_what_is_not_named_stays() -> None:
+    bed = Bed(limits=Limits(cpu_cores=1.0, memory_max_bytes=64 * MB))
+    (told,) = bed.resize(cpu_cores=2.0)
+    assert (told.cpu_cores, told.memory_max_bytes) == (2.0, 64 * MB)
+    (told,) = bed.resize(memory_max_bytes=None)
+    assert (told.cpu_cores, told.memory_max_bytes) == (2.0, None)
+
+
+def test_nothing_is_said_to_the_kernel_when_nothing_changes() -> None:
+    bed = Bed(limits=Limits(cpu_cores=1.0))
+    assert bed.resize(cpu_cores=1.0) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"cpu_cors": 1.0}, "cpu_cors"),
+        ({"cpu_cores": -1.0}, "cpu_cores"),
+        ({"memory_max_bytes": "much"}, "memory_max_bytes"),
+    ],
+)
+def test_nonsense_is_refused_and_named(limits: dict[str, int | float | str | None], says: str) -> None:
+    bed = Bed()
+    with pytest.raises(RpcError, match=says):
+        bed.resize(**limits)
+    assert bed.node.containers.live[bed.container].limits == Limits()
+
+
+def test_others_containers_are_out_of_reach() -> None:
+    bed = Bed()
+    with pytest.raises(RpcError, match="belongs to eve"):
+        bed.resize(2, cpu_cores=1.0)
+
+
+def test_what_has_ended_has_no_limits() -> None:
+    bed = Bed()
+    bed.send(e.ContainerExited(bed.container, 0, None, 0.0, 0, 0, 0.0))
+    with pytest.raises(RpcError, match="has ended"):
+        bed.resize(cpu_cores=1.0)
+
+
+def test_a_profile_is_followed_slot_by_slot() -> None:
+    bed = Bed(limits=Limits(pids_max=9))
+    profile = Profile(slot_s=3.0, cpu_cores=(1.0, 2.0), memory_bytes=(64 * MB, 64 * MB, 32 * MB))
+    told = bed.follow(profile)
+    first = next(one.confinement for one in told if isinstance(one, i.Confine))
+    assert (first.cpu_cores, first.memory_max_bytes, first.pids_max) == (1.0, 64 * MB, 9)
+    assert i.Wake(103.0) in told
+    bed.now = 103.0
+    told = bed.send(e.Woken(0.0))
+    assert [one.confinement.cpu_cores for one in told if isinstance(one, i.Confine)] == [2.0]
+    assert i.Wake(106.0) in told
+    bed.now = 106.01
+    told = bed.send(e.Woken(0.0))
+    assert [one.confinement.memory_max_bytes for one in told if isinstance(one, i.Confine)] == [32 * MB]
+    assert not [one for one in told if isinstance(one, i.Wake)]  # its last value stands
+    assert bed.node.containers.live[bed.container].limits.cpu_cores == 2.0
+
+
+def test_a_slot_that_is_like_the_one_before_is_not_said() -> None:
+    bed = Bed()
+    bed.follow(Profile(slot_s=1.0, cpu_cores=(1.0, 1.0, 2.0)))
+    bed.now += 1.0
+    assert bed.confinements(e.Woken(0.0)) == []
+    bed.now += 1.0
+    assert [told.cpu_cores for told in bed.confinements(e.Woken(0.0))] == [2.0]
+
+
+def test_all_four_resources_follow() -> None:
+    bed = Bed(limits=Limits(memory_high_bytes=MB))
+    told = bed.follow(
+        Profile(cpu_cores=(1.5,), memory_bytes=(5 * MB,), disk_bytes_per_s=(7,), network_bytes_per_s=(9,))
+    )
+    (confinement,) = [one.confinement for one in told if isinstance(one, i.Confine)]
+    assert confinement == Confinement(
+        cpu_cores=1.5, cpu_weight=10, memory_high_bytes=5 * MB, disk_read_bytes_per_s=7, disk_write_bytes_per_s=7,
+        network_egress_bytes_per_s=9, disk_weight=1000,
+    )  # fmt: skip
+
+
+def test_who_follows_is_not_resized_until_it_is_let_go() -> None:
+    bed = Bed(limits=Limits(cpu_cores=3.0))
+    bed.follow(Profile(cpu_cores=(1.0, 2.0)))
+    with pytest.raises(RpcError, match="follows a profile"):
+        bed.resize(cpu_cores=2.0)
+    assert not [one for one in bed.follow(None) if isinstance(one, i.Confine)]  # they stay as they are
+    assert bed.node.containers.live[bed.container].limits.cpu_cores == 1.0
+    assert bed.resize(cpu_cores=2.0)[0].cpu_cores == 2.0
+
+
+def test_a_restarted_agent_follows_on_where_the_profile_is() -> None:
+    bed = Bed()
+    bed.follow(Profile(slot_s=10.0, cpu_cores=(1.0, 2.0, 3.0)))
+    record = bed.node.containers.live[bed.container]
+    record.profile_at = 1000.0
+    bed.node = Node(bed.node.settings)
+    bed.now = 5.0  # another boot's clock
+    told = bed.send(
+        e.Recovered(
+            jobs=[], tasks=[], containers=[record], running={bed.container: 42}, exits_to_come=frozenset(), at=1012.0
+        )
+    )
+    assert [one.confinement.cpu_cores for one in told if isinstance(one, i.Confine)] == [2.0]
+    assert i.Wake(13.0) in told
+
+
+def test_a_promise_is_protected_and_slack_is_not() -> None:
+    promise = {"cpu_cores": 1.5, "memory_bytes": 64 * MB, "network_bytes_per_s": 1000}
+    (told,) = Bed(**promise).resize(pids_max=5)
+    assert (told.cpu_weight, told.memory_low_bytes, told.network_rate_bytes_per_s) == (150, 64 * MB, 1000)
+    (told,) = Bed(opportunistic=True, **promise).resize(pids_max=5)
+    assert (told.opportunistic, told.memory_low_bytes, told.network_rate_bytes_per_s) == (True, 0, 0)
+    assert told.disk_weight == 1
