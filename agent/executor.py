@@ -5,38 +5,43 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import structlog
 
-from agent.cgroups import Cgroup, CgroupTree
+from agent.cgroups import CgroupTree
+from agent.confiner import Confiner
 from agent.core import events as e
 from agent.core import instructions as i
+from agent.core.confinement import Confinement, confine
+from agent.faults import Point, reach
 from agent.launcher import Exited, Launcher, LaunchFailed, Start
-from agent.network import EgressLimiter
+from agent.launcher.oom import set_oom_score_adj
 from agent.stdio import Stdio
-from penstock.model import ContainerSpec, Limits
+from penstock.model import ContainerSpec
 
 log = structlog.get_logger()
+#: oom_score_adj of opportunistic work: should the host itself ever run out of memory, it goes before all else.
+_FIRST_TO_GO = 1000
 #: A killed cgroup is removable once its dead are reaped: milliseconds, unless the disk hangs.
 _REMOVE_WAITS_S = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-_NO_CGROUPS = "no writable cgroup v2 tree (run `penstock check`)"
 
 
 class Executor:
     """One per agent. ``tree`` is None where there is no cgroup v2 tree: then nothing is enforced, and that is said."""
 
     def __init__(
-        self, launcher: Launcher, tree: CgroupTree | None, stdio: Stdio, outputs: Path, network: Egress | None
+        self, launcher: Launcher, tree: CgroupTree | None, confiner: Confiner, stdio: Stdio, outputs: Path
     ) -> None:
         self.on_event: Callable[[e.Event], object] = lambda event: None
         self._launcher = launcher
         self._tree = tree
+        self._confiner = confiner
         self._stdio = stdio
         self._outputs = outputs
-        self._network = network
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------ instructions
@@ -45,17 +50,44 @@ class Executor:
         """See StartContainer."""
         self._spawn(self._start(instruction))
 
+    def adopt(self, instruction: i.AdoptProcess) -> None:
+        """See AdoptProcess."""
+        self._spawn(self._adopt(instruction))
+
     def kill(self, container: str) -> None:
         """Kill everything in it; the exit comes back as ContainerExited."""
+        reach(Point.KILL_ASKED)
         if self._tree is not None:
             self._tree.get(container).kill()
         else:
             self._spawn(self._launcher.kill_session(container))
+        reach(Point.KILL_DONE)
 
-    def set_class(self, container: str, limits: Limits, *, opportunistic: bool) -> None:
-        """Promotion, in place."""
+    def freeze(self, container: str, *, frozen: bool) -> None:
+        """Stop everything in it, or let it go on. Without a cgroup only its first process' group is reached."""
+        reach(Point.FREEZE_ASKED if frozen else Point.THAW_ASKED)
         if self._tree is not None:
-            self._tree.get(container).apply(limits, opportunistic=opportunistic)
+            self._tree.get(container).freeze(frozen)
+        else:
+            self._spawn(self.signal(container, signal.SIGSTOP if frozen else signal.SIGCONT))
+        reach(Point.FREEZE_DONE if frozen else Point.THAW_DONE)
+
+    def reclaim(self, container: str, size_bytes: int) -> None:
+        """Take page cache; comes back as Reclaimed."""
+        self._spawn(self._reclaim(container, size_bytes))
+
+    def warn(self, container: str, signum: int) -> None:
+        """Notice that it will be ended."""
+        self._spawn(self.signal(container, signum))
+        reach(Point.WARN_DONE)
+
+    def confine(self, container: str, confinement: Confinement) -> None:
+        """Other limits or another class, in place; comes back as Confined. Promoted work is no longer the first that
+        the kernel's OOM killer looks at."""
+        promoted = self._confiner.is_opportunistic(container) and not confinement.opportunistic
+        self._confiner.confine(container, confinement)
+        if self._tree is not None and promoted:
+            set_oom_score_adj(self._tree.get(container).path, 0)
 
     def remove(self, container: str) -> None:
         """Forget it: cgroup, network class, the launcher's memory of it."""
@@ -63,6 +95,7 @@ class Executor:
 
     def exited(self, ended: Exited) -> None:
         """The launcher says that a container's first process ended: what it left behind ends with it."""
+        reach(Point.EXIT_SEEN)
         sample = None
         if self._tree is not None:
             cgroup = self._tree.get(ended.container)
@@ -81,10 +114,15 @@ class Executor:
                 ended_at=ended.ended_at,
             )
         )
+        reach(Point.EXIT_TOLD)
 
     async def signal(self, container: str, signum: int) -> None:
         """Signal its first process and that one's process group; one that is gone is no error."""
         await self._launcher.signal(container, signum)
+
+    async def settled(self, container: str) -> None:
+        """Wait until the kernel has the limits that it was last told of."""
+        await self._confiner.settled(container)
 
     async def settle(self) -> None:
         """Wait until everything that was begun is done."""
@@ -105,38 +143,66 @@ class Executor:
 
     async def _start(self, instruction: i.StartContainer) -> None:
         container, spec = instruction.container, instruction.spec
+        reach(Point.START_ASKED)
         with contextlib.ExitStack() as opened:
             try:
                 stdio = self._open_stdio(instruction, opened)
-                not_enforced, cgroup = self._confine(container, spec)
-                procs = None
-                if cgroup is not None:
-                    procs = cgroup.open_procs()
-                    opened.callback(os.close, procs)
-                start = Start(container=container, user=instruction.user, argv=spec.argv, env=spec.env, cwd=spec.cwd)
+                not_enforced, procs = await self._create(container, spec, opened)
+                start = Start(
+                    container=container, user=instruction.user, argv=spec.argv, env=spec.env, cwd=spec.cwd,
+                    oom_score_adj=_FIRST_TO_GO if spec.opportunistic else 0,
+                )  # fmt: skip
                 pid = await self._launcher.start(start, procs_fd=procs, stdio=stdio)
+            except LaunchFailed as error:
+                self.on_event(e.ContainerNotStarted(container, str(error), error.exit_status))
+                return
+            except OSError as error:
+                self.on_event(e.ContainerNotStarted(container, str(error)))
+                return
+        reach(Point.START_LAUNCHED)
+        self.on_event(e.ContainerStarted(container, pid, not_enforced, time.time()))
+        reach(Point.START_TOLD)
+
+    async def _adopt(self, instruction: i.AdoptProcess) -> None:
+        container = instruction.container
+        reach(Point.START_ASKED)
+        with contextlib.ExitStack() as opened:
+            try:
+                not_enforced, procs = await self._create(container, instruction.spec, opened)
+                await self._launcher.adopt(
+                    container, instruction.pid, instruction.user, procs_fd=procs, tree=instruction.tree
+                )
+                if instruction.spec.opportunistic and self._tree is not None:
+                    set_oom_score_adj(self._tree.get(container).path, _FIRST_TO_GO)
             except (LaunchFailed, OSError) as error:
                 self.on_event(e.ContainerNotStarted(container, str(error)))
                 return
-        self.on_event(e.ContainerStarted(container, pid, not_enforced, time.time()))
+        reach(Point.START_LAUNCHED)
+        self.on_event(e.ContainerStarted(container, instruction.pid, not_enforced, time.time()))
+        reach(Point.START_TOLD)
 
-    def _confine(self, container: str, spec: ContainerSpec) -> tuple[dict[str, str], Cgroup | None]:
-        """The cgroup with its limits, made before anything runs in it; and what could not be enforced."""
-        limits = spec.limits
-        asked = [name for name in limits.__struct_fields__ if getattr(limits, name) is not None]
-        if self._tree is None:
-            return dict.fromkeys(asked, _NO_CGROUPS), None
-        cgroup = self._tree.create(container)
-        not_enforced = cgroup.apply(limits, opportunistic=spec.opportunistic)
-        if limits.network_egress_bytes_per_s is not None:
-            not_enforced.pop("network_egress_bytes_per_s", None)
-            not_enforced.update(self._limit_egress(container, cgroup, limits.network_egress_bytes_per_s))
-        return not_enforced, cgroup
+    async def _create(
+        self, container: str, spec: ContainerSpec, opened: contextlib.ExitStack
+    ) -> tuple[dict[str, str], int | None]:
+        """The cgroup with its limits, made before anything runs in it; what could not be enforced, and its door."""
+        confinement = confine(spec, spec.limits, opportunistic=spec.opportunistic)
+        not_enforced, cgroup = await self._confiner.create(container, confinement)
+        if cgroup is None:
+            return not_enforced, None
+        procs = cgroup.open_procs()
+        opened.callback(os.close, procs)
+        return not_enforced, procs
 
-    def _limit_egress(self, container: str, cgroup: Cgroup, rate_bytes_per_s: int) -> dict[str, str]:
-        if self._network is None:
-            return {"network_egress_bytes_per_s": "egress limits are not available here (run `penstock check`)"}
-        return self._network.attach(container, cgroup.path, rate_bytes_per_s)
+    async def _reclaim(self, container: str, size_bytes: int) -> None:
+        reach(Point.RECLAIM_ASKED)
+        freed = 0
+        if self._tree is not None:
+            try:
+                freed = await asyncio.to_thread(self._tree.get(container).reclaim, size_bytes)
+            except FileNotFoundError:
+                log.debug("reclaimed too late: it has ended", container=container)
+        reach(Point.RECLAIM_DONE)
+        self.on_event(e.Reclaimed(container, freed))
 
     def _open_stdio(self, instruction: i.StartContainer, opened: contextlib.ExitStack) -> tuple[int, int, int]:
         """The descriptors that were passed for it, or files of our own."""
@@ -156,8 +222,9 @@ class Executor:
         return nothing, files[0], files[1]
 
     async def _remove(self, container: str) -> None:
-        if self._network is not None:
-            self._network.detach(container)
+        reach(Point.REMOVE_ASKED)
+        await self._confiner.remove(container)
+        reach(Point.REMOVE_NETWORK_DONE)
         if self._tree is not None:
             cgroup = self._tree.get(container)
             for wait_s in _REMOVE_WAITS_S:
@@ -166,32 +233,6 @@ class Executor:
                     break
             else:
                 log.warning("cgroup still populated, left behind", container=container, path=str(cgroup.path))
+        reach(Point.REMOVE_CGROUP_DONE)
         await self._launcher.acknowledge(container)
-
-
-class Egress:
-    """Gives each limited container a class of its own."""
-
-    def __init__(self, limiter: EgressLimiter) -> None:
-        self._limiter = limiter
-        self._slots: dict[str, tuple[int, Path]] = {}
-
-    def attach(self, container: str, cgroup: Path, rate_bytes_per_s: int) -> dict[str, str]:
-        """Limit what the container sends; returns what could not be done."""
-        taken = {slot for slot, _ in self._slots.values()}
-        slot = next(n for n in range(1, 65000) if n not in taken)
-        self._slots[container] = (slot, cgroup)
-        failed = self._limiter.attach(slot, cgroup, rate_bytes_per_s)
-        return {f"network_egress_bytes_per_s on {link}": why for link, why in failed.items()}
-
-    def detach(self, container: str) -> None:
-        """It is gone."""
-        taken = self._slots.pop(container, None)
-        if taken is not None:
-            self._limiter.detach(*taken)
-
-    def take_back(self, limited: dict[str, tuple[Path, int]]) -> None:
-        """After a restart: container → (cgroup, rate). Classes that nobody owns go."""
-        for slot, (container, (cgroup, _)) in enumerate(sorted(limited.items()), start=1):
-            self._slots[container] = (slot, cgroup)
-        self._limiter.reconcile({self._slots[name][0]: where for name, where in limited.items()})
+        reach(Point.REMOVE_ACKNOWLEDGED)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import structlog
 
@@ -15,7 +16,7 @@ from agent.core import instructions as i
 from agent.executor import Executor
 from agent.journal import Journal
 from penstock.transport import RpcPeer
-from penstock.wire.agent_api import Grants, Launched, Params
+from penstock.wire.agent_api import Grants, Launched, Params, Resized
 from penstock.wire.errors import unavailable
 
 log = structlog.get_logger()
@@ -35,10 +36,13 @@ class Shell:
         self.node = node
         self.peers: dict[int, RpcPeer] = {}
         self.link: MasterLink | None = None
+        self.watch_memory: Callable[[bool], object] = lambda on: None
         self.events: deque[dict[str, object]] = deque(maxlen=500)  # what was done, and why: bounded
         self._journal = journal
         self._executor = executor
+        self._alarm: asyncio.TimerHandle | None = None
         self._launching: dict[str, asyncio.Future[Launched]] = {}
+        self._carry_out = self._actions()
         executor.on_event = self.dispatch
 
     def dispatch(self, event: e.Event) -> object:
@@ -57,42 +61,58 @@ class Shell:
                 case i.Reply(result):
                     reply = result
                 case _:
-                    self._carry_out(instruction)
+                    self._carry_out[type(instruction)](instruction)
         if self._launching:  # rarely: most events are monotasks
             self._settle_launches(event)
         return reply
 
-    def _carry_out(self, instruction: i.Instruction) -> None:
-        match instruction:
-            case i.Notify(session, method, params):
-                peer = self.peers.get(session)
-                if peer is not None:
-                    peer.notify(method, params)
-            case i.TellMaster(method, params):
-                if self.link is not None:
-                    self.link.tell(method, params)
-            case i.Record(room, key, value):
-                self._journal.write(room, key, value)
-            case i.StartContainer():
-                self._executor.start(instruction)
-            case i.KillContainer(container, reason):
-                self.note("kill", container=container, why=reason)
-                self._executor.kill(container)
-            case i.SetClass(container, limits, opportunistic):
-                self.note("promoted", container=container)
-                self._executor.set_class(container, limits, opportunistic=opportunistic)
-            case i.RemoveContainer(container):
-                self._executor.remove(container)
-            case i.Explain(what, facts):
-                self.note(what, **facts)
+    def _actions(self) -> dict[type[Any], Callable[[Any], object]]:
+        """Instruction → what is done; the two that are the hot path are not looked up."""
+        do = self._executor
+        return {
+            i.Notify: self._notify,
+            i.TellMaster: self._tell_master,
+            i.Record: lambda record: self._journal.write(record.room, record.key, record.value),
+            i.StartContainer: do.start,
+            i.AdoptProcess: do.adopt,
+            i.KillContainer: self._kill,
+            i.Confine: lambda change: do.confine(change.container, change.confinement),
+            i.Freeze: lambda freeze: do.freeze(freeze.container, frozen=freeze.frozen),
+            i.Reclaim: lambda reclaim: do.reclaim(reclaim.container, reclaim.size_bytes),
+            i.Signal: lambda notice: do.warn(notice.container, notice.signal),
+            i.RemoveContainer: lambda gone: do.remove(gone.container),
+            i.WatchMemory: lambda watch: self.watch_memory(watch.on),
+            i.Wake: lambda wake: self._wake_at(wake.at),
+            i.Explain: lambda action: self.note(action.what, **action.facts),
+        }
+
+    def _notify(self, notify: i.Notify) -> None:
+        peer = self.peers.get(notify.session)
+        if peer is not None:
+            peer.notify(notify.method, notify.params)
+
+    def _tell_master(self, tell: i.TellMaster) -> None:
+        if self.link is not None:
+            self.link.tell(tell.method, tell.params)
+
+    def _kill(self, kill: i.KillContainer) -> None:
+        self.note("kill", container=kill.container, why=kill.reason)
+        self._executor.kill(kill.container)
 
     def note(self, what: str, **facts: object) -> None:
         """Keep and log an action: who, why, which numbers."""
         self.events.append({"at": time.time(), "what": what, **facts})
         log.info(what, **facts)
 
-    async def launch(self, event: e.LaunchRequested) -> Launched:
-        """Start a command and wait until it runs.
+    def _wake_at(self, at: float) -> None:
+        """The node's alarm clock: one alarm, the latest that it set."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        delay_s = max(0.0, at - time.monotonic())
+        self._alarm = asyncio.get_running_loop().call_later(delay_s, lambda: self.dispatch(e.Woken(time.time())))
+
+    async def launch(self, event: e.LaunchRequested | e.AdoptRequested) -> Launched:
+        """Start a command, or adopt a process, and wait until it runs in its container.
 
         Raises:
             RpcError: refused by the node, or not startable (the message says which step failed).
@@ -103,14 +123,29 @@ class Shell:
         self._launching[container] = future
         return await future
 
+    async def resize(self, event: e.ResizeRequested) -> Resized:
+        """Change limits and wait until the kernel has them.
+
+        Raises:
+            RpcError: refused by the node.
+        """
+        container = self.dispatch(event)
+        assert isinstance(container, str)
+        await self._executor.settled(container)
+        record = self.node.containers.find(container)
+        assert record is not None
+        return Resized(limits=record.limits, not_enforced=record.not_enforced)
+
     def _settle_launches(self, event: e.Event) -> None:
         """Answer the request that waits for a start."""
         match event:
-            case e.ContainerStarted(container, pid, not_enforced):
+            case e.ContainerStarted(container, pid):
+                record = self.node.containers.find(container)
+                not_enforced = record.not_enforced if record is not None else {}
                 future = self._launching.pop(container, None)
                 if future is not None and not future.done():
                     future.set_result(Launched(container=container, pid=pid, not_enforced=not_enforced))
-            case e.ContainerNotStarted(container, message):
+            case e.ContainerNotStarted(container, message, exit_status):
                 future = self._launching.pop(container, None)
                 if future is not None and not future.done():
-                    future.set_exception(unavailable(message))
+                    future.set_exception(unavailable(message, exit_status=exit_status or 0))

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.launcher.messages import Exited, Running, Start
+from agent.launcher.messages import Adopt, Exited, Running, Start
 
 if TYPE_CHECKING:
     from agent.launcher.client import Launcher, LaunchFailed
 
-__all__ = ["Exited", "LaunchFailed", "Launcher", "Running", "Start"]
+__all__ = ["Adopt", "Exited", "LaunchFailed", "Launcher", "Running", "Start"]
 
 
 def __getattr__(name: str) -> object:

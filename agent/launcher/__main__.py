@@ -33,8 +33,8 @@ def main() -> int:
     except OSError as error:
         print(f"penstock-launcher: {error.filename}: {error.strerror}", file=sys.stderr)  # noqa: T201
         return 1
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the agent
     signal.signal(signal.SIGTERM, server.stop)
+    gc.collect()
     gc.freeze()  # no collection touches, and so copies, these pages in a child
     server.serve()
     server.end_all()  # as when a unit is stopped: what it owns ends with it

@@ -4,141 +4,242 @@ The launcher has one thread and few pages, so a plain fork is safe and quick; th
 anything else, so that not one instruction or page of the command is charged elsewhere. Whatever may take long (a user
 database on the network, a hung file system, a cgroup that is throttled) happens in the child: the launcher only waits
 for its report, together with everything else it waits for.
+
+Every page that the child writes to is copied first, and Python writes wherever it looks. So what all children share
+is set once, in the launcher, and what can be worked out before the fork is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import fcntl
 import os
-import pwd
-import select
+import resource
 import signal
-from typing import NoReturn
+from dataclasses import astuple
+from typing import NamedTuple, NoReturn
 
+import msgpack
+
+from agent.launcher.account import Account, Accounts, look_up
+from agent.launcher.fork import fork_into
 from agent.launcher.messages import Start
 
 _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h, Linux 3.5
-_libc = ctypes.CDLL(None, use_errno=True)
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: Python's own, the launcher's, and what whoever started it may have ignored (nohup, a shell's background jobs).
-_CHANGED_SIGNALS = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM} | {
-    number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN
-}
-#: Where the report pipe is in the child, right after stdin, stdout, stderr.
-_REPORT = 3
+#: As a shell says it: a command that is not there, and one that cannot be executed. A start that fails before has none.
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+_STANDARD = (0, 1, 2)
+_OOM_SCORE_ADJ = "/proc/self/oom_score_adj"  # Linux 2.6.36
 
 
 class NotStartable(Exception):  # noqa: N818 - it reads as what it says
     """Why a command cannot be started: one line for its user."""
 
 
-def spawn(start: Start, procs_fd: int | None, stdio: tuple[int, int, int]) -> tuple[int, int]:
-    """Fork.
+class Spawner:
+    """Makes children; what they all share is set once, in this process."""
 
-    Returns:
-        The pid, and a descriptor to read until its end: empty once the command itself runs, else the line that says
-        why it does not. The child is to be reaped either way.
+    def __init__(self) -> None:
+        """Change this process for good.
+
+        Raises:
+            OSError: the kernel refuses.
+        """
+        self.accounts = Accounts()
+        while (
+            os.open(os.devnull, os.O_RDWR) <= _STANDARD[-1]
+        ):  # so that nothing that is passed to us gets their numbers
+            pass
+        for number in signal.valid_signals() - {signal.SIGCHLD}:
+            if signal.getsignal(number) is signal.SIG_IGN:
+                # Ignored by Python, nohup or a shell's background job: exec undoes a handler, but not SIG_IGN.
+                signal.signal(number, _nothing)
+        signal.signal(signal.SIGINT, _nothing)  # a terminal's Ctrl-C is for the agent
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        os.umask(0o022)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "PR_SET_NO_NEW_PRIVS")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each container
+        self._files = (soft, hard) if soft != hard else None
+        self._oom = os.open(_OOM_SCORE_ADJ, os.O_RDONLY | os.O_CLOEXEC)
+
+    def spawn(self, start: Start, procs_fd: int | None, stdio: tuple[int, int, int]) -> tuple[int, int]:
+        """Fork.
+
+        Returns:
+            The pid, and a descriptor to read to its end: the MessagePack values ``["account", …]`` if :attr:`accounts`
+            had none, and ``["failed", line, exit status]`` if the command does not run. The child is to be reaped
+            either way.
+
+        Raises:
+            OSError: no process can be had.
+        """
+        account = self.accounts.get(start.user)
+        execution = _execution(start, account) if account is not None else None
+        oom = self._oom_score_adj(start.oom_score_adj)
+        reading, report = os.pipe2(os.O_CLOEXEC)
+        try:
+            pid, entered = _fork(procs_fd)
+            if pid == 0:
+                self._become(start, execution, None if entered else procs_fd, stdio, oom, report)
+        except OSError:
+            os.close(reading)
+            raise
+        finally:
+            os.close(report)
+        return pid, reading
+
+    def _oom_score_adj(self, asked: int) -> bytes | None:
+        """What a child has to write; None where it is born with it.
+
+        A launcher that its unit protects (OOMScoreAdjust=) does not hand that on, and one that is exposed does.
+        """
+        own = int(os.pread(self._oom, 16, 0))
+        return b"%d" % asked if asked > own else None
+
+    def _become(
+        self,
+        start: Start,
+        execution: Execution | None,
+        procs_fd: int | None,
+        stdio: tuple[int, int, int],
+        oom: bytes | None,
+        report: int,
+    ) -> NoReturn:
+        """In the child. Every failure is one line through the pipe; nothing returns to the launcher's loop."""
+        step = "cannot enter its cgroup"
+        try:
+            if procs_fd is not None:
+                os.write(procs_fd, b"0")
+            step = "cannot start a session"
+            os.setsid()
+            step = "cannot take over its descriptors"
+            for passed, standard in zip(stdio, _STANDARD, strict=True):
+                os.dup2(passed, standard)  # all others, the report's too, exec closes
+            step = "cannot set its limits"
+            if self._files is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, self._files)
+            if oom is not None:
+                os.write(os.open(_OOM_SCORE_ADJ, os.O_WRONLY | os.O_CLOEXEC), oom)
+            step = f"cannot become user {start.user!r}"
+            if execution is None:
+                execution = _execution(start, _look_up(start.user, report))
+            _become_user(execution.account)
+            step = f"cannot enter directory {start.cwd!r}"
+            os.chdir(start.cwd)
+            step = f"cannot run {start.argv[0]!r}"
+            _execute(execution)
+        except OSError as error:
+            _fail(report, start.argv[0], step, error)
+        except NotStartable as error:
+            _say(report, "failed", str(error), None)
+        except Exception as error:  # noqa: BLE001 - the root of the process: a NUL in an argument, no memory
+            _say(report, "failed", f"{step}: {error}", None)
+        finally:
+            os._exit(_NOT_FOUND)
+
+
+def _fork(procs_fd: int | None) -> tuple[int, bool]:
+    """The pid, 0 in the child; and whether the child is born in the cgroup."""
+    if procs_fd is not None:
+        with contextlib.suppress(OSError):
+            return fork_into(procs_fd), True
+    return os.fork(), False
+
+
+class Execution(NamedTuple):
+    """What is worked out before the fork: the files that the command may be, in order, and its environment."""
+
+    account: Account
+    argv: list[str]
+    files: list[str]
+    environment: dict[str, str]
+
+
+def _nothing(*_: object) -> None:
+    """A handler; unlike SIG_IGN it is not inherited through exec."""
+
+
+def _say(report: int, *what: object) -> None:
+    os.write(report, msgpack.packb(what))
+
+
+def _fail(report: int, command: str, step: str, error: OSError) -> None:
+    line, status = f"{step}: {os.strerror(error.errno or 0)}", None
+    if step.startswith("cannot run"):
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        status = _NOT_FOUND if missing else _NOT_EXECUTABLE
+        if missing and "/" not in command:  # a path that is not there may also lack its interpreter
+            line = f"command not found: {command!r}"
+    _say(report, "failed", line, status)
+
+
+def _look_up(user: str, report: int) -> Account:
+    """Ask, and tell the launcher.
 
     Raises:
-        OSError: no process can be had.
-    """
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    try:
-        pid = os.fork()
-        if pid == 0:
-            _become(start, procs_fd, stdio, writing)
-    except OSError:
-        os.close(reading)
-        raise
-    finally:
-        os.close(writing)
-    return pid, reading
-
-
-def _become(start: Start, procs_fd: int | None, stdio: tuple[int, int, int], report: int) -> NoReturn:
-    """In the child. Every failure is one line through the pipe; nothing returns to the launcher's loop."""
-    step = "cannot enter its cgroup"
-    try:
-        signal.set_wakeup_fd(-1)  # a signal to the child is none to the launcher
-        if procs_fd is not None:
-            os.write(procs_fd, b"0")
-        step = "cannot start a session"
-        os.setsid()
-        step = "cannot take over its descriptors"
-        report = _take_descriptors(stdio, report)
-        step = f"cannot become user {start.user!r}"
-        environment = _become_user(start)
-        step = f"cannot enter directory {start.cwd!r}"
-        os.chdir(start.cwd)
-        step = f"cannot run {start.argv[0]!r}"
-        os.execvpe(start.argv[0], list(start.argv), environment)  # noqa: S606 - that is the launcher's work
-    except FileNotFoundError as error:
-        missing = step.startswith("cannot run") and _is_name(start.argv[0])
-        _say(report, f"command not found: {start.argv[0]!r}" if missing else f"{step}: {error.strerror}")
-    except OSError as error:
-        _say(report, f"{step}: {os.strerror(error.errno or 0)}")
-    except NotStartable as error:
-        _say(report, str(error))
-    except Exception as error:  # noqa: BLE001 - the root of the process: a NUL in an argument, no memory
-        _say(report, f"{step}: {error}")
-    finally:
-        os._exit(127)
-
-
-def _say(report: int, line: str) -> None:
-    os.write(report, line.encode(errors="replace")[: select.PIPE_BUF])  # so that it is read at once
-
-
-def _is_name(command: str) -> bool:
-    """What is looked for along PATH; a path that is not there may also lack its interpreter."""
-    return "/" not in command
-
-
-def _take_descriptors(stdio: tuple[int, int, int], report: int) -> int:
-    """0, 1, 2 as passed, the report pipe behind them; returns its new number. exec closes it and all others."""
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 16) for fd in (*stdio, report)]  # out of the way of each other
-    for target, descriptor in enumerate(high):
-        os.dup2(descriptor, target, inheritable=target != _REPORT)
-    return _REPORT
-
-
-def _become_user(start: Start) -> dict[str, str]:
-    """Rights, signals and umask of a fresh session of the user; its environment.
-
-    Raises:
-        NotStartable: no such user, or one that we may not become.
+        NotStartable: no such user.
     """
     try:
-        user = pwd.getpwnam(start.user)
+        account = look_up(user)
     except KeyError:
-        raise NotStartable(f"user {start.user!r} is not known on this host") from None
-    if os.geteuid() not in (0, user.pw_uid):
-        raise NotStartable(f"a launcher that is not root cannot start work as {start.user!r}")
-    for number in _CHANGED_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    os.umask(0o022)
-    _unprotect()
-    if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "PR_SET_NO_NEW_PRIVS")
-    if os.geteuid() == 0:
-        os.initgroups(user.pw_name, user.pw_gid)
-        os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
-        os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
-    return {
-        "PATH": _ROOT_PATH if user.pw_uid == 0 else _DEFAULT_PATH,
-        "HOME": user.pw_dir,
-        "USER": user.pw_name,
-        "LOGNAME": user.pw_name,
-        "SHELL": user.pw_shell or "/bin/sh",
+        raise NotStartable(f"user {user!r} is not known on this host") from None
+    _say(report, "account", *astuple(account))
+    return account
+
+
+def _become_user(account: Account) -> None:
+    """The user's groups and ids, for good.
+
+    Raises:
+        NotStartable: it is one that we may not become.
+    """
+    own = os.geteuid()
+    if own == 0:
+        os.setgroups(account.groups)
+        os.setresgid(account.gid, account.gid, account.gid)
+        os.setresuid(account.uid, account.uid, account.uid)
+    elif own != account.uid:
+        raise NotStartable(f"a launcher that is not root cannot start work as {account.name!r}")
+
+
+def _execution(start: Start, account: Account) -> Execution:
+    environment = {
+        "PATH": _ROOT_PATH if account.uid == 0 else _DEFAULT_PATH,
+        "HOME": account.home,
+        "USER": account.name,
+        "LOGNAME": account.name,
+        "SHELL": account.shell,
         **start.env,
     }
+    command = start.argv[0]
+    if "/" in command:
+        return Execution(account, [*start.argv], [command], environment)
+    files = [_join(place, command) for place in environment["PATH"].split(":")]
+    return Execution(account, [*start.argv], files, environment)
 
 
-def _unprotect() -> None:
-    """A daemon that its unit protects from the OOM killer (OOMScoreAdjust=) does not hand that on to its work."""
-    score = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
-    if os.read(score, 16).startswith(b"-"):
-        os.write(score, b"0")
+def _join(directory: str, command: str) -> str:
+    return f"{directory}/{command}" if directory else command  # an empty entry of PATH is where we are
+
+
+def _execute(execution: Execution) -> None:
+    """As execvp(3): the first file that can be executed; if none can, a reason that is not that it is missing.
+
+    Raises:
+        OSError: that reason.
+    """
+    reason: OSError | None = None
+    for file in execution.files:
+        try:
+            os.execve(file, execution.argv, execution.environment)  # noqa: S606 - that is the launcher's work
+        except OSError as error:
+            if reason is None or isinstance(reason, FileNotFoundError | NotADirectoryError):
+                reason = error
+    assert reason is not None
+    raise reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import pwd
 import select
 import socket
 import subprocess
@@ -16,13 +17,21 @@ from typing import Any
 
 import msgpack
 
-from agent.launcher.messages import MAX_MESSAGE_BYTES, Exited, Running, Start, widen
+from agent.launcher.messages import MAX_MESSAGE_BYTES, Adopt, Exited, Running, Start, widen
 
 _START_TIMEOUT_S = 120.0
 
 
 class LaunchFailed(Exception):  # noqa: N818 - it reads as what it says
-    """Why a command could not be started: one line for its user."""
+    """Why a command could not be started or adopted: one line for its user.
+
+    ``exit_status`` is what a shell would end with: 127 where the command is not there, 126 where it cannot be
+    executed, None where something else failed.
+    """
+
+    def __init__(self, message: str, exit_status: int | None = None) -> None:
+        super().__init__(message)
+        self.exit_status = exit_status
 
 
 class Launcher:
@@ -92,15 +101,36 @@ class Launcher:
         descriptors = [*stdio, *([procs_fd] if procs_fd is not None else [])]
         answer = await self._ask({"do": "start", "start": astuple(start)}, descriptors)
         if "error" in answer:
-            raise LaunchFailed(answer["error"])
+            raise LaunchFailed(answer["error"], answer.get("status"))
         return int(answer["pid"])
+
+    async def adopt(
+        self, container: str, pid: int, user: str, *, procs_fd: int | None = None, tree: bool = False
+    ) -> None:
+        """Take over a process that ``user`` has started elsewhere; its end is told as of any other.
+
+        Its threads come along, its children that exist already only with ``tree``. What it was charged for before
+        (memory, page cache, its sockets) stays charged where it was. :attr:`Exited.exit_status` may be None. Without
+        ``procs_fd`` it is only watched, and only itself can be killed.
+
+        Raises:
+            LaunchFailed: no such process, not the user's alone, Penstock's own, or in a container already.
+        """
+        try:
+            uid = (await asyncio.to_thread(pwd.getpwnam, user)).pw_uid
+        except KeyError:
+            raise LaunchFailed(f"user {user!r} is not known on this host") from None
+        asked = Adopt(container=container, pid=pid, user=user, uid=uid, tree=tree)
+        answer = await self._ask({"do": "adopt", "adopt": astuple(asked)}, [procs_fd] if procs_fd is not None else [])
+        if "error" in answer:
+            raise LaunchFailed(answer["error"])
 
     async def running(self) -> list[Running]:
         """What runs now."""
         return [Running(*fields) for fields in (await self._ask({"do": "running"}))["running"]]
 
     async def signal(self, container: str, signum: int) -> None:
-        """Signal the process group of its first process; one that is gone is no error."""
+        """Signal the process group of its first process (if adopted: itself); one that is gone is no error."""
         await self._ask({"do": "signal", "container": container, "signal": signum})
 
     async def kill_session(self, container: str) -> None:

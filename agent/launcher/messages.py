@@ -17,18 +17,37 @@ MAX_MESSAGE_BYTES = 3 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A command to start; ``user`` is a name of the host's."""
+    """A command to start; ``user`` is a name of the host's.
+
+    ``oom_score_adj`` (0 to 1000) makes the kernel's own OOM killer take it before others; it is never less than the
+    launcher's, where that is positive.
+    """
 
     container: str
     user: str
     argv: Sequence[str]
     env: dict[str, str]
     cwd: str
+    oom_score_adj: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """A process to take over; it must be ``uid``'s alone, whatever root's is.
+
+    With ``tree`` its descendants come, too, as far as they are the same user's and nobody's container yet.
+    """
+
+    container: str
+    pid: int
+    user: str
+    uid: int
+    tree: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A container whose first process runs. ``started_at`` is Unix time."""
+    """A container whose first process runs. ``started_at`` is Unix time; of an adopted one, when it was adopted."""
 
     container: str
     pid: int
@@ -40,11 +59,12 @@ class Running:
 class Exited:
     """A container whose first process ended. ``exit_status`` is 128 + n for signal n; ``ended_at`` is Unix time.
 
-    CPU time and memory are of the process and the children that it waited for (wait4); the cgroup knows better.
+    CPU time and memory are of the process and the children that it waited for (wait4); the cgroup knows better. Of an
+    adopted process they are 0, and ``exit_status`` is None where the kernel does not tell who is not its parent.
     """
 
     container: str
-    exit_status: int
+    exit_status: int | None
     signal: int | None
     cpu_seconds: float
     max_rss_bytes: int

@@ -28,8 +28,10 @@ from typing import Any
 
 import msgpack
 
-from agent.launcher.child import spawn
-from agent.launcher.messages import MAX_MESSAGE_BYTES, Exited, Running, Start, widen
+from agent.launcher.account import Account
+from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
+from agent.launcher.child import Spawner
+from agent.launcher.messages import MAX_MESSAGE_BYTES, Adopt, Exited, Running, Start, widen
 from agent.launcher.session import kill_session
 from penstock import sdnotify
 
@@ -38,18 +40,21 @@ _DESCRIPTORS = 4  # stdin, stdout, stderr, and cgroup.procs
 
 @dataclass(slots=True)
 class _Child:
-    """``confined``: it is in a cgroup of its own."""
+    """``confined``: it is in a cgroup of its own. ``adopted``: somebody else is its parent. ``said``: its report."""
 
     running: Running
     pidfd: int
     confined: bool
+    adopted: bool = False
+    said: bytes = b""
 
 
 @dataclass(slots=True, eq=False)
 class _Agent:
-    """A connection, and what it has not taken yet."""
+    """A connection, whose it is, and what it has not taken yet."""
 
     connection: socket.socket
+    pid: int
     unsent: deque[bytes] = field(default_factory=deque)
 
 
@@ -59,6 +64,7 @@ class Server:
     def __init__(self, path: Path, cgroup_root: Path | None) -> None:
         self._path = path
         self._cgroup_root = cgroup_root
+        self._spawner = Spawner()
         self._selector = selectors.DefaultSelector()
         self._children: dict[str, _Child] = {}
         self._starting: dict[str, _Child] = {}
@@ -86,14 +92,17 @@ class Server:
         self._path.unlink(missing_ok=True)
 
     def end_all(self) -> None:
-        """Kill every container and wait for them."""
+        """Kill every container and wait for them; an adopted process without a cgroup was only watched."""
         for container, child in (self._children | self._starting).items():
-            kill_session(child.running.pid)
+            if child.adopted and not child.confined:
+                continue
+            self._kill_session(child)
             if self._cgroup_root is not None:
                 kill = self._cgroup_root / "containers" / container / "cgroup.kill"
                 with contextlib.suppress(FileNotFoundError):  # Linux before 5.14, or it was removed
                     kill.write_bytes(b"1")  # also what left the session
-            os.waitpid(child.running.pid, 0)
+            if not child.adopted:
+                os.waitpid(child.running.pid, 0)
 
     def stop(self, signum: int, frame: FrameType | None) -> None:
         """For signal.signal: let :meth:`serve` return once it has done what it is doing."""
@@ -108,13 +117,13 @@ class Server:
 
     def _accept(self, _: int) -> None:
         connection = self._listening.accept()[0]
-        uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if uid not in (0, os.geteuid()):
             connection.close()
             return
         connection.setblocking(False)
         widen(connection)
-        agent = _Agent(connection)
+        agent = _Agent(connection, pid)
         self._agents.add(agent)
         self._ending = False
         self._watch(connection, lambda events: self._serve(agent, events))
@@ -190,13 +199,15 @@ class Server:
         match request["do"]:
             case "start":
                 return self._start(agent, request_id, Start(*request["start"]), descriptors)
+            case "adopt":
+                return self._adopt(Adopt(*request["adopt"]), *descriptors)
             case "running":
                 return {"running": [astuple(child.running) for child in (self._children | self._starting).values()]}
             case "signal":
                 self._signal(request["container"], int(request["signal"]))
             case "kill_session":
                 if (child := self._children.get(request["container"])) is not None:
-                    kill_session(child.running.pid)
+                    self._kill_session(child)
             case "acknowledge":
                 self._exits.pop(request["container"], None)
             case "shutdown":
@@ -210,47 +221,85 @@ class Server:
             return {"error": f"container {start.container!r} runs already"}
         stdin, stdout, stderr, *procs = descriptors
         try:
-            pid, report = spawn(start, procs[0] if procs else None, (stdin, stdout, stderr))
+            pid, report = self._spawner.spawn(start, procs[0] if procs else None, (stdin, stdout, stderr))
         except OSError as error:
             return {"error": f"no process can be started: {os.strerror(error.errno or 0)}"}
         running = Running(start.container, pid, start.user, time.time())
         child = self._starting[start.container] = _Child(running, os.pidfd_open(pid), bool(procs))  # Linux 5.3
-        self._watch(report, lambda _: self._started(agent, request_id, child, report))
+        self._watch(report, lambda _: self._reported(agent, request_id, child, report))
         return None
 
-    def _started(self, agent: _Agent, request_id: int, child: _Child, report: int) -> None:
-        """The child said why it cannot, or exec closed the pipe (or it was killed on the way: an exit as any other)."""
-        failure = os.read(report, select.PIPE_BUF).decode(errors="replace")
+    def _reported(self, agent: _Agent, request_id: int, child: _Child, report: int) -> None:
+        """The child says something, or exec closed the pipe (or it was killed on the way: an exit as any other)."""
+        said = os.read(report, select.PIPE_BUF)
+        if said:
+            child.said += said
+            return
         self._selector.unregister(report)
         os.close(report)
+        unpacker = msgpack.Unpacker()
+        unpacker.feed(child.said)
+        failure = None
+        for what, *fields in unpacker:
+            if what == "account":
+                self._spawner.accounts.put(child.running.user, Account(*fields))
+            else:
+                failure = {"error": fields[0], "status": fields[1]}
+        self._started(agent, request_id, child, failure)
+
+    def _started(self, agent: _Agent, request_id: int, child: _Child, failure: dict[str, Any] | None) -> None:
         container = child.running.container
         del self._starting[container]
         if failure and agent in self._agents:
             self._watch(child.pidfd, lambda _: self._bury(child))
-            self._send(agent, {"id": request_id, "error": failure})
+            self._send(agent, {"id": request_id, **failure})
             return
         # Whoever asked may be gone; its successor learns of a failure as of any exit (127).
         self._children[container] = child
         self._watch(child.pidfd, lambda _: self._reap(container))
         self._send(agent, {"id": request_id, "pid": child.running.pid})
 
-    def _bury(self, child: _Child) -> tuple[int, resource.struct_rusage]:
+    def _adopt(self, asked: Adopt, procs_fd: int | None = None) -> dict[str, Any]:
+        container = asked.container
+        if container in self._children or container in self._starting:
+            return {"error": f"container {container!r} runs already"}
+        holder = cgroup_of(os.getpid())
+        tree = holder.removesuffix("holder") + "containers/" if self._cgroup_root is not None else None
+        ours = {os.getpid(), *(agent.pid for agent in self._agents)}
+        try:
+            pidfd = adopt(asked, procs_fd, ours, tree)
+        except NotAdoptable as error:
+            return {"error": str(error)}
+        running = Running(container, asked.pid, asked.user, time.time())
+        self._children[container] = _Child(running, pidfd, procs_fd is not None, adopted=True)
+        self._watch(pidfd, lambda _: self._reap(container))
+        return {}
+
+    # ------------------------------------------------------------ ends
+
+    def _bury(self, child: _Child) -> tuple[int | None, resource.struct_rusage | None]:
+        """How it ended and what it used, as far as that can be known."""
         self._selector.unregister(child.pidfd)
+        pid = child.running.pid
+        if child.adopted:
+            code = exit_code(pid, child.pidfd)
+            os.close(child.pidfd)
+            return code, None
         os.close(child.pidfd)
         if not child.confined:
             # Nobody else can end what it left behind, and only until it is reaped is its session's number its own.
-            kill_session(child.running.pid)
-        _, status, used = os.wait4(child.running.pid, 0)
+            kill_session(pid)
+        _, status, used = os.wait4(pid, 0)
         return os.waitstatus_to_exitcode(status), used
 
     def _reap(self, container: str) -> None:
         code, used = self._bury(self._children.pop(container))
         exited = Exited(
             container=container,
-            exit_status=code if code >= 0 else 128 - code,
-            signal=-code if code < 0 else None,
-            cpu_seconds=used.ru_utime + used.ru_stime,
-            max_rss_bytes=used.ru_maxrss * 1024,
+            exit_status=128 - code if code is not None and code < 0 else code,
+            signal=-code if code is not None and code < 0 else None,
+            cpu_seconds=used.ru_utime + used.ru_stime if used is not None else 0.0,
+            max_rss_bytes=used.ru_maxrss * 1024 if used is not None else 0,
             ended_at=time.time(),
         )
         self._exits[container] = exited
@@ -259,11 +308,21 @@ class Server:
 
     def _signal(self, container: str, signum: int) -> None:
         child = self._children.get(container)
-        if child is not None:  # not reaped yet, so the pid is still the container's
-            try:
-                os.killpg(child.running.pid, signum)
-            except ProcessLookupError:
-                return
+        if child is None:
+            return
+        try:
+            if child.adopted:
+                signal.pidfd_send_signal(child.pidfd, signum)  # its process group may be others', too
+            else:
+                os.killpg(child.running.pid, signum)  # not reaped yet, so the pid is still the container's
+        except ProcessLookupError:
+            return
+
+    def _kill_session(self, child: _Child) -> None:
+        if child.adopted:
+            self._signal(child.running.container, signal.SIGKILL)  # its session may be its user's login
+        else:
+            kill_session(child.running.pid)
 
 
 def _receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:

@@ -1,0 +1,214 @@
+"""Taking over a process that somebody else started; and what can be seen of the end of one that is not our child.
+
+A pid is only a number, and may be another's by the time it is used. So a pidfd is opened first, and the process that
+was looked at and moved is known to be the one behind it if that one is still there afterwards.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import struct
+from collections.abc import Callable, Iterable
+
+from agent.launcher.messages import Adopt
+
+#: A process that is not moved yet may fork after a look; each round finds what the one before it missed.
+_ROUNDS = 100
+#: linux/pidfd.h: PIDFD_GET_INFO with the first published size, PIDFD_INFO_EXIT (6.15), and where its answer is.
+_PIDFD_GET_INFO, _INFO_BYTES, _INFO_EXIT, _EXIT_CODE_AT = 0xC040FF0B, 64, 1 << 3, 60
+_EXIT_CODE_FIELD = 52 - 3  # of /proc/PID/stat (proc(5)), counted behind the command's name
+
+
+class NotAdoptable(Exception):  # noqa: N818 - it reads as what it says
+    """Why a process cannot be adopted: one line for its user."""
+
+
+def adopt(asked: Adopt, procs_fd: int | None, ours: Iterable[int], tree: str | None) -> int:
+    """Move a process into the cgroup whose ``cgroup.procs`` is open as ``procs_fd``, if there is one.
+
+    Args:
+        asked: which process, and whose it must be.
+        procs_fd: None: it is only watched.
+        ours: pids of Penstock itself.
+        tree: where containers are, as /proc/PID/cgroup writes it.
+
+    Returns:
+        Its pidfd.
+
+    Raises:
+        NotAdoptable: one line that says why.
+    """
+
+    def take(pid: int) -> int:
+        return _take(pid, procs_fd, lambda: _check(pid, asked.uid, asked.user, tree))
+
+    if asked.pid == 1 or asked.pid in ours:
+        raise NotAdoptable(f"process {asked.pid} is the host's init or Penstock's own")
+    pidfd = take(asked.pid)
+    if asked.tree and procs_fd is not None:
+        _take_descendants(asked.pid, frozenset(ours), take)
+    return pidfd
+
+
+def exit_code(pid: int, pidfd: int) -> int | None:
+    """How a process ended that is not our child: as Popen.returncode, None where nobody tells us.
+
+    A parent that has not reaped it yet leaves it in /proc; afterwards the kernel tells whoever kept a pidfd (6.15).
+    """
+    status = _exit_code_of_zombie(pid, pidfd)
+    if status is None:
+        status = _exit_code_by_pidfd(pidfd)
+    return os.waitstatus_to_exitcode(status) if status is not None else None
+
+
+# ---------------------------------------------------------------- one process
+
+
+def _take(pid: int, procs_fd: int | None, check: Callable[[], None]) -> int:
+    pidfd = _open(pid)
+    try:
+        check()
+        if procs_fd is not None:
+            os.write(procs_fd, b"%d" % pid)
+        signal.pidfd_send_signal(pidfd, 0)  # Linux 5.1; ESRCH: what we looked at or moved may have been another
+    except ProcessLookupError:
+        os.close(pidfd)
+        raise NotAdoptable(f"process {pid} has ended") from None
+    except OSError as error:
+        os.close(pidfd)
+        raise NotAdoptable(f"process {pid} cannot be moved: {os.strerror(error.errno or 0)}") from None
+    except NotAdoptable:
+        os.close(pidfd)
+        raise
+    return pidfd
+
+
+def _open(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)  # Linux 5.3
+    except OverflowError:
+        raise NotAdoptable(f"there is no process {pid}") from None
+    except OSError as error:
+        if error.errno in {errno.EINVAL, errno.ENOENT}:  # the latter since 6.15
+            raise NotAdoptable(f"{pid} is a thread; name its process") from None
+        raise NotAdoptable(f"there is no process {pid}" if error.errno == errno.ESRCH else f"{pid}: {error}") from None
+
+
+def _check(pid: int, uid: int, user: str, tree: str | None) -> None:
+    """Whether the user may have this process taken over.
+
+    Raises:
+        NotAdoptable: no.
+        ProcessLookupError: it has ended.
+    """
+    status = _status(pid)
+    uids = [int(number) for number in status["Uid"].split()[:3]]  # real, effective, saved
+    if uid != 0 and uids != [uid] * 3:
+        raise NotAdoptable(f"process {pid} is not {user}'s alone")
+    if status["State"].startswith(("Z", "X")):
+        raise ProcessLookupError
+    if "VmSize" not in status:
+        raise NotAdoptable(f"process {pid} is the kernel's")
+    if len(status["NSpid"].split()) != len(_status(os.getpid())["NSpid"].split()):  # Linux 4.1
+        raise NotAdoptable(f"process {pid} is in a pid namespace (a container) of its own")
+    if tree is not None and (where := cgroup_of(pid)).startswith(tree):
+        raise NotAdoptable(f"process {pid} is in container {where[len(tree) :].split('/')[0]!r} already")
+
+
+def _status(pid: int) -> dict[str, str]:
+    lines = _read(pid, "status").splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def cgroup_of(pid: int) -> str:
+    """Its cgroup v2 path below the mount, "" where there is none.
+
+    Raises:
+        ProcessLookupError: it has ended.
+    """
+    found = (line for line in _read(pid, "cgroup").splitlines() if line.startswith("0::"))
+    return next(found, "0::")[3:]
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as in account.py
+            return file.read()
+    except FileNotFoundError:
+        raise ProcessLookupError from None
+
+
+# ---------------------------------------------------------------- its descendants
+
+
+def _take_descendants(pid: int, ours: frozenset[int], take: Callable[[int], int]) -> None:
+    """Parents first: what one forks after it was moved is where it belongs already."""
+    known = {pid}
+    for _ in range(_ROUNDS):
+        parents = _parents()
+        fresh = [one for one in parents if one not in known and _descends(one, known, parents)]
+        if not fresh:
+            return
+        for one in sorted(fresh, key=lambda one: _depth(one, parents)):
+            known.add(one)
+            if one not in ours:
+                try:
+                    os.close(take(one))
+                except NotAdoptable:
+                    continue  # it ended, is somebody else's, or a container
+
+
+def _parents() -> dict[int, int]:
+    found = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            try:
+                found[int(name)] = int(_stat(int(name))[1])
+            except ProcessLookupError:
+                continue
+    return found
+
+
+def _descends(pid: int, ancestors: set[int], parents: dict[int, int]) -> bool:
+    while (pid := parents.get(pid, 0)) != 0:
+        if pid in ancestors:
+            return True
+    return False
+
+
+def _depth(pid: int, parents: dict[int, int]) -> int:
+    depth = 0
+    while (pid := parents.get(pid, 0)) != 0:
+        depth += 1
+    return depth
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields behind the command's name, which may itself contain anything."""
+    return _read(pid, "stat").rpartition(")")[2].split()
+
+
+# ---------------------------------------------------------------- its end
+
+
+def _exit_code_of_zombie(pid: int, pidfd: int) -> int | None:
+    try:
+        fields = _stat(pid)
+        signal.pidfd_send_signal(pidfd, 0)  # not reaped yet, so it was the right one
+    except (ProcessLookupError, PermissionError):
+        return None
+    return int(fields[_EXIT_CODE_FIELD]) if fields[0] == "Z" else None
+
+
+def _exit_code_by_pidfd(pidfd: int) -> int | None:
+    info = bytearray(_INFO_BYTES)
+    struct.pack_into("=Q", info, 0, _INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
+    except OSError:
+        return None
+    told = struct.unpack_from("=Q", info)[0] & _INFO_EXIT
+    return int(struct.unpack_from("=i", info, _EXIT_CODE_AT)[0]) if told else None

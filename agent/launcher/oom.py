@@ -1,0 +1,51 @@
+"""How eagerly the kernel's OOM killer takes a container that runs already: one that is adopted, or promoted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+#: A process may fork between a look and the write; each round finds what the one before it missed.
+_ROUNDS = 100
+
+
+def set_oom_score_adj(cgroup: Path, value: int) -> None:
+    """Give every process of a cgroup, and of those below it, this score (-1000 to 1000; Linux 2.6.36).
+
+    What they fork later inherits it. Only who has CAP_SYS_RESOURCE can lower a score; for others this does nothing.
+    A cgroup that vanished has no processes.
+    """
+    done: set[int] = set()
+    for _ in range(_ROUNDS):
+        fresh = _pids(cgroup) - done
+        if not fresh:
+            return
+        for pid in fresh:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # ended, or not ours
+                _set(pid, cgroup.name, value)
+        done |= fresh
+
+
+def _pids(cgroup: Path) -> set[int]:
+    found: set[int] = set()
+    for directory in (cgroup, *cgroup.rglob("*/")):
+        with contextlib.suppress(OSError):  # it vanished meanwhile
+            found.update(map(int, (directory / "cgroup.procs").read_text(encoding="ascii").split()))
+    return found
+
+
+def _set(pid: int, cgroup: str, value: int) -> None:
+    """Through the process's directory, which stays its own when the pid becomes another's."""
+    process = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with open("cgroup", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, dir_fd=process)) as file:
+            if cgroup not in file.read().split("0::", 1)[-1].strip().split("/"):
+                return
+        score = os.open("oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=process)
+        try:
+            os.write(score, b"%d" % value)
+        finally:
+            os.close(score)
+    finally:
+        os.close(process)
