@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import psutil
 
-from agent.core.settings import NodeSettings, Thresholds
+from agent.core.settings import NodeSettings, PreemptionSettings, Thresholds, VictimOrder
 from penstock import paths
 from penstock.model import Capacity
 from penstock.wire.connection import MAX_FRAME_BYTES
@@ -59,6 +59,37 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     preempt_after: Annotated[
         int, Meta(ge=1, description="samples in a row above T_preempt before CPU, disk or network work is preempted")
     ] = 3
+    preempt_order: Annotated[
+        VictimOrder, Meta(description="which opportunistic container goes first: newest, least_progress or largest")
+    ] = VictimOrder.NEWEST
+    preempt_cooldown_s: Annotated[
+        float, Meta(ge=0, description="least time between two actions for CPU, disk or network, and of a pause")
+    ] = 5.0
+    preempt_hysteresis: Annotated[
+        Fraction, Meta(description="how far below T_preempt use must be before a paused container goes on")
+    ] = 0.05
+    preempt_dry_run: Annotated[
+        bool, Meta(description="only say in the events what would be paused, reclaimed or ended")
+    ] = False
+    grace_max_s: Annotated[
+        float, Meta(ge=0, le=300, description="longest grace that a container's notice may ask for")
+    ] = 30.0
+    starved_after_s: Annotated[
+        float, Meta(ge=0, description="a placed opportunistic command that cannot get on goes back; 0: never")
+    ] = 60.0
+    memory_look_interval_s: Annotated[
+        float, Meta(ge=0.01, description="time between two looks at memory while opportunistic work runs")
+    ] = 0.05
+    repair_interval_s: Annotated[
+        float, Meta(ge=0, description="time between two looks for limits that somebody else changed; 0: never")
+    ] = 30.0
+    network_link_bytes_per_s: Annotated[
+        int, Meta(ge=0, description="rate of the link, where it does not tell its own; promises share it out")
+    ] = 0
+    disk_scheduler: Annotated[
+        Literal["keep", "bfq"],
+        Meta(description="bfq: choose it on every disk, so that disks are divided by weight; keep: leave disks alone"),
+    ] = "keep"
     rejoin_s: Annotated[float, Meta(ge=0, description="how long a restarted agent waits for its frameworks")] = 30.0
     output_max_bytes: Annotated[int, Meta(ge=4096, description="kept of each output stream of a container")] = (
         16 * 1024**2
@@ -80,8 +111,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The framework socket."""
         return Path(self.socket) if self.socket else self.runtime() / "agent.sock"
 
-    def node_settings(self, *, instance: str, disks: int) -> NodeSettings:
-        """What the decisions must know; ``disks`` is the number of disks found on the host."""
+    def node_settings(self, *, instance: str, disks: int, link_bytes_per_s: int = 0) -> NodeSettings:
+        """What the decisions must know: configured, and found on the host."""
         capacity = Capacity(
             cores=self.cores or float(len(os.sched_getaffinity(0))),
             memory_bytes=self.memory_bytes or psutil.virtual_memory().total * 9 // 10,
@@ -94,12 +125,21 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             capacity=capacity,
             has_master=bool(self.master),
             network_bypass_bytes=self.network_bypass_bytes,
+            link_bytes_per_s=link_bytes_per_s,
             rate_window_s=self.rate_window_s,
             t_alloc=self.t_alloc,
-            t_preempt=Thresholds(
-                self.t_preempt_cpu, self.t_preempt_memory, self.t_preempt_disk, self.t_preempt_network
+            preemption=PreemptionSettings(
+                thresholds=Thresholds(
+                    self.t_preempt_cpu, self.t_preempt_memory, self.t_preempt_disk, self.t_preempt_network
+                ),
+                after=self.preempt_after,
+                hysteresis=self.preempt_hysteresis,
+                cooldown_s=self.preempt_cooldown_s,
+                order=self.preempt_order,
+                starved_after_s=self.starved_after_s,
+                grace_max_s=self.grace_max_s,
+                dry_run=self.preempt_dry_run,
             ),
-            preempt_after=self.preempt_after,
             rejoin_s=self.rejoin_s,
             keep_ended=self.keep_ended,
         )

@@ -6,36 +6,43 @@ import asyncio
 import fcntl
 import json
 import os
+import resource
 import secrets
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import structlog
 import uvloop
 
-from agent import place
-from agent.cgroups import CgroupTree, whole_disks
+from agent import disk_scheduler, place
+from agent.cgroups import CgroupTree, limited_disks, whole_disks
+from agent.check.facts import Host as CheckedHost
 from agent.check.facts import enforcement
+from agent.check.facts.links import links_out
 from agent.config import AgentConfig
+from agent.confiner import Confiner
 from agent.core import Node
 from agent.core import events as e
+from agent.core.confinement import confine
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
-from agent.executor import Egress, Executor
+from agent.executor import Executor
 from agent.frameworks import Frameworks
 from agent.http import StatusSite
 from agent.journal import Journal
 from agent.launcher import Exited, Launcher
 from agent.link import Link
-from agent.monitor import HostMonitor, Sampler
-from agent.network import EgressLimiter
+from agent.monitor import HostMonitor, MemoryWatch, Sampler
+from agent.network import NetworkLimiter
 from agent.output import forget_outputs, trim_output
 from agent.shell import Shell
 from agent.status import status_document
 from agent.stdio import Stdio
 from penstock import paths, sdnotify
 from penstock.daemon import StartError
+from penstock.model import Capacity
 
 log = structlog.get_logger()
 
@@ -77,6 +84,7 @@ class Agent:
         self._started_at = time.time()
         self._outputs = config.state() / "outputs"
         self._exits: list[Exited] = []
+        self._taken_back = False
         self._launcher: Launcher
         self._tree: CgroupTree | None = None
         self._shell: Shell
@@ -86,7 +94,8 @@ class Agent:
         self._site: StatusSite
         self._stdio: Stdio
         self._link: Link | None = None
-        self._limiter: EgressLimiter | None = None
+        self._confiner: Confiner
+        self._watch: MemoryWatch | None = None
         self._lock = -1
         self._enforcement: dict[str, Any] = {}
         self._closers: list[Any] = []
@@ -106,21 +115,27 @@ class Agent:
         self._outputs.mkdir(mode=0o700, exist_ok=True)
         instance = secrets.token_hex(4)
         disks = whole_disks()
+        self._choose_disk_scheduler([disk.name for disk in disks])
         self._launcher = await self._connect_launcher(instance)
         self._closers.append(self._launcher.close)
-        self._tree = self._prepare_tree(disks)
-        self._enforcement = {name: _fact(fact) for name, fact in enforcement(self._tree).items()}
-        node = Node(config.node_settings(instance=instance, disks=len(disks)))
+        self._tree = self._prepare_tree()
+        seen = CheckedHost(links=partial(links_out, config.network_link_bytes_per_s))
+        self._enforcement = {name: _fact(fact) for name, fact in enforcement(self._tree, seen).items()}
+        network = self._limit_network()
+        link = await _slowest(network) if network is not None else 0
+        node = Node(config.node_settings(instance=instance, disks=len(disks), link_bytes_per_s=link))
         journal = Journal(config.state() / "journal")
         self._stdio = Stdio(config.socket_path().with_name("stdio.sock"))
         self._closers.append(self._stdio.close)
-        egress = self._egress()
-        self._executor = Executor(self._launcher, self._tree, self._stdio, self._outputs, egress)
+        self._confiner = Confiner(self._tree, network, self._confined)
+        self._executor = Executor(self._launcher, self._tree, self._confiner, self._stdio, self._outputs)
         self._shell = Shell(node, journal, self._executor)
-        self._sampler = Sampler(self._tree, HostMonitor([disk.name for disk in disks]))
+        self._sampler = Sampler(self._tree, HostMonitor([disk.name for disk in disks], config.network_link_bytes_per_s))
+        if self._tree is not None:
+            self._watch_over(self._tree, node.settings.capacity)
         if config.master:
             self._link = Link(self._shell, *_host_port(config.master, "master"))
-        await self._take_back(journal, egress)
+        await self._take_back(journal)
         self._site = StatusSite(self.status)
         await self._site.listen(*_host_port(config.http, "http"))
         self._closers.append(self._site.close)
@@ -132,6 +147,11 @@ class Agent:
         await self._frameworks.listen(config.socket_path())
         self._closers.append(self._frameworks.close)
         log.info("agent started", node=node.settings.node, socket=str(config.socket_path()), http=self._site.address)
+
+    def _choose_disk_scheduler(self, disks: list[str]) -> None:
+        chosen, before = self._config.disk_scheduler, disk_scheduler.kept(self._config.state())
+        for disk, why in disk_scheduler.choose(chosen, disks, before).items():
+            log.warning("disk scheduler not changed", disk=disk, why=why)
 
     async def _connect_launcher(self, instance: str) -> Launcher:
         config = self._config
@@ -146,26 +166,52 @@ class Agent:
             cgroup_root=root,
         )
 
-    def _prepare_tree(self, disks: Any) -> CgroupTree | None:
+    def _prepare_tree(self) -> CgroupTree | None:
         root = self._launcher.cgroup_root
         if root is None:
             log.warning("no cgroup v2 tree: limits are not enforced", remedy="penstock check")
             return None
-        tree = CgroupTree(root, disks)
+        _raise_descriptors()
+        tree = CgroupTree(root, limited_disks(), owns_root=not place.is_delegated(root))
         for missing, why in tree.prepare().items():
             log.warning("degraded", missing=missing, why=why)
         return tree
 
-    def _egress(self) -> Egress | None:
+    def _watch_over(self, tree: CgroupTree, capacity: Capacity) -> None:
+        """All containers together: what they get, and when their memory is worth a look."""
+        self._cap(capacity)
+        above = self._config.t_preempt_memory * capacity.memory_bytes
+        self._watch = MemoryWatch(tree, self._config.memory_look_interval_s, above, self._look)
+        self._shell.watch_memory = self._watch.switch
+        self._closers.append(self._watch.close)
+
+    def _cap(self, capacity: Capacity) -> None:
+        """All containers together get no more than the node offers."""
+        cores = capacity.cores if capacity.cores < (os.cpu_count() or 1) else None
+        for what, why in self._confiner.cap(memory_bytes=capacity.memory_bytes, cores=cores).items():
+            log.warning("containers together are not limited", what=what, why=why)
+
+    def _limit_network(self) -> NetworkLimiter | None:
         if not self._enforcement.get("network", {}).get("ok"):
             return None
-        self._limiter = EgressLimiter()
-        self._closers.append(self._limiter.close)
-        return Egress(self._limiter)
+        limiter = NetworkLimiter(link_bytes_per_s=self._config.network_link_bytes_per_s)
+        self._closers.append(limiter.close)
+        return limiter
+
+    def _confined(self, container: str, not_enforced: dict[str, str]) -> None:
+        self._shell.dispatch(e.Confined(container, not_enforced))
+
+    def _look(self, pressed: tuple[str, ...]) -> bool:
+        """A look at memory between two samples; whether anything was done about it."""
+        node = self._shell.node
+        before = node.acts.total()
+        snapshot = self._sampler.look(list(node.containers.live))
+        self._shell.dispatch(e.MemoryLooked(snapshot, pressed, time.time()))
+        return node.acts.total() > before
 
     def _launcher_says(self, exited: Exited) -> None:
-        """Exits that come while we start are handled once the journal has been read."""
-        if hasattr(self, "_frameworks"):
+        """Exits that come before the journal has been read are kept until it has."""
+        if self._taken_back:
             self._executor.exited(exited)
         else:
             self._exits.append(exited)
@@ -174,19 +220,17 @@ class Agent:
         log.critical("the launcher is gone: its containers' exits cannot be seen; stopping so that we are restarted")
         signal.raise_signal(signal.SIGTERM)
 
-    async def _take_back(self, journal: Journal, egress: Egress | None) -> None:
+    async def _take_back(self, journal: Journal) -> None:
         """What the journal knows and the launcher still runs."""
         running = {run.container: run.pid for run in await self._launcher.running()}
         containers = journal.read("containers", ContainerRecord)
-        if egress is not None and self._tree is not None:
-            egress.take_back(
-                {
-                    record.container: (self._tree.get(record.container).path, rate)
-                    for record in containers
-                    if record.container in running
-                    and (rate := record.spec.limits.network_egress_bytes_per_s) is not None
-                }
-            )
+        await self._confiner.take_back(
+            {
+                record.container: confine(record.spec, record.limits, opportunistic=record.opportunistic)
+                for record in containers
+                if record.container in running
+            }
+        )
         self._shell.dispatch(
             e.Recovered(
                 jobs=journal.read("jobs", JobRecord),
@@ -197,6 +241,7 @@ class Agent:
                 at=time.time(),
             )
         )
+        self._taken_back = True
         for exited in self._exits:
             self._executor.exited(exited)
         known = {record.container for record in containers} | set(running)
@@ -212,6 +257,8 @@ class Agent:
         sdnotify.notify("READY=1")
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._tick())]
+            if self._watch is not None:
+                running.append(tasks.create_task(self._watch.run()))
             if self._link is not None:
                 running.append(tasks.create_task(self._link.run()))
             watchdog_s = sdnotify.watchdog_interval_s()
@@ -224,17 +271,26 @@ class Agent:
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time()
+        repair_at = due + self._config.repair_interval_s
         while True:
             due = max(due + self._config.sample_interval_s, loop.time())
             await asyncio.sleep(due - loop.time())
             containers = self._shell.node.containers
-            snapshot = self._sampler.sample(list(containers.live))
+            traffic = await self._confiner.counters()
+            snapshot = self._sampler.sample(list(containers.live), traffic)
             self._shell.dispatch(e.Sampled(snapshot, time.time()))
+            self._confiner.retry(snapshot)
+            if self._watch is not None:
+                self._watch.promised(containers.promised())
             for container in containers.live:
                 for stream in ("stdout", "stderr"):
                     if trim_output(self._outputs / container / stream, self._config.output_max_bytes):
                         self._shell.note("output trimmed", container=container, stream=stream)
             forget_outputs(self._outputs, containers.live.keys() | containers.ended.keys())
+            if self._config.repair_interval_s and loop.time() >= repair_at:
+                repair_at = loop.time() + self._config.repair_interval_s
+                for what in await self._confiner.repair():
+                    self._shell.note("repaired", setting=what)
 
     def status(self) -> dict[str, Any]:
         """The status document."""
@@ -282,6 +338,11 @@ class Agent:
         return hasattr(self, "_frameworks")
 
 
+async def _slowest(network: NetworkLimiter) -> int:
+    """What any link can carry, whichever a container's packets take; 0: one of them does not tell."""
+    return min((link.rate_bytes_per_s for link in await asyncio.wrap_future(network.links())), default=0)
+
+
 def _lock(path: Path, socket_path: Path) -> int:
     """One agent per state directory; the kernel lets go of the lock however we die.
 
@@ -295,6 +356,13 @@ def _lock(path: Path, socket_path: Path) -> int:
         os.close(descriptor)
         raise FileExistsError(f"an agent is running already at {socket_path}") from None
     return descriptor
+
+
+def _raise_descriptors() -> None:
+    """As many as we may have: each container keeps ten open, to be read every second. The launcher, which was started
+    before, hands down what we had."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _watchdog(interval_s: float) -> None:

@@ -106,6 +106,9 @@ class FrameworkSession:
             "tasks_done": (api.TaskRefs, self._tasks_done),
             "cancel_tasks": (api.TaskRefs, self._cancel_tasks),
             "launch": (api.Launch, self._launch),
+            "adopt": (api.Adopt, self._adopt),
+            "resize": (api.Resize, self._resize),
+            "follow": (api.Follow, self._follow),
             "attach": (api.ContainerRef, self._attach),
             "signal": (api.SignalContainer, self._signal),
             "kill": (api.ContainerRef, self._kill),
@@ -204,6 +207,15 @@ class FrameworkSession:
 
     def _launch(self, params: api.Launch) -> object:
         return self._shell.launch(e.LaunchRequested(self._session, params.container))
+
+    def _adopt(self, params: api.Adopt) -> object:
+        return self._shell.launch(e.AdoptRequested(self._session, params.container, params.pid, params.tree))
+
+    def _resize(self, params: api.Resize) -> object:
+        return self._shell.resize(e.ResizeRequested(self._session, params.container, params.limits))
+
+    def _follow(self, params: api.Follow) -> object:
+        return self._shell.dispatch(e.FollowRequested(self._session, params.container, params.profile, time.time()))
 
     def _attach(self, params: api.ContainerRef) -> object:
         return self._shell.dispatch(e.AttachRequested(self._session, params.container))

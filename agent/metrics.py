@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 
@@ -46,6 +47,13 @@ class AgentCollector(Collector):
         for (container_class, state), number in states.items():
             containers.add_metric([container_class, state], number)
         yield containers
+        acts = CounterMetricFamily(
+            "penstock_preemptions", "What was done to opportunistic containers.", labels=["action", "resource"]
+        )
+        for act in status["acts"]:
+            acts.add_metric([act["action"], act["resource"]], act["count"])
+        yield acts
+        yield _histogram(status["reaction"])
         yield GaugeMetricFamily("penstock_jobs", "Jobs known on this node.", value=len(status["jobs"]))
         yield GaugeMetricFamily(
             "penstock_master_linked", "Whether the master answers.", value=status["master"]["linked"]
@@ -61,6 +69,15 @@ class AgentCollector(Collector):
             for key, value in status[room].items():
                 gauge.add_metric([key.removesuffix("_bytes")], value)
             yield gauge
+
+
+def _histogram(reaction: dict[str, Any]) -> Metric:
+    """Prometheus wants cumulative buckets."""
+    bounds = [*(str(bound) for bound in reaction["bounds_s"]), "+Inf"]
+    name, text = "penstock_preemption_seconds", "From the decision to preempt a container to its end."
+    return HistogramMetricFamily(
+        name, text, list(zip(bounds, accumulate(reaction["counts"]), strict=True)), reaction["sum_s"]
+    )
 
 
 def registry(status: Callable[[], dict[str, Any]]) -> CollectorRegistry:

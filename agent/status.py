@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from agent.core import Node
+from agent.core.reaction import BOUNDS_S
 from agent.core.records import ContainerRecord
 from agent.core.snapshot import ContainerUse
 from penstock import __version__
@@ -64,6 +65,12 @@ def status_document(
         ],
         "containers": [_container(record, uses.get(record.container)) for record in records],
         "preemptions": [msgspec.to_builtins(preempted) for preempted in node.preempted],
+        "acts": [
+            {"action": action, "resource": resource, "count": count}
+            for (action, resource), count in sorted(node.acts.items())
+            if count
+        ],
+        "reaction": {"bounds_s": BOUNDS_S, "counts": node.reaction.counts, "sum_s": node.reaction.sum_s},
         "events": list(events),
         "enforcement": enforcement,
         "master": master,
@@ -81,7 +88,9 @@ def _container(record: ContainerRecord, use: ContainerUse | None) -> dict[str, A
         "state": record.state.value,
         "pid": record.pid,
         "started_at": record.started_at,
-        "limits": msgspec.to_builtins(record.spec.limits),
+        "limits": msgspec.to_builtins(record.limits),
+        "follows": record.profile is not None,
+        "adopted": record.adopted,
         "not_enforced": record.not_enforced,
         "sample": msgspec.to_builtins(use) if use is not None else {},
         "ended": msgspec.to_builtins(record.ended) if record.ended is not None else None,

@@ -6,8 +6,10 @@ import argparse
 import difflib
 import json
 import sys
+from pathlib import Path
 
-from agent.check.facts import Fact, enforcement, probe_tree
+from agent.check.facts import Fact, enforcement, paths, probe_tree
+from penstock.paths import state_dir
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -18,6 +20,10 @@ def main(argv: list[str] | None = None) -> int:
         epilog="exit status: 0 if all that is asked for can be enforced, 1 if something cannot, 2 on bad input",
     )
     parser.add_argument("--need", metavar="WHAT,…", help="what must be enforceable (default: everything)")
+    parser.add_argument(
+        "--path", metavar="P", type=Path, action="append", default=[],
+        help="say which disk P lies on, and whether a container's limits bind there; repeatable",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args(argv)
     with probe_tree() as tree:
@@ -28,15 +34,26 @@ def main(argv: list[str] | None = None) -> int:
         if (complaint := _complaint(needed, facts)) is not None:
             print(f"penstock check: --need: {complaint}", file=sys.stderr)
             return 2
+    # Where the agent and most work writes is worth a line, and no reason to fail: whoever depends on it names it.
+    usual = paths(_usual(), facts) if arguments.need is None else {}
+    asked = paths(arguments.path, facts)
+    shown = {name: facts[name] for name in needed} | usual | asked
     if arguments.json:
-        print(json.dumps({n: {"ok": facts[n].ok, "why": facts[n].why, "remedy": facts[n].remedy} for n in needed}))
+        print(json.dumps({name: {"ok": f.ok, "why": f.why, "remedy": f.remedy} for name, f in shown.items()}))
     else:
-        width = max(len(name) for name in needed)
-        for name in needed:
-            fact = facts[name]
+        width = max(len(name) for name in shown)
+        for name, fact in shown.items():
             remedy = f"; remedy: {fact.remedy}" if fact.remedy else ""
             print(f"{name:<{width}}  {'yes' if fact.ok else 'no ':<3}  {fact.why}{remedy}")
-    return 0 if all(facts[name].ok for name in needed) else 1
+    return 0 if all(shown[name].ok for name in (*needed, *asked)) else 1
+
+
+def _usual() -> list[Path]:
+    """Where the agent keeps what it writes, and where work mostly does."""
+    state = state_dir()
+    while not state.exists():
+        state = state.parent
+    return list(dict.fromkeys((Path("/"), state, Path("/tmp"), Path("/home"))))  # noqa: S108
 
 
 def _complaint(needed: list[str], facts: dict[str, Fact]) -> str | None:

@@ -2,5 +2,6 @@
 
 from agent.monitor.host import HostMonitor
 from agent.monitor.sampler import Sampler
+from agent.monitor.watch import MemoryWatch
 
-__all__ = ["HostMonitor", "Sampler"]
+__all__ = ["HostMonitor", "MemoryWatch", "Sampler"]

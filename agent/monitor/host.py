@@ -22,10 +22,14 @@ class _Counters:
 
 
 class HostMonitor:
-    """Each :meth:`sample` tells the means since the one before."""
+    """Each :meth:`sample` tells the means since the one before.
 
-    def __init__(self, disks: Sequence[str]) -> None:
+    ``link_bytes_per_s`` is what each link carries; 0: what it says of itself.
+    """
+
+    def __init__(self, disks: Sequence[str], link_bytes_per_s: int = 0) -> None:
         self._disks = frozenset(disks)
+        self._link_bytes_per_s = link_bytes_per_s
         self._before = self._read()
         psutil.cpu_percent(None)
 
@@ -47,7 +51,7 @@ class HostMonitor:
             disk_busy=min(1.0, max(busy)) if busy else None,
             network_receive_bytes_per_s=sum(received.values()),
             network_send_bytes_per_s=sum(sent.values()),
-            network_busy=_network_busy(received, sent),
+            network_busy=_network_busy(received, sent, self._link_bytes_per_s),
         )
 
     def _read(self) -> _Counters:
@@ -64,11 +68,11 @@ class HostMonitor:
         )
 
 
-def _network_busy(received: dict[str, float], sent: dict[str, float]) -> float | None:
-    """The busiest link's share of its rate; None where no link tells its rate (loopback and most virtual ones)."""
+def _network_busy(received: dict[str, float], sent: dict[str, float], link_bytes_per_s: int) -> float | None:
+    """The busiest link's share of its rate; None where none is configured and no link tells it (most virtual ones)."""
     shares: list[float] = []
     for name, link in psutil.net_if_stats().items():
-        if link.isup and link.speed > 0 and name in received and name != "lo":
-            bytes_per_s = link.speed * 1e6 / 8
+        bytes_per_s = link_bytes_per_s or link.speed * 1e6 / 8
+        if link.isup and bytes_per_s > 0 and name in received and name != "lo":
             shares.append(max(received[name], sent[name]) / bytes_per_s)
     return max(shares) if shares else None

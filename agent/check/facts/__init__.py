@@ -1,0 +1,34 @@
+"""One fact per thing that Penstock can enforce: whether this host can, why (not), and the command that mends it.
+
+Where a tree of ours exists (the daemon) the facts are about it; otherwise (``penstock check``) about a tree that is
+made for the probe and removed again. They are found by asking the kernel, not by its version.
+"""
+
+from __future__ import annotations
+
+from agent.cgroups import CgroupTree
+from agent.check.facts.base import HOST, Fact, Host
+from agent.check.facts.disks import paths
+from agent.check.facts.host import clock, delegation, pressure, swap, users
+from agent.check.facts.network import ingress, network, promises
+from agent.check.facts.tree import of_tree, probe_tree, without_tree
+
+__all__ = ["Fact", "Host", "HOST", "enforcement", "paths", "probe_tree"]
+
+
+def enforcement(tree: CgroupTree | None, host: Host = HOST) -> dict[str, Fact]:
+    """Name → fact, in the order of the status page. Takes some tens of milliseconds, most of them netlink's."""
+    facts = of_tree(tree, host) if tree is not None else without_tree(host)
+    if tree is None:
+        why_not: str | None = f"what is sent and received is limited by cgroup; remedy: {facts['containers'].remedy}"
+    else:
+        why_not = host.network_why_not()
+    facts["network"] = network(why_not)
+    facts["network_promise"] = promises(why_not, host)
+    facts["ingress"] = ingress(why_not)
+    facts["pressure"] = pressure(host)
+    facts["users"] = users(host)
+    facts["delegation"] = delegation(tree, host)
+    facts["swap"] = swap(host)
+    facts["clock"] = clock(host)
+    return facts

@@ -1,0 +1,64 @@
+"""What a fact is, and the host that facts are about."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent import network, place
+from agent.cgroups import Disk, Placement, Reason, disks_of, limited_disks, whole_disks
+from agent.cgroups.weight import io_weight_works
+from agent.check.facts.links import LinkOut, links_out
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """``why`` is what was found; ``remedy`` is empty where nothing needs mending."""
+
+    ok: bool
+    why: str
+    remedy: str = ""
+
+    @classmethod
+    def no(cls, reason: Reason) -> Fact:
+        """What cannot be."""
+        return cls(False, reason.why, reason.remedy)
+
+    @classmethod
+    def told(cls, why: str) -> Fact:
+        """What cannot be, from the text of a reason."""
+        reason, _, remedy = why.partition("; remedy: ")
+        return cls(False, reason, remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the facts are about; tests bring another one."""
+
+    pressure: Path = Path("/proc/pressure")
+    status: Path = Path("/proc/self/status")
+    swaps: Path = Path("/proc/swaps")
+    cgroup2_mount: Callable[[], Path | None] = place.cgroup2_mount
+    own_cgroup: Callable[[Path], Path] = place.own_cgroup
+    is_delegated: Callable[[Path], bool] = place.is_delegated
+    disks: Callable[[], Sequence[Disk]] = limited_disks
+    disks_of: Callable[[Path], Placement] = disks_of
+    hardware: Callable[[], Sequence[Disk]] = whole_disks
+    weight_works: Callable[[Disk, Path], Reason | None] = io_weight_works
+    network_why_not: Callable[[], str | None] = network.probe
+    links: Callable[[], Sequence[LinkOut]] = links_out
+    euid: Callable[[], int] = os.geteuid
+    tick_s: Callable[[], float] = field(default=lambda: time.get_clock_info("monotonic").resolution)
+
+    def may(self, capability: int) -> bool:
+        """Whether we hold a capability, by its number (linux/capability.h)."""
+        for line in self.status.read_text(encoding="ascii").splitlines():
+            if line.startswith("CapEff:"):
+                return bool(int(line.split()[1], 16) >> capability & 1)
+        return False
+
+
+HOST = Host()

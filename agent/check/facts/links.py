@@ -1,0 +1,37 @@
+"""The links that lead out of this machine, as far as limits on them go; looked at, not touched."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from agent.network.htb import Htb, default_routes
+from agent.network.links import leading_out, link_rate
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOut:
+    """``rate_bytes_per_s`` 0: it does not say; ``why_not``: why containers cannot be limited there, with the remedy."""
+
+    name: str
+    rate_bytes_per_s: int
+    why_not: str | None = None
+
+
+def links_out(link_bytes_per_s: int = 0) -> list[LinkOut]:
+    """Each of them.
+
+    Args:
+        link_bytes_per_s: what the operator says that each carries; 0: what it says itself.
+    """
+    with ThreadPoolExecutor(1) as worker:  # pyroute2 cannot be used in a thread that runs an event loop
+        return worker.submit(_links_out, link_bytes_per_s).result()
+
+
+def _links_out(link_bytes_per_s: int) -> list[LinkOut]:
+    with Htb() as htb:
+        links = htb.links()
+        return [
+            LinkOut(link.name, link_bytes_per_s or link_rate(link, links), htb.refuses(link))
+            for link in leading_out(links, default_routes())
+        ]

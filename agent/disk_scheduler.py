@@ -1,0 +1,96 @@
+"""The I/O scheduler by which weights divide a disk, where the operator wants the agent to choose it; and its undo.
+
+Debian's kernels give virtual and NVMe disks ``none`` and others ``mq-deadline``: with both ``io.weight`` does nothing.
+bfq (Linux 4.12, a module) divides a disk's time by weight (docs/kernel-disks.md).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from agent.cgroups.weight import SYS_BLOCK
+
+_CHOSEN = re.compile(r"\[(.*)\]")
+#: One queue at a time, and the promised one is waited for as long as a busy processor may keep it: with bfq's own
+#: settings ten writers through the page cache leave a regular reader half of what it gets alone, with these 98 %
+#: (docs/kernel.md). They go with the scheduler.
+_SETTINGS = {"bfq": {"strict_guarantees": "1", "slice_idle_us": "20000"}}
+
+
+def kept(state_dir: Path) -> Path:
+    """Where an agent keeps what each disk had."""
+    return state_dir / "disk-schedulers.json"
+
+
+def choose(wanted: str, disks: Iterable[str], before: Path, sys_block: Path = SYS_BLOCK) -> dict[str, str]:
+    """Have a scheduler on each disk; ``keep`` puts back what was there before an agent chose another.
+
+    Args:
+        before: a file in which is kept what each disk had.
+
+    Returns:
+        Disk → why it has another.
+    """
+    if wanted == "keep":
+        return restore(before, sys_block)
+    failed: dict[str, str] = {}
+    had = _read(before)
+    for disk in disks:
+        try:
+            standing = _standing(disk, sys_block)
+            if standing == wanted and disk not in had:  # else the settings may be missing yet
+                continue
+            if wanted not in _offered(disk, sys_block):
+                subprocess.run(["modprobe", wanted], check=False, capture_output=True)
+            _write(before, had := {disk: standing, **had})  # before it is changed: what is changed can be undone
+            _file(disk, sys_block).write_text(wanted, encoding="ascii")
+            for name, value in _SETTINGS.get(wanted, {}).items():
+                (sys_block / disk / "queue" / "iosched" / name).write_text(value, encoding="ascii")
+        except OSError as error:
+            failed[disk] = f"{error.strerror}; remedy: modprobe {wanted}, or disk_scheduler = keep"
+    return failed
+
+
+def restore(before: Path, sys_block: Path = SYS_BLOCK) -> dict[str, str]:
+    """Put back what was there; a disk that is gone needs nothing. Returns disk → why that failed."""
+    failed: dict[str, str] = {}
+    for disk, scheduler in _read(before).items():
+        try:
+            _file(disk, sys_block).write_text(scheduler, encoding="ascii")
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            failed[disk] = str(error.strerror)
+    if not failed:
+        before.unlink(missing_ok=True)
+    return failed
+
+
+def _file(disk: str, sys_block: Path) -> Path:
+    return sys_block / disk / "queue" / "scheduler"
+
+
+def _offered(disk: str, sys_block: Path) -> list[str]:
+    return _file(disk, sys_block).read_text(encoding="ascii").replace("[", "").replace("]", "").split()
+
+
+def _standing(disk: str, sys_block: Path) -> str:
+    chosen = _CHOSEN.search(_file(disk, sys_block).read_text(encoding="ascii"))
+    return chosen[1] if chosen else "none"
+
+
+def _read(before: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads(before.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def _write(before: Path, had: dict[str, str]) -> None:
+    fresh = before.with_suffix(".new")
+    fresh.write_text(json.dumps(had), encoding="utf-8")
+    fresh.replace(before)

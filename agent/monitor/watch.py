@@ -1,0 +1,97 @@
+"""Memory between two samples: a cheap look while opportunistic work runs, and the kernel's word that a promise stalls.
+
+A sample a second would leave memory that is wanted at once waiting for most of one. The look is two reads of kept
+descriptors; only what it finds above T_preempt is looked at in full. Pressure (PSI, Linux 4.20) is watched for
+promised containers only: what opportunistic work stalls for is its own affair, and node-wide pressure cannot tell
+contention from our own limits (docs/kernel.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import structlog
+
+from agent.cgroups import CgroupTree
+from agent.cgroups.pressure import PressureTrigger
+
+log = structlog.get_logger()
+#: 50 ms of stall within half a second: 60 to 76 ms after memory.high was first breached (docs/kernel.md).
+_STALL_US, _WINDOW_US = 50_000, 500_000
+#: A look that led to nothing is not repeated at once.
+_FRUITLESS_S = 0.25
+
+
+class MemoryWatch:
+    """``above_bytes`` of all containers are worth a look; ``look`` takes it, with the containers that stall, and says
+    whether anything was done."""
+
+    def __init__(
+        self, tree: CgroupTree, interval_s: float, above_bytes: float, look: Callable[[tuple[str, ...]], bool]
+    ) -> None:  # fmt: skip
+        self._tree = tree
+        self._interval_s = interval_s
+        self._above_bytes = above_bytes
+        self._on = asyncio.Event()
+        self._look = look
+        self._triggers: dict[str, PressureTrigger] = {}
+        self.available = True  # whether this kernel tells pressure to us
+
+    def switch(self, on: bool) -> None:
+        """Look, or rest: where nobody could give memory back a look costs for nothing."""
+        (self._on.set if on else self._on.clear)()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        loop = asyncio.get_running_loop()
+        rests_until = 0.0
+        while True:
+            await self._on.wait()
+            await asyncio.sleep(self._interval_s)
+            if loop.time() >= rests_until and self._over() and not self._look(()):
+                rests_until = loop.time() + _FRUITLESS_S
+
+    def _over(self) -> bool:
+        """Page cache that the kernel drops first does not count; it takes a second, dearer read to know it."""
+        above, current = self._above_bytes, self._tree.memory_current()
+        return current is not None and current > above and (self._tree.memory_working_set() or 0) > above
+
+    # ------------------------------------------------------------ pressure
+
+    def promised(self, containers: Iterable[str]) -> None:
+        """Watch the pressure of exactly these."""
+        wanted = set(containers) if self.available else set()
+        for container in self._triggers.keys() - wanted:
+            self._forget(container)
+        for container in wanted - self._triggers.keys():
+            self._watch(container, self._tree.get(container).path)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self.promised(())
+
+    def _watch(self, container: str, cgroup: Path) -> None:
+        try:
+            trigger = PressureTrigger(cgroup / "memory.pressure", _STALL_US, _WINDOW_US)
+        except FileNotFoundError:
+            return  # it ended; or the kernel has no PSI, which `penstock check` says
+        except OSError as error:
+            log.warning("memory pressure is not watched", why=str(error))
+            self.available = False
+            return
+        self._triggers[container] = trigger
+        asyncio.get_running_loop().add_reader(trigger.fileno(), self._pressed, container)
+
+    def _pressed(self, container: str) -> None:
+        fired = self._triggers[container].fired()
+        if fired is None:
+            self._forget(container)
+        elif fired and self._on.is_set():
+            self._look((container,))
+
+    def _forget(self, container: str) -> None:
+        trigger = self._triggers.pop(container)
+        asyncio.get_running_loop().remove_reader(trigger.fileno())
+        trigger.close()

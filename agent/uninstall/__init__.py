@@ -1,0 +1,1 @@
+"""``penstock uninstall``: take from this host what agents have set up and what would outlive them."""

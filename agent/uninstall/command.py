@@ -1,0 +1,62 @@
+"""The command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from agent.config import AgentConfig
+from agent.uninstall.plan import Host, Refused, things
+from penstock import daemon, settings
+
+
+def main(argv: list[str] | None = None) -> int:
+    """0: nothing of ours is left; 1: something is, or nothing was done because something runs; 2: bad input."""
+    arguments = _parser().parse_args(argv)
+    try:
+        config = settings.load(AgentConfig, arguments.config, dict(daemon.pair(text) for text in arguments.set))
+    except settings.SettingsError as error:
+        print(f"penstock uninstall: {error}", file=sys.stderr)
+        return 2
+    try:
+        left = _carry_out(config, arguments)
+    except (Refused, OSError) as error:
+        print(f"penstock uninstall: {error}", file=sys.stderr)
+        return 1
+    return 1 if left else 0
+
+
+def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
+    """How many things could not be removed; what is independent of them goes all the same."""
+    some, left = False, 0
+    for thing in things(config, kill=arguments.kill, purge=arguments.purge, host=Host()):
+        some = True
+        if arguments.dry_run:
+            print(f"would remove {thing.what}")
+            continue
+        try:
+            thing.remove()
+        except OSError as error:
+            left += 1
+            print(f"penstock uninstall: {thing.what}: {error.strerror or error}", file=sys.stderr)
+        else:
+            print(f"removed {thing.what}", flush=True)
+    if not some:
+        print("nothing of Penstock's is set up here")
+    return left
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="penstock uninstall",
+        description="Remove from this host what agents have set up and what would outlive them: launcher, cgroups, BPF "
+        "programs, traffic control, sockets. Safe to repeat. Packages and units are left to whoever installed them.",
+        epilog="exit status: 0 if nothing is left, 1 if something is or something runs, 2 on bad input",
+    )
+    parser.add_argument("--kill", action="store_true", help="kill containers that run; without it they are left alone")
+    parser.add_argument("--purge", action="store_true", help="also the state directory: journal and outputs")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be removed, and remove nothing")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the agent's, e.g. /etc/penstock/agent.toml")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable")
+    return parser

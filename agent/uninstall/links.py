@@ -1,0 +1,43 @@
+"""What limits traffic on the links of this network namespace. BPF programs are not here: they go with their cgroup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from agent.network.htb import Htb
+
+T = TypeVar("T")
+
+
+def roots() -> list[tuple[str, int]]:
+    """Name and index of each link that has a root qdisc of ours."""
+
+    def look(htb: Htb) -> list[tuple[str, int]]:
+        ours = htb.roots()
+        return sorted((link.name, link.index) for link in htb.links() if link.index in ours)
+
+    return _with_htb(look)
+
+
+def remove(index: int) -> None:
+    """Give a link its default back.
+
+    Raises:
+        PermissionError: that takes CAP_NET_ADMIN.
+    """
+    _with_htb(lambda htb: htb.uninstall(index))
+    if index in (left for _, left in roots()):
+        raise PermissionError(f"link {index}: our qdisc could not be removed; run as root")
+
+
+def _with_htb(do: Callable[[Htb], T]) -> T:
+    """In a thread of its own: pyroute2 cannot be used where an event loop runs."""
+
+    def work() -> T:
+        with Htb() as htb:
+            return do(htb)
+
+    with ThreadPoolExecutor(1) as worker:
+        return worker.submit(work).result()

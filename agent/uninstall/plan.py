@@ -1,0 +1,148 @@
+"""What there is of ours on a host, in the order in which it has to go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from agent import disk_scheduler, place
+from agent.config import AgentConfig
+from agent.launcher import Launcher
+from agent.uninstall import cgroups, links
+
+#: What an agent and its launcher leave in their runtime directory, and in their state directory.
+_RUNTIME = ("agent.sock", "stdio.sock", "launcher.sock", "launcher.log")
+_STATE = ("agent.lock", "journal", "outputs", "disk-schedulers.json")
+
+
+class Refused(Exception):  # noqa: N818 - it says what is so
+    """Why nothing was done: one line for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """Something of ours, and how it goes; ``remove`` raises OSError where it does not."""
+
+    what: str
+    remove: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What is asked of the host; tests bring another one."""
+
+    mount: Callable[[], Path | None] = place.cgroup2_mount
+    roots_on_links: Callable[[], list[tuple[str, int]]] = links.roots
+    uninstall_link: Callable[[int], None] = links.remove
+
+
+@dataclass(slots=True)
+class _Found:
+    """``launcher``: the process that listens; ``idle``: it runs nothing."""
+
+    roots: list[Path] = field(default_factory=list)
+    launcher: int | None = None
+    runs: list[str] = field(default_factory=list)
+
+
+def things(config: AgentConfig, *, kill: bool, purge: bool, host: Host) -> Iterator[Thing]:
+    """What there is. What follows something is looked for when that is gone, or was left in a dry run.
+
+    Args:
+        kill: containers that run, and launchers of other agents, are among it; else they are a reason to refuse.
+        purge: so is the state directory.
+
+    Raises:
+        Refused: before the first thing, or never.
+    """
+    found = _look(config, host)
+    others = _check(config, found, kill=kill, purge=purge)
+    for root in found.roots:
+        for container in cgroups.running(root):
+            yield Thing(f"container {container.name} and its processes", partial(cgroups.kill, container))
+    for pid in (*others, *([found.launcher] if found.launcher is not None else [])):
+        yield Thing(f"launcher (process {pid})", partial(cgroups.end, pid))
+    for name, index in host.roots_on_links():
+        yield Thing(f"traffic control on {name}", partial(host.uninstall_link, index))
+    for root in found.roots:
+        if cgroups.is_root(root):  # a launcher removes the one that it made
+            yield Thing(f"cgroups in {root}", partial(cgroups.remove, root))
+    for file in dict.fromkeys((config.socket_path(), *(config.runtime() / name for name in _RUNTIME))):
+        if os.path.lexists(file):
+            yield Thing(f"{file}", partial(file.unlink, missing_ok=True))
+    state = config.state()
+    if (chosen := disk_scheduler.kept(state)).exists():
+        yield Thing("the agent's choice of disk schedulers", partial(_restore_schedulers, chosen))
+    if purge and state.is_dir():
+        yield Thing(f"{state}, with journal and outputs", partial(shutil.rmtree, state))
+
+
+def _restore_schedulers(kept: Path) -> None:
+    for disk, why in disk_scheduler.restore(kept).items():
+        raise OSError(f"{disk}: {why}")
+
+
+def _check(config: AgentConfig, found: _Found, *, kill: bool, purge: bool) -> list[int]:
+    """Launchers besides our own.
+
+    Raises:
+        Refused: an agent answers; something runs and is not to be killed; a directory is not ours.
+    """
+    if _answers(config.socket_path(), socket.SOCK_STREAM) is not None:
+        raise Refused(f"an agent answers at {config.socket_path()}: stop it first (systemctl stop penstock-agent)")
+    state = config.state()
+    if purge and state.is_dir() and not any((state / name).exists() for name in _STATE):
+        raise Refused(f"--purge: {state} does not look like an agent's state directory")
+    running = [container.name for root in found.roots for container in cgroups.running(root)]
+    if (names := sorted({*running, *found.runs})) and not kill:
+        raise Refused(f"containers run ({', '.join(names)}): end them first, or kill them with --kill")
+    held = {pid: root for root in found.roots for pid in cgroups.launchers(root) if pid != found.launcher}
+    for pid, root in held.items():
+        if not kill:
+            raise Refused(f"another agent's launcher (process {pid}) holds {root}: stop that agent, or use --kill")
+    return list(held)
+
+
+def _look(config: AgentConfig, host: Host) -> _Found:
+    found = _Found()
+    if config.cgroup_root != "auto":
+        found.roots = [root for root in (Path(config.cgroup_root),) if cgroups.is_root(root)]
+    elif (mount := host.mount()) is not None:
+        found.roots = cgroups.roots(mount)
+    found.launcher = _answers(config.runtime() / "launcher.sock", socket.SOCK_SEQPACKET)
+    if found.launcher is not None:
+        root, found.runs = asyncio.run(_ask(config.runtime()))
+        if root is not None and root not in found.roots:
+            found.roots.append(root)
+    return found
+
+
+async def _ask(runtime: Path) -> tuple[Path | None, list[str]]:
+    """The launcher's tree, and what it runs. Exits that it keeps for an agent stay with it."""
+    launcher = await Launcher.connect(runtime, _ignore, on_lost=_ignore, spawn=False, cgroup_root=None)
+    try:
+        return launcher.cgroup_root, [run.container for run in await launcher.running()]
+    finally:
+        await launcher.close()
+
+
+def _ignore(*_: object) -> None:
+    """Nothing to do."""
+
+
+def _answers(path: Path, kind: int) -> int | None:
+    """The process that listens at a Unix socket; None: nobody does."""
+    with socket.socket(socket.AF_UNIX, kind | socket.SOCK_CLOEXEC) as connection:
+        try:
+            connection.connect(str(path))
+        except OSError:
+            return None
+        pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(pid)
