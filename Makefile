@@ -5,10 +5,10 @@ PYTHON ?= $(firstword $(foreach each,python3 python3.13 python3.12 python3.11,$(
 VENV := .venv/penstock-stamp
 RUN := .venv/bin/python
 
-.PHONY: help venv demo test test-host test-vm check bench clean
+.PHONY: help venv demo test test-host test-vm check bench bench-enforcement clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 venv: $(VENV)  ## everything that development needs, in .venv
 
@@ -38,6 +38,9 @@ check: $(VENV)  ## format, lint, types, direction of imports, purity
 
 bench: $(VENV)  ## benchmarks against peers
 	$(RUN) -m bench
+
+bench-enforcement: $(VENV)  ## do limits bind: measured in the virtual machine, tables in docs/kernel.md
+	$(RUN) -m bench.enforcement
 
 clean:  ## forget what was built here; the machine's image stays in ~/.cache/penstock
 	rm -rf .venv build dist demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
