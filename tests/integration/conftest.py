@@ -53,7 +53,7 @@ class Daemon:
         return self.process.wait(60)
 
 
-def start(module: str, directory: Path, *arguments: str) -> Daemon:
+def start(module: str, directory: Path, *arguments: str, environment: dict[str, str] | None = None) -> Daemon:
     """Start ``python -I -m module`` and wait until it says READY=1."""
     log = directory / f"{module}.log"
     ports = directory / f"{module}.json"
@@ -63,8 +63,8 @@ def start(module: str, directory: Path, *arguments: str) -> Daemon:
         notify.bind(address)
         notify.settimeout(START_TIMEOUT_S)
         command = [sys.executable, "-I", "-m", module, "--port-file", str(ports), *arguments]
-        environment = {**os.environ, "NOTIFY_SOCKET": "@" + address[1:]}
-        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        around = {**os.environ, **(environment or {}), "NOTIFY_SOCKET": "@" + address[1:]}
+        process = subprocess.Popen(command, env=around, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         daemon = Daemon(process, directory, list(arguments), log)
         try:
             while b"READY=1" not in notify.recv(4096):
@@ -82,7 +82,7 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     started: list[Daemon] = []
     runtimes: set[Path] = set()
 
-    def make(**settings: object) -> Daemon:
+    def make(*, environment: dict[str, str] | None = None, **settings: object) -> Daemon:
         values = {
             "node": "test",
             "http": "127.0.0.1:0",
@@ -95,7 +95,7 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         }
         arguments = [part for key, value in values.items() for part in ("--set", f"{key}={_toml(value)}")]
         runtimes.add(Path(str(values["runtime_dir"])))
-        daemon = start("agent", tmp_path, *arguments)
+        daemon = start("agent", tmp_path, *arguments, environment=environment)
         started.append(daemon)
         return daemon
 

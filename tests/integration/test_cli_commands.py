@@ -240,8 +240,8 @@ OK = Ended(by=EndedBy.EXIT, exit_status=0, wall_seconds=1.5)
 async def test_submit_runs_the_graph(fake: FakeAgent, penstock: Start, tmp_path: Path) -> None:
     process = await submit(fake, penstock, tmp_path, "--json")
     job = await placed(fake, "a", "c")
+    fake.end_task(job, "c", OK)  # their news may come in either order, but b follows a
     fake.end_task(job, "a", OK)
-    fake.end_task(job, "c", OK)
     fake.end_task(await placed(fake, "b"), "b", OK)
     status, out, err = await result_of(process)
     document = json.loads(out)
@@ -251,7 +251,12 @@ async def test_submit_runs_the_graph(fake: FakeAgent, penstock: Start, tmp_path:
         ("b", "done", "fake"),
         ("c", "done", "fake"),
     ]
-    assert "a done on fake in 1.5s (1 of 3)" in err
+    said = err.splitlines()
+    assert {line.rsplit(" (", 1)[0] for line in said[:2]} == {
+        "penstock submit: a done on fake in 1.5s",
+        "penstock submit: c done on fake in 1.5s",
+    }
+    assert said[2:] == ["penstock submit: b done on fake in 1.5s (3 of 3)"]
     assert [call.job for call in fake.called("end_job")] == [job]
 
 

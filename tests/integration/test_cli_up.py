@@ -121,7 +121,7 @@ def test_commands_run_through_it(up: Up, tmp_path: Path) -> None:
     done = up.command("run", "sh", "-c", "kill -KILL $$")
     assert done.returncode == 137
     done = up.command("run", "no-such-command")
-    assert (done.returncode, done.stderr) == (1, "penstock run: command not found: 'no-such-command'\n")
+    assert (done.returncode, done.stderr) == (127, "penstock run: command not found: 'no-such-command'\n")
 
 
 JOB = """

@@ -6,10 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contract.cgroup_suite")
+pytest.register_assert_rewrite(
+    "tests.contract.cgroup_suite", "tests.contract.cgroup_kernel_suite", "tests.contract.cgroup_limits_suite"
+)
 
 from tests.contract.cgroup_beds import Bed, real_bed  # noqa: E402
-from tests.contract.cgroup_suite import ControllersContract, ProcessesContract  # noqa: E402
+from tests.contract.cgroup_kernel_suite import KernelContract  # noqa: E402
+from tests.contract.cgroup_limits_suite import ControllersContract  # noqa: E402
+from tests.contract.cgroup_suite import ProcessesContract  # noqa: E402
 
 
 class TestKernelControllers(ControllersContract):
@@ -22,7 +26,7 @@ class TestKernelControllers(ControllersContract):
         bed.close()
 
 
-class TestKernelProcesses(ProcessesContract):
+class TestKernelProcesses(ProcessesContract, KernelContract):
     """Processes."""
 
     @pytest.fixture

@@ -9,16 +9,18 @@ import pwd
 import secrets
 import select
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from agent.cgroups import Cgroup, CgroupTree, whole_disks
-from agent.launcher import Exited, Launcher, Start
+from agent.core.confinement import Confinement
+from agent.launcher import Exited, Launcher, LaunchFailed, Start
 from agent.place import cgroup2_mount
-from penstock.model import Limits
+from tests.escapes import ESCAPES, escape
 
 TIMEOUT_S = 120
 LOOK = """
@@ -55,10 +57,12 @@ class Bed:
         async with asyncio.timeout(TIMEOUT_S):
             return await self.exits.get()
 
-    async def start(self, container: str, *argv: str, user: str = "root", limits: Limits | None = None) -> Cgroup:
+    async def start(
+        self, container: str, *argv: str, user: str = "root", confinement: Confinement | None = None
+    ) -> Cgroup:
         """A command in a cgroup; its output in ``<container>`` under the runtime directory."""
         cgroup = self.tree.create(container)
-        assert cgroup.apply(limits or Limits(), opportunistic=False) == {}
+        assert cgroup.confine(confinement or Confinement()).failed == {}
         procs = cgroup.open_procs()
         nothing = os.open(os.devnull, os.O_RDWR)
         output = os.open(self.runtime / container, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -117,7 +121,12 @@ async def test_a_command_is_born_in_its_cgroup_as_its_user(bed: Bed, user: str) 
 async def test_memory_is_charged_from_the_first_page(bed: Bed) -> None:
     """A process that was moved in later would leave its charge behind, and would not be killed."""
     cgroup = await bed.start(
-        "bloats", "python3", "-ISc", "x = b'x' * (200 << 20)", user="tester", limits=Limits(memory_max_bytes=64 << 20)
+        "bloats",
+        "python3",
+        "-ISc",
+        "x = b'x' * (200 << 20)",
+        user="tester",
+        confinement=Confinement(memory_max_bytes=64 << 20),
     )
     exited = await bed.exited()
     assert (exited.exit_status, exited.signal) == (137, 9)
@@ -127,7 +136,7 @@ async def test_memory_is_charged_from_the_first_page(bed: Bed) -> None:
 
 async def test_a_cgroup_without_room_for_the_start_is_an_exit_like_any_other(bed: Bed) -> None:
     """Killed on the way to exec: no hang, and the launcher is not the victim."""
-    await bed.start("tiny", "true", limits=Limits(memory_max_bytes=4096))
+    await bed.start("tiny", "true", confinement=Confinement(memory_max_bytes=4096))
     assert (await bed.exited()).signal == 9
     assert [run.container for run in await bed.launcher.running()] == []
 
@@ -206,3 +215,115 @@ async def test_a_stopped_launcher_takes_daemons_with_it(bed: Bed) -> None:
     await bed.start("nested", "sh", "-c", f"mkdir {below}; echo up > {gates[1]}; sleep 1000")
     for gate in gates:
         assert await asyncio.to_thread(gate.read_text) == "up\n"
+
+
+@pytest.mark.parametrize("how", ESCAPES)
+async def test_nothing_escapes(bed: Bed, how: str) -> None:
+    cgroup = bed.tree.create("escapes")
+    (cgroup.path / "pids.max").write_text("40")
+    await escape(bed.launcher, bed.exits, cgroup.path, how)
+    assert cgroup.remove()
+
+
+async def test_opportunistic_work_is_what_the_kernel_kills_first(bed: Bed) -> None:
+    Path(f"/proc/{bed.pid()}/oom_score_adj").write_text("-900")
+    cgroup = bed.tree.create("offered")
+    procs, nothing = cgroup.open_procs(), os.open(os.devnull, os.O_RDWR)
+    output = os.open(bed.runtime / "offered", os.O_WRONLY | os.O_CREAT, 0o600)
+    argv = ["cat", "/proc/self/oom_score_adj"]
+    start = Start(container="offered", user="tester", argv=argv, env={}, cwd="/", oom_score_adj=1000)
+    await bed.launcher.start(start, procs_fd=procs, stdio=(nothing, output, nothing))
+    assert (await bed.exited()).exit_status == 0
+    assert (bed.runtime / "offered").read_text() == "1000\n"
+    for descriptor in (procs, nothing, output):
+        os.close(descriptor)
+
+
+GROWS = """
+import sys
+kept = [b"x" * (50 << 20)]
+while True:
+    print("up", flush=True)
+    kept.append(b"x" * (int(sys.stdin.readline()) << 20))
+"""
+
+
+class Grown:
+    """A process of tester's that was started elsewhere and has 50 MiB."""
+
+    def __init__(self) -> None:
+        argv = ["python3", "-ISc", GROWS]
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user="tester")
+        self.up()
+
+    def up(self) -> None:
+        assert self.process.stdout is not None and self.process.stdout.readline() == b"up\n"
+
+    def grow(self, mib: int) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"%d\n" % mib)
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def grown() -> Iterator[Grown]:
+    made = Grown()
+    yield made
+    made.close()
+
+
+async def adopt(bed: Bed, container: str, pid: int, user: str = "tester") -> Cgroup:
+    cgroup = bed.tree.create(container)
+    procs = cgroup.open_procs()
+    try:
+        await bed.launcher.adopt(container, pid, user, procs_fd=procs)
+    finally:
+        os.close(procs)
+    return cgroup
+
+
+async def test_what_an_adopted_process_had_stays_behind_and_what_it_takes_is_charged(bed: Bed, grown: Grown) -> None:
+    cgroup = await adopt(bed, "adopted", grown.process.pid)
+    sample = cgroup.sample()
+    assert sample is not None and sample.memory_current_bytes < 10 << 20, "50 MiB stayed where they were charged"
+    grown.grow(30)
+    await asyncio.to_thread(grown.up)
+    sample = cgroup.sample()
+    assert sample is not None and 30 << 20 <= sample.memory_current_bytes < 45 << 20
+
+
+async def test_limits_bind_an_adopted_process(bed: Bed, grown: Grown) -> None:
+    cgroup = await adopt(bed, "adopted", grown.process.pid)
+    (cgroup.path / "memory.max").write_text(str(32 << 20))
+    grown.grow(100)
+    exited = await bed.exited()
+    assert exited.container == "adopted"
+    # Until its parent (this test) reaps it the kernel still tells how it ended.
+    assert (exited.exit_status, exited.signal) == (137, 9)
+    sample = cgroup.sample()
+    assert sample is not None and sample.oom_kills == 1
+
+
+async def test_an_adopted_process_survives_the_agent_and_dies_with_its_cgroup(bed: Bed, grown: Grown) -> None:
+    cgroup = await adopt(bed, "adopted", grown.process.pid)
+    await bed.launcher.close()
+    await bed.connect()
+    assert [(run.container, run.pid) for run in await bed.launcher.running()] == [("adopted", grown.process.pid)]
+    cgroup.kill()
+    assert (await bed.exited()).signal == signal.SIGKILL
+    assert bed.exits.empty()
+
+
+async def test_what_is_in_a_container_is_not_adopted(bed: Bed, grown: Grown) -> None:
+    cgroup = await bed.start("has-one", "sleep", "1000", user="tester")
+    (pid,) = cgroup.pids()
+    with pytest.raises(LaunchFailed, match=f"process {pid} is in container 'has-one' already"):
+        await adopt(bed, "wants-it", pid)
+    with pytest.raises(LaunchFailed, match=f"process {bed.pid()} is the host's init or Penstock's own"):
+        await adopt(bed, "wants-us", bed.pid(), "root")
+    with pytest.raises(LaunchFailed, match="process 2 is the kernel's"):
+        await adopt(bed, "wants-more", 2, "root")

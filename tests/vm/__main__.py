@@ -20,11 +20,13 @@ from typing import Self
 from tests.vm import checkout
 from tests.vm.host import UnavailableError, say
 from tests.vm.image import ROOT, ensure_image
-from tests.vm.machine import BootError, Machine
+from tests.vm.machine import DRIVES, BootError, Machine
 
 UNAVAILABLE = 69
 NO_BOOT = 71
 _REPORT = "build/kernel-junit.xml"
+#: What tests/kernel/test_devices_bind.py builds its file systems on, and what test_isolation.py keeps busy.
+_TEST_DRIVES = ("nvme", "virtio", "slow")
 
 
 def main(argv: list[str]) -> int:
@@ -57,6 +59,10 @@ def _parser() -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=summary, description=summary)
         added.set_defaults(do=do)
         added.add_argument("--memory", type=int, default=2048, metavar="MIB", help="the machine's memory [2048]")
+        added.add_argument(
+            "--drives", type=_drives, default=(), metavar="MODEL,…",
+            help=f"additional empty disks: {', '.join(DRIVES)}; none: '' [{','.join(_TEST_DRIVES)} for test]",
+        )  # fmt: skip
         return added
 
     command("build", _build, "build the image, unless the cache has it")
@@ -70,8 +76,19 @@ def _parser() -> argparse.ArgumentParser:
         "--copy-in", type=_pair, action="append", default=[], metavar="LOCAL:REMOTE", help="likewise, before"
     )
     run.add_argument("command", nargs="+", metavar="-- CMD", help="the command and its arguments")
-    command("test", _test, f"run tests/kernel in the machine as root, with pytest's own arguments; report: {_REPORT}")
+    test = command(
+        "test", _test, f"run tests/kernel in the machine as root, with pytest's own arguments; report: {_REPORT}"
+    )
+    test.set_defaults(drives=_TEST_DRIVES)
     return parser
+
+
+def _drives(text: str) -> tuple[str, ...]:
+    models = tuple(filter(None, text.split(",")))
+    for model in models:
+        if model not in DRIVES:
+            raise argparse.ArgumentTypeError(f"{model!r} is none of {', '.join(DRIVES)}")
+    return models
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -87,13 +104,13 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _shell(arguments: argparse.Namespace) -> int:
-    with _Prepared(memory_mib=arguments.memory) as machine:
+    with _Prepared(memory_mib=arguments.memory, drives=arguments.drives) as machine:
         say(f"HTTP ports on this host: {machine.ports}")
         return machine.shell()
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    with _Prepared(memory_mib=arguments.memory) as machine:
+    with _Prepared(memory_mib=arguments.memory, drives=arguments.drives) as machine:
         say(f"HTTP ports on this host: {machine.ports}")
         for local, remote in arguments.copy_in:
             machine.put(Path(local), _remote(remote))
@@ -109,7 +126,7 @@ def _test(arguments: argparse.Namespace) -> int:
     # Ten times the processor time of the host: a test's own limit is wider, too.
     command = ["python", "-m", "pytest", f"--junit-xml={_REPORT}", "--timeout=300", *extra]
     command += [] if named else ["tests/kernel"]
-    with _Prepared(memory_mib=arguments.memory) as machine:
+    with _Prepared(memory_mib=arguments.memory, drives=arguments.drives) as machine:
         status = machine.stream(_in_checkout(command))
         _bring_back(machine, _REPORT, ROOT / _REPORT)
     return status

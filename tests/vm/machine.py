@@ -25,6 +25,14 @@ _BOOT_TIMEOUT_S = 180
 _BOOTS = 2
 _READY = b"penstock-vm is ready"
 _SCRATCH_BYTES = 1024**3
+#: Model of an additional, empty disk → QEMU's ``-drive if=``; a ``-device virtio-blk-pci`` would come before the root
+#: disk and take its name.
+DRIVES = {"nvme": "none", "virtio": "virtio", "slow": "virtio"}
+_DRIVE_BYTES = 1024**3
+#: A disk that emulated processors can keep busy, as cloud providers make them: a limit on bytes and on operations. The
+#: guest tells it by its size.
+_SLOW_BYTES = 768 * 1024**2
+_SLOW = "throttling.bps-total=40000000,throttling.iops-total=2000"
 #: The HTTP ports of agent and master.
 HTTP_PORTS = (7421, 7422)
 
@@ -37,13 +45,17 @@ class Machine:
     """One machine. What it writes to its root disk is forgotten; ``/scratch`` is a second disk, ext4, empty.
 
     ``memory_mib`` is the guest's; ``forward`` names guest ports, which :attr:`ports` maps to ports on the host's
-    loopback. The guest reaches nothing outside.
+    loopback; ``drives`` adds empty disks of 1 GiB, by model (:data:`DRIVES`; a ``slow`` one has 768 MiB). The guest
+    reaches nothing outside.
     """
 
-    def __init__(self, *, memory_mib: int = 2048, forward: Sequence[int] = HTTP_PORTS) -> None:
+    def __init__(
+        self, *, memory_mib: int = 2048, forward: Sequence[int] = HTTP_PORTS, drives: Sequence[str] = ()
+    ) -> None:
         self.ports: dict[int, int] = {}
         self._memory_mib = memory_mib
         self._forward = (22, *forward)
+        self._drives = tuple(drives)
         self._directory = Path()
         self._qemu: subprocess.Popen[bytes] | None = None
 
@@ -176,8 +188,21 @@ class Machine:
             "-drive", f"file={image.disk},format=raw,if=virtio,snapshot=on",
             "-drive", f"file={scratch},format=raw,if=virtio,cache=unsafe",
             "-nic", f"user,model=virtio-net-pci,restrict=on{forwards}",
+            *self._drive_arguments(),
         ]
         # fmt: on
+
+    def _drive_arguments(self) -> list[str]:
+        arguments = []
+        for number, model in enumerate(self._drives):
+            file = self._directory / f"drive{number}.img"
+            with file.open("wb") as empty:
+                empty.truncate(_SLOW_BYTES if model == "slow" else _DRIVE_BYTES)
+            drive = f"file={file},format=raw,if={DRIVES[model]},id=drive{number},cache=unsafe"
+            arguments += ["-drive", f"{drive},{_SLOW}" if model == "slow" else drive]
+            if model == "nvme":
+                arguments += ["-device", f"nvme,serial=penstock{number},drive=drive{number}"]
+        return arguments
 
     def _write_ssh_config(self, image: Image) -> None:
         self.ssh_config.write_text(

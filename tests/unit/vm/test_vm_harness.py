@@ -10,8 +10,10 @@ import sys
 import pytest
 
 from tests.vm import host
+from tests.vm.__main__ import _parser
 from tests.vm.checkout import _commands, _files
 from tests.vm.image import ROOT, requirements
+from tests.vm.machine import DRIVES
 
 
 def test_requirements_are_those_of_pyproject_with_its_own_extras_expanded() -> None:
@@ -24,6 +26,17 @@ def test_the_checkout_is_what_git_tracks_or_would_track() -> None:
     files = _files()
     assert {"pyproject.toml", "tests/unit/vm/test_vm_harness.py"} <= set(files)
     assert not any(name.startswith((".venv/", ".git/")) or "__pycache__" in name for name in files)
+
+
+def test_additional_disks_are_named_by_model(capsys: pytest.CaptureFixture[str]) -> None:
+    parse = _parser().parse_args
+    assert parse(["run", "--", "true"]).drives == ()
+    assert set(parse(["test"]).drives) <= DRIVES.keys()
+    assert parse(["test", "--drives", "nvme,virtio"]).drives == ("nvme", "virtio")
+    assert parse(["test", "--drives", ""]).drives == ()
+    with pytest.raises(SystemExit):
+        parse(["run", "--drives", "floppy", "--", "true"])
+    assert "'floppy' is none of nvme, virtio" in capsys.readouterr().err
 
 
 def test_commands_are_read_from_the_wheels_entry_points() -> None:

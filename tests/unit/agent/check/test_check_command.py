@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -15,12 +16,15 @@ FACTS = {
     "disk": Fact(False, "cgroup v1 holds the io controller", "boot otherwise"),
     "freeze": Fact(True, "cgroup.freeze"),
 }
+PATHS = {"/": Fact(False, "9p", "use ext4"), "/data": Fact(True, "ext4 on vda; io.max on vda")}
 
 
 @pytest.fixture(autouse=True)
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "probe_tree", lambda: contextlib.nullcontext(None))
     monkeypatch.setattr(command, "enforcement", lambda tree: FACTS)
+    monkeypatch.setattr(command, "paths", lambda asked, facts: {f"path {p}": PATHS[str(p)] for p in asked})
+    monkeypatch.setattr(command, "_usual", lambda: [Path("/")])
 
 
 def test_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,7 +33,21 @@ def test_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
         "cpu     yes  cpu.max, cpu.weight",
         "disk    no   cgroup v1 holds the io controller; remedy: boot otherwise",
         "freeze  yes  cgroup.freeze",
+        "path /  no   9p; remedy: use ext4",
     ]
+
+
+@pytest.mark.parametrize(("path", "status"), [("/data", 0), ("/", 1)])
+def test_a_path_that_is_asked_for_counts(capsys: pytest.CaptureFixture[str], path: str, status: int) -> None:
+    assert command.main(["--need", "cpu", "--path", path]) == status
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0].strip() for line in lines] == ["cpu", f"path {path}"]
+
+
+def test_the_usual_paths_do_not_count(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "enforcement", lambda tree: {"cpu": FACTS["cpu"]})
+    assert command.main([]) == 0
+    assert "path /  no" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("need", "status"), [("cpu", 0), ("cpu, freeze", 0), ("disk", 1), ("cpu,disk", 1)])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from agent.launcher import Launcher
+from agent.place import cgroup2_mount
+from tests.escapes import wait_until_empty
 from tests.unit.agent.launcher.launcher_bed import Client, Connect, Pipe, end, launcher_pid
 
 
@@ -32,6 +35,21 @@ async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
         await client.launcher.close()
     for pid in pids:
         end(pid)
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A cgroup of our own; what is left in it at the end is killed."""
+    mount = cgroup2_mount()
+    if mount is None or not os.access(mount, os.W_OK):
+        pytest.skip("no cgroup v2 hierarchy that we may write to")
+    made = mount / f"penstock-test-{secrets.token_hex(4)}"
+    made.mkdir()
+    yield made
+    (made / "cgroup.kill").write_text("1")
+    wait_until_empty(made)
+    for directory in (*made.glob("*/"), made):
+        directory.rmdir()
 
 
 @pytest.fixture

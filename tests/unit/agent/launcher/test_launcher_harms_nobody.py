@@ -48,6 +48,8 @@ START = ["x", ME, ["true"], {}, "/"]
         msgpack.packb({"id": 1, "do": "start"}),
         msgpack.packb({"id": 1, "do": "start", "start": START}),  # without descriptors
         msgpack.packb({"id": 1, "do": "start", "start": ["too", "few"]}),
+        msgpack.packb({"id": 1, "do": "adopt", "adopt": ["too", "few"]}),
+        msgpack.packb({"id": 1, "do": "adopt", "adopt": ["x", "1234", ME, 0, False]}),
     ],
 )
 async def test_what_is_no_request_ends_that_connection_only(connect: Connect, tmp_path: Path, data: bytes) -> None:

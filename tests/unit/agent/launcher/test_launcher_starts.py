@@ -6,14 +6,18 @@ import grp
 import json
 import os
 import pwd
+import resource
+import signal
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.launcher import LaunchFailed
-from tests.unit.agent.launcher.launcher_bed import ME, Connect, Pipe, start
+from agent.launcher import Launcher, LaunchFailed
+from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, start
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 #: Prints what it finds itself in, as JSON.
@@ -48,6 +52,69 @@ async def test_what_a_command_finds_itself_in(connect: Connect, tmp_path: Path) 
     # Python's own SIGPIPE and SIGXFSZ; and 32 and 33, glibc's own: no process may set them, so they are inherited.
     assert int(found["ignored"], 16) & ~(1 << 12 | 1 << 24 | 1 << 31 | 1 << 32) == 0
     assert int(found["oom"]) >= 0
+
+
+async def test_a_second_command_of_the_same_user_finds_the_same(connect: Connect) -> None:
+    """The first one asked the host's user database, the second one's launcher remembers."""
+    client = await connect()
+    first, second = [json.loads(await client.output("python3", "-ISc", LOOK)) for _ in "12"]
+    assert first == second
+
+
+async def test_work_can_be_offered_to_the_kernels_oom_killer(connect: Connect) -> None:
+    client = await connect()
+    read = ("cat", "/proc/self/oom_score_adj")
+    own = int(await client.output(*read))
+    assert int(await client.output(*read, oom_score_adj=1000)) == 1000
+    assert int(await client.output(*read, oom_score_adj=0)) == own
+
+
+async def test_the_launchers_own_limits_are_not_handed_down(connect: Connect, tmp_path: Path) -> None:
+    """It has a descriptor for each container, so its own limit is the highest it may have."""
+    client = await connect()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert resource.prlimit(launcher_pid(tmp_path), resource.RLIMIT_NOFILE) == (hard, hard)
+    assert (await client.output("sh", "-c", "ulimit -Sn; ulimit -Hn")).split() == [_shown(soft), _shown(hard)]
+
+
+def _shown(limit: int) -> str:
+    return "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
+
+
+#: What a background job's or nohup's launcher is born with.
+BACKGROUND = """
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.execv(sys.executable, [sys.executable, "-I", "-m", "agent.launcher", "--runtime-dir", sys.argv[1]])
+"""
+
+
+def background_launcher(runtime: Path) -> subprocess.Popen[bytes]:
+    """One that listens."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready:
+        ready.bind(str(runtime / "ready"))
+        ready.settimeout(TIMEOUT_S)
+        environment = {**os.environ, "NOTIFY_SOCKET": str(runtime / "ready")}
+        process = subprocess.Popen([sys.executable, "-c", BACKGROUND, str(runtime)], env=environment)
+        assert ready.recv(64) == b"READY=1"
+    return process
+
+
+async def test_signals_that_a_launcher_was_born_to_ignore_are_not_its_commands(tmp_path: Path) -> None:
+    process = background_launcher(tmp_path)
+    client = Client()
+    client.launcher = await Launcher.connect(
+        tmp_path, client.exits.put_nowait, on_lost=client.lost.set, spawn=False, cgroup_root=None
+    )
+    try:
+        found = json.loads(await client.output("python3", "-ISc", LOOK))
+        assert (int(found["blocked"], 16), int(found["ignored"], 16) & 1 << signal.SIGHUP - 1) == (0, 0)
+    finally:
+        await client.launcher.shutdown()
+        await client.launcher.close()
+    assert process.wait(TIMEOUT_S) == 0
 
 
 async def test_the_environment_is_what_was_asked_and_the_users_own(connect: Connect) -> None:
@@ -102,28 +169,31 @@ async def test_who_is_not_root_cannot_start_work_for_others(connect: Connect) ->
 
 
 @pytest.mark.parametrize(
-    ("argv", "fields", "line"),
+    ("argv", "fields", "line", "status"),
     [
-        (["no-such-command"], {}, "command not found: 'no-such-command'"),
-        (["true"], {"env": {"PATH": ""}, "cwd": "/proc"}, "command not found: 'true'"),
-        (["/no/such/file"], {}, "cannot run '/no/such/file': No such file or directory"),
-        (["/etc/passwd"], {}, "cannot run '/etc/passwd': Permission denied"),
-        (["/tmp"], {}, "cannot run '/tmp': Permission denied"),
-        (["true"], {"cwd": "/nowhere"}, "cannot enter directory '/nowhere': No such file or directory"),
-        (["true"], {"cwd": "/etc/passwd"}, "cannot enter directory '/etc/passwd': Not a directory"),
-        (["true"], {"user": "no-such-user"}, "user 'no-such-user' is not known on this host"),
-        (["true", "a\0b"], {}, "cannot run 'true': embedded null byte"),
-        (["true"], {"env": {"A=B": "c"}}, "cannot run 'true': illegal environment variable name"),
-        (["x" * 10_000], {}, "cannot run '" + "x" * 100),
+        (["no-such-command"], {}, "command not found: 'no-such-command'", 127),
+        (["no-such-command"], {"env": {"PATH": "/etc/passwd:/bin"}}, "command not found: 'no-such-command'", 127),
+        (["true"], {"env": {"PATH": ""}, "cwd": "/proc"}, "command not found: 'true'", 127),
+        (["/no/such/file"], {}, "cannot run '/no/such/file': No such file or directory", 127),
+        (["/etc/passwd"], {}, "cannot run '/etc/passwd': Permission denied", 126),
+        (["group"], {"env": {"PATH": "/nowhere:/etc:/bin"}}, "cannot run 'group': Permission denied", 126),
+        (["/tmp"], {}, "cannot run '/tmp': Permission denied", 126),
+        (["true"], {"cwd": "/nowhere"}, "cannot enter directory '/nowhere': No such file or directory", None),
+        (["true"], {"cwd": "/etc/passwd"}, "cannot enter directory '/etc/passwd': Not a directory", None),
+        (["true"], {"user": "no-such-user"}, "user 'no-such-user' is not known on this host", None),
+        (["true", "a\0b"], {}, "cannot run 'true': embedded null byte", None),
+        (["true"], {"env": {"A=B": "c"}}, "cannot run 'true': illegal environment variable name", None),
+        (["x" * 10_000], {}, "cannot run '" + "x" * 100, 126),
     ],
 )
 async def test_what_cannot_be_started_says_why(
-    connect: Connect, argv: list[str], fields: dict[str, Any], line: str
+    connect: Connect, argv: list[str], fields: dict[str, Any], line: str, status: int | None
 ) -> None:
     client = await connect()
     with pytest.raises(LaunchFailed) as caught:
         await client.start("a", *argv, **fields)
     assert str(caught.value).startswith(line)
+    assert caught.value.exit_status == status
     assert await client.launcher.running() == []
     # The same id can be tried again: nothing of the failure is left, and it is no exit that anybody waits for.
     await client.start("a", "true")

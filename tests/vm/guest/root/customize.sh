@@ -16,6 +16,7 @@ systemctl --quiet mask \
     systemd-logind.service dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount sys-kernel-config.mount sys-kernel-tracing.mount \
     sys-fs-fuse-connections.mount proc-sys-fs-binfmt_misc.automount
 systemctl --quiet enable vm-network.service vm-ready.service ssh.service
+systemctl --quiet disable systemd-oomd.service systemd-oomd.socket # a peer for one test; it starts it
 systemctl --quiet set-default multi-user.target
 
 echo penstock-vm > /etc/hostname

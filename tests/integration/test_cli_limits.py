@@ -1,0 +1,155 @@
+"""run, adopt, resize and follow as their user types them, against a real agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client import AgentClient
+from penstock.model.container import EndedBy
+
+COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
+TIMEOUT_S = 60
+Start = Callable[..., Any]
+Penstock = Callable[..., Awaitable[subprocess.CompletedProcess[str]]]
+
+
+@pytest.fixture
+def agent(start_agent: Start) -> Path:
+    """Its socket."""
+    return Path(start_agent().socket)
+
+
+@pytest.fixture
+def penstock(agent: Path) -> Penstock:
+    async def run(*argv: str) -> subprocess.CompletedProcess[str]:
+        return await asyncio.to_thread(
+            subprocess.run, [*COMMAND, *argv], env={**os.environ, "PENSTOCK_SOCKET": str(agent)},
+            capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of our user's that no agent has started."""
+    process = subprocess.Popen(["sleep", "1000"], stdin=subprocess.DEVNULL)
+    yield process
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    process.wait(TIMEOUT_S)
+
+
+async def shown(penstock: Penstock, name: str) -> dict[str, Any]:
+    """A container in the status, by its name."""
+    document = json.loads((await penstock("status", "--json")).stdout)
+    return next(dict(container) for container in document["containers"] if container["name"] == name)
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "line"),
+    [
+        (["no-such-command"], 127, "penstock run: command not found: 'no-such-command'\n"),
+        (["/etc/passwd"], 126, "penstock run: cannot run '/etc/passwd': Permission denied\n"),
+        (["sh", "-c", "exit 127"], 127, ""),
+    ],
+)
+async def test_a_command_that_cannot_be_run_ends_as_in_a_shell(
+    penstock: Penstock, argv: list[str], status: int, line: str
+) -> None:
+    done = await penstock("run", *argv)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", line)
+
+
+async def test_every_limit_can_be_asked_for(penstock: Penstock) -> None:
+    """What this host cannot enforce is said, an option a line, and the command runs."""
+    limits = ["--cpu", "0.5", "--burst", "10ms", "--cpus", "0", "--memory", "64M", "--disk", "10M", "--disk-ops", "100"]
+    more = ["--net", "80Mbit/s", "--net-in", "80Mbit/s", "--pids", "64", "--oom-group"]
+    done = await penstock("run", *limits, *more, "--", "echo", "hello")
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    lines = done.stderr.splitlines()
+    assert all(line.startswith("penstock run: --") and " is not enforced: " in line for line in lines), lines
+    assert len(lines) == len({line.split()[2] for line in lines})
+
+
+async def test_a_process_is_adopted_shown_and_killed_like_any_container(
+    agent: Path, penstock: Penstock, sleeper: subprocess.Popen[bytes]
+) -> None:
+    done = await penstock("adopt", str(sleeper.pid), "--name", "adopted", "--opportunistic")
+    assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
+    container = done.stdout.strip()
+    found = await shown(penstock, "adopted")
+    assert (found["container"], found["pid"]) == (container, sleeper.pid)
+
+    again = await penstock("adopt", str(sleeper.pid))
+    assert again.returncode == 1
+    assert again.stderr.count("\n") == 1
+
+    async with await AgentClient.connect(agent) as client:
+        attached = await client.attach(container)
+        await attached.kill()
+        async with asyncio.timeout(TIMEOUT_S):
+            ended = await attached.wait()
+    assert ended.by is EndedBy.CANCELLED
+    assert await asyncio.to_thread(sleeper.wait, TIMEOUT_S) == -signal.SIGKILL
+
+
+async def test_an_adopted_process_survives_the_agent(
+    start_agent: Start, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = start_agent()
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(first.socket))
+    done = await asyncio.to_thread(
+        subprocess.run, [*COMMAND, "adopt", str(sleeper.pid)], capture_output=True, text=True, check=True
+    )
+    container = done.stdout.strip()
+    first.kill()
+    second = start_agent()
+    async with await AgentClient.connect(Path(second.socket)) as client:
+        attached = await client.attach(container)
+        assert sleeper.poll() is None
+        sleeper.terminate()
+        async with asyncio.timeout(TIMEOUT_S):
+            ended = await attached.wait()
+    assert ended.by is EndedBy.SIGNAL  # nobody has reaped it yet: the kernel still tells
+    assert ended.exit_status == 128 + signal.SIGTERM
+
+
+async def test_processes_that_may_not_be_adopted(agent: Path, penstock: Penstock) -> None:
+    done = await penstock("adopt", "1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "penstock adopt: process 1 is the host's init or Penstock's own\n"
+
+
+async def test_limits_change_while_it_runs(agent: Path, penstock: Penstock) -> None:
+    container = (await penstock("run", "--detach", "--cpu", "1", "--name", "it", "--", "sleep", "1000")).stdout.strip()
+    assert (await penstock("resize", container, "--cpu", "0.5", "--pids", "100")).returncode == 0
+    limits = (await shown(penstock, "it"))["limits"]
+    assert (limits["cpu_cores"], limits["pids_max"]) == (0.5, 100)
+    assert (await penstock("resize", container, "--pids", "none")).returncode == 0
+    limits = (await shown(penstock, "it"))["limits"]
+    assert limits["cpu_cores"] == 0.5
+    assert limits.get("pids_max") is None
+    done = await penstock("resize", "no-such-container", "--cpu", "1")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+async def test_limits_follow_a_profile(agent: Path, penstock: Penstock, tmp_path: Path) -> None:
+    container = (await penstock("run", "--detach", "--name", "it", "--", "sleep", "1000")).stdout.strip()
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps({"slot_s": 3600, "cpu_cores": [0.25, 1]}))
+    done = await penstock("follow", container, str(profile))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (await shown(penstock, "it"))["limits"]["cpu_cores"] == 0.25
+    assert (await penstock("follow", container, "none")).returncode == 0

@@ -1,0 +1,297 @@
+"""Processes that somebody else started: who may be taken over, what comes along, and what is known of their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.launcher import LaunchFailed
+from agent.launcher.adopt import exit_code
+from tests.escapes import wait_until_empty
+from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, end, launcher_pid
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of others")
+Sleeper = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def process() -> Iterator[Sleeper]:
+    """Makes processes that are no children of the launcher's."""
+    made: list[subprocess.Popen[bytes]] = []
+
+    def make(*argv: str, user: str | None = None) -> subprocess.Popen[bytes]:
+        made.append(
+            subprocess.Popen(
+                argv or ("sleep", "1000"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=user, process_group=0
+            )
+        )
+        return made[-1]
+
+    yield make
+    for one in made:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(one.pid, signal.SIGKILL)
+        one.wait(TIMEOUT_S)
+        for pipe in (one.stdin, one.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+async def failure(client: Client, pid: int, user: str = ME) -> str:
+    with pytest.raises(LaunchFailed) as caught:
+        await client.launcher.adopt("a", pid, user)
+    assert await client.launcher.running() == []
+    return str(caught.value)
+
+
+async def test_an_adopted_process_is_known_to_every_agent_until_its_end(connect: Connect, process: Sleeper) -> None:
+    first = await connect()
+    sleeper = process()
+    await first.launcher.adopt("a", sleeper.pid, ME)
+    with pytest.raises(LaunchFailed, match="'a' runs already"):
+        await first.launcher.adopt("a", sleeper.pid, ME)
+    (run,) = await first.launcher.running()
+    assert (run.container, run.pid, run.user) == ("a", sleeper.pid, ME)
+    await first.launcher.close()
+
+    second = await connect()
+    assert await second.launcher.running() == [run]
+    await second.launcher.signal("a", signal.SIGTERM)
+    exited = await second.exited()
+    assert (exited.container, exited.cpu_seconds, exited.max_rss_bytes) == ("a", 0.0, 0)
+    # Its parent, this test, has not reaped it: the kernel still tells.
+    assert (exited.exit_status, exited.signal) == (128 + signal.SIGTERM, signal.SIGTERM)
+    assert sleeper.wait(TIMEOUT_S) == -signal.SIGTERM, "the launcher must not have taken it from its parent"
+    assert second.exits.empty()
+
+
+async def test_its_exit_status_is_told_as_a_shell_would(connect: Connect, process: Sleeper) -> None:
+    client = await connect()
+    shell = process("sh", "-c", "read x; exit 7")
+    await client.launcher.adopt("a", shell.pid, ME)
+    assert shell.stdin is not None
+    shell.stdin.close()
+    exited = await client.exited()
+    assert (exited.exit_status, exited.signal) == (7, None)
+
+
+async def test_how_one_ended_that_is_reaped_already(process: Sleeper) -> None:
+    """Linux 6.15 tells whoever kept a pidfd; before, nobody does, and that is said."""
+    shell = process("sh", "-c", "exit 7")
+    pidfd = os.pidfd_open(shell.pid)
+    try:
+        shell.wait(TIMEOUT_S)
+        release = tuple(map(int, os.uname().release.split("-")[0].split(".")[:2]))
+        assert exit_code(shell.pid, pidfd) == (7 if release >= (6, 15) else None)
+    finally:
+        os.close(pidfd)
+
+
+async def test_only_itself_is_killed_where_there_is_no_cgroup(connect: Connect, process: Sleeper) -> None:
+    """Its session and process group are not ours to end."""
+    client = await connect()
+    parent = process("sh", "-c", "exec 3<&0; cat <&3 & echo up; wait")
+    assert parent.stdin is not None and parent.stdout is not None
+    assert parent.stdout.readline() == b"up\n"
+    await client.launcher.adopt("a", parent.pid, ME)
+    await client.launcher.kill_session("a")
+    assert (await client.exited()).signal == signal.SIGKILL
+    parent.stdin.write(b"its child lives\n")
+    parent.stdin.flush()
+    assert await asyncio.to_thread(parent.stdout.readline) == b"its child lives\n"
+
+
+async def test_a_launcher_that_is_stopped_leaves_what_it_only_watched(
+    connect: Connect, process: Sleeper, tmp_path: Path
+) -> None:
+    client = await connect()
+    sleeper = process()
+    await client.launcher.adopt("a", sleeper.pid, ME)
+    end(launcher_pid(tmp_path))
+    async with asyncio.timeout(TIMEOUT_S):
+        await client.lost.wait()
+    os.kill(sleeper.pid, signal.SIGINT)
+    assert sleeper.wait(TIMEOUT_S) == -signal.SIGINT
+
+
+# ---------------------------------------------------------------- who may not be
+
+
+async def test_there_is_none(connect: Connect, process: Sleeper) -> None:
+    client = await connect()
+    gone = process("true")
+    gone.wait(TIMEOUT_S)
+    for pid in (gone.pid, 2**31, 2**63 - 1):
+        assert await failure(client, pid) == f"there is no process {pid}"
+    assert "user 'no-such-user' is not known" in await failure(client, os.getppid(), "no-such-user")
+
+
+async def test_one_that_has_ended_and_waits_for_its_parent(connect: Connect, process: Sleeper) -> None:
+    client = await connect()
+    zombie = process("true")
+    pidfd = os.pidfd_open(zombie.pid)
+    assert await asyncio.to_thread(select.select, [pidfd], [], [], TIMEOUT_S) != ([], [], [])
+    os.close(pidfd)
+    assert await failure(client, zombie.pid) == f"process {zombie.pid} has ended"
+
+
+async def test_a_thread(connect: Connect, process: Sleeper) -> None:
+    client = await connect()
+    script = "import threading; t = threading.Thread(target=input); t.start(); print(t.native_id, flush=True)"
+    threads = process(sys.executable, "-ISc", script)
+    assert threads.stdout is not None
+    thread = int(threads.stdout.readline())
+    assert await failure(client, thread) == f"{thread} is a thread; name its process"
+
+
+async def test_penstock_itself_and_init(connect: Connect, tmp_path: Path) -> None:
+    client = await connect()
+    for pid in (1, launcher_pid(tmp_path), os.getpid()):  # we are the agent
+        assert await failure(client, pid) == f"process {pid} is the host's init or Penstock's own"
+
+
+@root_only
+async def test_somebody_elses(connect: Connect, process: Sleeper) -> None:
+    client = await connect()
+    mine, theirs = process(), process(user="daemon")
+    assert await failure(client, mine.pid, "daemon") == f"process {mine.pid} is not daemon's alone"
+    await client.launcher.adopt("theirs", theirs.pid, "daemon")
+    await client.launcher.adopt("roots", process(user="daemon").pid, "root")  # root may do as it likes
+
+
+@root_only
+async def test_one_that_is_two_users_at_once(connect: Connect, process: Sleeper) -> None:
+    """As a set-user-ID program is: it is not for whoever called it to say what it may use."""
+    client = await connect()
+    script = "import os; os.setresuid(1, 1, 0); print('up', flush=True); input()"
+    both = process(sys.executable, "-ISc", script)
+    assert both.stdout is not None and both.stdout.readline() == b"up\n"
+    assert await failure(client, both.pid, "daemon") == f"process {both.pid} is not daemon's alone"
+
+
+@root_only
+async def test_the_kernels_own(connect: Connect) -> None:
+    if Path("/proc/2/comm").read_text() != "kthreadd\n":
+        pytest.skip("no kernel threads to be seen from this pid namespace")
+    assert await failure(await connect(), 2) == "process 2 is the kernel's"
+
+
+@root_only
+async def test_one_in_a_pid_namespace_of_its_own(connect: Connect, process: Sleeper) -> None:
+    client = await connect()
+    outer = process("unshare", "--pid", "--fork", "sh", "-c", "echo up; read x")
+    assert outer.stdout is not None and outer.stdout.readline() == b"up\n"
+    (inner,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+    assert await failure(client, int(inner)) == f"process {inner} is in a pid namespace (a container) of its own"
+
+
+async def test_a_descriptor_that_is_no_cgroup(connect: Connect, process: Sleeper) -> None:
+    client = await connect()
+    sleeper = process()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        with pytest.raises(LaunchFailed, match=f"process {sleeper.pid} cannot be moved: Bad file descriptor"):
+            await client.launcher.adopt("a", sleeper.pid, ME, procs_fd=nothing)
+    finally:
+        os.close(nothing)
+
+
+# ---------------------------------------------------------------- into a cgroup
+
+
+async def adopt(client: Client, cgroup: Path, pid: int, *, tree: bool = False) -> None:
+    procs = os.open(cgroup / "cgroup.procs", os.O_WRONLY)
+    try:
+        await client.launcher.adopt("a", pid, ME, procs_fd=procs, tree=tree)
+    finally:
+        os.close(procs)
+
+
+def members(cgroup: Path) -> set[int]:
+    return set(map(int, (cgroup / "cgroup.procs").read_text().split()))
+
+
+async def test_threads_come_along_and_children_do_not(connect: Connect, process: Sleeper, cgroup: Path) -> None:
+    client = await connect()
+    script = """
+import os, threading
+if os.fork() == 0:
+    input()
+threading.Thread(target=input).start()
+print("up", flush=True)
+"""
+    parent = process(sys.executable, "-ISc", script)
+    assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
+    (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    await adopt(client, cgroup, parent.pid)
+    assert members(cgroup) == {parent.pid}
+    assert cgroup.name not in Path(f"/proc/{child}/cgroup").read_text()
+    tasks = list(Path(f"/proc/{parent.pid}/task").iterdir())
+    assert len(tasks) == 2
+    assert all((task / "cgroup").read_text().endswith(f"/{cgroup.name}\n") for task in tasks)
+
+
+async def test_a_whole_tree_comes_along(connect: Connect, process: Sleeper, cgroup: Path) -> None:
+    client = await connect()
+    script = "sleep 1000 & sh -c 'sleep 1000 & setsid sleep 1000 & echo up; wait' & wait"
+    parent = process("sh", "-c", script)
+    other = process()
+    assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
+    await adopt(client, cgroup, parent.pid, tree=True)
+    assert len(members(cgroup)) == 5 and parent.pid in members(cgroup) and other.pid not in members(cgroup)
+    (cgroup / "cgroup.kill").write_text("1")
+    assert (await client.exited()).signal == signal.SIGKILL
+    await asyncio.to_thread(wait_until_empty, cgroup)
+    assert client.exits.empty(), "its end is told once"
+
+
+async def test_a_tree_that_forks_meanwhile_is_caught(connect: Connect, process: Sleeper, cgroup: Path) -> None:
+    client = await connect()
+    forks = "while :; do sh -c 'sleep 0.01'; done"
+    parent = process("sh", "-c", f"({forks}) & ({forks}) & echo up; wait")
+    assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
+    await adopt(client, cgroup, parent.pid, tree=True)
+    assert len(members(cgroup)) >= 3
+    (cgroup / "cgroup.kill").write_text("1")
+    await client.exited()
+    await asyncio.to_thread(wait_until_empty, cgroup)
+    with pytest.raises(ProcessLookupError):  # its process group: nothing of it stayed outside
+        while True:
+            os.killpg(parent.pid, 0)
+            parent.poll()
+
+
+@root_only
+async def test_another_users_child_stays_where_it_is(connect: Connect, process: Sleeper, cgroup: Path) -> None:
+    client = await connect()
+    script = "import os, sys; os.fork() or (os.setresuid(1, 1, 1), print('up', flush=True)); sys.stdin.read()"
+    parent = process(sys.executable, "-ISc", script)
+    assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
+    procs = os.open(cgroup / "cgroup.procs", os.O_WRONLY)
+    (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    try:
+        with pytest.raises(LaunchFailed, match="not daemon's alone"):
+            await client.launcher.adopt("a", parent.pid, "daemon", procs_fd=procs, tree=True)
+        assert members(cgroup) == set()
+        await client.launcher.adopt("a", int(child), "daemon", procs_fd=procs, tree=True)
+    finally:
+        os.close(procs)
+    assert members(cgroup) == {int(child)}
+
+
+async def test_the_end_of_a_frozen_one(connect: Connect, process: Sleeper, cgroup: Path) -> None:
+    client = await connect()
+    sleeper = process()
+    await adopt(client, cgroup, sleeper.pid)
+    (cgroup / "cgroup.freeze").write_text("1")
+    (cgroup / "cgroup.kill").write_text("1")
+    assert (await client.exited()).signal == signal.SIGKILL
