@@ -5,7 +5,7 @@ PYTHON ?= $(firstword $(foreach each,python3 python3.13 python3.12 python3.11,$(
 VENV := .venv/penstock-stamp
 RUN := .venv/bin/python
 
-.PHONY: help venv demo test test-host test-vm check bench bench-enforcement clean
+.PHONY: help venv demo test test-host test-vm check bench bench-enforcement bench-victims clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -41,6 +41,10 @@ bench: $(VENV)  ## benchmarks against peers
 
 bench-enforcement: $(VENV)  ## do limits bind: measured in the virtual machine, tables in docs/kernel.md
 	$(RUN) -m bench.enforcement
+
+bench-victims: $(VENV)  ## the kernel tests of preemption, each watched for a minute afterwards
+	$(RUN) -m tests.vm run --drives slow -- \
+		env PENSTOCK_CALM_S=60 /opt/venv/bin/python -m pytest -v tests/kernel/test_victims.py
 
 clean:  ## forget what was built here; the machine's image stays in ~/.cache/penstock
 	rm -rf .venv build dist demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -19,6 +19,7 @@ from penstock.model import EndedBy
 
 RUNS = 25
 BAR_S = 0.25
+CALM_S = 60.0
 _MIB = 1 << 20
 OFFERED_BYTES, T_PREEMPT = 384 * _MIB, 0.9
 SETTINGS = {"memory_bytes": OFFERED_BYTES, "t_preempt_memory": T_PREEMPT, "t_alloc": 2}
@@ -38,9 +39,21 @@ def penstock(bed: Bed, runs: int = RUNS) -> Iterator[Figure]:
         chill = bed.start("hold", _PROMISED_BYTES, memory_bytes=_PROMISED_BYTES)
         chill.line("held")
         took, by = zip(*(react(bed) for _ in range(runs)), strict=True)
+        calm = stays_calm(bed)
         lived = bed.shown(chill)["state"] == "running"
-    note = f"{by.count(EndedBy.PREEMPTED)} of {runs} by Penstock, the rest by the kernel; what was promised "
-    yield Reaction(what="Penstock", times_s=took, bar_s=BAR_S, note=note + ("lived" if lived else "**died**"))
+    note = (
+        f"{by.count(EndedBy.PREEMPTED)} of {runs} by Penstock, the rest by the kernel; "
+        f"{f'calm for {CALM_S:.0f} s' if calm else '**not calm**'} afterwards; "
+        f"what was promised {'lived' if lived else '**died**'}"
+    )
+    yield Reaction(what="Penstock", times_s=took, bar_s=BAR_S, note=note)
+
+
+def stays_calm(bed: Bed) -> bool:
+    """Whether nothing is done to anybody for a minute."""
+    before = bed.status()["preemptions"]
+    time.sleep(CALM_S)
+    return bool(bed.status()["preemptions"] == before)
 
 
 def react(bed: Bed) -> tuple[float | None, EndedBy | None]:

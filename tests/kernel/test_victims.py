@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from penstock.model import Choice, EndedBy, Limits, Notice
 
 pytestmark = pytest.mark.timeout(400)
 MIB = 1 << 20
-#: For so long nobody else may go. The benchmark's is a minute.
-CALM_S = 10.0
+#: For so long nobody else may go; ``make bench-victims`` watches a minute.
+CALM_S = float(os.environ.get("PENSTOCK_CALM_S", "10"))
 MEMORY = {"memory_bytes": 384 * MIB, "t_preempt_memory": 0.9, "t_alloc": 2, "t_preempt_cpu": 1.0, "t_preempt_disk": 1.0}
 
 
@@ -34,10 +35,10 @@ def preempted(bed: Bed) -> list[dict[str, Any]]:
     return list(bed.status()["preemptions"])
 
 
-def stays_calm(bed: Bed, *innocents: Work, seconds: float = CALM_S) -> None:
+def stays_calm(bed: Bed, *innocents: Work) -> None:
     """Nothing more is done to anybody from now on, and the innocent run."""
     before = preempted(bed)
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + CALM_S
     for _ in itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count()):
         time.sleep(1)  # nothing is waited for: that nothing happens is the point
         assert preempted(bed) == before, bed.status()["events"]
@@ -85,7 +86,7 @@ class TestMemory:
             chill = holding(bed, 220)
             assert large.ended().by is EndedBy.PREEMPTED
             assert [record["container"] for record in preempted(bed)] == [large.container.id]
-            stays_calm(bed, small, chill, seconds=2)
+            stays_calm(bed, small, chill)
 
     def test_who_prefers_goes_first_and_who_avoids_it_last(self, directory: Path) -> None:
         with Bed(directory, **MEMORY) as bed:
@@ -95,7 +96,7 @@ class TestMemory:
             chill = holding(bed, 190)
             assert prefers.ended().by is EndedBy.PREEMPTED
             assert [record["container"] for record in preempted(bed)] == [prefers.container.id]
-            stays_calm(bed, normal, avoids, chill, seconds=2)
+            stays_calm(bed, normal, avoids, chill)
 
     def test_notice_comes_before_the_end(self, directory: Path) -> None:
         with Bed(directory, **MEMORY) as bed:
@@ -106,7 +107,7 @@ class TestMemory:
             took = time.monotonic() - noticed
             assert ended.by is EndedBy.PREEMPTED
             assert took > 2.5, f"its grace was {took} s"
-            stays_calm(bed, chill, seconds=2)
+            stays_calm(bed, chill)
 
     def test_a_dry_run_harms_nobody(self, directory: Path) -> None:
         with Bed(directory, **MEMORY, preempt_dry_run=True) as bed:
