@@ -45,6 +45,16 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     network_bypass_bytes: Annotated[
         int, Meta(ge=0, description="network monotasks smaller than this are not queued (Ursa §4.2.3)")
     ] = 16 * 1024
+    disk_small_bytes: Annotated[
+        int, Meta(ge=0, description="sixteen disk monotasks smaller than this run together as one (Ursa §4.2.3)")
+    ] = 64 * 1024
+    lease_s: Annotated[
+        float,
+        Meta(ge=0, le=1, description="how long a job may pass its slot on to its own next monotasks without asking"),
+    ] = 0.005
+    job_wait_max_s: Annotated[
+        float, Meta(gt=0, description="a job that waited so long for its turn gets one slot before all others")
+    ] = 30.0
     rate_window_s: Annotated[float, Meta(gt=0, description="window of the processing rates")] = 10.0
     sample_interval_s: Annotated[
         float, Meta(ge=0.05, description="time between two samples of host and containers")
@@ -125,6 +135,9 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             capacity=capacity,
             has_master=bool(self.master),
             network_bypass_bytes=self.network_bypass_bytes,
+            disk_small_bytes=self.disk_small_bytes,
+            lease_s=self.lease_s,
+            job_wait_max_s=self.job_wait_max_s,
             link_bytes_per_s=link_bytes_per_s,
             rate_window_s=self.rate_window_s,
             t_alloc=self.t_alloc,

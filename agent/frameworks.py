@@ -24,7 +24,7 @@ from penstock.transport import RpcPeer
 from penstock.transport.peer import unknown_method
 from penstock.wire import agent_api as api
 from penstock.wire.connection import read_params
-from penstock.wire.errors import bad_request
+from penstock.wire.errors import RpcError, bad_request
 
 log = structlog.get_logger()
 
@@ -70,7 +70,7 @@ class Frameworks:
 
     def _connection(self) -> RpcPeer:
         self._sessions += 1
-        return RpcPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes)
+        return RpcPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes, api.TYPED)
 
 
 def _make_room(path: Path) -> None:
@@ -96,6 +96,8 @@ class FrameworkSession:
         self._user = ""
         self._uid = -1
         self._greeted = False
+        #: Typed parameters of the notifications of the hot path → what is done, once the client has said hello.
+        self._hot: dict[type[Any], Callable[[RpcPeer, Any], object]] = {}
         self._methods: dict[str, tuple[type[Any], Callable[[Any], object]]] = {
             "complete": (api.Complete, self._complete),
             "submit": (api.Submit, self._submit),
@@ -128,7 +130,7 @@ class FrameworkSession:
             self._user = f"uid:{self._uid}"  # may queue monotasks; nothing can be started as a user who is not known
         self._shell.peers[self._session] = peer
 
-    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+    def request(self, peer: RpcPeer, method: str, params: Any) -> object:
         """Dispatch one call."""
         if not self._greeted:
             return self._hello(method, params)
@@ -137,8 +139,12 @@ class FrameworkSession:
             raise unknown_method(method, self._methods)
         return known[1](read_params(params, known[0]))
 
-    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+    def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
         """As a request, without an answer."""
+        hot = self._hot.get(type(params))
+        if hot is not None:
+            hot(peer, params)
+            return
         result = self.request(peer, method, params)
         if asyncio.iscoroutine(result):
             result.close()
@@ -157,7 +163,7 @@ class FrameworkSession:
 
     # ------------------------------------------------------------ methods
 
-    def _hello(self, method: str, params: list[Any]) -> api.Welcome:
+    def _hello(self, method: str, params: Any) -> api.Welcome:
         if method != "hello":
             raise bad_request("the first message must be hello", field="method")
         hello = read_params(params, api.Hello)
@@ -165,6 +171,7 @@ class FrameworkSession:
             raise bad_request(f"this agent speaks version {api.PROTOCOL}", field="protocol")
         operator = self._uid in (0, os.geteuid())
         self._greeted = True
+        self._hot = {api.Complete: self._completed, api.Submit: self._submitted}
         self._shell.dispatch(e.SessionOpened(self._session, self._user, self._uid, hello.client, operator))
         settings = self._shell.node.settings
         return api.Welcome(
@@ -184,6 +191,15 @@ class FrameworkSession:
 
     def _submit(self, params: api.Submit) -> object:
         return self._shell.dispatch(e.Submitted(self._session, params.job, params.monotasks))
+
+    def _completed(self, peer: RpcPeer, params: api.Complete) -> None:
+        self._shell.dispatch(e.Completed(self._session, params.job, params.monotasks))
+
+    def _submitted(self, peer: RpcPeer, params: api.Submit) -> None:
+        try:
+            self._shell.dispatch(e.Submitted(self._session, params.job, params.monotasks))
+        except RpcError as error:
+            peer.notify("rejected", api.rejection(params, error))
 
     def _cancel(self, params: api.Cancel) -> object:
         return self._shell.dispatch(e.Cancelled(self._session, params.job, params.ids))

@@ -54,10 +54,10 @@ class Shell:
         reply: object = None
         for instruction in self.node.handle(event, time.monotonic()):
             match instruction:
-                case i.Grant(session, job, ids):
+                case i.Grant(session, job, ids, lease_s):
                     peer = self.peers.get(session)
                     if peer is not None:
-                        peer.notify("grant", Grants(job=job, ids=ids))
+                        peer.notify("grant", Grants(job=job, ids=ids, lease_s=lease_s))
                 case i.Reply(result):
                     reply = result
                 case _:

@@ -98,6 +98,12 @@ REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
 }
 NOTIFICATION_EXAMPLES: dict[str, api.Params] = {
     "grant": api.Grants(job="j-1", ids=[1]),
+    "recall": api.Recall(job="j-1", kind=ResourceKind.CPU),
+    "rejected": api.Rejected(
+        job="j-1",
+        ids=[1],
+        error=ErrorBody(ErrorCode.BAD_REQUEST, "unknown job 'j-1'", "job", "register_job first"),
+    ),
     "job_waiting": api.JobWaiting(job="j-1", why="it wants 2 GiB reserved, 1 GiB of 4 GiB is not reserved"),
     "job_admitted": api.JobRef(job="j-1"),
     "task_placed": api.TaskPlaced(job="j-1", task="m-1", node="alpha"),

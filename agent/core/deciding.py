@@ -56,7 +56,8 @@ def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: f
             out += [Notify(s, "job_waiting", JobWaiting(job=decision.job, why=job.waits)) for s in sorted(job.sessions)]
         case SetPriority() if job is not None:
             job.record.priority = decision.priority
-            node.queues.set_priority(decision.job, decision.priority)
+            node.queues.set_priority(decision.job, decision.priority, now)
+            out += node.recalls()
         case TellPlaced() if job is not None:
             out += tasks.tell_placed(job, decision)
         case TellEnded() if job is not None:
@@ -97,7 +98,8 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
         node.jobs[decision.job] = Job(record)
         node.queues.add_job(decision.job, decision.priority)
         out.append(Record("jobs", decision.job, record))
-    node.queues.set_priority(decision.job, decision.priority)
+    node.queues.set_priority(decision.job, decision.priority, now)
+    out += node.recalls()
     held = node.held.hold(decision)
     out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
     if request.command is not None:

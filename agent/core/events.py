@@ -1,11 +1,14 @@
 """What happens to a node. Each event is handled by :meth:`agent.core.node.Node.handle`.
 
-Unix time comes as the argument ``at`` where a record keeps it.
+Unix time comes as the argument ``at`` where a record keeps it. Those of the hot path are msgspec's structs, which are
+made in a quarter of the time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import msgspec
 
 from agent.core.records import ContainerRecord, HeldTask, JobRecord
 from agent.core.snapshot import Snapshot
@@ -51,8 +54,7 @@ class JobEndRequested:
     job: str
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(msgspec.Struct, frozen=True):
     """``submit``."""
 
     session: int
@@ -60,8 +62,7 @@ class Submitted:
     monotasks: list[MonotaskSpec]
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True):
     """``complete``."""
 
     session: int
@@ -69,8 +70,7 @@ class Completed:
     monotasks: list[Completion]
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(msgspec.Struct, frozen=True):
     """``cancel``."""
 
     session: int

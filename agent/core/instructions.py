@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from agent.core.confinement import Confinement
 from penstock.model import ContainerSpec
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Params
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):  # made for every grant: a quarter of a dataclass's cost
     """Tell a session that monotasks of a job may run: the notification ``grant``."""
 
     session: int
     job: str
     ids: list[MonotaskId]
+    lease_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,7 @@ class Notify:
     params: Params
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """The result of the request that was this event."""
 
     result: object

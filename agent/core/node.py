@@ -14,7 +14,7 @@ from agent.core import deciding, elasticity, preempting, recovery, running, task
 from agent.core import events as e
 from agent.core.containers import Containers
 from agent.core.elasticity import Elasticity
-from agent.core.instructions import Grant, Instruction, Record, Reply, TellMaster, Wake
+from agent.core.instructions import Grant, Instruction, Notify, Record, Reply, TellMaster, Wake
 from agent.core.ledger import Ledger, take_stock
 from agent.core.preemption import Preemption
 from agent.core.reaction import Reaction
@@ -23,7 +23,7 @@ from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
 from agent.queues import Monotask, MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
-from penstock.wire.agent_api import Done, JobRegistered, Submitted
+from penstock.wire.agent_api import Done, JobRegistered, Recall, Submitted
 from penstock.wire.errors import bad_request, refused, unavailable
 from penstock.wire.master_api import JobEnded, JobState, Load
 
@@ -41,6 +41,9 @@ class Node:
             settings.capacity,
             network_bypass_bytes=settings.network_bypass_bytes,
             rate_window_s=settings.rate_window_s,
+            disk_small_bytes=settings.disk_small_bytes,
+            lease_s=settings.lease_s,
+            job_wait_max_s=settings.job_wait_max_s,
         )
         self.sessions: dict[int, Session] = {}
         self.jobs: dict[str, Job] = {}
@@ -227,7 +230,7 @@ class Node:
             if spec.task:  # from now on the queue counts this work, no longer the task
                 work = KindAmounts.single(spec.kind, float(spec.input_bytes))
                 self.held.submitted(event.job, spec.task, work)
-        return [Reply(Submitted(accepted=len(event.monotasks))), *self.granted(granted, now)]
+        return [Reply(Submitted(accepted=len(event.monotasks))), *self.granted(granted, now), *self.recalls()]
 
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
         self.job_of(event.session, event.job)
@@ -243,19 +246,30 @@ class Node:
         """One message per session and job; a command's grant starts it."""
         if not granted:
             return []
-        by_owner: dict[tuple[int, str], Grant] = {}
+        by_owner: dict[tuple[int, str, bool], Grant] = {}
         instructions: list[Instruction] = []
         for monotask in granted:
             if monotask.session == running.COMMANDS:
                 instructions += running.start_command(self, monotask)
                 continue
-            owner = (monotask.session, monotask.job)
+            leased = monotask.lease_until > 0.0
+            owner = (monotask.session, monotask.job, leased)
             grant = by_owner.get(owner)
             if grant is None:
-                grant = by_owner[owner] = Grant(monotask.session, monotask.job, [])
+                lease_s = self.settings.lease_s if leased else 0.0
+                grant = by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s)
                 instructions.append(grant)
             grant.ids.append(monotask.id)
         return instructions
+
+    def recalls(self) -> list[Instruction]:
+        """Leases end where somebody who goes first has come to wait."""
+        return [
+            Notify(session, "recall", Recall(job=name, kind=kind))
+            for name, kind in self.queues.take_recalled()
+            if (job := self.jobs.get(name)) is not None
+            for session in sorted(job.sessions)
+        ]
 
     # ------------------------------------------------------------ placement
 
@@ -276,6 +290,7 @@ class Node:
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Preemption reads the sample; so does every admission until the next one."""
         self.snapshot = event.snapshot
+        self.queues.tick(now)
         instructions: list[Instruction] = []
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
             if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:

@@ -17,13 +17,24 @@ class State(enum.IntEnum):
     ENDED = 3
 
 
-class Monotask:
-    """One monotask. ``session`` is the connection that submitted it and receives its grant."""
+# An enum's members are found by a Python function (3.11); what every grant compares with is looked up once.
+QUEUED, GRANTED, BYPASSING, ENDED = State.QUEUED, State.GRANTED, State.BYPASSING, State.ENDED
+_CPU = ResourceKind.CPU
 
-    __slots__ = ("granted_at", "id", "input_bytes", "job", "kind", "session", "state", "task")
+
+class Monotask:
+    """One monotask. ``session`` is the connection that submitted it and receives its grant.
+
+    ``small`` ones share a slot (Ursa §4.2.3: many small disk monotasks run together). ``lease_until``, where it is not
+    0, is the monotonic time until which its slot may go on to others of its job and kind without asking.
+    """
+
+    __slots__ = (
+        "granted_at", "id", "input_bytes", "job", "kind", "lease_until", "session", "small", "state", "task",
+    )  # fmt: skip
 
     def __init__(
-        self, session: int, job: str, name: MonotaskId, kind: ResourceKind, input_bytes: int, task: str
+        self, session: int, job: str, name: MonotaskId, kind: ResourceKind, input_bytes: int, task: str, *, small: bool
     ) -> None:
         self.session = session
         self.job = job
@@ -31,8 +42,10 @@ class Monotask:
         self.kind = kind
         self.input_bytes = input_bytes
         self.task = task
-        self.state = State.QUEUED
+        self.small = small
+        self.state = QUEUED
         self.granted_at = 0.0
+        self.lease_until = 0.0
 
     def __repr__(self) -> str:
         return f"<Monotask {self.job}/{self.id} {self.kind} {self.input_bytes} B {self.state.name}>"
@@ -44,4 +57,4 @@ def size_rank(kind: ResourceKind, input_bytes: int) -> int:
     CPU: larger inputs first, so that the longest start early and the stage ends early. Disk and network: smaller first,
     so that the CPU monotasks that wait for them are ready early.
     """
-    return -input_bytes if kind is ResourceKind.CPU else input_bytes
+    return -input_bytes if kind is _CPU else input_bytes

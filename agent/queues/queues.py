@@ -2,74 +2,55 @@
 
 Order (Ursa §4.2.3): among jobs by job priority (larger first, then earlier registered); within a job, stages in the
 order in which they first appeared; within a stage by size, see :func:`agent.queues.monotask.size_rank`; then as
-submitted.
+submitted. Two things break it, each for a bounded time: a job that has waited ``job_wait_max_s`` for its turn gets one
+grant before all others, and a *lease* lets a job pass its slot on to its own next monotask for ``lease_s`` without
+asking, unless somebody who outranks it waits (then it is recalled).
 
-Each resource has a heap of the jobs that wait for it, and each job a heap of its waiting monotasks per resource. Both
-delete lazily: cancelling and re-prioritizing cost O(log n) and never touch what is queued behind.
+Cancelling and re-prioritizing cost O(log n) and never touch what is queued behind.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush
 
-from agent.queues.monotask import Monotask, State, size_rank
+from agent.queues.chain import check_completions
+from agent.queues.monotask import BYPASSING, ENDED, GRANTED, QUEUED, Monotask
 from agent.queues.rates import ProcessingRate
+from agent.queues.resource import JobQueue, Resource
 from penstock.model import KINDS, Capacity, KindAmounts, MonotaskSpec, ResourceKind
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Completion
 from penstock.wire.errors import bad_request
 
-_InJob = list[tuple[int, int, int, Monotask]]
-
-
-class _Job:
-    """A job's waiting monotasks per resource, and what it did so far."""
-
-    __slots__ = ("done", "failed", "id", "live", "priority", "rank", "running", "stages", "waiting")
-
-    def __init__(self, job: str, priority: float, rank: int) -> None:
-        self.id = job
-        self.priority = priority
-        self.rank = rank
-        self.stages: dict[str, int] = {}
-        self.waiting: dict[ResourceKind, _InJob] = {kind: [] for kind in KINDS}
-        self.live: dict[tuple[int, MonotaskId], Monotask] = {}
-        self.running = 0
-        self.done = 0
-        self.failed = 0
-
-
-class _Resource:
-    """One resource: its concurrency limit, who runs, which jobs wait."""
-
-    __slots__ = ("bypassing", "jobs", "pending_bytes", "queued", "rate", "running", "slot_seconds", "slots")
-
-    def __init__(self, slots: int, rate: ProcessingRate) -> None:
-        self.slots = slots
-        self.rate = rate
-        self.running = 0
-        self.bypassing = 0
-        self.queued = 0
-        self.pending_bytes = 0
-        self.slot_seconds = 0.0  # slot-time of the monotasks that ended: X of the scheduling efficiency (Ursa §5)
-        self.jobs: list[tuple[float, int, int, _Job]] = []
+#: How far beyond its end a lease may have been used before its session gets no more of them.
+_OVERRUN_S = 0.1
+_CPU, _DISK, _NETWORK = KINDS
 
 
 class MonotaskQueues:
     """See the module's docstring. Methods that may free a slot return what was granted because of it, in order."""
 
-    def __init__(self, capacity: Capacity, *, network_bypass_bytes: int, rate_window_s: float) -> None:
+    def __init__(
+        self, capacity: Capacity, *, network_bypass_bytes: int, rate_window_s: float, disk_small_bytes: int = 0,
+        lease_s: float = 0.0, job_wait_max_s: float = math.inf,
+    ) -> None:  # fmt: skip
         self._bypass_bytes = network_bypass_bytes
-        self._jobs: dict[str, _Job] = {}
+        self._small_bytes = disk_small_bytes
+        self._lease_s = lease_s
+        self._wait_max_s = job_wait_max_s
+        self._jobs: dict[str, JobQueue] = {}
         self._resources = {
-            kind: _Resource(
+            kind: Resource(
+                kind,
                 capacity.slots(kind),
-                ProcessingRate(rate_window_s, capacity.cpu_slots if kind is ResourceKind.CPU else 1.0),
+                ProcessingRate(rate_window_s, capacity.cpu_slots if kind is _CPU else 1.0),
             )
             for kind in KINDS
         }
         self._sequence = 0
+        self._recalled: list[tuple[str, ResourceKind]] = []
+        self._no_leases: set[int] = set()  # sessions that used one far beyond its end
 
     # ------------------------------------------------------------ jobs
 
@@ -77,17 +58,19 @@ class MonotaskQueues:
         """Make a job known; a known one keeps its place."""
         if job not in self._jobs:
             self._sequence += 1
-            self._jobs[job] = _Job(job, priority, self._sequence)
+            self._jobs[job] = JobQueue(job, priority, self._sequence)
 
-    def set_priority(self, job: str, priority: float) -> None:
+    def set_priority(self, job: str, priority: float, now: float) -> None:
         """Move a job among the others; what it has been granted stays granted."""
         known = self._jobs.get(job)
         if known is None or known.priority == priority:
             return
         known.priority = priority
-        for kind in KINDS:
-            if known.waiting[kind]:
-                self._line_up(self._resources[kind], known)
+        for resource in self._resources.values():
+            if known.waiting[resource.index]:
+                self._sequence += 1
+                resource.line_up(known, self._sequence, len(self._jobs))
+                self._recall(resource, known, now)
 
     def remove_job(self, job: str, now: float) -> list[Monotask]:
         """Forget a job: what it queued is cancelled, what it holds is given back."""
@@ -95,7 +78,9 @@ class MonotaskQueues:
         if known is None:
             return []
         freed = {self._end(known, monotask, now) for monotask in list(known.live.values())}
-        return self._fill_all(freed, now)
+        for resource in self._resources.values():
+            resource.leases.pop(known, None)
+        return self._fill(freed, now)
 
     # ------------------------------------------------------------ monotasks
 
@@ -107,75 +92,90 @@ class MonotaskQueues:
         """
         known = self._known(job)
         live = known.live
-        seen: set[MonotaskId] = set()
-        for index, spec in enumerate(specs):
-            if (session, spec.id) in live or spec.id in seen:
-                raise bad_request(
-                    f"{spec.id!r} is in use by a live monotask of this job", field=f"monotasks[{index}].id"
-                )
-            seen.add(spec.id)
+        _check_fresh(session, live, specs)
         granted: list[Monotask] = []
-        touched: set[ResourceKind] = set()
+        touched: set[Resource] = set()
+        sequence, jobs = self._sequence, len(self._jobs)
         for spec in specs:
-            monotask = Monotask(session, job, spec.id, spec.kind, spec.input_bytes, spec.task)
+            kind, size = spec.kind, spec.input_bytes
+            small = size < self._small_bytes and kind is _DISK
+            monotask = Monotask(session, job, spec.id, kind, size, spec.task, small=small)
             live[session, spec.id] = monotask
-            resource = self._resources[spec.kind]
-            resource.pending_bytes += spec.input_bytes
+            resource = self._resources[kind]
+            resource.pending_bytes += size
             if spec.running:
-                self._grant(known, monotask, now)  # a fact to be counted, even above the limit; no new grant is sent
-            elif spec.kind is ResourceKind.NETWORK and spec.input_bytes < self._bypass_bytes:
-                monotask.state = State.BYPASSING
+                resource.hold(known, monotask, now)  # a fact to be counted, even above the limit; no new grant is sent
+            elif kind is _NETWORK and size < self._bypass_bytes:
+                monotask.state = BYPASSING
                 monotask.granted_at = now
                 resource.bypassing += 1
                 known.running += 1
                 granted.append(monotask)
             else:
-                self._enqueue(known, monotask, spec.stage)
-                touched.add(spec.kind)
-        return granted + self._fill_all(touched, now)
+                sequence += 1
+                resource.enqueue(known, monotask, spec.stage, sequence, now, jobs)
+                touched.add(resource)
+        self._sequence = sequence
+        granted += self._fill(touched, now)
+        for resource in touched:
+            self._recall(resource, known, now)
+        return granted
 
     def complete(self, session: int, job: str, completions: Sequence[Completion], now: float) -> list[Monotask]:
-        """Granted monotasks ended; all of them, or none.
+        """Granted monotasks ended; all of them, or none. Those with ``then`` passed their slot on under a lease.
 
         Raises:
-            RpcError: ``bad_request``: unknown job, or a monotask that was not granted.
+            RpcError: ``bad_request``: unknown job, a monotask that was not granted, a slot not to be passed on.
         """
         known = self._known(job)
-        ending: list[tuple[Monotask, bool]] = []
-        seen: set[MonotaskId] = set()
-        for index, completion in enumerate(completions):
-            monotask = known.live.get((session, completion.id))
-            if monotask is None or monotask.state is State.QUEUED or completion.id in seen:
-                raise bad_request(
-                    f"{completion.id!r} is no granted monotask of this job", field=f"monotasks[{index}].id"
-                )
-            seen.add(completion.id)
-            ending.append((monotask, completion.failed))
-        touched: set[ResourceKind] = set()
-        for monotask, failed in ending:
-            touched.add(self._end(known, monotask, now, completed=not failed, failed=failed))
-        return self._fill_all(touched, now)
+        live = known.live
+        check_completions(session, live, completions)
+        touched: set[Resource] = set()
+        for completion in completions:
+            monotask = live[session, completion.id]
+            resource = self._end(
+                known, monotask, now, completed=not completion.failed, failed=completion.failed,
+                execution_s=completion.execution_s,
+            )  # fmt: skip
+            if completion.then is None or not self._pass_on(known, monotask, live[session, completion.then], now):
+                touched.add(resource)
+        return self._fill(touched, now)
 
     def cancel(self, session: int, job: str, ids: Iterable[MonotaskId], now: float) -> list[Monotask]:
         """Withdraw monotasks, queued or granted. Unknown ids are ignored: they may have ended a moment ago."""
         known = self._known(job)
-        touched: set[ResourceKind] = set()
+        touched: set[Resource] = set()
         for monotask_id in ids:
             monotask = known.live.get((session, monotask_id))
             if monotask is not None:
                 touched.add(self._end(known, monotask, now))
-        return self._fill_all(touched, now)
+        return self._fill(touched, now)
 
     def drop_session(self, session: int, jobs: Iterable[str], now: float) -> list[Monotask]:
         """A connection is gone: all its monotasks end, and its slots go to who is next."""
-        touched: set[ResourceKind] = set()
+        touched: set[Resource] = set()
         for job in jobs:
             known = self._jobs.get(job)
             if known is None:
                 continue
             for monotask in [m for m in known.live.values() if m.session == session]:
                 touched.add(self._end(known, monotask, now))
-        return self._fill_all(touched, now)
+        self._no_leases.discard(session)
+        return self._fill(touched, now)
+
+    def tick(self, now: float) -> None:
+        """From time to time: who has waited too long gets the next slot. Recalls the leases that stand in the way."""
+        if math.isinf(self._wait_max_s):
+            return
+        for resource in self._resources.values():
+            resource.find_starving(now, self._wait_max_s)
+
+    def take_recalled(self) -> list[tuple[str, ResourceKind]]:
+        """The leases that end now, by job and kind, each told once."""
+        if not self._recalled:
+            return []
+        recalled, self._recalled = self._recalled, []
+        return recalled
 
     # ------------------------------------------------------------ what the node reports
 
@@ -189,7 +189,7 @@ class MonotaskQueues:
 
     def idle(self) -> KindAmounts:
         """Free slots."""
-        return KindAmounts(*(float(max(0, r.slots - r.running)) for r in self._resources.values()))
+        return KindAmounts(*(float(max(0, resource.free)) for resource in self._resources.values()))
 
     def running(self, kind: ResourceKind) -> int:
         """Slots in use."""
@@ -201,6 +201,7 @@ class MonotaskQueues:
         return {
             "slots": resource.slots,
             "running": resource.running,
+            "sharing": resource.small,
             "bypassing": resource.bypassing,
             "queued": resource.queued,
             "pending_bytes": resource.pending_bytes,
@@ -218,52 +219,48 @@ class MonotaskQueues:
 
     # ------------------------------------------------------------ inside
 
-    def _known(self, job: str) -> _Job:
+    def _known(self, job: str) -> JobQueue:
         known = self._jobs.get(job)
         if known is None:
             raise bad_request(f"unknown job {job!r}", field="job", remedy="register_job first")
         return known
 
-    def _enqueue(self, job: _Job, monotask: Monotask, stage: str) -> None:
-        resource = self._resources[monotask.kind]
-        resource.queued += 1
-        waiting = job.waiting[monotask.kind]
-        if not waiting:
-            self._line_up(resource, job)
-        self._sequence += 1
-        stage_rank = job.stages.setdefault(stage, len(job.stages))
-        heappush(waiting, (stage_rank, size_rank(monotask.kind, monotask.input_bytes), self._sequence, monotask))
-
-    def _line_up(self, resource: _Resource, job: _Job) -> None:
-        """Enter a job that waits for a resource; entries from before a priority changed are dropped as they come up."""
-        self._sequence += 1
-        if len(resource.jobs) > 64 + 2 * len(self._jobs):  # many changes, nothing granted: shed the outdated ones
-            resource.jobs = [entry for entry in resource.jobs if -entry[0] == entry[3].priority and entry[3] is not job]
-            heapify(resource.jobs)
-        heappush(resource.jobs, (-job.priority, job.rank, self._sequence, job))
-
-    def _grant(self, job: _Job, monotask: Monotask, now: float) -> None:
-        monotask.state = State.GRANTED
-        monotask.granted_at = now
-        self._resources[monotask.kind].running += 1
-        job.running += 1
+    def _pass_on(self, job: JobQueue, monotask: Monotask, then: Monotask, now: float) -> bool:
+        """The slot that a monotask held goes to another of its job; False if that one got one of its own meanwhile."""
+        if then.state is not QUEUED:
+            return False
+        resource = self._resources[then.kind]
+        resource.queued -= 1  # its heap entry is dropped when it comes up
+        resource.hold(job, then, min(now, monotask.granted_at))
+        then.lease_until = monotask.lease_until
+        job.last_grant[resource.index] = now
+        if then.granted_at > then.lease_until + _OVERRUN_S:
+            self._no_leases.add(then.session)
+        return True
 
     def _end(
-        self, job: _Job, monotask: Monotask, now: float, *, completed: bool = False, failed: bool = False
-    ) -> ResourceKind:
-        """A monotask ends in whatever state it is; returns the resource that may have become free."""
+        self, job: JobQueue, monotask: Monotask, now: float, *, completed: bool = False, failed: bool = False,
+        execution_s: float | None = None,
+    ) -> Resource:  # fmt: skip
+        """A monotask ends in whatever state it is; returns the resource that may have become free.
+
+        ``granted_at`` becomes when it ended, which is when the one that its slot was passed on to began.
+        """
         resource = self._resources[monotask.kind]
-        state, monotask.state = monotask.state, State.ENDED
+        state = monotask.state
+        monotask.state = ENDED
         del job.live[monotask.session, monotask.id]
         resource.pending_bytes -= monotask.input_bytes
-        if state is State.QUEUED:
+        if state is QUEUED:
             resource.queued -= 1  # its heap entry is dropped when it comes up
-            return monotask.kind
+            return resource
         job.running -= 1
-        execution_s = now - monotask.granted_at
-        if state is State.GRANTED:
-            resource.running -= 1
-            resource.slot_seconds += execution_s
+        held_s = now - monotask.granted_at
+        if execution_s is None or execution_s > held_s:
+            execution_s = held_s
+        monotask.granted_at += execution_s
+        if state is GRANTED:
+            resource.release(monotask, execution_s)
         else:
             resource.bypassing -= 1
         if completed:
@@ -271,28 +268,30 @@ class MonotaskQueues:
             resource.rate.completed(now, monotask.input_bytes, execution_s)
         elif failed:
             job.failed += 1
-        return monotask.kind
+        return resource
 
-    def _fill_all(self, touched: set[ResourceKind], now: float) -> list[Monotask]:
+    def _fill(self, touched: set[Resource], now: float) -> list[Monotask]:
         granted: list[Monotask] = []
-        for kind in KINDS:  # in a fixed order: the same events give the same grants
-            if kind in touched:
-                self._fill(self._resources[kind], kind, now, granted)
+        if len(touched) == 1:
+            for resource in touched:
+                resource.fill(now, granted, self._lease_s)
+        elif touched:
+            for resource in self._resources.values():  # in a fixed order: the same events give the same grants
+                if resource in touched:
+                    resource.fill(now, granted, self._lease_s)
+        if self._no_leases:
+            for monotask in granted:
+                if monotask.session in self._no_leases:
+                    monotask.lease_until = 0.0
         return granted
 
-    def _fill(self, resource: _Resource, kind: ResourceKind, now: float, granted: list[Monotask]) -> None:
-        jobs = resource.jobs
-        while jobs and resource.running < resource.slots:
-            negative_priority, _, _, job = jobs[0]
-            waiting = job.waiting[kind]
-            while waiting and waiting[0][3].state is not State.QUEUED:
-                heappop(waiting)
-            if not waiting or -negative_priority != job.priority:
-                heappop(jobs)  # nothing left to run, or an entry from before its priority changed
-                continue
-            monotask = heappop(waiting)[3]
-            resource.queued -= 1
-            self._grant(job, monotask, now)
-            granted.append(monotask)
-            if not waiting:
-                heappop(jobs)
+    def _recall(self, resource: Resource, job: JobQueue, now: float) -> None:
+        self._recalled += [(other.id, resource.kind) for other in resource.recalled_for(job, now)]
+
+
+def _check_fresh(session: int, live: dict[tuple[int, MonotaskId], Monotask], specs: Sequence[MonotaskSpec]) -> None:
+    seen: set[MonotaskId] = set()
+    for index, spec in enumerate(specs):
+        if (session, spec.id) in live or spec.id in seen:
+            raise bad_request(f"{spec.id!r} is in use by a live monotask of this job", field=f"monotasks[{index}].id")
+        seen.add(spec.id)

@@ -3,6 +3,7 @@
 from penstock.client.agent import AgentClient
 from penstock.client.container import Container
 from penstock.client.errors import AgentUnavailable, NotPlaced
-from penstock.client.job import Job, Monotask
+from penstock.client.job import Job
+from penstock.client.monotask import Monotask
 
 __all__ = ["AgentClient", "AgentUnavailable", "Container", "Job", "Monotask", "NotPlaced"]

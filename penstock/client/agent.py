@@ -25,6 +25,7 @@ from penstock.wire.agent_api import (
     ContainerEnded,
     ContainerRef,
     Done,
+    Grants,
     JobRegistered,
     Launch,
     Launched,
@@ -189,9 +190,11 @@ class AgentClient:
         for container in self._containers.values():
             container.fail(error)
 
-    def notified(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+    def notified(self, peer: RpcPeer, method: str, params: Any) -> None:
         """Called by the link."""
-        if (kind := NOTIFICATIONS.get(method)) is not None:
+        if type(params) is Grants and (job := self._jobs.get(params.job)) is not None:  # the hot path
+            job.grant(params.ids, params.lease_s)
+        elif (kind := NOTIFICATIONS.get(method)) is not None:
             self._deliver(peer, read_params(params, kind), keep=self._expecting > 0)
 
     # ------------------------------------------------------------ inside

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from penstock.client.errors import AgentUnavailable, NotPlaced
 from penstock.client.ledger import MonotaskLedger, PlacementLedger
 from penstock.client.link import Link
+from penstock.client.monotask import Granted, Monotask
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import ResourceKind
 from penstock.model.work import MonotaskId, TaskRequest
@@ -24,7 +25,9 @@ from penstock.wire.agent_api import (
     JobRegistered,
     Params,
     Place,
+    Recall,
     RegisterJob,
+    Rejected,
     Submit,
     TaskEnded,
     TaskPlaced,
@@ -34,55 +37,6 @@ from penstock.wire.errors import RpcError
 
 #: So many monotasks fit a frame whatever their stages and tasks are called (up to 128 characters each).
 MAX_BATCH = 5000
-
-
-class Monotask:
-    """A submitted monotask. Await ``granted``, do the work, :meth:`complete`.
-
-    ``granted`` is a future; cancelling it (as a cancelled ``await`` does) gives the coming grant back. It raises
-    ``RpcError`` if the agent refused the monotask and ``AgentUnavailable`` if the agent went away for good.
-    """
-
-    __slots__ = ("_job", "granted", "id")
-
-    def __init__(self, job: Job, monotask: MonotaskId, granted: asyncio.Future[None]) -> None:
-        self._job = job
-        self.id = monotask
-        self.granted = granted
-
-    def complete(self, failed: bool = False) -> bool:
-        """Give the slot back; False if it had ended already.
-
-        Raises:
-            ValueError: it was not granted yet.
-        """
-        return self._job.complete(self.id, failed=failed)
-
-    def cancel(self) -> bool:
-        """It is no longer wanted, queued or granted; False if it had ended already."""
-        return self._job.cancel(self.id)
-
-
-class _Granted:
-    """``async with job.monotask(…)``."""
-
-    __slots__ = ("_monotask",)
-
-    def __init__(self, monotask: Monotask) -> None:
-        self._monotask = monotask
-
-    async def __aenter__(self) -> Monotask:
-        try:
-            await self._monotask.granted
-        except BaseException:
-            self._monotask.cancel()
-            raise
-        return self._monotask
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._monotask.complete(failed=kind is not None)
 
 
 class Job:
@@ -100,6 +54,7 @@ class Job:
         self._monotasks = MonotaskLedger()
         self._monotasks.link()
         self._waiting: dict[MonotaskId, asyncio.Future[None]] = {}
+        self._report: asyncio.TimerHandle | None = None  # when what ended under leases is to be sent at the latest
         self._tasks = PlacementLedger()
         self._watched: dict[str, list[asyncio.Future[None]]] = {}
         self._may_place = answer.admitted
@@ -111,9 +66,9 @@ class Job:
 
     # ------------------------------------------------------------ monotasks
 
-    def monotask(self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = "") -> _Granted:
+    def monotask(self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = "") -> Granted:
         """``async with``: submit, wait for the grant, run the body, complete (as failed if the body raised)."""
-        return _Granted(self.submit(kind, input_bytes, stage, task))
+        return Granted(self.submit(kind, input_bytes, stage, task))
 
     def submit(self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = "") -> Monotask:
         """Queue a monotask. Those submitted in one turn of the loop travel as one message.
@@ -133,6 +88,16 @@ class Job:
 
     def complete(self, one: MonotaskId, *, failed: bool = False) -> bool:
         """See :meth:`Monotask.complete`."""
+        now = self._loop.time()
+        while (passed := self._monotasks.pass_on(one, now, failed=failed)) is not None:
+            then, report_by = passed
+            if self._report is None:
+                self._report = self._loop.call_at(report_by, self._report_leases)
+            waiting = self._waiting.pop(then)
+            if not waiting.cancelled():
+                waiting.set_result(None)
+                return True
+            one, failed = then, True  # nobody wants it any more: the slot goes on to the next
         ended = self._monotasks.complete(one, failed=failed)
         if ended:
             self._wants_flush(self)
@@ -235,13 +200,10 @@ class Job:
         out = self._monotasks.take()
         for start in range(0, len(out.submit), MAX_BATCH):
             batch = out.submit[start : start + MAX_BATCH]
-            ids = [spec.id for spec in batch]
             try:
-                answer = peer.start_request("submit", Submit(job=self.id, monotasks=batch))
+                peer.notify("submit", Submit(job=self.id, monotasks=batch))  # refused by the notification `rejected`
             except RpcError as error:  # it does not fit a frame
-                self._refused(ids, error)
-            else:
-                answer.add_done_callback(partial(self._submitted, ids))
+                self._refused([spec.id for spec in batch], error)
         if out.complete:
             peer.notify("complete", Complete(job=self.id, monotasks=out.complete))
         if out.cancel:
@@ -273,11 +235,25 @@ class Job:
         """The agent went away for good."""
         self._close(error)
 
+    def grant(self, ids: list[MonotaskId], lease_s: float) -> None:
+        """They may run now."""
+        for one in self._monotasks.grant(ids, self._loop.time(), lease_s):
+            waiting = self._waiting.pop(one)
+            if waiting.cancelled():
+                self.cancel(one)
+            else:
+                waiting.set_result(None)
+
     def notified(self, peer: RpcPeer | None, params: Params) -> None:
         """What the agent has to say about this job."""
         match params:
-            case Grants(ids=ids):
-                self._grant(ids)
+            case Grants(ids=ids, lease_s=lease_s):
+                self.grant(ids, lease_s)
+            case Recall(kind=kind):
+                self._monotasks.recall(kind)
+                self._wants_flush(self)
+            case Rejected(ids=ids, error=error):
+                self._refused(ids, RpcError.of(error))
             case TaskPlaced(task=task, node=node):
                 if self._tasks.place(task, node):
                     self._wake(task)
@@ -317,26 +293,16 @@ class Job:
             anew = RegisterJob(name=asked.name, memory_bytes=asked.memory_bytes, priority=asked.priority)
             return await peer.request("register_job", anew, JobRegistered)
 
-    def _grant(self, ids: list[MonotaskId]) -> None:
-        for one in self._monotasks.grant(ids):
-            waiting = self._waiting.pop(one)
-            if waiting.cancelled():
-                self.cancel(one)
-            else:
-                waiting.set_result(None)
-
-    def _submitted(self, ids: list[MonotaskId], answer: asyncio.Future[Any]) -> None:
-        error = None if answer.cancelled() else answer.exception()
-        if isinstance(error, RpcError):  # a lost connection refuses nothing: they are submitted again
-            self._refused(ids, error)
+    def _report_leases(self) -> None:
+        self._report = None
+        self._wants_flush(self)
 
     def _refused(self, ids: list[MonotaskId], error: RpcError) -> None:
         for one in self._monotasks.refuse(ids):
             _set_error(self._waiting.pop(one, None), error)
 
     def _asked_again(self, names: list[str], answer: asyncio.Future[Any]) -> None:
-        error = None if answer.cancelled() else answer.exception()
-        if isinstance(error, RpcError):
+        if not answer.cancelled() and isinstance(error := answer.exception(), RpcError):
             ended = Ended(by=EndedBy.REFUSED, reason=f"the restarted agent refused it: {error}")
             for name in names:
                 if self._tasks.end(name, ended):
@@ -347,10 +313,8 @@ class Job:
         try:
             await self._link.call_once(method, params, Done)
         except ConnectionResetError:
-            try:
+            with contextlib.suppress(RpcError):
                 await self._link.call(method, params, Done)
-            except RpcError:
-                return
 
     def _change_of(self, task: str) -> asyncio.Future[None]:
         if self._failure is not None:
@@ -370,6 +334,8 @@ class Job:
             return
         self.over = True
         self._failure = error
+        if self._report is not None:
+            self._report.cancel()
         self._monotasks.clear()
         waiting, self._waiting = self._waiting, {}
         for granted in waiting.values():

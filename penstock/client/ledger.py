@@ -3,17 +3,21 @@
 A monotask is *queued*, then *granted* (at most once), then it has ended (exactly once). When the connection is lost the
 agent forgets both kinds, so after a reconnection all of them are announced again, the granted ones as ``running``; what
 had ended in the meantime needs no message any more.
+
+A grant may come with a lease: for so long a slot may be passed on to the next queued monotask of its kind without
+asking. What ended meanwhile is reported when the lease is over, in one message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.model.container import Ended, EndedBy
-from penstock.model.resources import ResourceKind
+from penstock.model.resources import KINDS, ResourceKind
 from penstock.model.work import MonotaskId, MonotaskSpec, TaskRequest
 from penstock.wire.agent_api import Completion
 
@@ -27,11 +31,20 @@ class Outgoing:
     cancel: list[MonotaskId] = field(default_factory=list)
 
 
+class Lease(NamedTuple):
+    """Of a granted monotask's slot: until when it may be passed on, and since when the monotask runs."""
+
+    until: float
+    began: float
+
+
 class MonotaskLedger:
-    """The monotasks of one job on one host that have not ended."""
+    """The monotasks of one job on one host that have not ended. ``now`` is monotonic time in seconds."""
 
     def __init__(self) -> None:
         self._specs: dict[MonotaskId, MonotaskSpec] = {}
+        self._queued: dict[ResourceKind, dict[MonotaskId, None]] = {kind: {} for kind in KINDS}  # at the agent
+        self._leases: dict[MonotaskId, Lease] = {}
         self._granted: set[MonotaskId] = set()
         self._unsent: dict[MonotaskId, None] = {}
         self._completed: list[Completion] = []
@@ -50,16 +63,44 @@ class MonotaskLedger:
         self._unsent[spec.id] = None
         return self._last_id
 
-    def grant(self, ids: Iterable[MonotaskId]) -> list[MonotaskId]:
+    def grant(self, ids: Iterable[MonotaskId], now: float = 0.0, lease_s: float = 0.0) -> list[MonotaskId]:
         """Those that may run from now on. A grant that crossed a cancellation, or came twice, is none."""
         fresh: list[MonotaskId] = []
         if not self._linked:
             return fresh
         for one in ids:
-            if one in self._specs and one not in self._granted and one not in self._unsent:
+            spec = self._specs.get(one)
+            if spec is not None and one not in self._granted and one not in self._unsent:
                 self._granted.add(one)
+                self._queued[spec.kind].pop(one, None)
+                if lease_s:
+                    self._leases[one] = Lease(now + lease_s, now)
                 fresh.append(one)
         return fresh
+
+    def recall(self, kind: ResourceKind) -> None:
+        """The leases of one kind are over."""
+        self._leases = {one: lease for one, lease in self._leases.items() if self._specs[one].kind is not kind}
+
+    def pass_on(self, one: MonotaskId, now: float, *, failed: bool = False) -> tuple[MonotaskId, float] | None:
+        """End a granted monotask whose lease lasts, and begin the next of its kind in its slot.
+
+        Returns:
+            That one, and the end of the lease, by when this is to be sent. None without a lease or a successor, and
+            nothing is changed: :meth:`complete` it.
+        """
+        lease = self._leases.get(one)
+        if lease is None or now >= lease.until:
+            return None
+        then = next(iter(self._queued[self._specs[one].kind]), None)
+        if then is None:
+            return None
+        self._remove(one)
+        self._completed.append(Completion(id=one, failed=failed, then=then, execution_s=now - lease.began))
+        del self._queued[self._specs[then].kind][then]
+        self._granted.add(then)
+        self._leases[then] = Lease(lease.until, now)
+        return then, lease.until
 
     def is_granted(self, one: MonotaskId) -> bool:
         """Whether it may run and has not ended."""
@@ -102,12 +143,14 @@ class MonotaskLedger:
         self._specs.clear()
         self._granted.clear()
         self._unsent.clear()
+        self._forget_queued()
         return ended
 
     def unlink(self) -> None:
         """The connection is gone and with it what the agent knew of us."""
         self._linked = False
         self._forget_outgoing()
+        self._forget_queued()
 
     def link(self) -> None:
         """The job is known to the agent (again): announce everything that lives, in the order of submission."""
@@ -121,7 +164,11 @@ class MonotaskLedger:
             return out
         for one in self._unsent:
             spec = self._specs[one]
-            out.submit.append(msgspec.structs.replace(spec, running=True) if one in self._granted else spec)
+            if one in self._granted:
+                out.submit.append(msgspec.structs.replace(spec, running=True))
+            else:
+                self._queued[spec.kind][one] = None
+                out.submit.append(spec)
         self._unsent.clear()
         out.complete, self._completed = self._completed, out.complete
         out.cancel, self._cancelled = self._cancelled, out.cancel
@@ -129,12 +176,21 @@ class MonotaskLedger:
 
     def _remove(self, one: MonotaskId) -> bool:
         """Whether the agent must be told: it has heard, or is about to hear, of this monotask."""
-        del self._specs[one]
-        self._granted.discard(one)
+        spec = self._specs.pop(one)
+        if one in self._granted:
+            self._granted.remove(one)
+            self._leases.pop(one, None)
+        else:
+            self._queued[spec.kind].pop(one, None)
         if one in self._unsent:
             del self._unsent[one]
             return False
         return self._linked
+
+    def _forget_queued(self) -> None:
+        self._leases.clear()
+        for queued in self._queued.values():
+            queued.clear()
 
     def _forget_outgoing(self) -> None:
         self._completed = []

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from penstock.client.errors import AgentUnavailable, cannot_connect
 from penstock.transport.peer import RpcPeer, connect_unix, unknown_method
-from penstock.wire.agent_api import PROTOCOL, Hello, Welcome
+from penstock.wire.agent_api import PROTOCOL, TYPED, Hello, Welcome
 from penstock.wire.errors import RpcError
 
 #: An agent that is well answers within milliseconds.
@@ -32,7 +32,7 @@ class Owner(Protocol):
     def failed(self, error: AgentUnavailable) -> None:
         """The link gave up, or was closed. Nothing follows."""
 
-    def notified(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+    def notified(self, peer: RpcPeer, method: str, params: Any) -> None:
         """A notification from the agent."""
 
 
@@ -114,11 +114,11 @@ class Link:
     def connected(self, peer: RpcPeer) -> None:
         """Called by the peer."""
 
-    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+    def request(self, peer: RpcPeer, method: str, params: Any) -> object:
         """Called by the peer; agents ask nothing."""
         raise unknown_method(method, {})
 
-    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+    def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
         """Called by the peer."""
         self._owner.notified(peer, method, params)
 
@@ -142,7 +142,7 @@ class Link:
 
     async def _greet(self) -> tuple[RpcPeer, Welcome]:
         try:
-            peer = await connect_unix(str(self.socket), self)
+            peer = await connect_unix(str(self.socket), self, TYPED)
         except OSError as error:
             raise cannot_connect(self.socket, error) from None
         try:

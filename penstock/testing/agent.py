@@ -33,10 +33,12 @@ from penstock.wire.agent_api import (
     Output,
     Resized,
     Status,
+    Submit,
     Submitted,
     TaskEnded,
     TaskPlaced,
     Welcome,
+    rejection,
 )
 from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError, refused
@@ -156,7 +158,12 @@ class FakeAgent:
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
         """Called by the peer."""
-        self.request(peer, method, params)
+        try:
+            self.request(peer, method, params)
+        except RpcError as error:
+            if method != "submit":
+                raise
+            peer.notify("rejected", rejection(read_params(params, Submit), error))
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Called by the peer."""
@@ -213,6 +220,11 @@ class FakeAgent:
     def _complete(self, peer: RpcPeer, asked: Any) -> Done:
         for one in asked.monotasks:
             del self.running[peer, asked.job, one.id]
+            if one.then is not None:
+                key = (peer, asked.job, one.then)
+                [spec] = [entry[2] for entry in self.queued if (*entry[:2], entry[2].id) == key]
+                self.queued.remove((peer, asked.job, spec))
+                self.running[key] = spec
         self._grant()
         return Done()
 

@@ -7,10 +7,10 @@ write at the end of the loop's turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
-from penstock.wire.connection import MAX_FRAME_BYTES, Closed, RpcConnection, read
+from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, RpcConnection, read
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import Notification, Request, Response
 
@@ -21,15 +21,15 @@ T = TypeVar("T")
 
 
 class Handler(Protocol):
-    """What a connection's owner does with what arrives. ``params`` is the raw array; see ``wire.read_params``."""
+    """What a connection's owner does with what arrives. ``params`` is for ``wire.read_params``."""
 
     def connected(self, peer: RpcPeer) -> None:
         """The transport is up."""
 
-    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+    def request(self, peer: RpcPeer, method: str, params: Any) -> object:
         """The result (a struct, mapping or None), or a coroutine of it; raises RpcError."""
 
-    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+    def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
         """No answer is wanted; a raised RpcError is sent back as the notification ``error``."""
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
@@ -42,9 +42,11 @@ class Handler(Protocol):
 class RpcPeer(asyncio.Protocol):
     """See the module's docstring."""
 
-    def __init__(self, handler: Handler, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(
+        self, handler: Handler, max_frame_bytes: int = MAX_FRAME_BYTES, typed: Mapping[str, type[Any]] = NO_TYPES
+    ) -> None:
         self._handler = handler
-        self._wire = RpcConnection(max_frame_bytes)
+        self._wire = RpcConnection(max_frame_bytes, typed)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -171,11 +173,9 @@ class RpcPeer(asyncio.Protocol):
         if error is None:
             future.set_result(result)
         else:
-            failure = RpcError(error.code, error.message)
-            failure.body = error
-            future.set_exception(failure)
+            future.set_exception(RpcError.of(error))
 
-    def _serve(self, request_id: int, method: str, params: list[Any]) -> None:
+    def _serve(self, request_id: int, method: str, params: Any) -> None:
         try:
             result = self._handler.request(self, method, params)
         except Exception as error:  # noqa: BLE001 - the root of a request: whatever fails, the caller is answered
@@ -204,7 +204,7 @@ class RpcPeer(asyncio.Protocol):
         body = ErrorBody(ErrorCode.INTERNAL, f"{method} failed: {type(error).__name__}")
         self._send(self._wire.send_error(request_id, body))
 
-    def _notified(self, method: str, params: list[Any]) -> None:
+    def _notified(self, method: str, params: Any) -> None:
         try:
             self._handler.notification(self, method, params)
         except RpcError as error:
@@ -225,13 +225,13 @@ def unknown_method(method: str, known: object) -> RpcError:
     return bad_request(f"unknown method {method[:80]!r}", field="method", remedy=f"one of {names}" if names else "")
 
 
-async def connect_unix(path: str, handler: Handler) -> RpcPeer:
-    """Connect to a Unix socket.
+async def connect_unix(path: str, handler: Handler, typed: Mapping[str, type[Any]] = NO_TYPES) -> RpcPeer:
+    """Connect to a Unix socket; ``typed``: see :class:`penstock.wire.RpcConnection`.
 
     Raises:
         OSError: nobody listens there, or we may not.
     """
-    _, peer = await asyncio.get_running_loop().create_unix_connection(lambda: RpcPeer(handler), path)
+    _, peer = await asyncio.get_running_loop().create_unix_connection(lambda: RpcPeer(handler, typed=typed), path)
     return peer
 
 

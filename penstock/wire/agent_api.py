@@ -12,8 +12,9 @@ import msgspec
 
 from penstock.model.container import ContainerSpec, Ended, Limits
 from penstock.model.profile import Profile
-from penstock.model.resources import Capacity
+from penstock.model.resources import Capacity, ResourceKind
 from penstock.model.work import Bytes, MonotaskId, MonotaskSpec, Name, TaskRequest
+from penstock.wire.errors import ErrorBody, RpcError
 
 #: The version of this protocol; the first message of a connection names it.
 PROTOCOL = 1
@@ -111,11 +112,30 @@ class Submitted(Result, frozen=True):
     accepted: int
 
 
+class Rejected(Params, frozen=True):
+    """Agent → framework: a ``submit`` that was sent as a notification was refused as a whole."""
+
+    job: str
+    ids: list[MonotaskId]
+    error: ErrorBody
+
+
+def rejection(asked: Submit, error: RpcError) -> Rejected:
+    """What is said of a refused ``submit`` that was a notification."""
+    return Rejected(job=asked.job, ids=[spec.id for spec in asked.monotasks], error=error.body)
+
+
 class Completion(Params, frozen=True):
-    """A granted monotask ended. ``failed`` ones give the slot back and do not count for the processing rate."""
+    """A granted monotask ended. ``failed`` ones give the slot back and do not count for the processing rate.
+
+    ``then`` names the monotask that has begun in its slot under the lease of its grant. ``execution_s`` is how long it
+    took, where that is said later than it ended; reports of one lease may be sent together, in order.
+    """
 
     id: MonotaskId
     failed: bool = False
+    then: MonotaskId | None = None
+    execution_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
 
 
 class Complete(Params, frozen=True):
@@ -133,10 +153,22 @@ class Cancel(Params, frozen=True):
 
 
 class Grants(Params, frozen=True):
-    """Agent → framework: these monotasks may run now, until ``complete`` or ``cancel``."""
+    """Agent → framework: these monotasks may run now, until ``complete`` or ``cancel``.
+
+    For ``lease_s`` from now each of their slots may be passed on to queued monotasks of the same job, kind and
+    connection without asking: see ``then`` of a completion. Whoever does not care for leases may ignore it.
+    """
 
     job: str
     ids: list[MonotaskId]
+    lease_s: float = 0.0
+
+
+class Recall(Params, frozen=True):
+    """Agent → framework: the leases of a job end now, as somebody who goes first waits. What runs may run on."""
+
+    job: str
+    kind: ResourceKind
 
 
 # ---------------------------------------------------------------- placement (relayed to the master)
@@ -297,9 +329,14 @@ REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "status": (Nothing, Status),
 }
 
+#: Read straight from the bytes: what comes for every monotask, in either direction.
+TYPED: dict[str, type[Params]] = {"submit": Submit, "complete": Complete, "grant": Grants}
+
 #: agent → framework
 NOTIFICATIONS: dict[str, type[Params]] = {
     "grant": Grants,
+    "recall": Recall,
+    "rejected": Rejected,
     "job_waiting": JobWaiting,
     "job_admitted": JobRef,
     "task_placed": TaskPlaced,

@@ -7,8 +7,11 @@ message is answered where it can be (a request has an id), and the stream goes o
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, TypeVar, cast
 
 import msgpack
 import msgspec
@@ -22,6 +25,15 @@ MAX_FRAME_BYTES = 8 * 1024 * 1024
 _READ_SLACK_BYTES = 1024 * 1024
 #: What MessagePack carries as it is (msgspec would make base64 text of it).
 _NATIVE = (bytes,)
+_ENCODER = msgspec.msgpack.Encoder()
+NO_TYPES: Mapping[str, type[Any]] = MappingProxyType({})
+#: How the frames of messages begin: an array of four or three, then the message's type.
+_REQUEST_HEAD, _NOTIFICATION_HEAD = b"\x94\x00", b"\x93\x02"
+#: Bytes of a request's id, by the first of them (MessagePack's unsigned integers); any other has one.
+_ID_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5}
+#: Arrays, maps, strings and binaries whose length has four bytes.
+_WIDE = (b"\xdd", b"\xdf", b"\xdb", b"\xc6")
+_Id = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
 
 T = TypeVar("T")
 
@@ -42,17 +54,19 @@ class Malformed:
 
 
 class RpcConnection:
-    """The protocol state of one connection. Feed it what was read; write what its ``send_…`` methods return."""
+    """The protocol state of one connection. Feed it what was read; write what its ``send_…`` methods return.
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    ``typed`` are the methods that come so often that their parameters are read straight from the bytes: their messages
+    carry the typed parameters where others carry the raw array. :func:`read_params` takes both.
+    """
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, typed: Mapping[str, type[Any]] = NO_TYPES) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._unpacker = msgpack.Unpacker(
-            max_buffer_size=max_frame_bytes + _READ_SLACK_BYTES,
-            strict_map_key=False,  # a wrong key is the field's error, not the stream's
-        )
-        self._packer = msgpack.Packer()
+        self._splitter = msgpack.Unpacker(max_buffer_size=max_frame_bytes + _READ_SLACK_BYTES)
+        self._pieces: list[bytes] = []  # of the frame that is being read
         self._fed_bytes = 0
-        self._frame_start = 0  # where the frame that is being read began
+        self._frame_start = 0  # where that frame began
+        self._decoders = _decoders(typed)
         self._next_id = 0
         self._closed = False
 
@@ -61,34 +75,89 @@ class RpcConnection:
         out: list[Message | Malformed | Closed] = []
         if self._closed:
             return out
+        if self._decoders and self._fed_bytes == self._frame_start and len(data) <= self._max_frame_bytes:
+            message = self._typed(data)  # most reads are one frame, and most frames are of few methods
+            if message is not None:
+                out.append(message)
+                return out
         step = _READ_SLACK_BYTES
         for start in range(0, len(data), step):
-            chunk = data[start : start + step]
-            self._fed_bytes += len(chunk)
-            self._unpacker.feed(chunk)
-            if not self._drain(out):
+            if not self._split(data[start : start + step], out):
                 break
         return out
 
-    def _drain(self, out: list[Message | Malformed | Closed]) -> bool:
+    def _typed(self, frame: bytes) -> Message | None:
+        """A frame of one of the typed methods; None if it is not exactly one, and sound: why is found out later."""
+        head = frame[:2]
+        try:
+            if head == _NOTIFICATION_HEAD:
+                decoders = self._decoders.get(frame[2 : 3 + (frame[2] & 0x1F)])
+                if decoders is None:
+                    return None
+                _, method, params = decoders[1].decode(frame)
+                return Notification(method, params[0])
+            if head == _REQUEST_HEAD:
+                at = 2 + _ID_BYTES.get(frame[2], 1)
+                decoders = self._decoders.get(frame[at : at + 1 + (frame[at] & 0x1F)])
+                if decoders is None:
+                    return None
+                _, request_id, method, params = decoders[0].decode(frame)
+                return Request(request_id, method, params[0])
+        except (msgspec.DecodeError, IndexError, UnicodeDecodeError):
+            pass
+        return None
+
+    def _split(self, data: bytes, out: list[Message | Malformed | Closed]) -> bool:
         """Whether the stream can be followed further."""
-        unpacker = self._unpacker
+        splitter = self._splitter
+        before = self._fed_bytes
+        self._fed_bytes += len(data)
+        splitter.feed(data)
+        begin = 0
         while True:
             try:
-                frame = unpacker.unpack()
+                splitter.skip()
             except msgpack.OutOfData:
-                if self._fed_bytes - self._frame_start > self._max_frame_bytes:
-                    out.append(self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame"))
-                return not self._closed
+                break
             except (ValueError, TypeError) as error:  # msgpack's own errors are ValueErrors
-                out.append(self._close(f"not MessagePack: {error or type(error).__name__}", "frame"))
-                return not self._closed
-            after = unpacker.tell()
+                return self._garbled(error, out)
+            after = splitter.tell()
             if after - self._frame_start > self._max_frame_bytes:
                 out.append(self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame"))
-                return not self._closed
+                return False
+            self._pieces.append(data[begin : after - before])
+            begin = after - before
             self._frame_start = after
-            out.append(_parse(frame))
+            if not self._take(b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0], out):
+                return False
+            self._pieces.clear()
+        if begin < len(data):
+            self._pieces.append(data[begin:])
+            if self._too_large():
+                out.append(self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame"))
+        return not self._closed
+
+    def _take(self, frame: bytes, out: list[Message | Malformed | Closed]) -> bool:
+        """Whether the stream can be followed further."""
+        message: Message | Malformed | None = self._typed(frame) if self._decoders else None
+        if message is None:
+            try:  # a wrong key is the field's error, not the stream's
+                message = _parse(msgpack.unpackb(frame, strict_map_key=False))
+            except (ValueError, TypeError) as error:
+                return self._garbled(error, out)
+        out.append(message)
+        return True
+
+    def _garbled(self, error: Exception, out: list[Message | Malformed | Closed]) -> bool:
+        out.append(self._close(f"not MessagePack: {error or type(error).__name__}", "frame"))
+        return False
+
+    def _too_large(self) -> bool:
+        """Whether what there is of the frame, or what its first bytes claim of elements, is more than it may have."""
+        if self._fed_bytes - self._frame_start > self._max_frame_bytes:
+            return True
+        head = self._pieces[0][:5]
+        return head[:1] in _WIDE and len(head) == 5 and int.from_bytes(head[1:], "big") > self._max_frame_bytes
 
     def _close(self, message: str, field: str) -> Closed:
         self._closed = True
@@ -98,25 +167,39 @@ class RpcConnection:
         """A request's id and bytes. Ids rise by one and wrap at 2³²."""
         request_id = self._next_id
         self._next_id = (request_id + 1) & 0xFFFFFFFF
-        return request_id, self._pack([REQUEST, request_id, method, pack_params(params)])
+        return request_id, self._pack((REQUEST, request_id, method, () if params is None else (params,)))
 
     def send_response(self, request_id: int, result: object = None) -> bytes:
         """The bytes of a response that carries a result."""
-        return self._pack([RESPONSE, request_id, None, to_wire(result)])
+        return self._pack((RESPONSE, request_id, None, result))
 
     def send_error(self, request_id: int, error: ErrorBody) -> bytes:
         """The bytes of a response that carries an error."""
-        return self._pack([RESPONSE, request_id, to_wire(error), None])
+        return self._pack((RESPONSE, request_id, error, None))
 
     def send_notification(self, method: str, params: object = None) -> bytes:
         """The bytes of a notification."""
-        return self._pack([NOTIFICATION, method, pack_params(params)])
+        return self._pack((NOTIFICATION, method, () if params is None else (params,)))
 
-    def _pack(self, frame: list[object]) -> bytes:
-        packed: bytes = self._packer.pack(frame)
+    def _pack(self, frame: tuple[object, ...]) -> bytes:
+        packed = _ENCODER.encode(frame)
         if len(packed) > self._max_frame_bytes:
             raise RpcError(ErrorCode.INTERNAL, f"message of {len(packed)} bytes exceeds the frame limit", field="frame")
         return packed
+
+
+@functools.cache
+def _decoders_of(of: Hashable) -> tuple[Any, Any]:
+    """Of requests and of notifications with such parameters."""
+    requests = msgspec.msgpack.Decoder(tuple[int, _Id, str, tuple[of]])  # type: ignore[valid-type]
+    return requests, msgspec.msgpack.Decoder(tuple[int, str, tuple[of]])  # type: ignore[valid-type]
+
+
+def _decoders(typed: Mapping[str, type[Any]]) -> dict[bytes, tuple[Any, Any]]:
+    """By the bytes of the methods' names, which have at most 31."""
+    return {
+        bytes([0xA0 | len(method)]) + method.encode(): _decoders_of(cast(Hashable, of)) for method, of in typed.items()
+    }
 
 
 def _parse(frame: object) -> Message | Malformed:
@@ -145,17 +228,14 @@ def to_wire(value: object) -> Any:
     return msgspec.to_builtins(value, builtin_types=_NATIVE)
 
 
-def pack_params(params: object) -> list[Any]:
-    """``None`` → ``[]``; a struct or mapping → ``[map]``."""
-    return [] if params is None else [to_wire(params)]
-
-
-def read_params(params: list[Any], of: type[T]) -> T:
-    """The typed parameters of a method.
+def read_params(params: Any, of: type[T]) -> T:
+    """The typed parameters of a method: of the raw array, or as they were read from the bytes.
 
     Raises:
         RpcError: ``bad_request`` that names the field at fault.
     """
+    if type(params) is of:
+        return params
     if len(params) > 1:
         raise bad_request(f"expected one map of named parameters, got {len(params)} values", field="params")
     return read(params[0] if params else {}, of)

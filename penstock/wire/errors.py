@@ -39,6 +39,13 @@ class RpcError(Exception):
         super().__init__(message)
         self.body = ErrorBody(code, message, field, remedy, exit_status)
 
+    @classmethod
+    def of(cls, body: ErrorBody) -> RpcError:
+        """What the other side said."""
+        error = cls(body.code, body.message)
+        error.body = body
+        return error
+
     @property
     def code(self) -> ErrorCode:
         """Whose fault it is."""

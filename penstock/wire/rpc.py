@@ -6,25 +6,24 @@ the parameter at fault, while any MessagePack-RPC library remains a client: ``cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from penstock.wire.errors import ErrorBody
 
 REQUEST, RESPONSE, NOTIFICATION = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """``[0, id, method, params]``: wants a response with the same id."""
 
     id: int
     method: str
-    params: Any
+    params: Any  # the array; or, of a typed method, the parameters
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """``[1, id, error, result]``: exactly one of error and result is not nil, or both are nil."""
 
     id: int
@@ -32,12 +31,11 @@ class Response:
     result: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(msgspec.Struct, frozen=True):
     """``[2, method, params]``: wants no answer."""
 
     method: str
-    params: Any
+    params: Any  # as a request's
 
 
 Message = Request | Response | Notification

@@ -135,7 +135,7 @@ class QueueMachine(RuleBasedStateMachine):
     def set_priority(self, job: str, priority: float) -> None:
         if job in self.job_rank:
             self.priority[job] = priority
-            self.queues.set_priority(job, priority)
+            self.queues.set_priority(job, priority, self.now)
 
     @rule(job=jobs)
     def remove_job(self, job: str) -> None:
@@ -185,7 +185,7 @@ def test_the_machine_would_notice_a_double_grant() -> None:
     """The book itself can fail: a grant of what was granted before is caught."""
     machine = QueueMachine()
     job = machine.add_job(0.0)
-    monotask = Monotask(1, job, 1, ResourceKind.CPU, 1, "")
+    monotask = Monotask(1, job, 1, ResourceKind.CPU, 1, "", small=False)
     monotask.state = State.GRANTED
     try:
         machine.expect_grants([monotask])

@@ -81,10 +81,10 @@ def test_higher_priority_overtakes_and_a_change_re_sorts_in_place() -> None:
     queues.submit(1, "late", [spec(10, CPU, 1), spec(11, CPU, 1)], 0.0)
     granted = queues.complete(1, "j", [Completion(id=1)], 0.0)
     assert [m.id for m in granted] == [2]
-    queues.set_priority("late", 5.0)
+    queues.set_priority("late", 5.0, 0.0)
     granted = queues.complete(1, "j", [Completion(id=2)], 0.0)
     assert [(m.job, m.id) for m in granted] == [("late", 10)]
-    queues.set_priority("late", -5.0)
+    queues.set_priority("late", -5.0, 0.0)
     granted = queues.complete(1, "late", [Completion(id=10)], 0.0)
     assert [(m.job, m.id) for m in granted] == [("j", 3)]
 

@@ -1,0 +1,47 @@
+"""What a list of completions must be: of granted monotasks, each once, slots passed on only under a lease."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agent.queues.monotask import QUEUED, Monotask
+from penstock.model.work import MonotaskId
+from penstock.wire.agent_api import Completion
+from penstock.wire.errors import bad_request
+
+
+def check_completions(
+    session: int, live: Mapping[tuple[int, MonotaskId], Monotask], completions: Sequence[Completion]
+) -> None:
+    """Nothing is changed.
+
+    Raises:
+        RpcError: ``bad_request``; names the element at fault.
+    """
+    if len(completions) == 1 and completions[0].then is None:  # the hot path
+        monotask = live.get((session, completions[0].id))
+        if monotask is None or monotask.state is QUEUED:
+            raise _not_granted(completions[0], 0)
+        return
+    seen: set[MonotaskId] = set()
+    leased: set[MonotaskId] = set()  # begun under a lease by what stands before in the list
+    for index, completion in enumerate(completions):
+        monotask = live.get((session, completion.id))
+        begun = completion.id in leased
+        if monotask is None or completion.id in seen or (monotask.state is QUEUED and not begun):
+            raise _not_granted(completion, index)
+        seen.add(completion.id)
+        if completion.then is None:
+            continue
+        then = live.get((session, completion.then))
+        if then is None or then.kind is not monotask.kind or completion.then in seen or completion.then in leased:
+            raise bad_request(
+                f"{completion.then!r} is no waiting monotask of this job and kind", field=f"monotasks[{index}].then"
+            )
+        if not (monotask.lease_until or begun):
+            raise bad_request(f"{completion.id!r} was granted without a lease", field=f"monotasks[{index}].then")
+        leased.add(completion.then)
+
+
+def _not_granted(completion: Completion, index: int) -> Exception:
+    return bad_request(f"{completion.id!r} is no granted monotask of this job", field=f"monotasks[{index}].id")

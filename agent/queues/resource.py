@@ -1,0 +1,178 @@
+"""One resource of a node: which jobs wait for it, who is next, how many run at once."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from agent.queues.monotask import GRANTED, QUEUED, Monotask, size_rank
+from agent.queues.rates import ProcessingRate
+from penstock.model import KINDS, ResourceKind
+from penstock.model.work import MonotaskId
+
+#: So many small disk monotasks run together as one: the disk's own queue sorts them (Ursa §4.2.3).
+TOGETHER = 16
+
+
+class JobQueue:
+    """A job's waiting monotasks per resource, and what it did so far.
+
+    ``waiting`` and ``last_grant`` have an element for each of KINDS: a heap of (stage, size rank, submission,
+    monotask), and the monotonic time of the last grant or of when it began to wait.
+    """
+
+    __slots__ = ("done", "failed", "id", "last_grant", "live", "priority", "rank", "running", "stages", "waiting")
+
+    def __init__(self, job: str, priority: float, rank: int) -> None:
+        self.id = job
+        self.priority = priority
+        self.rank = rank
+        self.stages: dict[str, int] = {}
+        self.waiting: list[list[tuple[int, int, int, Monotask]]] = [[] for _ in KINDS]
+        self.last_grant = [0.0] * len(KINDS)
+        self.live: dict[tuple[int, MonotaskId], Monotask] = {}
+        self.running = 0
+        self.done = 0
+        self.failed = 0
+
+    def outranks(self, other: JobQueue) -> bool:
+        """Whether its monotasks go first."""
+        return (-self.priority, self.rank) < (-other.priority, other.rank)
+
+
+class Resource:
+    """A heap of the jobs that wait; each job has a heap of its own. Both delete lazily.
+
+    ``free`` slots are those that nobody holds; small monotasks that run together hold one for each :data:`TOGETHER`.
+    It falls below 0 where monotasks were announced as running after a restart.
+    """
+
+    __slots__ = (
+        "bypassing",
+        "free",
+        "index",
+        "jobs",
+        "kind",
+        "leases",
+        "pending_bytes",
+        "queued",
+        "rate",
+        "slot_seconds",
+        "slots",
+        "small",
+        "starving",
+    )  # fmt: skip
+
+    def __init__(self, kind: ResourceKind, slots: int, rate: ProcessingRate) -> None:
+        self.kind = kind
+        self.index = KINDS.index(kind)
+        self.slots = slots
+        self.rate = rate
+        self.free = slots
+        self.small = 0
+        self.bypassing = 0
+        self.queued = 0
+        self.pending_bytes = 0
+        self.slot_seconds = 0.0  # slot-time of the monotasks that ended: X of the scheduling efficiency (Ursa §5)
+        self.jobs: list[tuple[float, int, int, JobQueue]] = []
+        self.starving: list[JobQueue] = []
+        self.leases: dict[JobQueue, float] = {}  # until when a job's slots may go on without asking
+
+    @property
+    def running(self) -> int:
+        """Slots in use."""
+        return self.slots - self.free
+
+    def enqueue(self, job: JobQueue, monotask: Monotask, stage: str, sequence: int, now: float, known: int) -> None:
+        """A monotask waits; ``sequence`` rises, ``known`` is how many jobs there are."""
+        self.queued += 1
+        waiting = job.waiting[self.index]
+        if not waiting:
+            job.last_grant[self.index] = now
+            self.line_up(job, sequence, known)
+        stage_rank = job.stages.setdefault(stage, len(job.stages))
+        heappush(waiting, (stage_rank, size_rank(self.kind, monotask.input_bytes), sequence, monotask))
+
+    def line_up(self, job: JobQueue, sequence: int, known: int) -> None:
+        """Enter a job that waits; entries from before a priority changed are dropped as they come up."""
+        if len(self.jobs) > 64 + 2 * known:  # many changes, nothing granted: shed the outdated ones
+            self.jobs = [entry for entry in self.jobs if -entry[0] == entry[3].priority and entry[3] is not job]
+            heapify(self.jobs)
+        heappush(self.jobs, (-job.priority, job.rank, sequence, job))
+
+    def hold(self, job: JobQueue, monotask: Monotask, now: float) -> None:
+        """It runs from now on, whether or not there is room."""
+        monotask.state = GRANTED
+        monotask.granted_at = now
+        job.running += 1
+        if monotask.small:
+            self._share(1)
+        else:
+            self.free -= 1
+
+    def release(self, monotask: Monotask, execution_s: float) -> None:
+        """It held a slot, or its part of one, for so long."""
+        if monotask.small:
+            self._share(-1)
+            self.slot_seconds += execution_s / TOGETHER
+        else:
+            self.free += 1
+            self.slot_seconds += execution_s
+
+    def fill(self, now: float, granted: list[Monotask], lease_s: float) -> None:
+        """Grant while there is room, in order; who has starved goes first."""
+        index = self.index
+        jobs = self.jobs
+        while self.free > 0 or self.small % TOGETHER:
+            starved = bool(self.starving)
+            if starved:
+                job = self.starving[0]
+            elif jobs:
+                job = jobs[0][3]
+            else:
+                return
+            waiting = job.waiting[index]
+            while waiting and waiting[0][3].state is not QUEUED:
+                heappop(waiting)
+            if not waiting or not (starved or -jobs[0][0] == job.priority):
+                # Nothing left to run, or an entry from before its priority changed.
+                if starved:
+                    del self.starving[0]
+                else:
+                    heappop(jobs)
+                continue
+            monotask = waiting[0][3]
+            if self.free <= 0 and not monotask.small:
+                return  # small ones behind it wait, too: order comes before a part of a slot
+            heappop(waiting)
+            self.queued -= 1
+            self.hold(job, monotask, now)
+            job.last_grant[index] = now
+            granted.append(monotask)
+            if starved:
+                del self.starving[0]
+            elif lease_s and monotask.session:
+                self.leases[job] = monotask.lease_until = now + lease_s
+            if not waiting and not starved:
+                heappop(jobs)
+
+    def find_starving(self, now: float, wait_max_s: float) -> None:
+        """Jobs that have waited too long for their turn: the longest first, before everybody else, one grant each."""
+        index = self.index
+        oldest = now - wait_max_s
+        late = {entry[3] for entry in self.jobs if entry[3].waiting[index] and entry[3].last_grant[index] < oldest}
+        self.starving = sorted(late, key=lambda job: (job.last_grant[index], job.rank))
+
+    def recalled_for(self, job: JobQueue, now: float) -> list[JobQueue]:
+        """The jobs whose leases end because one that outranks them waits; each is told once."""
+        if not self.leases or not any(entry[3].state is QUEUED for entry in job.waiting[self.index]):
+            return []
+        self.leases = {other: until for other, until in self.leases.items() if until > now}
+        recalled = [other for other in self.leases if job.outranks(other)]
+        for other in recalled:
+            del self.leases[other]
+        return recalled
+
+    def _share(self, change: int) -> None:
+        before = -(-self.small // TOGETHER)
+        self.small += change
+        self.free += before - -(-self.small // TOGETHER)

@@ -1,0 +1,61 @@
+"""A monotask of this process, as a future and as a context."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from penstock.model.work import MonotaskId
+
+if TYPE_CHECKING:
+    from penstock.client.job import Job
+
+
+class Monotask:
+    """A submitted monotask. Await ``granted``, do the work, :meth:`complete`.
+
+    ``granted`` is a future; cancelling it (as a cancelled ``await`` does) gives the coming grant back. It raises
+    ``RpcError`` if the agent refused the monotask and ``AgentUnavailable`` if the agent went away for good.
+    """
+
+    __slots__ = ("_job", "granted", "id")
+
+    def __init__(self, job: Job, monotask: MonotaskId, granted: asyncio.Future[None]) -> None:
+        self._job = job
+        self.id = monotask
+        self.granted = granted
+
+    def complete(self, failed: bool = False) -> bool:
+        """Give the slot back; False if it had ended already.
+
+        Raises:
+            ValueError: it was not granted yet.
+        """
+        return self._job.complete(self.id, failed=failed)
+
+    def cancel(self) -> bool:
+        """It is no longer wanted, queued or granted; False if it had ended already."""
+        return self._job.cancel(self.id)
+
+
+class Granted:
+    """``async with job.monotask(…)``."""
+
+    __slots__ = ("_monotask",)
+
+    def __init__(self, monotask: Monotask) -> None:
+        self._monotask = monotask
+
+    async def __aenter__(self) -> Monotask:
+        try:
+            await self._monotask.granted
+        except BaseException:
+            self._monotask.cancel()
+            raise
+        return self._monotask
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._monotask.complete(failed=kind is not None)

@@ -1,0 +1,240 @@
+"""What may break the order breaks it for a bounded time: leases by their length, starvation by one grant at a time."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from agent.queues import Monotask, MonotaskQueues
+from penstock.client.ledger import MonotaskLedger
+from penstock.model import KINDS, Capacity, MonotaskSpec, ResourceKind
+from penstock.wire.agent_api import Completion
+
+CPU = ResourceKind.CPU
+LEASE_S = 2.0
+SLOTS = 2
+
+
+class LeaseMachine(RuleBasedStateMachine):
+    """Two jobs and more, a client's ledger for each, messages with delay; every client passes on as often as it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        capacity = Capacity(cores=SLOTS, memory_bytes=1)
+        self.queues = MonotaskQueues(capacity, network_bypass_bytes=0, rate_window_s=5, lease_s=LEASE_S)
+        self.now = 100.0
+        self.ledgers: dict[str, MonotaskLedger] = {}
+        self.priority: dict[str, float] = {}
+        self.to_client: dict[str, list[tuple[str, list[int]]]] = {}
+        self.running: dict[str, set[int]] = {}  # as the clients know it
+        self.waits_since: dict[str, float] = {}  # at the agent
+        self.ended = 0
+        self.passed_on = 0
+
+    @initialize()
+    def two_jobs(self) -> None:
+        self.add_job(0.0)
+        self.add_job(1.0)
+
+    @rule(priority=st.sampled_from([0.0, 1.0, 2.0]))
+    def add_job(self, priority: float) -> None:
+        job = f"j{len(self.ledgers)}"
+        self.ledgers[job] = MonotaskLedger()
+        self.ledgers[job].link()
+        self.priority[job] = priority
+        self.to_client[job] = []
+        self.running[job] = set()
+        self.queues.add_job(job, priority)
+
+    @rule(data=st.data(), count=st.integers(1, 4))
+    def submit(self, data: st.DataObject, count: int) -> None:
+        job = data.draw(st.sampled_from(sorted(self.ledgers)))
+        for _ in range(count):
+            self.ledgers[job].submit(CPU, 1)
+        self.flush(job)
+
+    @rule(data=st.data())
+    def client_reads(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(sorted(self.ledgers)))
+        for what, ids in self.to_client[job]:
+            if what == "recall":
+                self.ledgers[job].recall(CPU)
+                continue
+            lease_s = LEASE_S if what == "lease" else 0.0
+            self.running[job] |= {int(one) for one in self.ledgers[job].grant(ids, self.now, lease_s)}
+        self.to_client[job].clear()
+
+    @precondition(lambda self: any(self.running.values()))
+    @rule(data=st.data(), seconds=st.floats(0.0, 0.7))
+    def finish(self, data: st.DataObject, seconds: float) -> None:
+        job = data.draw(st.sampled_from(sorted(job for job, running in self.running.items() if running)))
+        one = data.draw(st.sampled_from(sorted(self.running[job])))
+        self.now += seconds
+        self.running[job].remove(one)
+        self.ended += 1
+        passed = self.ledgers[job].pass_on(one, self.now)
+        if passed is None:
+            assert self.ledgers[job].complete(one)
+        else:
+            self.passed_on += 1
+            assert isinstance(passed[0], int)
+            self.running[job].add(passed[0])
+            self.nobody_waits_longer_than_a_lease(job)
+        if passed is None or data.draw(st.booleans()):
+            self.flush(job)
+
+    @rule(data=st.data(), priority=st.sampled_from([0.0, 1.0, 2.0]))
+    def set_priority(self, data: st.DataObject, priority: float) -> None:
+        job = data.draw(st.sampled_from(sorted(self.ledgers)))
+        if self.priority[job] != priority:
+            self.priority[job] = priority
+            if job in self.waits_since:
+                self.waits_since[job] = self.now  # for its new rank
+            for other in self.waits_since:
+                if self.rank(other) < self.rank(job):
+                    self.waits_since[other] = self.now
+            self.queues.set_priority(job, priority, self.now)
+            self.tell([])
+
+    # ------------------------------------------------------------ the wires
+
+    def flush(self, job: str) -> None:
+        out = self.ledgers[job].take()
+        granted: list[Monotask] = []
+        if out.submit:
+            granted += self.queues.submit(1, job, out.submit, self.now)
+        if out.complete:
+            granted += self.queues.complete(1, job, out.complete, self.now)
+        self.tell(granted)
+
+    def tell(self, granted: list[Monotask]) -> None:
+        for monotask in granted:
+            assert isinstance(monotask.id, int)
+            what = "lease" if monotask.lease_until else "grant"
+            self.to_client[monotask.job].append((what, [monotask.id]))
+        for job, kind in self.queues.take_recalled():
+            assert kind is CPU
+            self.to_client[job].append(("recall", []))
+        for job in self.ledgers:
+            if self.queues.job_counts(job)["queued"]:
+                self.waits_since.setdefault(job, self.now)
+            else:
+                self.waits_since.pop(job, None)
+        for monotask in granted:
+            if monotask.job in self.waits_since:
+                self.waits_since[monotask.job] = self.now
+
+    def rank(self, job: str) -> tuple[float, int]:
+        return (-self.priority[job], int(job[1:]))
+
+    # ------------------------------------------------------------ what always holds
+
+    def nobody_waits_longer_than_a_lease(self, job: str) -> None:
+        """Whoever goes first has waited at most a lease's length when a slot is passed on, recalled or not."""
+        for other, since in self.waits_since.items():
+            if self.rank(other) < self.rank(job):
+                assert self.now - since <= LEASE_S + 1e-9, (
+                    f"{job} passed its slot on though {other} waits since {since}"
+                )
+
+    @invariant()
+    def never_more_run_than_there_are_slots(self) -> None:
+        assert sum(map(len, self.running.values())) <= SLOTS
+        assert self.queues.counts(CPU, self.now)["running"] <= SLOTS
+
+    def teardown(self) -> None:
+        """Everybody reads, finishes and reports: nothing is lost, nothing leaks."""
+        while any(len(ledger) for ledger in self.ledgers.values()):
+            for job, ledger in self.ledgers.items():
+                self.flush(job)
+                for what, ids in self.to_client[job]:
+                    if what != "recall":
+                        self.running[job] |= {int(one) for one in ledger.grant(ids)}
+                self.to_client[job].clear()
+                for one in sorted(self.running[job]):
+                    ledger.complete(one)
+                self.running[job].clear()
+                self.flush(job)
+        assert all(self.queues.job_counts(job)["running"] == 0 for job in self.ledgers)
+        assert self.queues.idle().cpu == SLOTS
+
+
+TestLeases = LeaseMachine.TestCase
+TestLeases.settings = settings(
+    max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 1.0, 5.0]), min_size=2, max_size=5),
+    st.integers(1, 3),
+    st.floats(0.1, 3.0),
+)
+def test_no_job_waits_without_bound(priorities: list[float], slots: int, length_s: float) -> None:
+    """Every job always has work. Each gets a slot at least every ``wait_max_s``, and a turn of all others' later."""
+    wait_max_s = 10.0
+    queues = MonotaskQueues(
+        Capacity(cores=slots, memory_bytes=1), network_bypass_bytes=0, rate_window_s=5, job_wait_max_s=wait_max_s
+    )
+    number = 0
+    last: dict[str, float] = {}
+    running: list[tuple[float, str, int]] = []
+
+    def took(granted: list[Monotask], now: float) -> None:
+        for monotask in granted:
+            assert isinstance(monotask.id, int)
+            last[monotask.job] = now
+            running.append((now + length_s, monotask.job, monotask.id))
+
+    for index, priority in enumerate(priorities):
+        job = f"j{index}"
+        queues.add_job(job, priority)
+        last[job] = 0.0
+    for job in last:
+        specs = [MonotaskSpec(id=number + n, kind=CPU, input_bytes=1) for n in range(200)]
+        number += 200
+        took(queues.submit(1, job, specs, 0.0), 0.0)
+    bound = wait_max_s + length_s * (len(priorities) + 1)
+    while len(running) == slots and running[0][0] < 100:
+        running.sort()
+        now, job, one = running.pop(0)
+        queues.tick(now)
+        took(queues.complete(1, job, [Completion(id=one)], now), now)
+        for name, at in last.items():
+            if queues.job_counts(name)["queued"]:
+                assert now - at <= bound, f"{name} has waited {now - at:.1f} s"
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=80), st.integers(1, 3))
+def test_small_disk_monotasks_share_slots_in_order(smalls: list[bool], disks: int) -> None:
+    """Never more at once than slots, sixteen small ones counting as one; and small ones overtake nobody but by size."""
+    queues = MonotaskQueues(
+        Capacity(cores=1, memory_bytes=1, disk_slots=disks),
+        network_bypass_bytes=0,
+        rate_window_s=5,
+        disk_small_bytes=100,
+    )
+    queues.add_job("j", 0.0)
+    specs = [
+        MonotaskSpec(id=n, kind=ResourceKind.DISK, input_bytes=10 if small else 1000) for n, small in enumerate(smalls)
+    ]
+    running = [m.id for m in queues.submit(1, "j", specs, 0.0)]
+    done = 0
+    while running:
+        assert all(isinstance(one, int) for one in running)
+        few = sum(smalls[int(one)] for one in running)
+        assert len(running) - few + -(-few // 16) <= disks
+        counts = queues.counts(ResourceKind.DISK, 0.0)
+        if counts["queued"] and few < sum(smalls) - done:
+            assert few % 16 == 0, "a small one waits though there is room beside the others"
+        first = running.pop(0)
+        done += smalls[int(first)]
+        running += [m.id for m in queues.complete(1, "j", [Completion(id=first)], 0.0)]
+    assert (
+        queues.idle()
+        == MonotaskQueues(
+            Capacity(cores=1, memory_bytes=1, disk_slots=disks), network_bypass_bytes=0, rate_window_s=5
+        ).idle()
+    )
+    assert all(queues.counts(kind, 0.0)["queued"] == 0 for kind in KINDS)
