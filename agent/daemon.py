@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import json
 import os
 import resource
@@ -254,6 +255,8 @@ class Agent:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Sample, watch, report until told to stop."""
+        gc.collect()
+        gc.freeze()  # what start-up made stays: no collection needs to look at it again
         sdnotify.notify("READY=1")
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._tick())]

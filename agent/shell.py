@@ -13,6 +13,7 @@ import structlog
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
+from agent.core.instructions import Grant, Reply
 from agent.executor import Executor
 from agent.journal import Journal
 from penstock.transport import RpcPeer
@@ -53,15 +54,15 @@ class Shell:
         """
         reply: object = None
         for instruction in self.node.handle(event, time.monotonic()):
-            match instruction:
-                case i.Grant(session, job, ids, lease_s):
-                    peer = self.peers.get(session)
-                    if peer is not None:
-                        peer.notify("grant", Grants(job=job, ids=ids, lease_s=lease_s))
-                case i.Reply(result):
-                    reply = result
-                case _:
-                    self._carry_out[type(instruction)](instruction)
+            if isinstance(instruction, Grant):
+                peer = self.peers.get(instruction.session)
+                if peer is not None:
+                    grants = Grants(job=instruction.job, ids=instruction.ids, lease_s=instruction.lease_s)
+                    peer.notify("grant", grants)
+            elif isinstance(instruction, Reply):
+                reply = instruction.result
+            else:
+                self._carry_out[type(instruction)](instruction)
         if self._launching:  # rarely: most events are monotasks
             self._settle_launches(event)
         return reply

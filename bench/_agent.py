@@ -67,6 +67,11 @@ class PriorityMaster:
         self._agent: RpcPeer | None = None
         self._number = 0
 
+    @property
+    def linked(self) -> bool:
+        """Whether there is an agent."""
+        return self._agent is not None and not self._agent.closed
+
     def set_priorities(self, priorities: dict[str, float]) -> None:
         """Send one decision for all of them."""
         self._decide([master_api.SetPriority(job=job, priority=priority) for job, priority in priorities.items()])
@@ -83,6 +88,7 @@ class PriorityMaster:
     def request(self, peer: RpcPeer, method: str, params: Any) -> object:
         """Called by the peer."""
         if method == "register":
+            self.jobs = [job["job"] for job in params[0].get("jobs", ())]
             return master_api.Registered(protocol=master_api.PROTOCOL, version=__version__, heartbeat_s=1.0)
         return Done()
 
@@ -121,7 +127,7 @@ async def _change_priorities(port: int, ready: Path) -> None:
         while True:
             await asyncio.sleep(0.02)
             turn += 1
-            if master.jobs:
+            if master.jobs and master.linked:
                 master.set_priorities({job: float((turn + n) % len(master.jobs)) for n, job in enumerate(master.jobs)})
 
 

@@ -58,7 +58,7 @@ class Gauge:
         monotask.granted.add_done_callback(partial(self._is_granted, monotask))
 
     def _is_granted(self, monotask: Monotask, granted: asyncio.Future[None]) -> None:
-        if not granted.cancelled():
+        if not granted.cancelled() and not self._granted.done():  # at the end, jobs give back one after the other
             self._granted.set_result(monotask)
 
     async def holder(self) -> Monotask:
@@ -95,15 +95,17 @@ async def freed(agent_socket: Path) -> list[float]:
     """Nobody waits but the one that is granted next."""
     async with _agent(agent_socket) as agent:
         job = await agent.register_job("latency")
-        gauge = Gauge()
-        gauge.watch(job.submit("cpu", 1))
-        holder = await gauge.holder()
+        holder = job.submit("cpu", 1)
+        await holder.granted
         seconds = []
         for _ in range(WARM_UP + COUNT):
-            gauge.watch(job.submit("cpu", 1))
+            waiting = job.submit("cpu", 1)
             await job.tasks_done([])  # when this is answered, the one before it on the same connection is queued
-            took, holder = await gauge.next(holder)
-            seconds.append(took)
+            began = time.perf_counter()
+            holder.complete()
+            await waiting.granted
+            seconds.append(time.perf_counter() - began)
+            holder = waiting
         await job.end()
         return seconds[WARM_UP:]
 

@@ -27,6 +27,7 @@ from penstock.wire.agent_api import Done, JobRegistered, Recall, Submitted
 from penstock.wire.errors import bad_request, refused, unavailable
 from penstock.wire.master_api import JobEnded, JobState, Load
 
+_DONE = Reply(Done())
 JOBS = "jobs"  # the journal's room
 #: After these the next slot of a profile or the next end of a grace may be another one. Not after monotasks' events.
 _MAY_MOVE_THE_ALARM = frozenset({e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Recovered})
@@ -235,7 +236,7 @@ class Node:
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
         self.job_of(event.session, event.job)
         granted = self.queues.complete(event.session, event.job, event.monotasks, now)
-        return [Reply(Done()), *self.granted(granted, now)]
+        return [_DONE, *self.granted(granted, now)]
 
     def _cancelled(self, event: e.Cancelled, now: float) -> list[Instruction]:
         self.job_of(event.session, event.job)
@@ -246,20 +247,22 @@ class Node:
         """One message per session and job; a command's grant starts it."""
         if not granted:
             return []
-        by_owner: dict[tuple[int, str, bool], Grant] = {}
+        by_owner: dict[tuple[int, str, float], Grant] = {}
         instructions: list[Instruction] = []
+        before: tuple[int, str, float] | None = None
         for monotask in granted:
             if monotask.session == running.COMMANDS:
                 instructions += running.start_command(self, monotask)
                 continue
-            leased = monotask.lease_until > 0.0
-            owner = (monotask.session, monotask.job, leased)
-            grant = by_owner.get(owner)
-            if grant is None:
-                lease_s = self.settings.lease_s if leased else 0.0
-                grant = by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s)
-                instructions.append(grant)
-            grant.ids.append(monotask.id)
+            owner = (monotask.session, monotask.job, monotask.lease_until)
+            if owner != before:  # mostly, all that was granted at once is of one job
+                before = owner
+                if owner not in by_owner:
+                    lease_s = self.settings.lease_s if monotask.lease_until else 0.0
+                    by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s)
+                    instructions.append(by_owner[owner])
+                ids = by_owner[owner].ids
+            ids.append(monotask.id)
         return instructions
 
     def recalls(self) -> list[Instruction]:

@@ -10,30 +10,30 @@ from penstock.wire.agent_api import Completion
 from penstock.wire.errors import bad_request
 
 
-def check_completions(
-    session: int, live: Mapping[tuple[int, MonotaskId], Monotask], completions: Sequence[Completion]
-) -> None:
-    """Nothing is changed.
+def check_completions(live: Mapping[MonotaskId, Monotask], completions: Sequence[Completion]) -> None:
+    """Nothing is changed. ``live`` are the session's monotasks.
 
     Raises:
         RpcError: ``bad_request``; names the element at fault.
     """
-    if len(completions) == 1 and completions[0].then is None:  # the hot path
-        monotask = live.get((session, completions[0].id))
-        if monotask is None or monotask.state is QUEUED:
-            raise _not_granted(completions[0], 0)
-        return
+    for completion in completions:
+        monotask = live.get(completion.id)
+        if monotask is None or monotask.state is QUEUED or completion.then is not None:
+            break
+    else:
+        if len(completions) == 1 or len({completion.id for completion in completions}) == len(completions):
+            return  # the hot path
     seen: set[MonotaskId] = set()
     leased: set[MonotaskId] = set()  # begun under a lease by what stands before in the list
     for index, completion in enumerate(completions):
-        monotask = live.get((session, completion.id))
+        monotask = live.get(completion.id)
         begun = completion.id in leased
         if monotask is None or completion.id in seen or (monotask.state is QUEUED and not begun):
             raise _not_granted(completion, index)
         seen.add(completion.id)
         if completion.then is None:
             continue
-        then = live.get((session, completion.then))
+        then = live.get(completion.then)
         if then is None or then.kind is not monotask.kind or completion.then in seen or completion.then in leased:
             raise bad_request(
                 f"{completion.then!r} is no waiting monotask of this job and kind", field=f"monotasks[{index}].then"

@@ -23,7 +23,9 @@ class ProcessingRate:
         self._last = 0.0
 
     def completed(self, now: float, input_bytes: int, execution_s: float) -> None:
-        """A monotask of ``input_bytes`` completed at ``now`` after ``execution_s``."""
+        """Monotasks of so many bytes completed at ``now``, after so many seconds (each of their own, in sum)."""
+        if not input_bytes and not execution_s:
+            return
         self._done.append((now, input_bytes, execution_s))
         self._bytes += input_bytes
         self._seconds += execution_s

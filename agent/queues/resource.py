@@ -29,7 +29,7 @@ class JobQueue:
         self.stages: dict[str, int] = {}
         self.waiting: list[list[tuple[int, int, int, Monotask]]] = [[] for _ in KINDS]
         self.last_grant = [0.0] * len(KINDS)
-        self.live: dict[tuple[int, MonotaskId], Monotask] = {}
+        self.live: dict[int, dict[MonotaskId, Monotask]] = {}  # by session
         self.running = 0
         self.done = 0
         self.failed = 0
@@ -89,8 +89,18 @@ class Resource:
         if not waiting:
             job.last_grant[self.index] = now
             self.line_up(job, sequence, known)
-        stage_rank = job.stages.setdefault(stage, len(job.stages))
+        stage_rank = job.stages.get(stage)
+        if stage_rank is None:
+            stage_rank = job.stages[stage] = len(job.stages)
         heappush(waiting, (stage_rank, size_rank(self.kind, monotask.input_bytes), sequence, monotask))
+
+    def grant_at_once(self, job: JobQueue, monotask: Monotask, stage: str, now: float, lease_s: float) -> None:
+        """It comes alone, nobody waits, and there is room: what :meth:`enqueue` and :meth:`fill` would do."""
+        if stage not in job.stages:
+            job.stages[stage] = len(job.stages)
+        self.hold(job, monotask, now)
+        if lease_s and monotask.session:
+            self.leases[job] = monotask.lease_until = now + lease_s
 
     def line_up(self, job: JobQueue, sequence: int, known: int) -> None:
         """Enter a job that waits; entries from before a priority changed are dropped as they come up."""
@@ -145,7 +155,13 @@ class Resource:
                 return  # small ones behind it wait, too: order comes before a part of a slot
             heappop(waiting)
             self.queued -= 1
-            self.hold(job, monotask, now)
+            monotask.state = GRANTED  # as hold() does, without a call for each grant
+            monotask.granted_at = now
+            job.running += 1
+            if monotask.small:
+                self._share(1)
+            else:
+                self.free -= 1
             job.last_grant[index] = now
             granted.append(monotask)
             if starved:

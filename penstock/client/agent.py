@@ -222,14 +222,21 @@ class AgentClient:
             for said in early:
                 self._deliver(self._link.peer(), said, keep=self._expecting > 0)
 
-    def _wants_flush(self, job: Job) -> None:
+    def _wants_flush(self, job: Job, at_once: bool = False) -> None:
         self._dirty[job] = None
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+        if self._flush_scheduled:
+            return
+        self._flush_scheduled = True
+        self._loop.call_soon(self._flush)
+        if at_once:
+            self._send()
 
     def _flush(self) -> None:
         self._flush_scheduled = False
+        if self._dirty:
+            self._send()
+
+    def _send(self) -> None:
         peer = self._link.peer()
         if peer is None:
             return  # what lives is announced when the link is back

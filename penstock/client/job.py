@@ -43,7 +43,7 @@ class Job:
     """Made by :meth:`AgentClient.register_job`."""
 
     def __init__(
-        self, link: Link, asked: RegisterJob, answer: JobRegistered, wants_flush: Callable[[Job], None]
+        self, link: Link, asked: RegisterJob, answer: JobRegistered, wants_flush: Callable[[Job, bool], None]
     ) -> None:
         self.id = answer.job
         self.name = asked.name
@@ -81,9 +81,11 @@ class Job:
         self._check()
         if input_bytes < 0:
             raise ValueError(f"input_bytes must not be negative: {input_bytes}")
-        one = self._monotasks.submit(ResourceKind(kind), input_bytes, stage, task)
+        if not isinstance(kind, ResourceKind):
+            kind = ResourceKind(kind)
+        one = self._monotasks.submit(kind, input_bytes, stage, task)
         granted = self._waiting[one] = self._loop.create_future()
-        self._wants_flush(self)
+        self._wants_flush(self, False)
         return Monotask(self, one, granted)
 
     def complete(self, one: MonotaskId, *, failed: bool = False) -> bool:
@@ -99,8 +101,8 @@ class Job:
                 return True
             one, failed = then, True  # nobody wants it any more: the slot goes on to the next
         ended = self._monotasks.complete(one, failed=failed)
-        if ended:
-            self._wants_flush(self)
+        if ended:  # a slot is free: the first of a turn goes at once, those that follow in one message at its end
+            self._wants_flush(self, True)
         return ended
 
     def cancel(self, one: MonotaskId) -> bool:
@@ -110,7 +112,7 @@ class Job:
             waiting = self._waiting.pop(one, None)
             if waiting is not None:
                 waiting.cancel()
-            self._wants_flush(self)
+            self._wants_flush(self, False)
         return ended
 
     # ------------------------------------------------------------ tasks
@@ -251,7 +253,7 @@ class Job:
                 self.grant(ids, lease_s)
             case Recall(kind=kind):
                 self._monotasks.recall(kind)
-                self._wants_flush(self)
+                self._wants_flush(self, False)
             case Rejected(ids=ids, error=error):
                 self._refused(ids, RpcError.of(error))
             case TaskPlaced(task=task, node=node):
@@ -295,7 +297,7 @@ class Job:
 
     def _report_leases(self) -> None:
         self._report = None
-        self._wants_flush(self)
+        self._wants_flush(self, False)
 
     def _refused(self, ids: list[MonotaskId], error: RpcError) -> None:
         for one in self._monotasks.refuse(ids):

@@ -11,7 +11,7 @@ asking. What ended meanwhile is reported when the lease is over, in one message.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -22,13 +22,12 @@ from penstock.model.work import MonotaskId, MonotaskSpec, TaskRequest
 from penstock.wire.agent_api import Completion
 
 
-@dataclass(slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """What is to be sent for one job now, each list as one message, in this order."""
 
-    submit: list[MonotaskSpec] = field(default_factory=list)
-    complete: list[Completion] = field(default_factory=list)
-    cancel: list[MonotaskId] = field(default_factory=list)
+    submit: list[MonotaskSpec]
+    complete: list[Completion]
+    cancel: list[MonotaskId]
 
 
 class Lease(NamedTuple):
@@ -159,19 +158,20 @@ class MonotaskLedger:
 
     def take(self) -> Outgoing:
         """What to send now; nothing while the agent does not know the job."""
-        out = Outgoing()
+        submit: list[MonotaskSpec] = []
         if not self._linked:
-            return out
-        for one in self._unsent:
-            spec = self._specs[one]
-            if one in self._granted:
-                out.submit.append(msgspec.structs.replace(spec, running=True))
-            else:
-                self._queued[spec.kind][one] = None
-                out.submit.append(spec)
-        self._unsent.clear()
-        out.complete, self._completed = self._completed, out.complete
-        out.cancel, self._cancelled = self._cancelled, out.cancel
+            return Outgoing(submit, [], [])
+        if self._unsent:
+            for one in self._unsent:
+                spec = self._specs[one]
+                if one in self._granted:
+                    submit.append(msgspec.structs.replace(spec, running=True))
+                else:
+                    self._queued[spec.kind][one] = None
+                    submit.append(spec)
+            self._unsent.clear()
+        out = Outgoing(submit, self._completed, self._cancelled)
+        self._completed, self._cancelled = [], []
         return out
 
     def _remove(self, one: MonotaskId) -> bool:

@@ -83,7 +83,7 @@ async def test_what_is_submitted_in_one_turn_travels_as_one_message(fake: FakeAg
         one.complete()
     await fake.until(lambda: not fake.running)
     assert [len(call.monotasks) for call in fake.called("submit")] == [10]
-    assert [len(call.monotasks) for call in fake.called("complete")] == [10]
+    assert [len(call.monotasks) for call in fake.called("complete")] == [1, 9], "a free slot waits for nobody"
 
 
 async def test_a_body_that_raises_completes_as_failed(fake: FakeAgent, client: AgentClient) -> None:
