@@ -107,6 +107,7 @@ class FrameworkSession:
             "place": (api.Place, self._place),
             "tasks_done": (api.TaskRefs, self._tasks_done),
             "cancel_tasks": (api.TaskRefs, self._cancel_tasks),
+            "progress": (api.Progress, self._progress),
             "launch": (api.Launch, self._launch),
             "adopt": (api.Adopt, self._adopt),
             "resize": (api.Resize, self._resize),
@@ -220,6 +221,9 @@ class FrameworkSession:
 
     def _cancel_tasks(self, params: api.TaskRefs) -> object:
         return self._shell.dispatch(e.TaskCancelRequested(self._session, params.job, params.tasks))
+
+    def _progress(self, params: api.Progress) -> object:
+        return self._shell.dispatch(e.ProgressReported(self._session, params))
 
     def _launch(self, params: api.Launch) -> object:
         return self._shell.launch(e.LaunchRequested(self._session, params.container))

@@ -74,6 +74,16 @@ REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
     "place": (api.Place(job="j-1", stage="map", tasks=[_TASK]), api.Done()),
     "tasks_done": (api.TaskRefs(job="j-1", tasks=["m-1"]), api.Done()),
     "cancel_tasks": (api.TaskRefs(job="j-1", tasks=["m-1"]), api.Done()),
+    "progress": (
+        api.Progress(
+            job="j-1",
+            stages=[
+                api.StageProgress(stage="map", tasks=8, done=6, input_bytes=2 << 20),
+                api.StageProgress(stage="reduce", tasks=2, after=["map"]),
+            ],
+        ),
+        api.Done(),
+    ),
     "launch": (
         api.Launch(container=_SPEC),
         api.Launched(container="c-1", pid=4711, not_enforced={}),
@@ -123,8 +133,8 @@ SAYS = {
 }
 #: What parameters and results are made of.
 STRUCTURES: tuple[type[msgspec.Struct], ...] = (
-    MonotaskSpec, api.Completion, TaskRequest, KindAmounts, ContainerSpec, Limits, Notice, Profile, Capacity,
-    Ended, ErrorBody,
+    MonotaskSpec, api.Completion, TaskRequest, KindAmounts, api.StageProgress, ContainerSpec, Limits, Notice, Profile,
+    Capacity, Ended, ErrorBody,
 )  # fmt: skip
 ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, Choice, EndedBy, ErrorCode)
 
@@ -136,7 +146,8 @@ def type_name(kind: Any) -> str:
     """How the page calls a type."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
-        return f"{type_name(arguments[0])}{_bounds(kind.__metadata__[0])}"
+        of = type_name(arguments[0])
+        return f"{of}{_bounds(kind.__metadata__[0], 'elements' if of.startswith('array') else 'characters')}"
     if origin in {typing.Union, types.UnionType}:
         return " or ".join(type_name(one) for one in arguments)
     if origin in {list, tuple}:
@@ -151,13 +162,13 @@ def type_name(kind: Any) -> str:
     return "anything"
 
 
-def _bounds(meta: msgspec.Meta) -> str:
+def _bounds(meta: msgspec.Meta, counted: str) -> str:
     parts = []
     for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤")):
         if (value := getattr(meta, name)) is not None:
             parts.append(f"{sign} {value}")
     if meta.max_length is not None:
-        parts.append(f"{meta.min_length or 0}–{meta.max_length} characters")
+        parts.append(f"{meta.min_length or 0}–{meta.max_length} {counted}")
     elif meta.min_length:
         parts.append("not empty")
     if meta.pattern is not None:

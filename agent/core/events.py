@@ -15,7 +15,7 @@ from agent.core.snapshot import Snapshot
 from penstock.model import ContainerSpec, MonotaskSpec, Profile, TaskRequest
 from penstock.model.container import LimitsChange
 from penstock.model.work import MonotaskId
-from penstock.wire.agent_api import Completion, RegisterJob
+from penstock.wire.agent_api import Completion, Progress, RegisterJob
 from penstock.wire.master_api import AnyDecision
 
 
@@ -96,6 +96,14 @@ class TasksReportedDone:
     session: int
     job: str
     tasks: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressReported:
+    """``progress``."""
+
+    session: int
+    request: Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +278,7 @@ Event = (
     | PlacementRequested
     | TasksReportedDone
     | TaskCancelRequested
+    | ProgressReported
     | LaunchRequested
     | AdoptRequested
     | ResizeRequested

@@ -23,7 +23,7 @@ from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
 from agent.queues import Monotask, MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
-from penstock.wire.agent_api import Done, JobRegistered, Recall, Submitted
+from penstock.wire.agent_api import Done, JobRegistered, Recall, StageProgress, Submitted
 from penstock.wire.errors import bad_request, refused, unavailable
 from penstock.wire.master_api import JobEnded, JobState, Load
 
@@ -70,6 +70,7 @@ class Node:
             e.PlacementRequested: self._placement_requested,
             e.TasksReportedDone: self._tasks_done,
             e.TaskCancelRequested: self._tasks_cancelled,
+            e.ProgressReported: self._progress,
             e.LaunchRequested: partial(running.launch_requested, self),
             e.AdoptRequested: partial(running.adopt_requested, self),
             e.ResizeRequested: partial(elasticity.resize_requested, self),
@@ -125,7 +126,7 @@ class Node:
 
     def job_states(self) -> list[JobState]:
         """The jobs whose origin is this node, for a master that has to rebuild its state."""
-        return [job_state(job.record) for job in self.jobs.values() if job.record.here]
+        return [job_state(job.record, job.stages) for job in self.jobs.values() if job.record.here]
 
     def fresh_id(self, prefix: str) -> str:
         """An id that no other job or container has, on any node, ever."""
@@ -288,6 +289,13 @@ class Node:
     def _tasks_cancelled(self, event: e.TaskCancelRequested, now: float) -> list[Instruction]:
         return [Reply(Done()), *tasks.cancel(self.job_of(event.session, event.job), event.tasks)]
 
+    def _progress(self, event: e.ProgressReported, now: float) -> list[Instruction]:
+        """The master orders jobs by it; a master that has to rebuild its state is told again."""
+        job = self.job_of(event.session, event.request.job)
+        job.stages = event.request.stages
+        tell = [TellMaster("progress", event.request)] if job.record.here and self.settings.has_master else []
+        return [Reply(Done()), *tell]
+
     # ------------------------------------------------------------ the tick
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
@@ -316,7 +324,7 @@ class Node:
         return [Wake(wake)]
 
 
-def job_state(record: JobRecord) -> JobState:
+def job_state(record: JobRecord, stages: list[StageProgress] | None = None) -> JobState:
     """A job as the master hears of it."""
     return JobState(
         job=record.job,
@@ -326,4 +334,5 @@ def job_state(record: JobRecord) -> JobState:
         priority=record.priority,
         submitted_at=record.submitted_at,
         admitted=record.admitted,
+        stages=stages or [],
     )

@@ -17,6 +17,7 @@ from penstock.model import (
     ResourceKind,
     TaskRequest,
 )
+from penstock.wire.agent_api import StageProgress
 
 
 class JobRecord(msgspec.Struct, kw_only=True):
@@ -117,6 +118,7 @@ class Job:
     sessions: set[int] = field(default_factory=set)
     tasks: dict[str, TaskHere] = field(default_factory=dict)
     waits: str = ""  # why the master has not admitted it yet
+    stages: list[StageProgress] = field(default_factory=list)  # as its framework said last
     orphan_since: float | None = None  # no connection since then (after a restart of the agent)
     recovered: bool = False  # from before a restart: only its framework knows all that it wants
 

@@ -18,6 +18,7 @@ from master.core.records import Job, Key, Node, Task, weight_bytes
 from master.core.settings import MasterSettings
 from penstock.model import Ended, EndedBy, KindAmounts
 from penstock.wire import master_api as api
+from penstock.wire.agent_api import Progress
 from penstock.wire.errors import bad_request, refused
 
 #: Decisions of one request together; far below the frame limit, and a node works through it in milliseconds.
@@ -44,6 +45,7 @@ class Cluster:
             api.JobState: self._job_submitted,
             api.JobEnded: self._job_ended,
             api.ReadyTasks: self._tasks_ready,
+            Progress: self._progress,
             api.TasksDone: partial(lifecycle.tasks_done, self),
             api.TasksCancelled: partial(lifecycle.tasks_cancelled, self),
             api.CommandEnded: partial(lifecycle.command_ended, self),
@@ -156,6 +158,9 @@ class Cluster:
         job = self._own(node, message.job)
         check_tasks(message)
         lifecycle.add_tasks(self, job, message)
+
+    def _progress(self, node: Node, message: Progress, now: float) -> None:
+        self._own(node, message.job).stages = message.stages
 
     def _own(self, node: Node, job: str) -> Job:
         known = self.jobs.get(job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.wire.agent_api import Progress
 from penstock.wire.master_api import (
     CommandEnded,
     Heartbeat,
@@ -16,7 +17,7 @@ from penstock.wire.master_api import (
     TasksDone,
 )
 
-Message = Register | Heartbeat | JobState | JobEnded | ReadyTasks | TasksDone | TasksCancelled | CommandEnded
+Message = Register | Heartbeat | JobState | JobEnded | ReadyTasks | TasksDone | TasksCancelled | CommandEnded | Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
     job.name, job.user = state.name, state.user
     job.memory_bytes, job.submitted_at = state.memory_bytes, state.submitted_at
     job.described = True
+    job.stages = state.stages
     job.admitted = job.admitted or state.admitted  # after a restart of ours: what was reserved stays reserved
     if job.admitted and not state.admitted:
         cluster.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from penstock.model import Capacity, KindAmounts, ResourceKind, TaskRequest
 from penstock.model.work import Name
+from penstock.wire.agent_api import StageProgress
 from penstock.wire.master_api import AnyDecision, Assign, Load, TellEnded
 
 #: (job, task)
@@ -97,6 +98,7 @@ class Job:
     complete: bool = True  # all tasks that its origin still waits for are known here
     tasks: dict[str, Task] = field(default_factory=dict)
     ready: dict[tuple[str, bool], dict[str, Task]] = field(default_factory=dict)  # (stage, opportunistic) → by name
+    stages: list[StageProgress] = field(default_factory=list)  # of a framework that schedules its tasks itself
     untold: dict[str, TellEnded] = field(default_factory=dict)  # ends that the origin has not confirmed yet
     waits: str = ""  # why something of it waits; for the status
     waits_told: str = ""

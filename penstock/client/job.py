@@ -25,9 +25,11 @@ from penstock.wire.agent_api import (
     JobRegistered,
     Params,
     Place,
+    Progress,
     Recall,
     RegisterJob,
     Rejected,
+    StageProgress,
     Submit,
     TaskEnded,
     TaskPlaced,
@@ -180,6 +182,15 @@ class Job:
         for name in self._tasks.done(names):
             self._wake(name)
         await self._settle("tasks_done", lambda: TaskRefs(job=self.id, tasks=names))
+
+    def progress(self, stages: Sequence[StageProgress]) -> None:
+        """Say how far the job is, by stages in their order: by that the master may order jobs. Replaces what was said.
+
+        What is said while the agent is away is not said again.
+        """
+        peer = self._link.peer()
+        if peer is not None and not self.over:
+            peer.notify("progress", Progress(job=self.id, stages=list(stages)))
 
     async def cancel_tasks(self, tasks: Iterable[str]) -> None:
         """Not wanted any more. All but running commands have then ended; await ``ended`` for those."""

@@ -244,6 +244,9 @@ class FakeAgent:
                 peer.notify("task_placed", TaskPlaced(job=asked.job, task=request.task, node="fake"))
         return Done()
 
+    def _progress(self, peer: RpcPeer, asked: Any) -> Done:
+        return Done()
+
     def _tasks_done(self, peer: RpcPeer, asked: Any) -> Done:
         for task in asked.tasks:
             self.placed.pop((asked.job, task), None)

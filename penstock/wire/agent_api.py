@@ -187,6 +187,30 @@ class Place(Params, frozen=True):
     opportunistic: bool = False
 
 
+class StageProgress(Params, frozen=True):
+    """A stage of a job: how many tasks it has, as far as is known, how many are done, which stages it waits for.
+
+    ``input_bytes`` is the work of the tasks that are not done, where the framework can tell.
+    """
+
+    stage: Name
+    tasks: Annotated[int, msgspec.Meta(ge=0)]
+    done: Annotated[int, msgspec.Meta(ge=0)] = 0
+    after: list[Name] = []
+    input_bytes: Bytes = 0
+
+
+class Progress(Params, frozen=True):
+    """How far a job is, by stages in their order; replaces what was said before. What orders jobs by it is the master.
+
+    A framework that schedules its tasks itself says so a few times a second at most; tasks that the master places need
+    no progress: it sees them end.
+    """
+
+    job: str
+    stages: Annotated[list[StageProgress], msgspec.Meta(max_length=4096)]
+
+
 class TaskRefs(Params, frozen=True):
     """Tasks of a job: done (``tasks_done``, by the framework that executed them) or unwanted (``cancel_tasks``)."""
 
@@ -318,6 +342,7 @@ REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "place": (Place, Done),
     "tasks_done": (TaskRefs, Done),
     "cancel_tasks": (TaskRefs, Done),
+    "progress": (Progress, Done),
     "launch": (Launch, Launched),
     "adopt": (Adopt, Launched),
     "resize": (Resize, Resized),

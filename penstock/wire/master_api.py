@@ -15,7 +15,7 @@ import msgspec
 from penstock.model.container import Ended
 from penstock.model.resources import Capacity, KindAmounts
 from penstock.model.work import Bytes, Name, TaskRequest
-from penstock.wire.agent_api import Done, Params, Result
+from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
 
 #: The version of this protocol.
 PROTOCOL = 1
@@ -31,6 +31,7 @@ class JobState(Params, frozen=True):
     priority: float
     submitted_at: float
     admitted: bool = False
+    stages: list[StageProgress] = []
 
 
 class ReadyTasks(Params, frozen=True):
@@ -255,6 +256,7 @@ REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "tasks_ready": (ReadyTasks, Done),
     "tasks_done": (TasksDone, Done),
     "tasks_cancelled": (TasksCancelled, Done),
+    "progress": (Progress, Done),
     "command_ended": (CommandEnded, Done),
 }
 

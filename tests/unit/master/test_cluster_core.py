@@ -12,6 +12,7 @@ from master.core.instructions import Hangup, SendDecisions
 from master.core.status import document
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire import master_api as api
+from penstock.wire.agent_api import Progress, StageProgress
 from penstock.wire.errors import RpcError
 
 MB = 1_000_000
@@ -425,7 +426,8 @@ def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
     placed = api.PlacedTask(
         job="j", stage="s", task="t", origin="a", remaining=KindAmounts(cpu=5.0), memory_bytes=100 * MB
     )
-    state = job_state("j", 300 * MB, 7.0, priority=-7.0, admitted=True)
+    stages = [StageProgress(stage="s", tasks=3, done=1), StageProgress(stage="r", tasks=1, after=["s"])]
+    state = job_state("j", 300 * MB, 7.0, priority=-7.0, admitted=True, stages=stages)
     awaited = api.AwaitedTask(job="j", stage="s", request=task("t", 100), node="b")
     more = {
         "jobs": [state],
@@ -441,6 +443,7 @@ def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
         assert status["jobs"]["j"] | {"waits": ""} == {
             "name": "j", "user": "u", "origin": "a", "state": "admitted", "waits": "", "memory_bytes": 300 * MB,
             "submitted_at": 7.0, "ready": 1, "placed": 1, "stages": {"s": 1},
+            "progress": [{"stage": "s", "tasks": 3, "done": 1}, {"stage": "r", "tasks": 1, "after": ["s"]}],
         }  # fmt: skip
         assert status["nodes"]["b"]["memory_free_bytes"] == 900 * MB
         assert status["memory"] == {"reservable_bytes": 2000 * MB, "reserved_bytes": 300 * MB}
@@ -525,3 +528,13 @@ def test_numbers_that_are_none_do_not_reach_the_arithmetic() -> None:
     b.job("a")
     b.ready("a", task("t"))
     assert b.round() == [("t", "a")]
+
+
+def test_progress_is_the_origin_s_to_say_and_replaces_what_was_said() -> None:
+    b = bed("a", "b")
+    b.job("a")
+    for done in (1, 2):
+        b.serve(e.Said("a", Progress(job="j", stages=[StageProgress(stage="s", tasks=3, done=done)])))
+    assert b.cluster.jobs["j"].stages == [StageProgress(stage="s", tasks=3, done=2)]
+    with pytest.raises(RpcError, match="belongs to node"):
+        b.serve(e.Said("b", Progress(job="j", stages=[])))
