@@ -1,4 +1,7 @@
-"""PURE. Jobs as graphs, and the job manager's state: which tasks are ready, and when a job is over (Ursa §4.2)."""
+"""PURE. Jobs as graphs, and the job manager's state: which tasks are ready, and when a job is over (Ursa §4.2).
+
+Here are jobs of commands; dataflows (Ursa §4.1) are in :mod:`penstock.opgraph.dataflow`.
+"""
 
 from penstock.opgraph.graph import GraphError, TaskGraph, TaskNode
 from penstock.opgraph.job_manager import (

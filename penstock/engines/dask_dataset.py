@@ -1,0 +1,388 @@
+"""Datasets carried out by Dask: its workers are the job processes, its transfers the network (Ursa §4.1.4).
+
+>>> from penstock.dataset import Dataset
+>>> from penstock.engines.dask_dataset import run
+>>> run(Dataset.from_items(range(10)).map(lambda item: item * item).collect())  # doctest: +SKIP
+
+Two ways. :func:`run` lets the job manager (:class:`penstock.opgraph.dataflow.DataflowManager`) advance the dataflow on
+a cluster: a Dask task is submitted when its monotask is ready, so that its bytes are known, and pinned to the worker
+that the master chose. :func:`compile_graph` makes one Dask graph of everything before anything has run, for any
+scheduler of Dask; bytes and places are not known then.
+
+Tasks are annotated (``penstock``: kind, stage, input_bytes, task), and that is all that a gated worker knows of this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import dask.base
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from distributed import Client, Future, LocalCluster
+
+from penstock.dataset import Dataset, Result
+from penstock.engines.dask_dataset_placement import MasterPlacement, Workers, node_here
+from penstock.engines.dask_dataset_work import Given, Key, Keys, note, pick, results, work_of
+from penstock.opgraph.dataflow import (
+    Abandon,
+    DataflowManager,
+    Drop,
+    FlowCancelled,
+    FlowEvent,
+    FlowInstruction,
+    FlowOver,
+    FlowStarted,
+    FlowTaskPlaced,
+    Made,
+    MonotaskCompleted,
+    MonotaskFailed,
+    PlaceTasks,
+    Plan,
+    PlannedMonotask,
+    RunMonotask,
+    TaskComplete,
+)
+
+T = TypeVar("T")
+
+# Much of Dask is not typed; what is called of it is Any here.
+_BASE: Any = dask.base
+_CLIENT: Any = Client
+_CLUSTER: Any = LocalCluster
+
+#: How often a run looks whether the workers that it pinned tasks to are still there.
+_LOOK_S = 1.0
+
+
+class WorkerGoneError(RuntimeError):
+    """A worker that the master chose left the cluster; tasks that were pinned to it would wait for ever."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to carry out a dataset.
+
+    ``memory_bytes`` is M(j), 0 if unknown. ``socket`` is the agent's, None for this host's own. ``placed`` false asks
+    no master even where there is one. ``nodes`` maps the names of nodes to the addresses of their Dask workers; None
+    asks each worker's agent. When a worker that the master chose goes away, everything starts again, ``attempts``
+    times in all. An agent that goes away is waited for ``patience_s`` seconds, then Dask places.
+    ``learned_memory_to_input`` is m2i by the name of the stage, from earlier runs (§4.2.1).
+    """
+
+    name: str = "dataset"
+    memory_bytes: int = 0
+    priority: float = 0.0
+    socket: Path | None = None
+    placed: bool = True
+    nodes: Mapping[str, Sequence[str]] | None = None
+    attempts: int = 3
+    patience_s: float = 10.0
+    learned_memory_to_input: Mapping[str, float] = field(default_factory=dict)
+
+
+@overload
+def run(wanted: Result[T], client: Client | None = None, options: Options | None = None) -> T: ...
+@overload
+def run(wanted: Dataset[T], client: Client | None = None, options: Options | None = None) -> list[list[T]]: ...
+def run(wanted: Dataset[T] | Result[T], client: Client | None = None, options: Options | None = None) -> Any:
+    """Carry out a dataset and wait: the value of a :class:`Result`, the list of partitions of a :class:`Dataset`.
+
+    Without ``client`` the current one of this process is used, else a local cluster of threads for this call.
+
+    Raises:
+        OpGraphError: it cannot be executed.
+        TypeError: the client is an asynchronous one.
+        WorkerGoneError: workers left again and again.
+        Exception: what a function of the dataset raised, with a note that names the operation.
+    """
+    result: Result[Any] = wanted if isinstance(wanted, Result) else Result(wanted, list)
+    plan = result.dataset.plan()
+    with _client_or_local(client) as connected:
+        partitions = run_plan(plan, connected, options or Options())
+    return result.finish(partitions[0])
+
+
+def run_plan(plan: Plan, client: Client, options: Options) -> list[list[Any]]:
+    """Carry out a plan and wait: the partitions of each result.
+
+    Raises:
+        WorkerGoneError: workers left again and again.
+        Exception: what a function raised, with a note that names the operation.
+    """
+    for attempt in range(options.attempts):
+        try:
+            return _Run(plan, client, options).result()
+        except WorkerGoneError:
+            if attempt + 1 == options.attempts:
+                raise
+    raise ValueError(f"attempts must be at least 1, not {options.attempts}")
+
+
+@overload
+def compute(wanted: Result[T], scheduler: str = "synchronous") -> T: ...
+@overload
+def compute(wanted: Dataset[T], scheduler: str = "synchronous") -> list[list[T]]: ...
+def compute(wanted: Dataset[T] | Result[T], scheduler: str = "synchronous") -> Any:
+    """As :func:`run`, but as one graph on one of Dask's schedulers without a cluster: ``synchronous`` or ``threads``.
+
+    Raises:
+        OpGraphError: it cannot be executed.
+        Exception: what a function of the dataset raised, with a note that names the operation.
+    """
+    result: Result[Any] = wanted if isinstance(wanted, Result) else Result(wanted, list)
+    graph, keys = compile_graph(result.dataset.plan())
+    get = _BASE.get_scheduler(scheduler=scheduler)
+    return result.finish(list(get(graph, keys[0])))
+
+
+def compile_graph(plan: Plan) -> tuple[HighLevelGraph, list[list[Key]]]:
+    """One Dask graph of everything, and the keys of each result's partitions. A layer is an operation."""
+    keys = Keys(plan, uuid.uuid4().hex)
+    layers: dict[str, MaterializedLayer] = {}
+    dependencies: dict[str, set[str]] = {}
+    for op in plan.ops:
+        work = work_of(plan, op)
+        stage = plan.stages[plan.tasks[plan.monotask(op.index, 0).task].stage].name
+        tasks: dict[Key, tuple[Any, ...]] = {}
+        picks: dict[Key, tuple[Any, ...]] = {}
+        for partition in range(op.partitions):
+            made = keys.monotask(op, partition)
+            tasks[made] = (work, partition, *keys.arguments(op, partition))
+            picks.update({one.key: (pick, made, one.path) for one in keys.picks(op, partition)})
+        layers[f"{op.index}"] = MaterializedLayer(tasks, annotations={"penstock": note(op.kind, stage)})
+        layers[f"{op.index}.picks"] = MaterializedLayer(picks, annotations={"penstock": note(None, stage)})
+        before = {name for edge in op.after for name in (f"{edge.before}", f"{edge.before}.picks")}
+        dependencies |= {f"{op.index}": before, f"{op.index}.picks": {f"{op.index}"}}
+    return HighLevelGraph(layers, dependencies), results(plan, keys)
+
+
+@contextlib.contextmanager
+def _client_or_local(client: Client | None) -> Iterator[Client]:
+    if client is None:
+        with contextlib.suppress(ValueError):  # there is no current one
+            client = _CLIENT.current()
+    if client is not None:
+        if client.asynchronous:
+            raise TypeError("a dataset is waited for: give a client that is not asynchronous")
+        yield client
+        return
+    threads = os.cpu_count() or 1
+    with (
+        _CLUSTER(n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=":0") as cluster,
+        _CLIENT(cluster, set_as_default=False) as local,
+    ):
+        yield local
+
+
+@dataclass(slots=True)
+class _Running:
+    """A monotask under way: the futures that are not done yet, and those that are to be kept."""
+
+    left: int
+    futures: dict[Key, Future[Any]]
+
+
+class _Run:
+    """One attempt at a plan: obeys the job manager, tells it what happened. Used once, by one thread."""
+
+    def __init__(self, plan: Plan, client: Client, options: Options) -> None:
+        self._plan = plan
+        self._client: Any = client
+        self._options = options
+        self._keys = Keys(plan, uuid.uuid4().hex)
+        self._manager = DataflowManager(
+            plan, job_memory_bytes=options.memory_bytes, learned_memory_to_input=options.learned_memory_to_input
+        )
+        self._work = [work_of(plan, op) for op in plan.ops]
+        self._kept: dict[Key, Future[Any]] = {}
+        self._running: dict[int, _Running] = {}
+        self._failed: Future[Any] | None = None
+        self._over: FlowOver | None = None
+        self._happened: queue.SimpleQueue[FlowTaskPlaced | tuple[int, Future[Any]]] = queue.SimpleQueue()
+        self._placement: MasterPlacement | None = None
+        self._workers = Workers({})
+
+    def result(self) -> list[list[Any]]:
+        """Carry it out."""
+        try:
+            self._find_master()
+            self._tell(FlowStarted())
+            while self._over is None:
+                self._wait()
+            if self._failed is not None:
+                self._failed.result()  # raises what the function raised, with its own traceback
+            if not self._over.succeeded:
+                raise RuntimeError(self._over.reason)
+            return [
+                list(self._client.gather([self._kept[key] for key in keys])) for keys in results(self._plan, self._keys)
+            ]
+        finally:
+            if self._over is None:
+                self._tell(FlowCancelled())
+            self._kept.clear()
+            if self._placement is not None:
+                self._placement.close()
+
+    # ------------------------------------------------------------ instructions
+
+    def _tell(self, *events: FlowEvent) -> None:
+        """Say what happened and do what is to be done; without a master, placing happens at once."""
+        pending: deque[FlowEvent] = deque(events)
+        while pending:
+            for instruction in self._manager.handle(pending.popleft()):
+                pending += self._carry_out(instruction)
+
+    def _carry_out(self, instruction: FlowInstruction) -> list[FlowEvent]:
+        match instruction:
+            case PlaceTasks(_, demands) if self._placement is None:
+                return [FlowTaskPlaced(demand.task, "") for demand in demands]
+            case PlaceTasks():
+                assert self._placement is not None, "the case above"
+                self._placement.ask(instruction, tuple(self._workers.nodes), self._placed)
+            case RunMonotask():
+                self._submit(instruction)
+            case TaskComplete(task):
+                self._workers.complete(task)
+                if self._placement is not None:
+                    self._placement.complete(self._plan.tasks[task].name)
+            case Drop(version, partition):
+                for key in self._keys.kept(version, partition):
+                    del self._kept[key]
+            case Abandon(monotasks, _):
+                # Ending the job, which follows, gives up the tasks.
+                running = [self._running[one] for one in monotasks if one in self._running]
+                futures = [future for one in running for future in one.futures.values()]
+                self._client.cancel([future for future in futures if future is not self._failed])
+                self._running.clear()
+            case FlowOver():
+                self._over = instruction
+        return []
+
+    def _submit(self, asked: RunMonotask) -> None:
+        """The Dask tasks of a ready monotask: itself, and what is picked of its value."""
+        monotask = self._plan.monotasks[asked.monotask]
+        op = self._plan.ops[monotask.op]
+        address = self._workers.address(monotask.task) or self._workers.assign(monotask.task, asked.node)
+        pinned: dict[str, Any] = {"workers": [address]} if address else {}
+        arguments = [self._argument(one) for one in self._keys.arguments(op, monotask.partition)]
+        key = self._keys.monotask(op, monotask.partition)
+        more = {"task": asked.task, **({"job": self._placement.job} if self._placement is not None else {})}
+        with dask.base.annotate(penstock=note(asked.kind, asked.stage, asked.input_bytes, **more)):
+            made = self._client.submit(
+                self._work[op.index], monotask.partition, *arguments, key=key, pure=False, **pinned
+            )
+        futures: dict[Key, Any] = {key: made}
+        picks = self._keys.picks(op, monotask.partition)
+        if picks:
+            names, paths = [one.key for one in picks], [one.path for one in picks]
+            with dask.base.annotate(penstock=note(None, asked.stage, 0, **more)):
+                picked = self._client.map(pick, [made] * len(picks), paths, key=names, pure=False, **pinned)
+            futures |= dict(zip(names, picked, strict=True))
+        self._running[asked.monotask] = _Running(len(futures), futures)
+        for each in futures.values():
+            each.add_done_callback(self._done(asked.monotask))
+
+    def _argument(self, one: Given | Key | list[Given | Key]) -> Any:
+        if isinstance(one, Given):
+            return one
+        if isinstance(one, list):
+            return [self._argument(each) for each in one]
+        return self._kept[one]
+
+    # ------------------------------------------------------------ events
+
+    def _placed(self, task: int, node: str) -> None:
+        """Called by the placement's thread."""
+        self._happened.put(FlowTaskPlaced(task, node))
+
+    def _done(self, monotask: int) -> Callable[[Future[Any]], None]:
+        """To be called by a thread of the client."""
+        return lambda future: self._happened.put((monotask, future))
+
+    def _wait(self) -> None:
+        """Wait until something happened, and tell the manager all that did."""
+        try:
+            news = [self._happened.get(timeout=_LOOK_S)]
+        except queue.Empty:
+            self._look_for_workers()
+            return
+        while not self._happened.empty():
+            news.append(self._happened.get())
+        events: list[FlowEvent] = []
+        completed: list[PlannedMonotask] = []
+        for one in news:
+            if isinstance(one, FlowTaskPlaced):
+                events.append(one)
+            elif one[0] in self._running and not self._failed:
+                monotask, future = one
+                if future.status != "finished":
+                    self._failed = future
+                    events.append(MonotaskFailed(monotask, f"a Dask task ended as {future.status}"))
+                    continue
+                self._running[monotask].left -= 1
+                if not self._running[monotask].left:
+                    completed.append(self._plan.monotasks[monotask])
+        self._tell(*events, *self._made(completed))
+
+    def _made(self, completed: list[PlannedMonotask]) -> list[FlowEvent]:
+        """What monotasks made, and how large it is: one question to Dask's scheduler for all of them."""
+        wanted: dict[int, list[list[Key]]] = {}
+        for monotask in completed:
+            op = self._plan.ops[monotask.op]
+            wanted[monotask.index] = [self._keys.kept(version, monotask.partition) for version in op.outputs]
+        asked = [key for outputs in wanted.values() for keys in outputs for key in keys]
+        sizes = self._client.nbytes(asked, summary=False) if asked else {}
+        events: list[FlowEvent] = []
+        for monotask in completed:
+            op = self._plan.ops[monotask.op]
+            futures = self._running.pop(monotask.index).futures
+            made = []
+            for version, keys in zip(op.outputs, wanted[monotask.index], strict=True):
+                self._kept.update((key, futures[key]) for key in keys)
+                parts = self._plan.parts.get(version, 0)
+                each = [max(0, sizes[key]) for key in keys]  # -1: lost again, and computed again
+                made.append(Made(each[0] if len(keys) > parts else sum(each), tuple(each[len(keys) - parts :])))
+            events.append(MonotaskCompleted(monotask.index, tuple(made)))
+        return events
+
+    # ------------------------------------------------------------ the master and its nodes
+
+    def _find_master(self) -> None:
+        options = self._options
+        if not options.placed:
+            return
+        memory = self._manager.estimated_memory_bytes()
+        self._placement = MasterPlacement.open(
+            options.name, memory, priority=options.priority, socket=options.socket, patience_s=options.patience_s
+        )
+        if self._placement is None:
+            return
+        alive = set(self._client.nthreads())
+        nodes = self._ask_workers() if options.nodes is None else options.nodes
+        self._workers = Workers({node: [each for each in workers if each in alive] for node, workers in nodes.items()})
+        if not self._workers.nodes:  # there is a master, but it knows none of our workers
+            self._placement.close()
+            self._placement = None
+
+    def _ask_workers(self) -> dict[str, list[str]]:
+        """The workers of each node: each worker asks the agent of its host."""
+        where = str(self._options.socket) if self._options.socket else None
+        nodes: dict[str, list[str]] = {}
+        for address, node in self._client.run(node_here, where).items():
+            nodes.setdefault(node, []).append(address)
+        return nodes
+
+    def _look_for_workers(self) -> None:
+        if not self._workers.used:
+            return
+        gone = self._workers.used - set(self._client.nthreads())
+        if gone:
+            raise WorkerGoneError(f"the worker {min(gone)}, which the master chose, left the cluster")

@@ -1,0 +1,175 @@
+"""Placement of a dataset's tasks by the master, through this host's agent (Ursa §4.2.1, §4.2.2).
+
+It fails open: a task for which the master has no answer goes where Dask puts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.client import AgentClient, AgentUnavailable, Job, NotPlaced
+from penstock.model.work import TaskRequest
+from penstock.opgraph.dataflow import PlaceTasks, TaskDemand
+from penstock.wire.errors import RpcError
+
+
+async def node_here(socket: str | None = None) -> str:
+    """The name of the node whose agent serves this host; "" without an agent. Runs on each worker."""
+    try:
+        async with await AgentClient.connect(Path(socket) if socket else None, "dask-dataset") as agent:
+            return agent.welcome.node
+    except AgentUnavailable:
+        return ""
+
+
+class MasterPlacement:
+    """A job at the agent, and a thread that asks the master for nodes.
+
+    ``placed(task's index, node)`` is called from that thread, once for each task that was asked for; ``node`` is "" if
+    the master has none.
+    """
+
+    def __init__(self, agent: AgentClient, job: Job, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        self._agent = agent
+        self._job = job
+        self._loop = loop
+        self._thread = thread
+        self._asking: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def open(
+        cls, name: str, memory_bytes: int, *, priority: float, socket: Path | None, patience_s: float
+    ) -> MasterPlacement | None:
+        """Register a job with M(j), ``memory_bytes``; None where there is no agent, or none that has a master.
+
+        An agent that goes away later is waited for ``patience_s`` seconds.
+        """
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="penstock-placement", daemon=True)
+        thread.start()
+
+        async def register() -> tuple[AgentClient, Job] | None:
+            agent = await AgentClient.connect(socket, "dask-dataset", patience_s)
+            if not agent.welcome.master:
+                await agent.close()
+                return None
+            return agent, await agent.register_job(name, memory_bytes, priority)
+
+        try:
+            registered = asyncio.run_coroutine_threadsafe(register(), loop).result()
+        except (AgentUnavailable, RpcError):
+            registered = None
+        if registered is None:
+            _end(loop, thread)
+            return None
+        return cls(*registered, loop, thread)
+
+    @property
+    def job(self) -> str:
+        """The job's id at the agent."""
+        return self._job.id
+
+    def ask(self, asked: PlaceTasks, nodes: Sequence[str], placed: Callable[[int, str], object]) -> None:
+        """Ask for nodes for ready tasks, among ``nodes``: those that have a worker."""
+        self._loop.call_soon_threadsafe(self._start, self._place(asked, nodes, placed))
+
+    def complete(self, task: str) -> None:
+        """A task has been carried out: what its node holds for it is free."""
+        self._loop.call_soon_threadsafe(self._start, self._done(task))
+
+    def close(self) -> None:
+        """End the job; whatever is not answered yet stays so."""
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        _end(self._loop, self._thread)
+
+    # ------------------------------------------------------------ in the loop
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _place(self, asked: PlaceTasks, nodes: Sequence[str], placed: Callable[[int, str], object]) -> None:
+        try:
+            await self._job.admitted()
+            await self._job.place(asked.stage, [_request(demand, nodes) for demand in asked.demands])
+        except (RpcError, AgentUnavailable, RuntimeError):  # refused, gone for good, or the job was ended
+            for demand in asked.demands:
+                placed(demand.task, "")
+            return
+        for demand in asked.demands:
+            self._start(self._tell(demand, placed))
+
+    async def _tell(self, demand: TaskDemand, placed: Callable[[int, str], object]) -> None:
+        try:
+            node = await self._job.placed(demand.name)
+        except (NotPlaced, AgentUnavailable):
+            node = ""
+        placed(demand.task, node)
+
+    async def _done(self, task: str) -> None:
+        try:
+            await self._job.tasks_done([task])
+        except (RpcError, AgentUnavailable):
+            return  # it was never placed, or there is nobody left who holds anything for it
+
+    async def _close(self) -> None:
+        for task in list(self._asking):
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+        try:
+            await self._job.end()
+        except (RpcError, AgentUnavailable):
+            pass  # the agent has ended it
+        finally:
+            await self._agent.close()
+
+
+def _request(demand: TaskDemand, nodes: Sequence[str]) -> TaskRequest:
+    wanted = demand.nodes if set(demand.nodes) <= set(nodes) else ()
+    return TaskRequest(
+        task=demand.name, usage=demand.usage, memory_bytes=demand.memory_bytes, nodes=wanted or tuple(nodes)
+    )
+
+
+def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+class Workers:
+    """Which worker of a node gets the next task: the one with the fewest of ours."""
+
+    def __init__(self, nodes: Mapping[str, Sequence[str]]) -> None:
+        """``nodes``: a node's name → the addresses of its workers."""
+        self.nodes = {node: tuple(addresses) for node, addresses in nodes.items() if node and addresses}
+        self._tasks: dict[int, str] = {}
+        self._used: set[str] = set()
+
+    @property
+    def used(self) -> frozenset[str]:
+        """The workers that were assigned a task so far: they may hold what others need."""
+        return frozenset(self._used)
+
+    def assign(self, task: int, node: str) -> str:
+        """The address for a task; "" if no worker is on that node."""
+        addresses = self.nodes.get(node, ())
+        if not addresses:
+            return ""
+        busy = list(self._tasks.values())
+        self._tasks[task] = min(addresses, key=busy.count)
+        self._used.add(self._tasks[task])
+        return self._tasks[task]
+
+    def address(self, task: int) -> str:
+        """The worker that a task was assigned to; "" for any."""
+        return self._tasks.get(task, "")
+
+    def complete(self, task: int) -> None:
+        """A task is over."""
+        self._tasks.pop(task, None)

@@ -1,0 +1,150 @@
+"""CPU operations that belong together become one before there are monotasks of them (Ursa §4.1.3).
+
+"The JM simplifies its DAG by collapsing a connected subgraph consisting of only CPU Ops (connected with async
+dependency) into one CPU Op before monotask generation." The paper does not say what happens where that would close a
+circle: A → B async, and A → network → B as well (a dataset that is mapped with something computed from it). A and B
+stay apart then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.model.resources import ResourceKind
+from penstock.opgraph.checking import CheckedGraph, CheckedOp, Input
+from penstock.opgraph.ops import Dependency, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A dependency on an operation by its index in the plan."""
+
+    before: int
+    dependency: Dependency
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOp:
+    """One operation, or several CPU operations that were collapsed, in the order of ``steps``.
+
+    ``inputs`` are read from other operations (or are the job's), ``outputs`` are the versions that others read or that
+    are wanted as results; what only passes from step to step is in neither.
+    """
+
+    index: int
+    kind: ResourceKind
+    name: str
+    partitions: int
+    steps: tuple[CheckedOp, ...]
+    inputs: tuple[Input, ...]
+    outputs: tuple[int, ...]
+    after: tuple[Edge, ...]
+
+    @property
+    def memory_to_input(self) -> float | None:
+        """m2i (§4.2.1): the largest that its operations were given."""
+        return max(
+            (step.op.memory_to_input for step in self.steps if step.op.memory_to_input is not None), default=None
+        )
+
+    @property
+    def expansion(self) -> float:
+        """Output ÷ input size; only a single operation can say."""
+        return self.steps[0].op.expansion if len(self.steps) == 1 else 1.0
+
+
+def collapse(graph: CheckedGraph, results: Iterable[int]) -> tuple[PlannedOp, ...]:
+    """The operations to plan, in an order in which they could be carried out; ``results`` are versions to keep."""
+    members = _Groups(graph).merge()
+    order = _ordered(graph, members)
+    index = {op: place for place, group in enumerate(order) for op in group}
+    wanted = set(results)
+    return tuple(_planned(graph, place, group, index, wanted) for place, group in enumerate(order))
+
+
+class _Groups:
+    """The operations in groups, and the groups that each group leads to."""
+
+    def __init__(self, graph: CheckedGraph) -> None:
+        self._ops = [checked.op for checked in graph.ops]
+        self._group = {op: place for place, op in enumerate(self._ops)}
+
+    def merge(self) -> dict[Op, int]:
+        """Merge until nothing more can be: each operation's group."""
+        edges = [
+            (before, op)
+            for op in self._ops
+            for before, dependency in op.before.items()
+            if dependency is Dependency.ASYNC and before.kind is op.kind is ResourceKind.CPU
+        ]
+        merged = True
+        while merged:
+            merged = False
+            for before, op in edges:
+                one, other = self._group[before], self._group[op]
+                if one != other and self._may_merge(one, other):
+                    merged = True
+                    self._group = {each: one if group == other else group for each, group in self._group.items()}
+        return self._group
+
+    def _may_merge(self, one: int, other: int) -> bool:
+        """No barrier between them, and no way from one to the other by way of a third."""
+        leads_to: dict[int, set[int]] = {}
+        for op in self._ops:
+            for before, dependency in op.before.items():
+                source, target = self._group[before], self._group[op]
+                if (source, target) == (one, other) and dependency is Dependency.SYNC:
+                    return False
+                if source != target:
+                    leads_to.setdefault(source, set()).add(target)
+        pending = leads_to[one] - {other}
+        seen = set(pending)
+        while pending:
+            further = leads_to.get(pending.pop(), set()) - seen
+            seen |= further
+            pending |= further
+        return other not in seen
+
+
+def _ordered(graph: CheckedGraph, group: dict[Op, int]) -> list[list[Op]]:
+    """The groups by dependencies, else by their first operation; within a group the order of the graph."""
+    members: dict[int, list[Op]] = {}
+    for checked in graph.ops:
+        members.setdefault(group[checked.op], []).append(checked.op)
+    missing = {
+        one: {group[before] for op in ops for before in op.before if group[before] != one}
+        for one, ops in members.items()
+    }
+    order: list[list[Op]] = []
+    while missing:
+        ready = next(one for one, waits in missing.items() if not waits)
+        del missing[ready]
+        order.append(members[ready])
+        for waits in missing.values():
+            waits.discard(ready)
+    return order
+
+
+def _planned(graph: CheckedGraph, place: int, group: list[Op], index: dict[Op, int], wanted: set[int]) -> PlannedOp:
+    inside = set(group)
+    steps = tuple(checked for checked in graph.ops if checked.op in inside)
+    made = [version for step in steps for version in step.outputs]
+    own = set(made)
+    inputs = dict.fromkeys(read for step in steps for read in step.inputs if read.version not in own)
+    elsewhere = {read.version for one in graph.ops if one.op not in inside for read in one.inputs}
+    edges: dict[int, Dependency] = {}
+    for op in group:
+        for before, dependency in op.before.items():
+            if before not in inside and edges.get(index[before]) is not Dependency.SYNC:
+                edges[index[before]] = dependency
+    return PlannedOp(
+        index=place,
+        kind=group[0].kind,
+        name="+".join(op.name for op in group),
+        partitions=steps[0].partitions,
+        steps=steps,
+        inputs=tuple(inputs),
+        outputs=tuple(version for version in made if version in elsewhere or version in wanted),
+        after=tuple(Edge(before, edges[before]) for before in sorted(edges)),
+    )

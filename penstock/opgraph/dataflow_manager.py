@@ -1,0 +1,352 @@
+"""The job manager of one dataflow: events in, instructions out (Ursa §4.1.3 "Task execution flow", §4.2.1).
+
+A task is ready when all tasks that it takes data from are complete; then the placement is asked for with the tasks of
+its stage that became ready together. On a placed task's node each monotask is to run as soon as what it waits for is
+done. Every monotask is asked for once, and only after its inputs exist; a monotask that fails ends the job.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.model.resources import KindAmounts, ResourceKind
+from penstock.opgraph.metadata import (
+    Made,
+    Metadata,
+    TaskEstimate,
+    estimate,
+    heaviest_place,
+    memory_bytes,
+    memory_to_input,
+)
+from penstock.opgraph.ops import Dependency, Take
+from penstock.opgraph.planning import Plan
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, slots=True)
+class FlowStarted:
+    """The job was admitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTaskPlaced:
+    """A task got its node; "" if any will do."""
+
+    task: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class MonotaskCompleted:
+    """A monotask ended well; ``made`` has what it made, one for each of its operation's ``outputs``."""
+
+    monotask: int
+    made: tuple[Made, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MonotaskFailed:
+    """A monotask will not end well."""
+
+    monotask: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCancelled:
+    """Nobody wants the result any more."""
+
+    reason: str = "cancelled"
+
+
+FlowEvent = FlowStarted | FlowTaskPlaced | MonotaskCompleted | MonotaskFailed | FlowCancelled
+
+# ---------------------------------------------------------------- instructions
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDemand:
+    """A ready task that wants a node: estimates in bytes (§4.2.1); ``nodes`` restricts the choice, empty means any."""
+
+    task: int
+    name: str
+    usage: KindAmounts
+    memory_bytes: int
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceTasks:
+    """Ask for nodes for these ready tasks of one stage, in one request."""
+
+    stage: str
+    demands: tuple[TaskDemand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunMonotask:
+    """Run a ready monotask on the node of its task ("" for any); ``input_bytes`` is what it reads."""
+
+    monotask: int
+    kind: ResourceKind
+    input_bytes: int
+    node: str
+    stage: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskComplete:
+    """A task is over: its node need hold nothing for it any more."""
+
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Nobody will read this partition again."""
+
+    version: int
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """The job failed or was cancelled: these monotasks were asked for and are not wanted any more, nor these tasks."""
+
+    monotasks: tuple[int, ...]
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOver:
+    """Told once; nothing follows."""
+
+    succeeded: bool
+    reason: str = ""
+
+
+FlowInstruction = PlaceTasks | RunMonotask | TaskComplete | Drop | Abandon | FlowOver
+
+
+class _TaskState(enum.Enum):
+    WAITING = enum.auto()  # for the tasks before it
+    READY = enum.auto()  # for a node
+    PLACED = enum.auto()
+    COMPLETE = enum.auto()
+
+
+class DataflowManager:
+    """One door: :meth:`handle`. ``metadata`` is there to be read."""
+
+    def __init__(
+        self, plan: Plan, *, job_memory_bytes: int = 0, learned_memory_to_input: Mapping[str, float] | None = None
+    ) -> None:
+        """``job_memory_bytes`` is M(j), 0 if nobody estimated it; ``learned…`` is m2i by the name of the stage."""
+        self.plan = plan
+        self.metadata = Metadata(plan)
+        self.over = False
+        self._job_memory_bytes = job_memory_bytes
+        self._learned = dict(learned_memory_to_input or {})
+        self._started = False
+        self._states = [_TaskState.WAITING] * len(plan.tasks)
+        self._nodes = [""] * len(plan.tasks)
+        self._running: dict[int, None] = {}
+        self._ready: dict[int, TaskEstimate] = {}  # ready tasks without a node
+        self._left_of_task = [len(task.monotasks) for task in plan.tasks]
+        self._left_of_op = [op.partitions for op in plan.ops]
+        self._left_of_stage = [len(stage.tasks) for stage in plan.stages]
+        self._links_from: dict[int, list[int]] = {}
+        for index, link in enumerate(plan.links):
+            self._links_from.setdefault(link.before, []).append(index)
+        self._waits = [len(plan.ops[monotask.op].after) for monotask in plan.monotasks]
+        self._task_waits = [0] * len(plan.tasks)
+        self._tasks_after: dict[int, list[int]] = {}  # one to one
+        self._stages_after: dict[int, list[int]] = {}  # all tasks of a stage before all tasks of another
+        self._count_task_waits()
+        self._readers = self._count_readers()
+
+    def estimated_memory_bytes(self) -> int:
+        """M(j) for admission (§4.2.2): the one given, or what the tasks need that are ready at the start."""
+        if self._job_memory_bytes:
+            return self._job_memory_bytes
+        first = [task for task in self.plan.tasks if not self._task_waits[task.index]]
+        ready = [
+            (estimate(self.plan, self.metadata, task), memory_to_input(self.plan, task, self._learned))
+            for task in first
+        ]
+        return sum(memory_bytes(ready, 0, 0))
+
+    def handle(self, event: FlowEvent) -> list[FlowInstruction]:
+        """What is to be done now, in this order. Events that come twice or too late say nothing new."""
+        if self.over:
+            return []
+        match event:
+            case FlowStarted():
+                return self._start()
+            case FlowTaskPlaced(task, node):
+                return self._placed(task, node)
+            case MonotaskCompleted(monotask, made):
+                return self._completed(monotask, made)
+            case MonotaskFailed(monotask, reason):
+                return self._stop(reason) if monotask in self._running else []
+            case FlowCancelled(reason):
+                return self._stop(reason)
+
+    # ------------------------------------------------------------ events
+
+    def _start(self) -> list[FlowInstruction]:
+        if self._started:
+            return []
+        self._started = True
+        return self._ask(task.index for task in self.plan.tasks if not self._task_waits[task.index])
+
+    def _placed(self, task: int, node: str) -> list[FlowInstruction]:
+        if self._states[task] is not _TaskState.READY:
+            return []
+        self._states[task] = _TaskState.PLACED
+        self._nodes[task] = node
+        del self._ready[task]
+        return [self._run(index) for index in self.plan.tasks[task].monotasks if not self._waits[index]]
+
+    def _completed(self, index: int, made: tuple[Made, ...]) -> list[FlowInstruction]:
+        if index not in self._running:
+            return []
+        monotask = self.plan.monotasks[index]
+        op = self.plan.ops[monotask.op]
+        if len(made) != len(op.outputs):
+            raise ValueError(f"{op.name!r} makes {len(op.outputs)} datasets, not {len(made)}")
+        del self._running[index]
+        for version, one in zip(op.outputs, made, strict=True):
+            self.metadata.record(version, monotask.partition, one, self._nodes[monotask.task])
+        self._left_of_op[op.index] -= 1
+        out = self._release(op.index, monotask.partition)
+        out += self._read_by(op.index, monotask.partition)
+        self._left_of_task[monotask.task] -= 1
+        if not self._left_of_task[monotask.task]:
+            out += self._complete_task(monotask.task)
+        return out
+
+    def _stop(self, reason: str) -> list[FlowInstruction]:
+        self.over = True
+        held = {_TaskState.READY, _TaskState.PLACED}
+        tasks = tuple(task for task, state in enumerate(self._states) if state in held)
+        out: list[FlowInstruction] = [Abandon(tuple(self._running), tasks)] if tasks else []
+        return [*out, FlowOver(succeeded=False, reason=reason)]
+
+    # ------------------------------------------------------------ inside
+
+    def _release(self, op: int, partition: int) -> list[FlowInstruction]:
+        """What waited for this monotask: in its own task it may run now, elsewhere its task is not placed yet."""
+        freed: list[int] = []
+        for link in (self.plan.links[index] for index in self._links_from.get(op, ())):
+            first = self.plan.first[link.after]
+            if link.dependency is Dependency.ASYNC:
+                freed.append(first + partition)
+            elif not self._left_of_op[op]:
+                freed += range(first, first + self.plan.ops[link.after].partitions)
+        out: list[FlowInstruction] = []
+        for index in freed:
+            self._waits[index] -= 1
+            placed = self._states[self.plan.monotasks[index].task] is _TaskState.PLACED
+            if placed and not self._waits[index]:
+                out.append(self._run(index))
+        return out
+
+    def _run(self, index: int) -> RunMonotask:
+        monotask = self.plan.monotasks[index]
+        task, op = self.plan.tasks[monotask.task], self.plan.ops[monotask.op]
+        self._running[index] = None
+        return RunMonotask(
+            monotask=index,
+            kind=op.kind,
+            input_bytes=self.metadata.input_bytes(op, monotask.partition),
+            node=self._nodes[task.index],
+            stage=self.plan.stages[task.stage].name,
+            task=task.name,
+        )
+
+    def _complete_task(self, task: int) -> list[FlowInstruction]:
+        self._states[task] = _TaskState.COMPLETE
+        stage = self.plan.tasks[task].stage
+        self._left_of_stage[stage] -= 1
+        freed = list(self._tasks_after.get(task, ()))
+        if not self._left_of_stage[stage]:
+            freed += [other for after in self._stages_after.get(stage, ()) for other in self.plan.stages[after].tasks]
+        for other in freed:
+            self._task_waits[other] -= 1
+        ready = sorted({other for other in freed if not self._task_waits[other]})
+        out = [TaskComplete(task), *self._ask(ready)]
+        if not any(self._left_of_stage):
+            self.over = True
+            out.append(FlowOver(succeeded=True))
+        return out
+
+    def _ask(self, tasks: Iterable[int]) -> list[FlowInstruction]:
+        """Ready tasks, grouped by stage; their share r is of all that are ready and have no node yet."""
+        new = list(tasks)
+        for index in new:
+            self._states[index] = _TaskState.READY
+            self._ready[index] = estimate(self.plan, self.metadata, self.plan.tasks[index])
+        all_bytes = sum(one.input_bytes for one in self._ready.values())
+        stages: dict[int, list[TaskDemand]] = {}
+        for task in (self.plan.tasks[index] for index in new):
+            known = self._ready[task.index]
+            ratio = memory_to_input(self.plan, task, self._learned)
+            place = heaviest_place(self.plan, self.metadata, task)
+            [memory] = memory_bytes([(known, ratio)], all_bytes, self._job_memory_bytes)
+            nodes = (place,) if place else ()
+            stages.setdefault(task.stage, []).append(TaskDemand(task.index, task.name, known.usage, memory, nodes))
+        return [PlaceTasks(self.plan.stages[stage].name, tuple(demands)) for stage, demands in stages.items()]
+
+    def _count_task_waits(self) -> None:
+        plan = self.plan
+        for link in plan.links:
+            if not link.crosses:
+                continue
+            if link.dependency is Dependency.SYNC:
+                before = plan.tasks[plan.monotask(link.before, 0).task].stage
+                after = plan.tasks[plan.monotask(link.after, 0).task].stage
+                if before == after:  # a stage of one task, in which the order of its monotasks is enough
+                    continue
+                self._stages_after.setdefault(before, []).append(after)
+                for task in plan.stages[after].tasks:
+                    self._task_waits[task] += 1
+                continue
+            for partition in range(plan.ops[link.after].partitions):
+                one, other = plan.monotask(link.before, partition).task, plan.monotask(link.after, partition).task
+                if one != other:  # within a task the order of its monotasks is enough
+                    self._tasks_after.setdefault(one, []).append(other)
+                    self._task_waits[other] += 1
+
+    def _count_readers(self) -> dict[tuple[int, int], int]:
+        """For each partition that operations make: how many monotasks will read it, and one for the results."""
+        counts: dict[tuple[int, int], int] = {}
+        for version in self.plan.writers:
+            for partition in range(self.plan.versions[version].data.partitions):
+                counts[version, partition] = int(version in self.plan.results)
+        for op in self.plan.ops:
+            for read in op.inputs:
+                for partition in range(op.partitions):
+                    for one in self._partitions_read(read.take, read.version, partition):
+                        if (read.version, one) in counts:
+                            counts[read.version, one] += 1
+        return counts
+
+    def _partitions_read(self, take: Take, version: int, partition: int) -> Iterable[int]:
+        return (partition,) if take is Take.OWN else range(self.plan.versions[version].data.partitions)
+
+    def _read_by(self, op: int, partition: int) -> list[FlowInstruction]:
+        """What nobody reads any more now that this monotask has."""
+        out: list[FlowInstruction] = []
+        for read in self.plan.ops[op].inputs:
+            for one in self._partitions_read(read.take, read.version, partition):
+                if (read.version, one) in self._readers:
+                    self._readers[read.version, one] -= 1
+                    if not self._readers[read.version, one]:
+                        out.append(Drop(read.version, one))
+        return out

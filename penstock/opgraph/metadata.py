@@ -1,0 +1,163 @@
+"""The metadata store and the estimates that are made of it (Ursa §4.1.3 "Metadata", §4.2.1).
+
+"The JM maintains a metadata store that records the size and locality of each dataset partition." From it come the input
+bytes of each ready monotask, which are known exactly, and a ready task's estimated usage and memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.model.resources import KindAmounts, ResourceKind
+from penstock.opgraph.checking import Input
+from penstock.opgraph.collapsing import PlannedOp
+from penstock.opgraph.ops import Dependency, Take
+from penstock.opgraph.planning import Plan, PlannedTask
+
+#: m2i of operations that say nothing: what they read and as much again, as the paper has it for a filter.
+DEFAULT_MEMORY_TO_INPUT = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A partition that a monotask created or updated: its size, and that of each part where parts are taken of it."""
+
+    size_bytes: int
+    part_bytes: tuple[int, ...] = ()
+
+
+class Metadata:
+    """Size and place of every partition that exists."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._made: dict[tuple[int, int], Made] = {}
+        self._places: dict[tuple[int, int], str] = {}
+        for version in plan.versions:
+            if version.writer is None:
+                for partition, size in enumerate(version.data.sizes_bytes):
+                    self._made[version.index, partition] = Made(size)
+
+    def record(self, version: int, partition: int, made: Made, place: str) -> None:
+        """A partition was made; ``place`` is "" where that is not known."""
+        self._made[version, partition] = made
+        self._places[version, partition] = place
+
+    def size_bytes(self, version: int, partition: int) -> int | None:
+        """The size of a partition; None before it is made."""
+        made = self._made.get((version, partition))
+        return None if made is None else made.size_bytes
+
+    def place(self, version: int, partition: int) -> str:
+        """Where a partition lies; "" where that is not known."""
+        return self._places.get((version, partition), "")
+
+    def input_bytes(self, op: PlannedOp, partition: int) -> int:
+        """What the ready monotask of an operation reads, in bytes: its work (§4.2.1)."""
+        return sum(self.read_bytes(read, partition) for read in op.inputs)
+
+    def read_bytes(self, read: Input, partition: int) -> int:
+        """What the monotask of a partition reads of one dataset, all of which must exist."""
+        if read.take is Take.OWN:
+            return self._made[read.version, partition].size_bytes
+        theirs = range(self._plan.versions[read.version].data.partitions)
+        if read.take is Take.WHOLE:
+            return sum(self._made[read.version, other].size_bytes for other in theirs)
+        return sum(self._made[read.version, other].part_bytes[partition] for other in theirs)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEstimate:
+    """What is known about a task when it becomes ready: I(t) and its usage per kind, in bytes."""
+
+    task: int
+    input_bytes: int
+    usage: KindAmounts
+
+
+def estimate(plan: Plan, metadata: Metadata, task: PlannedTask) -> TaskEstimate:
+    """A ready task's input and usage (§4.2.1).
+
+    "The usage of a task is calculated as the sum of the estimated usage of all its monotasks", each of which is the
+    size of its input: what comes from other tasks is known; what comes from the task itself is what its maker read,
+    times that one's ``expansion`` (stored compressed). "We simply estimate disk write usage as the total input size of
+    the task."
+    """
+    made_here: dict[int, float] = {}  # version → bytes, summed over the partitions that this task makes
+    computes = False
+    total = 0
+    usage = KindAmounts()
+    for monotask in (plan.monotasks[index] for index in task.monotasks):
+        op = plan.ops[monotask.op]
+        work = 0.0
+        for read in op.inputs:
+            if read.version in made_here:
+                work += made_here[read.version] * _share(plan, read, monotask.task)
+            else:
+                size = metadata.read_bytes(read, monotask.partition)
+                total += size
+                work += size
+        for version in op.outputs:
+            made_here[version] = made_here.get(version, 0.0) + work * op.expansion
+        writes = op.kind is ResourceKind.DISK and computes
+        usage += KindAmounts.single(op.kind, float(total) if writes else work)
+        computes = computes or op.kind is ResourceKind.CPU
+    return TaskEstimate(task.index, total, usage)
+
+
+def _share(plan: Plan, read: Input, task: int) -> float:
+    """The share of what a task made of a dataset that one of its own monotasks reads."""
+    if read.take is Take.WHOLE:
+        return 1.0
+    if read.take is Take.PART:
+        return 1.0 / plan.parts[read.version]
+    writer = plan.writers[read.version]
+    here = sum(1 for index in plan.tasks[task].monotasks if plan.monotasks[index].op == writer)
+    return 1.0 / here
+
+
+def memory_to_input(plan: Plan, task: PlannedTask, learned: dict[str, float]) -> float:
+    """m2i(t): learned for the stage from earlier runs, or the largest that the task's operations were given."""
+    stage = plan.stages[task.stage]
+    if stage.name in learned:
+        return learned[stage.name]
+    given = [value for op in stage.ops if (value := plan.ops[op].memory_to_input) is not None]
+    return max(given, default=DEFAULT_MEMORY_TO_INPUT)
+
+
+def memory_bytes(ready: Iterable[tuple[TaskEstimate, float]], all_ready_bytes: int, job_memory_bytes: int) -> list[int]:
+    """M(t) of ready tasks, each with its m2i: min{r × M(j), m2i(t) × I(t)} (§4.2.1).
+
+    r is "the ratio of the input size of t to the total input size of all the ready tasks of the job",
+    ``all_ready_bytes``. Where nobody estimated M(j) (0), the second term stands alone.
+    """
+    out = []
+    for task, ratio in ready:
+        by_input = ratio * task.input_bytes
+        share = task.input_bytes / all_ready_bytes if all_ready_bytes else 0.0
+        out.append(math.ceil(min(share * job_memory_bytes, by_input) if job_memory_bytes else by_input))
+    return out
+
+
+def heaviest_place(plan: Plan, metadata: Metadata, task: PlannedTask) -> str:
+    """Where most of what crosses a cut to this task lies, one to one; "" where that is not known or nothing does.
+
+    Data that comes by network monotasks is pulled wherever the task goes.
+    """
+    weights: dict[str, int] = {}
+    cuts = {
+        (link.before, link.after)
+        for link in plan.links
+        if link.crosses
+        and link.dependency is Dependency.ASYNC
+        and plan.ops[link.after].kind is not ResourceKind.NETWORK
+    }
+    for monotask in (plan.monotasks[index] for index in task.monotasks) if cuts else ():
+        for read in plan.ops[monotask.op].inputs:
+            if read.take is Take.OWN and (plan.writers.get(read.version), monotask.op) in cuts:
+                place = metadata.place(read.version, monotask.partition)
+                weights[place] = weights.get(place, 0) + metadata.read_bytes(read, monotask.partition)
+    weights.pop("", None)
+    return max(weights, key=lambda place: (weights[place], place), default="")

@@ -1,0 +1,265 @@
+"""From operations to monotasks, tasks and stages (Ursa §4.1.3).
+
+Each operation becomes one monotask for each partition. Without the in-edges of all network monotasks the graph of
+monotasks falls into connected components: the *tasks*, whose monotasks belong on one worker. "The set of tasks from
+the same Ops forms a stage."
+
+The paper does not say what happens where a task would wait for itself: A → B async and A → network → B with a barrier.
+The tasks of such a stage are cut between operations that have a different number of network operations before them;
+what crosses the cut is fetched like any input, and the place where most of it lies is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from penstock.model.resources import ResourceKind
+from penstock.opgraph.checking import Version, check
+from penstock.opgraph.collapsing import PlannedOp, collapse
+from penstock.opgraph.ops import Data, Dependency, OpGraph
+
+#: Names of stages are also names at the agent, which allows 128 characters; tasks add their number.
+_STAGE_NAME_CHARACTERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMonotask:
+    """An operation on one partition."""
+
+    index: int
+    op: int
+    partition: int
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """Monotasks that belong on one worker, in an order in which they could be carried out."""
+
+    index: int
+    name: str
+    stage: int
+    monotasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStage:
+    """The tasks from the same operations."""
+
+    index: int
+    name: str
+    ops: tuple[int, ...]
+    tasks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """``after`` depends on ``before``, both indices of operations; ``crosses``: from task to task, not within one."""
+
+    before: int
+    after: int
+    dependency: Dependency
+    crosses: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A dataflow ready to be carried out. Everything refers to everything else by index."""
+
+    ops: tuple[PlannedOp, ...]
+    monotasks: tuple[PlannedMonotask, ...]
+    tasks: tuple[PlannedTask, ...]
+    stages: tuple[PlannedStage, ...]
+    links: tuple[Link, ...]
+    versions: tuple[Version, ...]
+    parts: dict[int, int]
+    writers: dict[int, int]  # version → the operation of the plan that makes it, for all that outlives its operation
+    results: tuple[int, ...]  # versions
+    first: tuple[int, ...]  # operation → its first monotask; the others follow by partition
+
+    def monotask(self, op: int, partition: int) -> PlannedMonotask:
+        """The monotask of an operation on a partition."""
+        return self.monotasks[self.first[op] + partition]
+
+    def describe(self) -> str:
+        """The plan for people: each stage with its tasks and the operations that they are made of."""
+        lines = []
+        for stage in self.stages:
+            lines.append(f"stage {stage.name}: {_count(len(stage.tasks), 'task')}")
+            for op in (self.ops[index] for index in stage.ops):
+                waits = [self._wait(link) for link in self.links if link.after == op.index]
+                after = f"   after {', '.join(waits)}" if waits else ""
+                lines.append(f"  {op.kind:<7} {op.name}: {_count(op.partitions, 'monotask')}{after}")
+        return "\n".join(lines)
+
+    def _wait(self, link: Link) -> str:
+        return f"{self.ops[link.before].name} ({link.dependency})"
+
+
+def plan(graph: OpGraph, results: Iterable[Data]) -> Plan:
+    """Check a graph and plan it; ``results`` are the datasets that somebody wants in the end.
+
+    Raises:
+        OpGraphError: the graph cannot be executed; one line that names the operation.
+    """
+    checked = check(graph)
+    wanted = tuple(checked.last(data).index for data in results)
+    ops = collapse(checked, wanted)
+    links = _links(ops)
+    stages, tasks, monotasks = _group(ops, links)
+    writers = {version: op.index for op in ops for version in op.outputs}
+    return Plan(ops, monotasks, tasks, stages, links, checked.versions, checked.parts, writers, wanted, _starts(ops))
+
+
+def _starts(ops: Sequence[PlannedOp]) -> tuple[int, ...]:
+    starts = [0]
+    for op in ops:
+        starts.append(starts[-1] + op.partitions)
+    return tuple(starts[:-1])
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+# ---------------------------------------------------------------- where tasks end
+
+
+def _links(ops: Sequence[PlannedOp]) -> tuple[Link, ...]:
+    """Every dependency, and whether it leads from task to task."""
+    cut = _cuts(ops)
+    return tuple(
+        Link(edge.before, op.index, edge.dependency, op.kind is ResourceKind.NETWORK or (edge.before, op.index) in cut)
+        for op in ops
+        for edge in op.after
+    )
+
+
+def _cuts(ops: Sequence[PlannedOp]) -> set[tuple[int, int]]:
+    """In-edges of CPU and disk operations that are to be removed, too, so that no task waits for itself.
+
+    In every stage on a circle of stages these are the edges that lead to an operation with more network operations
+    before it. What remains of the stage has one such number; every edge from task to task raises it, so no circle is
+    left.
+    """
+    depth = _depths(ops)
+    inner = [(edge.before, op.index) for op in ops if op.kind is not ResourceKind.NETWORK for edge in op.after]
+    stage = _components(len(ops), inner)
+    # One that is carried out by a single task in any case.
+    single = {stage[op.index] for op in ops if op.partitions == 1}
+    single |= {
+        stage[op.index]
+        for op in ops
+        if op.kind is not ResourceKind.NETWORK and any(edge.dependency is Dependency.SYNC for edge in op.after)
+    }
+    leads_to: dict[int, set[int]] = {}
+    for op in ops:
+        for edge in op.after if op.kind is ResourceKind.NETWORK else ():
+            source, target = stage[edge.before], stage[op.index]
+            # Within a task the order of its monotasks is enough: nothing waits for itself.
+            within = source == target and (edge.dependency is Dependency.ASYNC or source in single)
+            if not within:
+                leads_to.setdefault(source, set()).add(target)
+    circular = {one for one in leads_to if one in _reachable(one, leads_to)}
+    return {(one, other) for one, other in inner if stage[one] in circular and depth[one] < depth[other]}
+
+
+def _depths(ops: Sequence[PlannedOp]) -> list[int]:
+    """The most network operations on any way to each operation, itself included."""
+    depth: list[int] = []
+    for op in ops:
+        before = max((depth[edge.before] for edge in op.after), default=0)
+        depth.append(before + (op.kind is ResourceKind.NETWORK))
+    return depth
+
+
+def _reachable(start: int, leads_to: dict[int, set[int]]) -> set[int]:
+    found: set[int] = set()
+    pending = [start]
+    while pending:
+        further = leads_to.get(pending.pop(), set()) - found
+        found |= further
+        pending += further
+    return found
+
+
+def _components(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
+    """The connected component of each of ``count`` nodes, named by its smallest member (union-find)."""
+    parent = list(range(count))
+
+    def find(node: int) -> int:
+        while parent[node] != node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    for one, other in edges:
+        low, high = sorted((find(one), find(other)))
+        parent[high] = low
+    return [find(node) for node in range(count)]
+
+
+# ---------------------------------------------------------------- tasks and stages
+
+
+def _group(
+    ops: Sequence[PlannedOp], links: Sequence[Link]
+) -> tuple[tuple[PlannedStage, ...], tuple[PlannedTask, ...], tuple[PlannedMonotask, ...]]:
+    starts = _starts(ops)
+    inner = [link for link in links if not link.crosses]
+    component = _components(sum(op.partitions for op in ops), _monotask_edges(ops, starts, inner))
+    members: dict[int, list[int]] = {}
+    for monotask, one in enumerate(component):
+        members.setdefault(one, []).append(monotask)
+    owner = [op.index for op in ops for _ in range(op.partitions)]
+    stage_of = _components(len(ops), ((link.before, link.after) for link in inner))
+    stage_ops: dict[int, list[int]] = {}
+    for op_index, one in enumerate(stage_of):
+        stage_ops.setdefault(one, []).append(op_index)
+
+    stages: list[PlannedStage] = []
+    tasks: list[PlannedTask] = []
+    task_of: dict[int, int] = {}
+    for number, op_indices in enumerate(_stage_order(stage_ops, links)):
+        name = f"{number} {ops[op_indices[-1]].name}"[:_STAGE_NAME_CHARACTERS]
+        op_index = op_indices[0]
+        firsts = dict.fromkeys(component[starts[op_index] + part] for part in range(ops[op_index].partitions))
+        made = []
+        for position, first in enumerate(firsts):
+            made.append(len(tasks))
+            tasks.append(PlannedTask(len(tasks), f"{name}/{position}", number, tuple(members[first])))
+            task_of.update(dict.fromkeys(members[first], made[-1]))
+        stages.append(PlannedStage(number, name, tuple(op_indices), tuple(made)))
+    monotasks = tuple(PlannedMonotask(index, op, index - starts[op], task_of[index]) for index, op in enumerate(owner))
+    return tuple(stages), tuple(tasks), monotasks
+
+
+def _monotask_edges(
+    ops: Sequence[PlannedOp], starts: Sequence[int], inner: Iterable[Link]
+) -> Iterable[tuple[int, int]]:
+    """What connects monotasks. Of a barrier's many-to-many edges as many as connect all of them."""
+    for link in inner:
+        before, after = starts[link.before], starts[link.after]
+        if link.dependency is Dependency.ASYNC:
+            yield from ((before + part, after + part) for part in range(ops[link.after].partitions))
+        else:
+            yield from ((before, after + part) for part in range(ops[link.after].partitions))
+            yield from ((before + part, after) for part in range(ops[link.before].partitions))
+
+
+def _stage_order(stage_ops: dict[int, list[int]], links: Sequence[Link]) -> list[list[int]]:
+    """Stages by what they wait for, else by their first operation."""
+    stage_of = {op: stage for stage, ops in stage_ops.items() for op in ops}
+    missing: dict[int, set[int]] = {stage: set() for stage in stage_ops}
+    for link in links:
+        if stage_of[link.before] != stage_of[link.after]:
+            missing[stage_of[link.after]].add(stage_of[link.before])
+    order = []
+    while missing:
+        ready = next(stage for stage, waits in missing.items() if not waits)
+        del missing[ready]
+        order.append(stage_ops[ready])
+        for waits in missing.values():
+            waits.discard(ready)
+    return order
