@@ -17,19 +17,28 @@ from penstock.model.container import ContainerSpec, Ended, EndedBy
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.client import Container
+    from penstock.cli import direct
+    from penstock.client import AgentClient, Container
 
 _KILLED = 128 + signal.SIGKILL
-#: What the user's terminal or supervisor sends to us is meant for the command.
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+#: How long an agent that went away is waited for, and the first and longest pause between two attempts (seconds).
+_RECONNECT_S = 30.0
+_BACKOFF_S = (0.02, 1.0)
 
 
 def main(argv: list[str]) -> int:
     """The command; returns the exit status of what it ran."""
-    options = _parse(argv)
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+    spec = _specification(_parse(argv))
+    from penstock import paths
+    from penstock.cli import direct  # not for --help
 
-    return converse(_run(_specification(options)))
+    try:
+        with direct.Connection(paths.agent_socket(), "penstock run") as agent:
+            return _run_directly(agent, spec)
+    except direct.Undecided:
+        from penstock.cli.session import converse  # asyncio and all: only where it is needed
+
+        return converse(_run(spec))
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -64,6 +73,27 @@ def _specification(options: argparse.Namespace) -> ContainerSpec:
     return specification(options, tuple(options.command), env=environment, cwd=str(cwd), detach=options.detach)
 
 
+def _run_directly(agent: direct.Connection, spec: ContainerSpec) -> int:
+    from penstock.cli import direct
+
+    if spec.detach:
+        started = agent.launch(spec)
+        warn("run", started.not_enforced)
+        print(started.container)
+        return 0
+    signals = direct.Signals()
+    started = agent.launch(spec, _standard_streams(), signals)
+    warn("run", started.not_enforced)
+    try:
+        ended = agent.wait(started.container, signals)
+    except direct.Lost:
+        from penstock.cli.session import converse
+
+        signals.hand_over()
+        return converse(_rejoin(started.container, signals))
+    return _exit_status(ended, killed_by_us=signals.killed)
+
+
 async def _run(spec: ContainerSpec) -> int:
     from penstock.client import AgentClient
 
@@ -81,38 +111,80 @@ async def _run(spec: ContainerSpec) -> int:
     return _exit_status(ended, killed_by_us=signals.killed)
 
 
-class _Signals:
-    """Until the command runs, a signal ends us; then it is the command's. A second Ctrl-C kills."""
+async def _rejoin(name: str, before: direct.Signals) -> int:
+    """The agent went away while the command ran: wait for the next one, which finds the container again."""
+    from penstock.wire.errors import RpcError
 
-    def __init__(self) -> None:
+    signals = _Signals(before)
+    async with await _reconnect() as agent:
+        try:
+            container = await agent.attach(name)
+        except RpcError as error:
+            reason = f"the agent was restarted and does not know it: {error}"
+            return _exit_status(Ended(by=EndedBy.LOST, reason=reason), killed_by_us=False)
+        signals.forward_to(container)
+        ended = await container.wait()
+    return _exit_status(ended, killed_by_us=signals.killed)
+
+
+async def _reconnect() -> AgentClient:
+    import asyncio
+    import time
+
+    from penstock.client import AgentClient, AgentUnavailable
+
+    give_up = time.monotonic() + _RECONNECT_S
+    pause, longest = _BACKOFF_S
+    while True:
+        try:
+            return await AgentClient.connect(client="penstock run")
+        except AgentUnavailable as error:
+            if time.monotonic() >= give_up:
+                raise AgentUnavailable(f"{error} (tried for {_RECONNECT_S:g} s)") from None
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, longest)
+
+
+class _Signals:
+    """As :class:`direct.Signals`, in an event loop; takes over from there what was not sent yet."""
+
+    def __init__(self, before: direct.Signals | None = None) -> None:
         import asyncio
+
+        from penstock.cli.direct import FORWARDED
 
         self._container: Container | None = None
         self._loop = asyncio.get_running_loop()
         self._main = asyncio.current_task()
-        self._interrupts = 0
+        self._waiting: list[int] | None = None if before is None else list(before.received)
+        self._interrupts = 0 if before is None else before.interrupts
         self._sending: set[asyncio.Task[None]] = set()
-        self.killed = False
-        for number in _FORWARDED:
+        self.killed = before is not None and before.killed
+        for number in FORWARDED:
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background job
                 self._loop.add_signal_handler(number, self._received, number)
 
     def forward_to(self, container: Container) -> None:
         """From now on."""
         self._container = container
+        for number in self._waiting or ():
+            self._received(number)
 
-    def _received(self, number: signal.Signals) -> None:
+    def _received(self, number: int) -> None:
         if self._container is None:
+            if self._waiting is not None:
+                self._waiting.append(number)
+                return
             assert self._main is not None
             self._main.cancel()
             return
-        self._interrupts += number is signal.SIGINT
+        self._interrupts += number == signal.SIGINT
         self.killed = self._interrupts > 1
         sending = self._loop.create_task(self._send(self._container, number))
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
 
-    async def _send(self, container: Container, number: signal.Signals) -> None:
+    async def _send(self, container: Container, number: int) -> None:
         from penstock.client import AgentUnavailable
         from penstock.wire.errors import RpcError
 

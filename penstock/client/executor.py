@@ -1,0 +1,262 @@
+"""An executor of :mod:`concurrent.futures` whose tasks are monotasks: each runs when the agent has granted it."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+from penstock.client.gate import Gate
+from penstock.client.gate_slot import Slot
+from penstock.model.resources import KINDS, ResourceKind
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Running(threading.local):
+    """The slot of the task that this thread runs."""
+
+    slot: Slot | None = None
+
+
+_RUNNING = _Running()
+
+
+@contextlib.contextmanager
+def released() -> Iterator[None]:
+    """Inside a task: without its slot while the body runs, for work that waits for other gated work.
+
+    Outside of a :class:`MonotaskExecutor`'s tasks it does nothing.
+    """
+    slot = _RUNNING.slot
+    if slot is None:
+        yield
+        return
+    _RUNNING.slot = None  # what waits inside has nothing to give back
+    try:
+        with slot.released():
+            yield
+    finally:
+        _RUNNING.slot = slot
+
+
+class MonotaskFuture(Future[T]):
+    """A future of a :class:`MonotaskExecutor`. A task that waits for another here gives its slot back meanwhile."""
+
+    def result(self, timeout: float | None = None) -> T:
+        """See :meth:`concurrent.futures.Future.result`; ``timeout`` does not bound the wait for the task's own slot."""
+        with contextlib.nullcontext() if self.done() else released():
+            return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """See :meth:`concurrent.futures.Future.exception`; as :meth:`result`."""
+        with contextlib.nullcontext() if self.done() else released():
+            return super().exception(timeout)
+
+
+class _State(enum.Enum):
+    QUEUED = enum.auto()  # at the gate
+    PARKED = enum.auto()  # granted when every thread was busy: given back, to be queued again
+    READY = enum.auto()  # granted, for the next thread
+    CANCELLED = enum.auto()
+
+
+class _Work:
+    """A call that waits for its grant."""
+
+    __slots__ = ("call", "future", "input_bytes", "kind", "slot", "state")
+
+    def __init__(self, kind: ResourceKind, input_bytes: int, call: Callable[[], Any]) -> None:
+        self.kind = kind
+        self.input_bytes = input_bytes
+        self.call = call
+        self.future: MonotaskFuture[Any] = MonotaskFuture()
+        self.slot: Slot | None = None
+        self.state = _State.QUEUED
+
+    def run(self, slot: Slot, done: Callable[[], None]) -> None:
+        """In a thread of the pool; ``done`` is called when the call is over, before anybody hears of its result."""
+        if not self.future.set_running_or_notify_cancel():
+            slot.cancel()
+            done()
+            return
+        if slot.error is not None:
+            done()
+            self.future.set_exception(slot.error)
+            return
+        _RUNNING.slot = slot
+        try:
+            result = self.call()
+        except BaseException as error:  # noqa: BLE001 - the root of a task: whatever it raises is its result
+            self._over(slot, done, failed=True)
+            self.future.set_exception(error)
+        else:
+            self._over(slot, done, failed=False)
+            self.future.set_result(result)
+
+    @staticmethod
+    def _over(slot: Slot, done: Callable[[], None], *, failed: bool) -> None:
+        _RUNNING.slot = None
+        slot.release(failed=failed)
+        done()
+
+
+class MonotaskExecutor(Executor):
+    """Runs calls in threads, each as one monotask: queued at the agent at once, run when granted.
+
+    The order is the agent's, among the calls of this executor too. ``max_workers`` bounds the threads, as in
+    ``ThreadPoolExecutor``; the agent bounds what runs. A grant that finds every thread busy is given back at once, so
+    that no slot lies idle here. A call that waits for another of the same executor by
+    ``result()`` or ``exception()`` gives its slot back while it waits; around any other wait (``wait``,
+    ``as_completed``, a queue) write ``with released():``. Its thread stays taken, so that as many nested waits as
+    there are threads block each other for ever, as in ``ThreadPoolExecutor``.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        max_workers: int | None = None,
+        *,
+        kind: ResourceKind | str = ResourceKind.CPU,
+        stage: str = "",
+        thread_name_prefix: str = "penstock",
+    ) -> None:
+        """``kind`` and ``stage`` are those of :meth:`submit`; ``max_workers`` is the number of cores if not given.
+
+        Raises:
+            ValueError: not a kind of resource, or no workers.
+        """
+        self._gate = gate
+        self._kind = ResourceKind(kind)
+        self._stage = stage
+        self._threads = max_workers or os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self._threads if max_workers is None else max_workers, thread_name_prefix)
+        self._ready: SimpleQueue[tuple[_Work, Slot] | None] = SimpleQueue()
+        self._lock = threading.RLock()  # a closed gate calls back from within
+        self._works: set[_Work] = set()
+        self._busy = 0  # threads that run a call or are about to
+        self._parked: dict[ResourceKind, deque[_Work]] = {kind: deque() for kind in KINDS}
+        self._again: dict[ResourceKind, _Work] = {}  # of each kind at most one that was parked is queued again
+        self._shut = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """See :meth:`concurrent.futures.Executor.submit`; the size of the input is not known, and said to be 0.
+
+        Raises:
+            RuntimeError: the executor was shut down, or the gate closed.
+        """
+        return self._submit(self._kind, 0, partial(fn, *args, **kwargs))
+
+    def submit_monotask(
+        self, kind: ResourceKind | str, input_bytes: int, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
+        """As :meth:`submit`, with what the monotask uses and how much it reads (bytes), by which the agent orders.
+
+        Raises:
+            ValueError: not a kind of resource, or a negative size.
+            RuntimeError: the executor was shut down, or the gate closed.
+        """
+        return self._submit(ResourceKind(kind), input_bytes, partial(fn, *args, **kwargs))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """See :meth:`concurrent.futures.Executor.shutdown`; cancelled futures give their queued monotasks back."""
+        with self._lock:
+            self._shut = True
+            works = list(self._works)
+        if cancel_futures:
+            for work in works:
+                work.future.cancel()
+        self._pool.shutdown(wait=wait)
+
+    def _submit(self, kind: ResourceKind, input_bytes: int, call: Callable[[], T]) -> Future[T]:
+        if input_bytes < 0:
+            raise ValueError(f"input_bytes must not be negative: {input_bytes}")
+        work = _Work(kind, input_bytes, call)
+        with self._lock:
+            if self._shut:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            # For each call one turn of a thread, which takes whatever is granted next.
+            self._pool.submit(self._run_next)
+            try:
+                self._queue(work)
+            except BaseException:
+                self._ready.put(None)
+                raise
+            self._works.add(work)
+        work.future.add_done_callback(partial(self._done, work))
+        return work.future
+
+    def _queue(self, work: _Work) -> None:
+        work.state = _State.QUEUED
+        granted = partial(self._granted, work)
+        work.slot = self._gate.submit(work.kind, work.input_bytes, granted, stage=self._stage)
+
+    def _run_next(self) -> None:
+        if (next_one := self._ready.get()) is None:
+            return
+        work, slot = next_one
+        del next_one
+        work.run(slot, self._idle)
+
+    def _idle(self) -> None:
+        """A thread has ended its call, or (a callback of its future may submit another) is about to."""
+        with self._lock:
+            self._busy -= 1
+            self._queue_parked()
+
+    def _granted(self, work: _Work, slot: Slot) -> None:
+        """In the gate's thread."""
+        with self._lock:
+            if self._again.get(work.kind) is work:
+                del self._again[work.kind]
+            if work.state is not _State.QUEUED:
+                slot.cancel()
+            elif self._busy < self._threads:
+                self._busy += 1
+                work.state = _State.READY
+                self._ready.put((work, slot))
+            else:
+                slot.cancel()
+                work.state = _State.PARKED
+                self._parked[work.kind].append(work)
+            self._queue_parked()
+
+    def _queue_parked(self) -> None:
+        """While a thread is free, of each kind one call that came too early."""
+        for kind, parked in self._parked.items():
+            while parked and kind not in self._again and self._busy < self._threads:
+                work = parked.popleft()
+                if work.state is not _State.PARKED:
+                    continue
+                self._again[kind] = work
+                try:
+                    self._queue(work)
+                except RuntimeError as error:  # the gate was closed
+                    del self._again[kind]
+                    work.state = _State.CANCELLED
+                    if work.future.set_running_or_notify_cancel():
+                        work.future.set_exception(error)
+                    self._ready.put(None)
+
+    def _done(self, work: _Work, future: Future[Any]) -> None:
+        """The future has a result, or was cancelled: then its monotask is given back, and its turn of a thread too."""
+        with self._lock:
+            self._works.discard(work)
+            if not future.cancelled() or work.state in {_State.READY, _State.CANCELLED}:
+                return  # a thread that finds it cancelled gives it back
+            work.state = _State.CANCELLED
+            if self._again.get(work.kind) is work:
+                del self._again[work.kind]
+            assert work.slot is not None
+            work.slot.cancel()
+            self._queue_parked()
+        future.set_running_or_notify_cancel()  # those who wait hear at once
+        self._ready.put(None)

@@ -1,0 +1,354 @@
+"""The thread behind a gate: an event loop that keeps the connection and carries out what :mod:`…client.gating` decides.
+
+Other threads leave events in an inbox and wake the loop once for all that collect until it looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.client.gate_link import GateLink
+from penstock.client.gate_slot import Slot
+from penstock.client.gating import Complete, Gating, Go, Instruction, Refuse, Submit, Warn, Withdraw
+from penstock.client.job import Job
+from penstock.client.monotask import Monotask
+from penstock.wire.agent_api import StageProgress
+from penstock.wire.errors import RpcError
+
+_LOG = logging.getLogger("penstock.gate")
+#: An agent that leaves a question unanswered for so long beyond the gate's patience counts as gone (seconds).
+_ANSWER_S = 2.0
+#: How often the agent is asked for a sign of life while somebody waits (seconds).
+_ASK_EVERY_S = 2.0
+_JOIN_S = 3.0
+_BARRIER_S = 5.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a gate was made with; see :class:`penstock.client.gate.Gate`."""
+
+    name: str
+    socket: Path | None
+    job: str
+    priority: float
+    memory_bytes: int
+    patience_s: float
+    warn: Callable[[str], object]
+
+
+class Engine:
+    """One thread, one loop, one connection. What is not said to be for any thread is for its own only."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._woken = False
+        self._gating: Gating[Slot] = Gating(setup.patience_s, time.monotonic())
+        self._job: Job | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._asking: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._reason = ""
+        self._lock = threading.Lock()
+        self._fast = {"ungated": 0, "released": 0}  # what never came to the loop
+        self._end: Exception | None = RuntimeError(f"the gate {setup.name!r} is closed")
+        self._pid = os.getpid()
+        #: For any thread: the agent is away and patience is over, so that nobody need ask.
+        self.open = False
+        #: For any thread: nothing more is carried out.
+        self.over = False
+        self.connected = threading.Event()
+        self.loop = _new_loop()
+        self._stop = asyncio.Event()
+        self.link = GateLink(setup.name, setup.socket, setup.job, setup.priority, setup.memory_bytes, self)
+        self._thread = threading.Thread(target=self._run, name="penstock-gate", daemon=True)
+        self._thread.start()
+
+    # ------------------------------------------------------------ for any thread
+
+    @property
+    def job(self) -> str:
+        """The job's id; empty while not connected."""
+        job = self._job
+        return job.id if job is not None and self.connected.is_set() else ""
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether the caller is the gate's own thread."""
+        return threading.get_ident() == self._thread.ident
+
+    def post(self, event: Callable[..., None], *arguments: Any) -> None:
+        """Leave an event for the loop."""
+        self._inbox.append((event, arguments))
+        if self.over:
+            self._turn_away()
+        elif not self._woken:
+            self._woken = True
+            try:
+                self.loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:  # closed in this very moment
+                self._turn_away()
+
+    def count(self, what: str) -> None:
+        """One more that went past the loop."""
+        with self._lock:
+            self._fast[what] += 1
+
+    def counts(self) -> dict[str, int]:
+        """Totals of all that was said before this call."""
+        if not self.in_thread and not self.over:
+            settled = threading.Event()
+            self.post(settled.set)
+            settled.wait(_BARRIER_S)
+        totals = self._gating.counts()
+        with self._lock:
+            for what, number in self._fast.items():
+                totals[what] += number
+        return totals
+
+    def stop(self) -> None:
+        """Close the connection and end the thread; whoever waits gets ``RuntimeError``."""
+        if self._pid != os.getpid() or self.over:
+            return
+        with contextlib.suppress(RuntimeError):  # it is over in this very moment
+            self.loop.call_soon_threadsafe(self._stop.set)
+        if not self.in_thread:
+            self._thread.join(_JOIN_S)
+
+    def leave(self) -> None:
+        """As :meth:`stop`, at the end of the interpreter: whoever waits goes on ungated, to come to an end, too."""
+        self._end = None
+        self.stop()
+
+    def abandon(self) -> None:
+        """In a child after a fork: nothing of this belongs to us."""
+        self.over = True
+        self._lock = threading.Lock()  # another thread may have had it
+        self._inbox.clear()
+        self.link.disown()
+
+    # ------------------------------------------------------------ events
+
+    def ask(self, slot: Slot) -> None:
+        """Somebody wants a slot."""
+        self._do(self._gating.ask(slot, time.monotonic()))
+
+    def end(self, slot: Slot, failed: bool) -> None:
+        """The work of a slot is over."""
+        self._do(self._gating.release(slot, failed=failed))
+        slot.monotask = None
+
+    def withdraw(self, slot: Slot) -> None:
+        """A slot is no longer wanted."""
+        self._do(self._gating.cancel(slot))
+        slot.monotask = None
+
+    def progress(self, stages: list[StageProgress]) -> None:
+        """How far the job is."""
+        if self._job is not None:
+            self._job.progress(stages)
+
+    def linked(self, job: Job) -> None:
+        """Called by the link: the agent is there and knows the job."""
+        self._job = job
+        self._back()
+
+    def unlinked(self, reason: str) -> None:
+        """Called by the link: the agent is away; the reason is a line for people."""
+        self._reason = reason
+        self.connected.clear()
+        self._do(self._gating.lost(time.monotonic()))
+        self._arm()
+
+    def forgotten(self, reason: str) -> None:
+        """Called by the link: what this job had with the agent is gone."""
+        self._reason = reason
+        self._job = None
+        self.connected.clear()
+        self._do(self._gating.forgotten(time.monotonic()))
+        self._arm()
+
+    def _granted(self, slot: Slot, monotask: Monotask, granted: asyncio.Future[None]) -> None:
+        if granted.cancelled() or slot.monotask is not monotask:
+            return
+        error = granted.exception()
+        if error is None:
+            self._do(self._gating.granted(slot))
+        elif isinstance(error, RpcError) and self._job is not None and not self._job.over:  # else the job was refused
+            self._do(self._gating.refused(slot, error))
+
+    def _back(self) -> None:
+        self.open = False
+        if self._gating.open:
+            _LOG.info("the agent is back: monotasks of %s are gated again", self._setup.name)
+        self._do(self._gating.back(time.monotonic()))
+        self.connected.set()
+        self._arm()
+
+    # ------------------------------------------------------------ carrying out
+
+    def _drain(self) -> None:
+        self._woken = False
+        inbox = self._inbox
+        for _ in range(len(inbox)):
+            event, arguments = inbox.popleft()
+            try:
+                event(*arguments)
+            except Exception:  # noqa: BLE001 - the root of an event: the others must not wait for ever
+                _LOG.exception("an event of a gate failed")
+        self._arm()
+
+    def _do(self, instructions: list[Instruction[Slot]]) -> None:
+        for each in instructions:
+            match each:
+                case Submit(slot):
+                    self._submit(slot)
+                case Go(slot, gated):
+                    self._decide(slot, gated=gated)
+                case Complete(slot, failed):
+                    if slot.monotask is not None:
+                        slot.monotask.complete(failed)
+                case Withdraw(slot):
+                    if slot.monotask is not None:
+                        slot.monotask.cancel()
+                        slot.monotask = None
+                case Refuse(slot, error):
+                    self._decide(slot, error=error)
+                case Warn():
+                    self._warn()
+
+    def _submit(self, slot: Slot) -> None:
+        assert self._job is not None
+        try:
+            monotask = self._job.submit(slot.kind, slot.input_bytes, slot.stage, slot.task)
+        except Exception as error:  # noqa: BLE001 - a job that ended under us must not stop the user's work
+            self.loop.call_soon(self.link.lost_for_good, f"the agent does not take monotasks: {error}")
+            return
+        slot.monotask = monotask
+        monotask.granted.add_done_callback(lambda granted: self._granted(slot, monotask, granted))
+
+    def _decide(self, slot: Slot, *, gated: bool = False, error: Exception | None = None) -> None:
+        try:
+            slot.decided(gated=gated, error=error)
+        except Exception:  # noqa: BLE001 - the root of a callback, which is not ours
+            _LOG.exception("a callback of a gate failed")
+
+    def _warn(self) -> None:
+        self.open = True
+        reason = self._reason or "the agent has not answered yet; see `penstock status`"
+        text = f"{reason}: work of {self._setup.name!r} goes on without grants until it is back"
+        try:
+            self._setup.warn(text)
+        except Exception:  # noqa: BLE001 - a filter made an error of the warning, and nobody can catch it here
+            _LOG.warning(text)
+
+    def _arm(self) -> None:
+        """Look again when patience is over; ask for a sign of life while somebody waits for the agent."""
+        deadline = self._gating.deadline
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            self._timer = self.loop.call_later(max(0.0, deadline - time.monotonic()), self._tick)
+        if self._asking is None and self._gating.linked and self._gating.waiting:
+            self._asking = self.loop.call_later(_ASK_EVERY_S, self._ask_for_life)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._do(self._gating.tick(time.monotonic()))
+        self._arm()
+
+    def _ask_for_life(self) -> None:
+        self._asking = None
+        if self._job is not None and self._gating.linked and self._gating.waiting:
+            self._asking = self.loop.create_task(self._sign_of_life(self._job))
+
+    async def _sign_of_life(self, job: Job) -> None:
+        """Whoever does not answer is away, though the connection stands; the answer ends that outage."""
+        began = time.monotonic()
+        answer = asyncio.ensure_future(job.tasks_done([]))
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else may look
+        try:
+            await asyncio.wait([answer], timeout=self._setup.patience_s + _ANSWER_S)
+            if not answer.done() and self._gating.linked:
+                self._silent(began)
+                await asyncio.wait([answer])
+                error = answer.exception()
+                if job is self._job and self.link.up and (error is None or isinstance(error, RpcError)):
+                    self._back()
+        finally:
+            answer.cancel()
+            self._asking = None
+        self._arm()
+
+    def _silent(self, since: float) -> None:
+        where = self.link.where
+        self._reason = f"the agent at {where} does not answer; see its log, or restart it"
+        self.connected.clear()
+        self._do(self._gating.lost(since))
+        self._do(self._gating.tick(time.monotonic()))
+        self._arm()
+
+    # ------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        try:
+            self.loop.run_until_complete(self._live())
+        except Exception:  # noqa: BLE001 - the root of a thread
+            _LOG.exception("the thread of a gate failed; work goes on without grants")
+            self._end = None
+        finally:
+            self.open = self._end is None
+            self.over = True
+            self.connected.clear()
+            self._do(self._gating.close(self._end))
+            self._turn_away()
+            self.loop.close()
+
+    async def _live(self) -> None:
+        connection = asyncio.ensure_future(self.link.keep())
+        stopped = asyncio.ensure_future(self._stop.wait())
+        tasks: list[asyncio.Future[Any]] = [connection, stopped]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if connection.done():
+                connection.result()
+        finally:
+            if isinstance(self._asking, asyncio.Task):
+                tasks.append(self._asking)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _turn_away(self) -> None:
+        """After the end: whoever still asks is not left waiting."""
+        with contextlib.suppress(IndexError):
+            while True:
+                event, arguments = self._inbox.popleft()
+                if event == self.ask:
+                    [slot] = arguments
+                    self._decide(slot, error=self._end)
+
+
+def warn_always(text: str) -> None:
+    """A ``RuntimeWarning`` for each outage: Python's registry would show the same text only once."""
+    warnings.warn_explicit(text, RuntimeWarning, __file__, 0, module=__name__, registry={})
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
