@@ -28,8 +28,9 @@ _INSTALLED = {
     "agent": "the node daemon",
     "master": "the placement daemon",
     "uninstall": "remove what agents have set up on this host",
+    "dask-worker": "run a gated Dask worker in a container",
 }
-_EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent"}
+_EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent", "dask-worker": "dask"}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -103,7 +104,7 @@ def _installed() -> list[str]:
 
 def _help() -> str:
     commands = OWN | {name: _INSTALLED.get(name, "") for name in _installed()}
-    lines = [f"  {name:<10}{what}" for name, what in commands.items()]
+    lines = [f"  {name:<12}{what}" for name, what in commands.items()]
     return "\n".join(
         [
             "usage: penstock COMMAND [ARGUMENT…]",

@@ -72,6 +72,11 @@ class Gate:
         return self._running().job
 
     @property
+    def joined(self) -> bool:
+        """Whether it joins a job that somebody else registered."""
+        return bool(self._setup.job)
+
+    @property
     def connected(self) -> bool:
         """Whether the agent is there and answers."""
         return self._running().connected.is_set()

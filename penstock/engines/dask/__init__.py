@@ -1,0 +1,23 @@
+"""Unchanged Dask jobs behind the gates of their hosts' agents; see ``docs/dask.md``.
+
+``penstock.engines.dask.preload`` is the one line of configuration; the plugins do the same from code.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.engines.dask.plugin import PenstockSchedulerPlugin, PenstockWorkerPlugin
+
+__all__ = ["PenstockSchedulerPlugin", "PenstockWorkerPlugin"]
+
+_HOMES = {"PenstockSchedulerPlugin": "plugin", "PenstockWorkerPlugin": "plugin"}
+
+
+def __getattr__(name: str) -> Any:
+    """Found when asked for: the preload must be importable beside any distributed, as it fails open."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

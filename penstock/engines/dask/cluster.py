@@ -1,0 +1,150 @@
+"""A Dask cluster whose workers the agent runs: each in a container of its own, promised and limited, and gated."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from distributed.core import Status
+from distributed.deploy.spec import ProcessInterface, SpecCluster
+from distributed.scheduler import Scheduler
+
+from penstock.client import AgentClient, AgentUnavailable, Container
+from penstock.model.container import ContainerSpec, Limits
+from penstock.wire.errors import RpcError
+
+PRELOAD = "penstock.engines.dask.preload"
+#: A worker that is told to end has so long for it (seconds).
+_END_S = 15.0
+#: What the nanny and the interpreter take beside the worker's own limit, of which Dask spills and restarts it.
+_BESIDE_BYTES = 192 * 2**20
+
+
+def worker_command(scheduler: str, *arguments: str) -> tuple[str, ...]:
+    """The command line of a Dask worker that is gated from its start."""
+    return (sys.executable, "-m", "distributed.cli.dask_worker", scheduler, "--preload", PRELOAD, *arguments)
+
+
+class ContainedWorker(ProcessInterface):
+    """One Dask worker, with its nanny, in a container of this host's agent."""
+
+    def __init__(
+        self,
+        scheduler: str,
+        name: object = None,
+        *,
+        threads: int = 1,
+        cpu_cores: float = 0.0,
+        memory_bytes: int = 0,
+        socket: Path | None = None,
+        arguments: tuple[str, ...] = (),
+    ) -> None:
+        """``cpu_cores`` and ``memory_bytes`` are promised, and its limits; 0: neither.
+
+        Raises:
+            ValueError: a promise that is too small for any worker.
+        """
+        if 0 < memory_bytes <= 2 * _BESIDE_BYTES:
+            raise ValueError(f"memory_bytes={memory_bytes} is too little for a Dask worker and its nanny")
+        super().__init__(scheduler=scheduler, name=name)  # type: ignore[no-untyped-call]
+        limit_bytes = memory_bytes - _BESIDE_BYTES if memory_bytes else 0
+        options = ("--name", str(name), "--nthreads", str(threads), "--no-dashboard")
+        limit = ("--memory-limit", str(limit_bytes)) if limit_bytes else ()
+        self.spec = ContainerSpec(
+            argv=worker_command(scheduler, *options, *limit, *arguments),
+            name=f"dask-worker {name}",
+            env=dict(os.environ) | ({"DASK_PENSTOCK__SOCKET": str(socket)} if socket is not None else {}),
+            cwd=str(Path.cwd()),
+            cpu_cores=cpu_cores,
+            memory_bytes=memory_bytes,
+            limits=Limits(cpu_cores=cpu_cores or None, memory_max_bytes=memory_bytes or None),
+        )
+        self._socket = socket
+        self._client: AgentClient | None = None
+        self._container: Container | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Called by the cluster.
+
+        Raises:
+            AgentUnavailable: there is no agent.
+            RpcError: it refuses the worker; the message says why.
+        """
+        client = self._client = await AgentClient.connect(self._socket, client="dask")
+        try:
+            self._container = await client.launch(self.spec)
+        except BaseException:
+            await client.close()
+            raise
+        self._watching = asyncio.create_task(self._watch(self._container))
+        await super().start()  # type: ignore[no-untyped-call]
+
+    async def close(self) -> None:
+        """Called by the cluster: end it, softly at first."""
+        container, self._container = self._container, None
+        if container is not None:
+            with contextlib.suppress(AgentUnavailable, RpcError):  # it is over
+                try:
+                    await container.signal(signal.SIGTERM)
+                    await asyncio.wait_for(container.wait(), _END_S)
+                except TimeoutError:
+                    await container.kill()
+                    await container.wait()
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._client is not None:
+            await self._client.close()
+        await super().close()  # type: ignore[no-untyped-call]
+
+    async def _watch(self, container: Container) -> None:
+        """It may end by itself: then it is not running any more."""
+        with contextlib.suppress(AgentUnavailable):
+            await container.wait()
+            if self.status == Status.running:
+                self.status = Status.closed
+
+
+class PenstockCluster(SpecCluster):
+    """``PenstockCluster(n_workers=2, cpu_cores=1, memory_bytes=2**30)``: a scheduler here, workers in containers.
+
+    All of ``distributed.SpecCluster`` works: ``scale``, ``adapt``, ``async with``, ``Client(cluster)``.
+    """
+
+    def __init__(
+        self,
+        n_workers: int = 1,
+        *,
+        threads_per_worker: int = 1,
+        cpu_cores: float = 0.0,
+        memory_bytes: int = 0,
+        socket: Path | None = None,
+        worker_arguments: tuple[str, ...] = (),
+        scheduler_options: dict[str, Any] | None = None,
+        **cluster: Any,
+    ) -> None:
+        """``cpu_cores`` and ``memory_bytes`` are each worker's; ``cluster`` goes to ``SpecCluster``."""
+        worker = {
+            "cls": ContainedWorker,
+            "options": {
+                "threads": threads_per_worker,
+                "cpu_cores": cpu_cores,
+                "memory_bytes": memory_bytes,
+                "socket": socket,
+                "arguments": worker_arguments,
+            },
+        }
+        options = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"} | (
+            scheduler_options or {}
+        )
+        super().__init__(  # type: ignore[no-untyped-call]
+            workers=dict.fromkeys(range(n_workers), worker),
+            scheduler={"cls": Scheduler, "options": options},
+            worker=worker,
+            **cluster,
+        )

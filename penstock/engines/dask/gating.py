@@ -1,0 +1,239 @@
+"""One Dask worker behind its process's gate: what it does becomes monotasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dask.typing import Key
+from distributed.core import Status
+from distributed.threadpoolexecutor import ThreadPoolExecutor
+
+from penstock.engines.dask import hooks
+from penstock.engines.dask.busy import Busy
+from penstock.engines.dask.estimate import ReadEstimates
+from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
+from penstock.engines.dask.pool import GatedThreadPoolExecutor, GateLike, SlotLike, refused
+from penstock.engines.dask.settings import Settings
+from penstock.engines.dask.spill import Evictor
+from penstock.model.resources import ResourceKind
+from penstock.wire.errors import RpcError
+
+if TYPE_CHECKING:
+    from distributed.worker import Worker
+
+_LOG = logging.getLogger(__name__)
+_CPU, _DISK, _NETWORK = ResourceKind.CPU, ResourceKind.DISK, ResourceKind.NETWORK
+
+
+class AsyncGateLike(GateLike, Protocol):
+    """What a worker needs of :class:`penstock.client.gate.Gate`."""
+
+    async def acquire_async(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
+
+
+class WorkerGating:
+    """Made for a worker in its event loop; :meth:`install` gates it, :meth:`remove` takes everything back."""
+
+    def __init__(self, worker: Worker, gate: AsyncGateLike, settings: Settings) -> None:
+        self._worker = worker
+        self._gate = gate
+        self._settings = settings
+        self._busy = Busy()
+        self._estimates = ReadEstimates()
+        self._executing: dict[Key, DaskMonotask] = {}
+        self._restore: list[Callable[[], None]] = []
+        self._ungated_pool: Executor | None = None
+        self._pool: GatedThreadPoolExecutor | None = None
+        self._evictor: Evictor | None = None
+
+    # ------------------------------------------------------------ coming and going
+
+    def install(self) -> None:
+        """From now on what the worker begins is gated."""
+        self._replace_pool()
+        self._hook("coroutine tasks and other executors", self._wrap_execute)
+        if self._settings.network:
+            self._hook("transfers", lambda: self._wrap("gather_dep", self._gather_dep))
+            self._hook("P2P transfers", lambda: self._wrap_p2p("_comms", "CommShardsBuffer", _NETWORK, "p2p-send"))
+        if self._settings.disk:
+            self._hook("P2P disk writes", lambda: self._wrap_p2p("_disk", "DiskShardsBuffer", _DISK, "p2p-write"))
+            self._hook("spilling", lambda: hooks.wrap_spill(self._worker, self._spilling))
+            self._evictor = Evictor.of(self._worker, self._held)
+        hooks.report()
+
+    def remove(self, idle: Callable[[], object]) -> None:
+        """What the worker begins is not gated any more; ``idle`` is called once nothing holds or wants a slot."""
+        for restore in reversed(self._restore):
+            restore()
+        self._restore.clear()
+        if self._evictor is not None:
+            self._evictor.remove()
+        pool, before = self._pool, self._ungated_pool
+        if before is not None and self._worker.status in (Status.closing, Status.closed, Status.failed):
+            before.shutdown(wait=False)  # the worker closes the one it has
+        elif before is not None and self._worker.executors.get("default") is pool:
+            self._worker.executors["default"] = before
+        self._busy.when_idle(idle)
+
+    def _replace_pool(self) -> None:
+        """Only Dask's own kind: what a user brought along may be anything, and is gated around ``execute``."""
+        worker = self._worker
+        default = worker.executors["default"]
+        if type(default) is not ThreadPoolExecutor or default is worker.executors.get("offload"):
+            return
+        self._ungated_pool = default
+        self._pool = hooks.make_pool(self._gate, worker.state.nthreads, hooks.thread_name_prefix(default), self._busy)
+        worker.executors["default"] = self._pool
+
+    def _hook(self, what: str, install: Callable[[], Callable[[], None]]) -> None:
+        restore = hooks.attempt(what, install)
+        if restore is not None:
+            self._restore.append(restore)
+
+    def _wrap(self, name: str, wrapper: hooks.Wrapper) -> Callable[[], None]:
+        return hooks.replace_method(self._worker, name, wrapper)
+
+    def _wrap_execute(self) -> Callable[[], None]:
+        hooks.need_tasks()
+        return self._wrap("execute", self._execute)
+
+    def _wrap_p2p(self, module: str, buffer: str, kind: ResourceKind, stage: str) -> Callable[[], None]:
+        def enter(input_bytes: int) -> AbstractAsyncContextManager[object]:
+            return self._held(kind, input_bytes, stage)
+
+        return hooks.wrap_p2p(f"distributed.shuffle.{module}", buffer, enter)
+
+    # ------------------------------------------------------------ told by the plugin
+
+    def transition(self, key: Key, start: str, finish: str) -> None:
+        """A task of the worker changes its state."""
+        if finish == "long-running":
+            if (one := self._executing.get(key)) is not None and one.turn is not None:
+                one.turn.long_running()
+        elif finish == "released" and start == "executing":
+            if (one := self._executing.get(key)) is not None and one.withdraw is not None:
+                one.withdrawn = one.withdraw()
+        elif finish == "memory" and self._evictor is not None:
+            self._evictor.look()
+
+    # ------------------------------------------------------------ around the worker's instructions
+
+    def _execute(self, original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def execute(key: Key, *, stimulus_id: str) -> Any:
+            task = self._worker.state.tasks.get(key)
+            if task is None:
+                return await original(key, stimulus_id=stimulus_id)
+            if self._evictor is not None:
+                await self._evictor.read_back((each.key, each.nbytes or 0) for each in task.dependencies)
+            one = self._executing[key] = self._describe(task)
+            EXECUTING.set(one)
+            try:
+                if one.kind is None or self._goes_through_pool(task):
+                    return await original(key, stimulus_id=stimulus_id)
+                async with self._held(one.kind, one.input_bytes, one.stage, one):
+                    return await original(key, stimulus_id=stimulus_id)
+            except asyncio.CancelledError:
+                if not one.withdrawn:
+                    raise
+                # Nobody wanted it when it was withdrawn; whoever wants it meanwhile has it scheduled again.
+                return hooks.reschedule(key)
+            finally:
+                if self._executing.get(key) is one:
+                    del self._executing[key]
+
+        return execute
+
+    def _gather_dep(self, original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def gather_dep(worker: str, to_gather: Any, total_nbytes: int, *, stimulus_id: str) -> Any:
+            async with self._held(_NETWORK, total_nbytes, "gather_dep"):
+                return await original(worker, to_gather, total_nbytes, stimulus_id=stimulus_id)
+
+        return gather_dep
+
+    def _goes_through_pool(self, task: Any) -> bool:
+        executor = (task.annotations or {}).get("executor", "default")
+        gated = self._pool is not None and self._worker.executors.get(executor) is self._pool
+        return gated and not hooks.is_coroutine(task.run_spec)
+
+    def _describe(self, task: Any) -> DaskMonotask:
+        said = (task.annotations or {}).get("penstock")
+        said = said if isinstance(said, dict) else {}
+        one = DaskMonotask(_kind(said.get("kind", _CPU)), stage=str(said.get("stage") or hooks.group(task.key)))
+        if isinstance(input_bytes := said.get("input_bytes"), int | float) and input_bytes >= 0:
+            one.input_bytes = int(input_bytes)
+        elif task.dependencies:
+            one.input_bytes = sum(each.nbytes or 0 for each in task.dependencies)
+        else:
+            prefix = task.prefix
+            one.input_bytes, measure = self._estimates.expect(prefix)
+            if measure:
+                one.learn = lambda read_bytes: self._estimates.learn(prefix, read_bytes)
+        return one
+
+    # ------------------------------------------------------------ holding a slot in the event loop
+
+    @asynccontextmanager
+    async def _held(
+        self, kind: ResourceKind, input_bytes: int, stage: str, one: DaskMonotask | None = None
+    ) -> AsyncIterator[None]:
+        """``one`` can be withdrawn while it waits."""
+        self._busy.enter()
+        slot, failed = None, True
+        try:
+            slot = await (self._slot(kind, input_bytes, stage) if one is None else self._withdrawable(one))
+            yield
+            failed = False
+        finally:
+            if slot is not None:
+                slot.release(failed=failed)
+            self._busy.leave()
+
+    @asynccontextmanager
+    async def _spilling(self, input_bytes: int) -> AsyncIterator[None]:
+        """Spilling makes room, so the wait for the disk has an end; meanwhile the event loop goes on."""
+        self._busy.enter()
+        slot = None
+        try:
+            try:
+                async with asyncio.timeout(self._settings.spill_patience_s):
+                    slot = await self._slot(_DISK, input_bytes, "spill")
+            except TimeoutError:
+                _LOG.info("spilling without a grant: the disk was busy for %g s", self._settings.spill_patience_s)
+            yield
+        finally:
+            if slot is not None:
+                slot.release()
+            self._busy.leave()
+
+    async def _withdrawable(self, one: DaskMonotask) -> SlotLike | None:
+        assert one.kind is not None
+        waiting = asyncio.ensure_future(self._slot(one.kind, one.input_bytes, one.stage))
+        one.withdraw = waiting.cancel
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and (slot := waiting.result()) is not None:
+                slot.cancel()  # granted in the moment in which the worker closes
+            raise
+
+    async def _slot(self, kind: ResourceKind, input_bytes: int, stage: str) -> SlotLike | None:
+        try:
+            return await self._gate.acquire_async(kind, input_bytes, stage=stage)
+        except (RpcError, RuntimeError) as error:
+            refused(error)
+            return None
+
+
+def _kind(said: object) -> ResourceKind | None:
+    """``none`` or None is ungated; what is no kind of resource is work for a CPU, as any task."""
+    if said is None or said == "none":
+        return None
+    try:
+        return ResourceKind(str(said))
+    except ValueError:
+        return _CPU

@@ -1,0 +1,276 @@
+"""All that reaches into private names of distributed, or replaces a method of its objects. Nothing else here does.
+
+Every hook first looks whether all the names that it needs are there. One that lacks a name is left out, what it would
+gate goes on ungated, and one warning for the process says which names are missing. Tried with distributed 2024.8 and
+2026.8.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import cache, wraps
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+from distributed.utils import iscoroutinefunction
+
+from penstock.engines.dask.busy import Busy
+from penstock.engines.dask.pool import GatedThreadPoolExecutor, GateLike, current_turn
+
+T = TypeVar("T")
+Wrapper = Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]
+#: ``enter(input_bytes)`` is held around what is done.
+Enter = Callable[[int], AbstractAsyncContextManager[object]]
+
+_LOG = logging.getLogger(__name__)
+#: Missing names → what they would have gated.
+_missed: dict[str, str] = {}
+_reported: set[str] = set()
+
+
+class Missing(Exception):  # noqa: N818 - it is not an error, but an answer
+    """Names that this distributed does not have."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(", ".join(names))
+        self.names = names
+
+
+def need(owner: object, *names: str) -> None:
+    """Raise :class:`Missing` unless an object, or a class's instances by their annotations, has these attributes."""
+    label = getattr(owner, "__qualname__", type(owner).__qualname__)
+    missing = [f"{label}.{name}" for name in names if not hasattr(owner, name)]
+    if missing:
+        raise Missing(missing)
+
+
+def look_up(module: str, *names: str) -> list[Any]:
+    """Attributes of a module of distributed.
+
+    Raises:
+        Missing: the module, or one of them, is not there.
+    """
+    try:
+        found = import_module(module)
+    except ImportError:
+        raise Missing([module]) from None
+    if missing := [f"{module}.{name}" for name in names if not hasattr(found, name)]:
+        raise Missing(missing)
+    return [getattr(found, name) for name in names]
+
+
+def attempt(what: str, install: Callable[[], T]) -> T | None:
+    """Install one hook; where a name is missing, leave it out and keep that for :func:`report`."""
+    try:
+        return install()
+    except Missing as missing:
+        _missed.setdefault(str(missing), what)
+        return None
+
+
+def report() -> None:
+    """One warning for all that is missing and was not reported before."""
+    fresh = {names: what for names, what in _missed.items() if names not in _reported}
+    if fresh:
+        _reported.update(fresh)
+        names, what = ", ".join(fresh), ", ".join(fresh.values())
+        _LOG.warning("distributed %s has no %s; not gated: %s", version("distributed"), names, what)
+
+
+# ---------------------------------------------------------------- the worker's asynchronous instructions
+
+
+def replace_method(owner: object, name: str, wrapper: Wrapper) -> Callable[[], None]:
+    """Put a wrapper around a coroutine method of one object; what is returned takes it away again.
+
+    Raises:
+        Missing: there is no such method.
+    """
+    need(owner, name)
+    original = getattr(owner, name)
+    setattr(owner, name, wraps(original)(wrapper(original)))
+
+    def restore() -> None:
+        owner.__dict__.pop(name, None)
+
+    return restore
+
+
+def is_coroutine(run_spec: object) -> bool:
+    """Whether a task runs on the worker's event loop; ``run_spec`` as its worker has it when it executes it."""
+    told = getattr(run_spec, "is_coro", None)
+    if told is not None:
+        return bool(told)
+    if not isinstance(run_spec, tuple) or not run_spec:
+        return False
+    return bool(iscoroutinefunction(run_spec[0]))  # type: ignore[no-untyped-call]
+
+
+def need_tasks() -> None:
+    """What is read of a worker's tasks, and what is answered for one that is not run.
+
+    Raises:
+        Missing: this distributed keeps them in another way.
+    """
+    task, _ = look_up("distributed.worker_state_machine", "TaskState", "RescheduleEvent")
+    look_up("distributed.utils", "key_split_group")
+    known = set(getattr(task, "__dataclass_fields__", ())) | set(dir(task))
+    if missing := sorted({"annotations", "dependencies", "key", "nbytes", "prefix", "run_spec"} - known):
+        raise Missing([f"TaskState.{name}" for name in missing])
+
+
+@cache
+def _looked_up(module: str, name: str) -> Any:
+    return look_up(module, name)[0]
+
+
+def group(key: object) -> str:
+    """The name of the task group that a key belongs to, as the scheduler has it."""
+    return str(_looked_up("distributed.utils", "key_split_group")(key))
+
+
+def reschedule(key: object) -> object:
+    """What ``execute`` answers for a task that it did not run."""
+    event = _looked_up("distributed.worker_state_machine", "RescheduleEvent")
+    return event(key=key, stimulus_id=f"penstock-withdrawn-{time.time()}")
+
+
+# ---------------------------------------------------------------- seceding from the pool, and rejoining it
+
+
+POOL_NAMES = ("_threads", "_rejoin_list", "_rejoin_lock", "_adjust_thread_count")
+
+
+class _SecedingThreadPoolExecutor(GatedThreadPoolExecutor):
+    """Notices in the very thread that it leaves the pool, and that it comes back.
+
+    ``distributed.secede`` takes the thread out of ``_threads`` and calls ``_adjust_thread_count``;
+    ``distributed.rejoin`` appends to ``_rejoin_list``, calls ``submit`` with a call that does nothing, and waits until
+    a thread that has finished makes room.
+    """
+
+    _rejoin_list: list[tuple[threading.Thread, threading.Event]]
+    _rejoin_lock: threading.Lock
+    _threads: set[threading.Thread]
+
+    def submit(  # type: ignore[override]
+        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Future[Any]:
+        turn = current_turn()
+        if turn is None or not turn.seceded:
+            return super().submit(fn, *args, **kwargs)
+        thread = threading.current_thread()
+        entry = self._take_out(thread)
+        if entry is None and thread not in self._threads:  # it asks for something else than to rejoin
+            return super().submit(fn, *args, **kwargs)
+        if entry is None:  # a thread has made room already, and is missed until this one has its slot
+            self._threads.discard(thread)
+            super()._adjust_thread_count()  # type: ignore[no-untyped-call]
+        turn.regain()
+        if entry is None:
+            self._threads.add(thread)
+        else:
+            with self._rejoin_lock:
+                self._rejoin_list.append(entry)
+        future = self.bypass(fn, *args, **kwargs)
+        turn.seceded = False
+        return future
+
+    def _adjust_thread_count(self) -> None:
+        turn = current_turn()
+        if turn is not None and not turn.seceded and threading.current_thread() not in self._threads:
+            turn.secede()
+        super()._adjust_thread_count()  # type: ignore[no-untyped-call]
+
+    def _take_out(self, thread: threading.Thread) -> tuple[threading.Thread, threading.Event] | None:
+        """Off the list until it has its slot: a thread that made room now would be missed by whoever holds one."""
+        with self._rejoin_lock:
+            for entry in self._rejoin_list:
+                if entry[0] is thread:
+                    self._rejoin_list.remove(entry)
+                    return entry
+        return None
+
+
+def make_pool(gate: GateLike, max_workers: int, thread_name_prefix: str, busy: Busy) -> GatedThreadPoolExecutor:
+    """The pool for a worker, with an eye for seceding tasks where that can be."""
+
+    def seceding() -> GatedThreadPoolExecutor:
+        pool = _SecedingThreadPoolExecutor(gate, max_workers, thread_name_prefix, busy)
+        need(pool, *POOL_NAMES)
+        return pool
+
+    pool = attempt("what a task does after it rejoined its pool", seceding)
+    return pool or GatedThreadPoolExecutor(gate, max_workers, thread_name_prefix, busy)
+
+
+def thread_name_prefix(executor: object) -> str:
+    """How an executor's threads are called."""
+    return str(getattr(executor, "_thread_name_prefix", "") or "Dask-Default-Threads")
+
+
+# ---------------------------------------------------------------- the P2P shuffle
+
+
+_p2p: dict[type, list[Enter]] = {}
+
+
+def wrap_p2p(module: str, buffer: str, enter: Enter) -> Callable[[], None]:
+    """Hold something around what a shuffle's buffer does with a batch of shards: sends it, or writes it.
+
+    This is a class's method, and several workers of a process want it wrapped: what the first one gave is held, once.
+
+    Raises:
+        Missing: this distributed has no such buffer.
+    """
+    (cls,) = look_up(module, buffer)
+    need(cls, "process", "_process")
+    if "process" in vars(cls) and not _p2p.get(cls):  # it is not its base's any more, and could not be put back
+        raise Missing([f"{buffer}'s inherited process"])
+    entering = _p2p.setdefault(cls, [])
+    entering.append(enter)
+    original = cls.process
+    if len(entering) == 1:
+
+        async def process(self: object, id: str, shards: list[Any], size: int) -> None:  # noqa: A002 - their name
+            async with entering[0](size) if entering else nullcontext():
+                await original(self, id, shards, size)
+
+        cls.process = wraps(original)(process)  # the original is its base's
+
+    def restore() -> None:
+        entering.remove(enter)
+        if not entering:
+            del cls.process
+
+    return restore
+
+
+# ---------------------------------------------------------------- spilling
+
+
+def wrap_spill(worker: object, enter: Enter) -> Callable[[], None]:
+    """Hold something around a worker's spilling when its process is short of memory.
+
+    Raises:
+        Missing: this distributed spills in another way.
+    """
+    need(worker, "memory_manager")
+    manager = getattr(worker, "memory_manager")  # noqa: B009 - not every distributed has it
+    need(manager, "_spill", "memory_target_fraction", "memory_limit")
+
+    def wrapper(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def spill(worker: object, memory: int) -> None:
+            target = (manager.memory_target_fraction or 0) * (manager.memory_limit or 0)
+            async with enter(max(0, memory - int(target))):
+                await original(worker, memory)
+
+        return spill
+
+    return replace_method(manager, "_spill", wrapper)

@@ -1,0 +1,151 @@
+"""The plugins, for those who prefer code to a line of configuration; the preload uses them too."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dask.typing import Key
+from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
+
+from penstock.client.gate import Gate
+from penstock.engines.dask.gating import WorkerGating
+from penstock.engines.dask.jobs import connected_gate
+from penstock.engines.dask.progress import Reporter, answer_at
+from penstock.engines.dask.settings import Settings
+
+if TYPE_CHECKING:
+    from distributed.scheduler import Scheduler
+    from distributed.worker import Worker
+
+_LOG = logging.getLogger(__name__)
+#: The same for the preload, the plugin and the scheduler's: a worker is gated once, whoever asks for it.
+NAME = "penstock"
+
+
+@dataclass
+class _Shared:
+    """The gate of this process, and how many workers have it: a process may have several (``processes=False``)."""
+
+    gate: Gate
+    workers: int = 0
+    reporter: Reporter | None = None
+
+
+class _Gates:
+    """The gates of this process: one for each socket and job name."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shared: dict[tuple[str, str], _Shared] = {}
+
+    async def enter(self, worker: Worker, settings: Settings) -> Gate:
+        """One more worker has it."""
+        key = self._key(worker, settings)
+        with self._lock:
+            if (shared := self._shared.get(key)) is not None:
+                shared.workers += 1
+                return shared.gate
+        gate = await connected_gate(worker, settings)
+        with self._lock:
+            if (shared := self._shared.get(key)) is None:
+                reporter = None if gate.joined else Reporter(worker, gate.progress)
+                shared = self._shared[key] = _Shared(gate, reporter=reporter)
+            shared.workers += 1
+        if shared.gate is not gate:  # another worker of this process was faster
+            gate.close()
+        return shared.gate
+
+    def leave(self, worker: Worker, settings: Settings) -> None:
+        """One worker less; from any thread."""
+        key = self._key(worker, settings)
+        with self._lock:
+            shared = self._shared[key]
+            shared.workers -= 1
+            if shared.workers:
+                return
+            del self._shared[key]
+        if shared.reporter is not None:
+            shared.reporter.stop()
+        # The gate's own thread may be who says that the last slot is free.
+        threading.Thread(target=shared.gate.close, name="penstock-close", daemon=True).start()
+
+    @staticmethod
+    def _key(worker: Worker, settings: Settings) -> tuple[str, str]:
+        return settings.socket, settings.job or worker.scheduler.address
+
+
+_GATES = _Gates()
+
+
+class PenstockWorkerPlugin(WorkerPlugin):
+    """Gates a worker: its tasks, transfers, P2P shuffles and spilling wait for their grants from the host's agent.
+
+    ``client.register_plugin(PenstockWorkerPlugin())`` gates all workers of a cluster, those to come as well. Settings
+    are read from Dask's configuration in the worker; keyword arguments go before it.
+    """
+
+    name = NAME
+    idempotent = True
+
+    def __init__(self, **settings: Any) -> None:
+        """``settings`` are fields of :class:`penstock.engines.dask.settings.Settings`.
+
+        Raises:
+            TypeError: there is no such setting.
+        """
+        Settings(**settings)
+        self._given = settings
+        self._settings: Settings | None = None
+        self._gating: WorkerGating | None = None
+
+    async def setup(self, worker: Worker) -> None:
+        """Called by the worker."""
+        settings = Settings.from_config(**self._given)
+        if not settings.enabled:
+            return
+        gate = await _GATES.enter(worker, settings)
+        self._settings = settings
+        self._gating = WorkerGating(worker, gate, settings)
+        self._gating.install()
+        _LOG.info("gated by the agent at %s: job %s", settings.socket or "its usual place", gate.job or "(not yet)")
+
+    def teardown(self, worker: Worker) -> None:
+        """Called by the worker when it closes, or when the plugin is removed."""
+        gating, settings = self._gating, self._settings
+        self._gating = None
+        if gating is not None and settings is not None:
+            gating.remove(lambda: _GATES.leave(worker, settings))
+
+    def transition(self, key: Key, start: Any, finish: Any, **_: Any) -> None:
+        """Called by the worker."""
+        if self._gating is not None:
+            self._gating.transition(key, start, finish)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What travels to the workers is the settings alone."""
+        return _make, (self._given,)
+
+
+def _make(settings: dict[str, Any]) -> PenstockWorkerPlugin:
+    return PenstockWorkerPlugin(**settings)
+
+
+class PenstockSchedulerPlugin(SchedulerPlugin):
+    """Gates all workers of a scheduler, as if each had the worker's preload. They need Penstock installed."""
+
+    name = NAME
+
+    def __init__(self, **settings: Any) -> None:
+        """As for :class:`PenstockWorkerPlugin`."""
+        self._worker_plugin = PenstockWorkerPlugin(**settings)
+
+    async def start(self, scheduler: Scheduler) -> None:
+        """Called by the scheduler."""
+        answer_at(scheduler)
+        await scheduler.register_worker_plugin(
+            comm=None, plugin=pickle.dumps(self._worker_plugin), name=NAME, idempotent=True
+        )

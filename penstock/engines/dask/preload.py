@@ -1,0 +1,33 @@
+"""Gates an unchanged Dask job: name this module in ``distributed.worker.preload`` or ``distributed.scheduler.preload``.
+
+In the environment: ``DASK_DISTRIBUTED__WORKER__PRELOAD='["penstock.engines.dask.preload"]'``. With the scheduler's, its
+workers are gated without a word of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+_LOG = logging.getLogger(__name__)
+
+
+async def dask_setup(server: Any) -> None:
+    """Called by Dask once a worker or a scheduler has begun to listen."""
+    try:
+        from distributed import Scheduler, Worker
+
+        from penstock.engines.dask.plugin import NAME, PenstockSchedulerPlugin, PenstockWorkerPlugin
+    except ImportError as error:  # a distributed unlike those this was tried with: fail open
+        _LOG.warning("nothing is gated: %s", error)
+        return
+    if isinstance(server, Worker):
+        await server.plugin_add(plugin=PenstockWorkerPlugin(), name=NAME)
+    elif isinstance(server, Scheduler):
+        plugin = PenstockSchedulerPlugin()
+        server.add_plugin(plugin, name=NAME)
+        await plugin.start(server)
+
+
+async def dask_teardown(server: Any) -> None:
+    """Called by Dask when a worker or a scheduler closes; the plugins have been taken away by then."""

@@ -1,0 +1,61 @@
+"""What a Dask configuration says about Penstock: the keys below ``penstock``, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+
+import dask.config
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """One declared table; every field is the key ``penstock.<its name, with - for _>`` of Dask's configuration.
+
+    In the environment ``DASK_PENSTOCK__PATIENCE_S=0.2`` sets ``patience_s``.
+    """
+
+    enabled: bool = True
+    """False: the preload and the plugins do nothing."""
+    socket: str = ""
+    """The agent's socket; empty: where ``penstock.client`` looks for it."""
+    job: str = ""
+    """The job's name at the agent; empty: ``dask`` and the scheduler's address."""
+    share_job: bool = True
+    """All workers of this cluster on a host are one job of its agent; False: each worker process is a job."""
+    priority: float = 0.0
+    """The job's priority, as with any job of the agent."""
+    memory_bytes: int = 0
+    """The estimate for the whole job, by which the master admits it (Ursa §4.2.1)."""
+    patience_s: float = 1.0
+    """So long an outage of the agent holds work up before it goes on ungated, in seconds."""
+    network: bool = True
+    """Transfers between workers are network monotasks, P2P shuffles too."""
+    disk: bool = True
+    """What P2P shuffles and spilling write, and what is read back from it, are disk monotasks."""
+    spill_patience_s: float = 5.0
+    """So long a worker that is short of memory waits for the disk before it spills all the same, in seconds."""
+
+    @classmethod
+    def from_config(cls, **before: Any) -> Self:
+        """What Dask's configuration says now; what is given here goes before it.
+
+        Raises:
+            ValueError: an unknown key; the message names the nearest known one.
+        """
+        known = {field.name for field in fields(cls)}
+        given: dict[str, Any] = {
+            key.replace("-", "_"): value for key, value in (dask.config.get("penstock", None) or {}).items()
+        }
+        for key in given:
+            if key not in known:
+                near = get_close_matches(key, known, 1)
+                hint = f"; did you mean penstock.{near[0]}?" if near else ""
+                raise ValueError(f"no such key in Dask's configuration: penstock.{key}{hint}")
+        return cls(**(given | before))
+
+    def socket_path(self) -> Path | None:
+        """Where the agent listens, if that is said."""
+        return Path(self.socket) if self.socket else None

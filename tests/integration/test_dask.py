@@ -1,0 +1,197 @@
+"""Unchanged Dask scripts in processes of their own, gated by a real agent: how many tasks ran at once, as they say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("distributed")
+
+SCRIPT = Path(__file__).with_name("dask_jobs.py")
+SLOTS = 2
+WAIT_S = 150.0
+PATIENCE_S = 0.5
+
+
+class Script:
+    """A running script; what it prints can be waited for."""
+
+    def __init__(self, job: str, spans: Path, stop: Path, environment: dict[str, str]) -> None:
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._over = False
+        self.process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), job, str(spans), str(stop)],
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    @property
+    def output(self) -> str:
+        return "".join(self._lines)
+
+    def wait_for(self, text: str) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._over or text in self.output, WAIT_S)
+        assert text in self.output, self.output
+
+    def finish(self) -> str:
+        assert self.process.wait(WAIT_S) == 0, self.output
+        self._reader.join(WAIT_S)
+        assert "finished" in self.output
+        return self.output
+
+
+@contextmanager
+def scripts(*jobs: str, spans: Path, socket: Path | None, target: str = "0.6") -> Iterator[list[Script]]:
+    environment = {
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": target,
+    }
+    if socket is not None:
+        environment |= {
+            "DASK_DISTRIBUTED__WORKER__PRELOAD": '["penstock.engines.dask.preload"]',
+            "DASK_PENSTOCK__SOCKET": str(socket),
+            "DASK_PENSTOCK__PATIENCE_S": str(PATIENCE_S),
+        }
+    started = [Script(job, spans, spans.with_name("stop"), environment) for job in jobs]
+    try:
+        yield started
+    finally:
+        for script in started:
+            if script.process.poll() is None:
+                script.process.terminate()
+                script.process.wait(30)
+
+
+def read_spans(path: Path) -> list[tuple[int, int]]:
+    lines = path.read_text().splitlines()
+    return [(int(began), int(ended)) for began, ended in (line.split() for line in lines)]
+
+
+def most_at_once(spans: list[tuple[int, int]]) -> int:
+    """How many of these were under way at the busiest moment."""
+    events = sorted([(ended, -1) for _, ended in spans] + [(began, 1) for began, _ in spans])
+    running = most = 0
+    for _, change in events:
+        running += change
+        most = max(most, running)
+    return most
+
+
+def poll(condition: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def test_how_many_ran_at_once_is_counted_right() -> None:
+    assert most_at_once([(0, 10), (10, 20), (20, 30)]) == 1
+    assert most_at_once([(0, 10), (5, 20), (9, 30)]) == 3
+
+
+def test_two_clusters_never_run_more_tasks_than_there_are_slots(start_agent: Any, tmp_path: Path) -> None:
+    agent = start_agent(cores=SLOTS)
+    spans = tmp_path / "spans"
+    with scripts("mixed", "killed", spans=spans, socket=agent.socket) as running:
+        connections: dict[str, int] = {}
+
+        def finished() -> bool:
+            for job in agent.status()["jobs"]:
+                connections[job["name"]] = max(job["connections"], connections.get(job["name"], 0))
+            return all(script.process.poll() is not None for script in running)
+
+        poll(finished, "the scripts do not end")
+        outputs = [script.finish() for script in running]
+    assert len(connections) == 2, connections
+    assert all(name.startswith("dask tcp://127.0.0.1:") for name in connections)
+    assert set(connections.values()) == {2}, "the workers of a cluster share a job"
+    assert not any("not gated:" in output or "without grants" in output for output in outputs), outputs
+    found = read_spans(spans)
+    assert len(found) >= 40 + 6 + 4 * 6 + 6 + 4 + 61
+    assert most_at_once(found) == SLOTS
+    poll(lambda: not agent.status()["jobs"], "the jobs have not ended")
+    assert agent.status()["kinds"]["cpu"]["running"] == 0
+
+
+def test_joins_and_spilling_stay_within_the_slots(start_agent: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("dask.dataframe")
+    agent = start_agent(cores=SLOTS)
+    spans = tmp_path / "spans"
+    with scripts("joined", "joined", spans=spans, socket=agent.socket, target="0.0005") as running:
+        outputs = [script.finish() for script in running]
+    assert not any("not gated:" in output or "without grants" in output for output in outputs), outputs
+    found = read_spans(spans)
+    assert len(found) >= 2 * (8 + 7 + 7)
+    assert most_at_once(found) == SLOTS
+    kinds = agent.status()["kinds"]
+    assert kinds["network"]["slot_seconds"] > 0
+    assert kinds["disk"]["slot_seconds"] > 0
+    assert [kinds[kind]["running"] for kind in ("cpu", "network", "disk")] == [0, 0, 0]
+
+
+def test_ungated_they_do(tmp_path: Path) -> None:
+    """What the other tests measure is there to be measured."""
+    spans = tmp_path / "spans"
+    with scripts("mixed", spans=spans, socket=None) as running:
+        running[0].finish()
+    assert most_at_once(read_spans(spans)) > SLOTS
+
+
+def test_killing_the_agent_opens_the_gates_and_its_return_shuts_them(start_agent: Any, tmp_path: Path) -> None:
+    agent = start_agent(cores=SLOTS)
+    spans = tmp_path / "spans"
+    with scripts("stream", "stream", spans=spans, socket=agent.socket) as running:
+        for script in running:
+            script.wait_for("streaming")
+        poll(lambda: sum(job["done"] for job in agent.status()["jobs"]) > 60, "nothing is granted")
+        before = time.monotonic_ns()
+        agent.kill()
+        poll(lambda: most_at_once([span for span in read_spans(spans) if span[0] > before]) > SLOTS, "gates stay shut")
+        again = start_agent(cores=SLOTS)
+        poll(lambda: sum(job["connections"] for job in again.status()["jobs"]) == 4, "not all workers are back")
+        back = time.monotonic_ns()
+        poll(lambda: sum(job["done"] for job in again.status()["jobs"]) > 100, "nothing is granted again")
+        after = time.monotonic_ns()
+        spans.with_name("stop").touch()
+        outputs = [script.finish() for script in running]
+    found = read_spans(spans)
+    assert most_at_once([span for span in found if span[1] < before]) == SLOTS
+    # What began without a grant has ended 0.02 s later; a second is much for a busy machine.
+    settled = [span for span in found if back + 10**9 < span[0] and span[1] < after]
+    assert most_at_once(settled) <= SLOTS
+    assert all(output.count("without grants") <= 2 for output in outputs), outputs  # one for each worker process
+    assert any("without grants" in output for output in outputs), outputs
+
+
+def test_without_an_agent_the_script_runs_as_ever(tmp_path: Path) -> None:
+    spans = tmp_path / "spans"
+    with scripts("killed", spans=spans, socket=tmp_path / "nobody.sock") as running:
+        output = running[0].finish()
+    assert len(read_spans(spans)) >= 61
+    assert "without grants" in output

@@ -1,0 +1,383 @@
+"""A real scheduler and real workers in this process, behind a gate whose slots the test gives."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+from distributed import Client, Scheduler, Worker, get_worker, rejoin, secede, worker_client  # noqa: E402
+
+from penstock.engines.dask import hooks  # noqa: E402
+from penstock.engines.dask import plugin as plugin_module  # noqa: E402
+from penstock.engines.dask.plugin import PenstockSchedulerPlugin, PenstockWorkerPlugin  # noqa: E402
+from penstock.engines.dask.pool import GatedThreadPoolExecutor  # noqa: E402
+
+# Dask's own, not ours: it warns of itself while it starts and stops.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> dict[str, threading.Event]:
+    """Tasks are pickled by value; what they share with a test is found under a name, in the one process."""
+    found = {name: threading.Event() for name in ("began", "go")}
+    monkeypatch.setattr(dask, "penstock_test_events", found, raising=False)
+    return found
+
+
+Cluster = Callable[..., Any]
+
+
+@pytest.fixture
+def cluster(make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """``async with cluster(slots, workers=…) as (client, gate, workers)``; a worker has two threads."""
+
+    @asynccontextmanager
+    async def start(slots: int, workers: int = 1, gated: bool = True, **keywords: Any) -> AsyncIterator[Any]:
+        gate = make_gate(slots)
+
+        async def connected_gate(*_: Any) -> Any:
+            return gate
+
+        monkeypatch.setattr(plugin_module, "connected_gate", connected_gate)
+        with dask.config.set({"distributed.scheduler.work-stealing": False, "distributed.admin.tick.limit": "1h"}):
+            async with Scheduler(
+                host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0"
+            ) as scheduler:
+                made = []
+                for _ in range(workers):
+                    plugins = [PenstockWorkerPlugin()] if gated else []
+                    made.append(Worker(scheduler.address, host="127.0.0.1", nthreads=2, plugins=plugins, **keywords))
+                try:
+                    await asyncio.gather(*made)
+                    async with Client(scheduler.address, asynchronous=True) as client:
+                        yield client, gate, made
+                finally:
+                    gate.grant(1000)
+                    await asyncio.gather(*(one.close() for one in made))
+
+    return start
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Poll: what Dask does in its loop cannot be waited for otherwise."""
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.005)
+
+
+async def test_tasks_wait_for_their_grants(cluster: Cluster) -> None:
+    async with cluster(0) as (client, gate, _):
+        future = client.submit(pow, 2, 5)
+        await until(lambda: gate.asked)
+        assert future.status == "pending"
+        gate.grant(1)
+        assert await future == 32
+        await until(lambda: gate.asked[0].ended == "done")
+        assert gate.asked[0].stage == "pow"
+
+
+async def test_a_task_says_how_many_bytes_it_takes_and_where_it_belongs(cluster: Cluster) -> None:
+    async with cluster(4) as (client, gate, _):
+        data = client.submit(bytes, 50_000, key=("make-1234", 0))
+        assert await client.submit(len, data, key=("count-1234", 0)) == 50_000
+        by_stage = {slot.stage: slot for slot in gate.asked}
+        assert by_stage["make-1234"].input_bytes == 0
+        assert 50_000 <= by_stage["count-1234"].input_bytes < 51_000
+
+
+async def test_root_tasks_are_expected_to_read_what_their_like_have_read(cluster: Cluster, tmp_path: Any) -> None:
+    path = tmp_path / "input"
+    path.write_bytes(b"x" * 200_000)
+    async with cluster(1) as (client, gate, _):
+        for number in range(3):
+            await client.submit(path.read_bytes, key=f"read-{number}")
+        sizes = [slot.input_bytes for slot in gate.asked if slot.kind == "cpu"]
+        assert sizes[0] == 0
+        assert 200_000 <= sizes[1] < 300_000
+        assert 200_000 <= sizes[2] < 300_000
+
+
+async def test_annotations_say_kind_stage_and_bytes(cluster: Cluster) -> None:
+    async with cluster(1) as (client, gate, _):
+        with dask.annotate(penstock={"kind": "disk", "stage": "write out", "input_bytes": 4096}):
+            delayed = dask.delayed(pow)(2, 3)
+        assert await client.compute(delayed, optimize_graph=False) == 8
+        (slot,) = gate.asked
+        assert (slot.kind, slot.stage, slot.input_bytes) == ("disk", "write out", 4096)
+
+
+async def test_an_annotation_leaves_a_task_ungated(cluster: Cluster) -> None:
+    async with cluster(0) as (client, gate, _):
+        with dask.annotate(penstock={"kind": "none"}):
+            delayed = dask.delayed(pow)(2, 3)
+        assert await client.compute(delayed, optimize_graph=False) == 8
+        assert gate.asked == []
+
+
+async def test_errors_give_slots_back(cluster: Cluster) -> None:
+    async with cluster(1) as (client, gate, _):
+        futures = [client.submit(divmod, 1, 0, key=f"bad-{n}", retries=1) for n in range(3)]
+        for future in futures:
+            with pytest.raises(ZeroDivisionError):
+                await future
+        assert await client.submit(pow, 2, 2) == 4
+        await until(lambda: gate.held["cpu"] == 0)
+        assert [slot.ended for slot in gate.asked if slot.stage == "bad"] == ["failed"] * 6
+
+
+async def test_a_cancelled_task_that_was_not_granted_is_withdrawn_and_can_run_later(cluster: Cluster) -> None:
+    async with cluster(0) as (client, gate, (worker,)):
+        future = client.submit(pow, 3, 3, key="three")
+        await until(lambda: gate.asked)
+        await client.cancel(future)
+        await until(lambda: gate.asked[0].ended == "cancelled")
+        await until(lambda: not worker.state.tasks)
+        again = client.submit(pow, 3, 3, key="three")
+        await until(lambda: len(gate.asked) == 2)
+        gate.grant(1)
+        assert await again == 27
+        assert not worker.state.executing
+
+
+async def test_a_task_wanted_again_while_it_is_withdrawn_is_run(cluster: Cluster) -> None:
+    async with cluster(0) as (client, gate, _):
+        future = client.submit(pow, 3, 3, key="three")
+        for _ in range(20):
+            await until(lambda: len(gate.asked) > 0 and not gate.asked[-1].ended)
+            future.release()
+            await asyncio.sleep(0)
+            future = client.submit(pow, 3, 3, key="three")
+        gate.grant(1)
+        assert await asyncio.wait_for(future.result(), WAIT_S) == 27
+
+
+async def test_coroutine_tasks_and_other_executors_are_gated(cluster: Cluster) -> None:
+    async def coroutine() -> str:
+        await asyncio.sleep(0)
+        return "coroutine"
+
+    async with cluster(0) as (client, gate, _):
+        first = client.submit(coroutine, key="coroutine-0")
+        with dask.annotate(executor="offload"):
+            second = client.submit(pow, 2, 6, key="offloaded-0")
+        await until(lambda: len(gate.asked) == 2)
+        assert first.status == second.status == "pending"
+        gate.grant(1)
+        assert await first == "coroutine"
+        assert await second == 64
+        assert gate.most["cpu"] == 1
+        await until(lambda: gate.held["cpu"] == 0)
+
+
+async def test_a_cancelled_coroutine_task_that_was_not_granted_is_withdrawn(cluster: Cluster) -> None:
+    async def coroutine() -> str:
+        return "ran"
+
+    async with cluster(0) as (client, gate, (worker,)):
+        future = client.submit(coroutine, key="coroutine-0")
+        await until(lambda: gate.asked)
+        await client.cancel(future)
+        await until(lambda: gate.asked[0].ended == "cancelled")
+        await until(lambda: not worker.state.tasks)
+        gate.grant(1)
+        assert await client.submit(coroutine, key="coroutine-0") == "ran"
+
+
+async def test_worker_client_lets_nested_work_run_with_one_slot(cluster: Cluster) -> None:
+    def nested(n: int) -> int:
+        total = 0
+        for _ in range(2):
+            with worker_client() as inner:
+                total += sum(inner.gather(inner.map(pow, [n] * 3, [2] * 3, pure=False)))
+            total += 1000 * (get_worker().executors["default"].gate.held["cpu"] == 1)
+        return total
+
+    async with cluster(1) as (client, gate, _):
+        futures = client.map(nested, range(3), pure=False)
+        assert [await asyncio.wait_for(each.result(), WAIT_S) for each in futures] == [2000, 2006, 2024]
+        assert gate.most["cpu"] == 1
+        await until(lambda: gate.held["cpu"] == 0)
+
+
+async def test_secede_releases_and_rejoin_waits(cluster: Cluster, events: Any) -> None:
+    def long() -> int:
+        secede()
+        dask.penstock_test_events["began"].set()
+        dask.penstock_test_events["go"].wait(60)
+        rejoin()
+        return int(get_worker().executors["default"].gate.held["cpu"])
+
+    async with cluster(1) as (client, gate, _):
+        future = client.submit(long, key="long-0")
+        await until(events["began"].is_set)
+        assert await client.submit(pow, 2, 2) == 4
+        await until(lambda: gate.held["cpu"] == 0)
+        gate.grant(0)
+        events["go"].set()
+        await until(lambda: len([slot for slot in gate.asked if slot.stage == "long"]) == 2)
+        assert future.status == "pending"
+        gate.grant(1)
+        assert await future == 1
+
+
+async def test_transfers_are_network_monotasks(cluster: Cluster) -> None:
+    async with cluster(1, workers=2) as (client, gate, workers):
+        data = client.submit(bytes, 300_000, workers=[workers[0].address])
+        assert await client.submit(len, data, workers=[workers[1].address]) == 300_000
+        (slot,) = [slot for slot in gate.asked if slot.kind == "network"]
+        assert 300_000 <= slot.input_bytes < 301_000
+        await until(lambda: slot.ended == "done")
+
+
+async def test_the_worker_is_as_before_once_the_plugin_is_removed(cluster: Cluster) -> None:
+    async with cluster(1) as (client, gate, (worker,)):
+        assert isinstance(worker.executors["default"], GatedThreadPoolExecutor)
+        assert await client.submit(pow, 2, 2) == 4
+        await worker.plugin_remove("penstock")
+        assert not isinstance(worker.executors["default"], GatedThreadPoolExecutor)
+        assert not {"execute", "gather_dep"} & set(vars(worker))
+        asked = len(gate.asked)
+        assert await client.submit(pow, 2, 3) == 8
+        assert len(gate.asked) == asked
+        await until(lambda: gate.closed)
+
+
+async def test_the_gate_is_closed_only_when_the_last_task_has_ended(cluster: Cluster, events: Any) -> None:
+    def task() -> None:
+        dask.penstock_test_events["began"].set()
+        dask.penstock_test_events["go"].wait(60)
+
+    async with cluster(1) as (client, gate, (worker,)):
+        future = client.submit(task)
+        await until(events["began"].is_set)
+        closing = asyncio.create_task(worker.close(executor_wait=False, reason="test"))
+        await until(lambda: worker.status.name in {"closing", "closed"})
+        await closing
+        assert gate.held["cpu"] == 1
+        assert not gate.closed
+        events["go"].set()
+        await until(lambda: gate.closed)
+        assert gate.held["cpu"] == 0
+        del future
+
+
+async def test_closing_a_worker_gives_back_what_waits(cluster: Cluster) -> None:
+    async with cluster(0) as (client, gate, (worker,)):
+        future = client.submit(pow, 2, 2)
+        await until(lambda: gate.asked)
+        await worker.close(reason="test")
+        assert [slot.ended for slot in gate.asked] == ["cancelled"]
+        del future
+
+
+async def test_two_workers_of_a_process_share_its_gate(cluster: Cluster) -> None:
+    async with cluster(1, workers=2) as (client, gate, workers):
+        assert sum(await client.gather(client.map(pow, range(20), [2] * 20))) == 2470
+        assert gate.most["cpu"] == 1
+        await workers[0].close(reason="test")
+        assert not gate.closed
+    await until(lambda: gate.closed)
+
+
+async def test_the_schedulers_plugin_gates_workers_that_know_nothing(cluster: Cluster) -> None:
+    async with cluster(0, gated=False) as (client, gate, (worker,)):
+        await client.register_plugin(PenstockSchedulerPlugin())
+        assert isinstance(worker.executors["default"], GatedThreadPoolExecutor)
+        future = client.submit(pow, 2, 7)
+        await until(lambda: gate.asked)
+        gate.grant(1)
+        assert await future == 128
+
+
+async def test_a_disabled_plugin_does_nothing(cluster: Cluster) -> None:
+    with dask.config.set({"penstock.enabled": False}):
+        async with cluster(0) as (client, gate, (worker,)):
+            assert await client.submit(pow, 2, 2) == 4
+            assert gate.asked == []
+            assert not isinstance(worker.executors["default"], GatedThreadPoolExecutor)
+
+
+async def test_spilling_waits_for_the_disk_and_not_on_the_event_loop(cluster: Cluster) -> None:
+    with dask.config.set({"distributed.worker.memory.target": 0.001}):
+        async with cluster(4, memory_limit="1GB") as (client, gate, (worker,)):
+            gate.grant(0)
+            with dask.annotate(penstock={"kind": "none"}):
+                blobs = [dask.delayed(bytes)(400_000, dask_key_name=f"blob-{n}") for n in range(5)]
+            futures = client.compute(blobs, optimize_graph=False)
+            await distributed.wait(futures)
+            await until(lambda: any(slot.stage == "spill" for slot in gate.asked))
+            assert not worker.data.disk  # nothing went to disk behind the gate's back, and the loop still answers
+            assert await client.run(lambda: "awake") == {worker.address: "awake"}
+            gate.grant(4)
+            await until(lambda: worker.data.fast.total_weight <= 1_000_000)
+            assert worker.data.disk
+            assert await client.submit(lambda *all_: sum(map(len, all_)), *futures) == 2_000_000
+            assert any(slot.stage == "unspill" and slot.input_bytes >= 400_000 for slot in gate.asked)
+            await until(lambda: gate.held["disk"] == 0)
+
+
+async def test_a_worker_short_of_memory_waits_for_the_disk_but_not_for_ever(cluster: Cluster) -> None:
+    with dask.config.set({"penstock.spill_patience_s": 0.2}):
+        async with cluster(4, memory_limit="1GB") as (client, gate, (worker,)):
+            futures = client.map(bytes, range(300_000, 300_005))
+            await distributed.wait(futures)
+            gate.grant(0)
+            short = asyncio.create_task(worker.memory_manager._spill(worker, 2**40))
+            await until(lambda: gate.asked[-1].stage == "spill")
+            assert gate.asked[-1].input_bytes > 2**39
+            assert not worker.data.disk
+            assert await client.run(lambda: "awake") == {worker.address: "awake"}  # while it waits
+            await asyncio.wait_for(short, WAIT_S)
+            assert worker.data.disk
+            assert gate.asked[-1].ended == "cancelled"
+
+
+async def test_without_the_hooks_the_pool_is_gated_all_the_same(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def missing(owner: object, name: str, _: object) -> Any:
+        raise hooks.Missing([f"Worker.{name}"])
+
+    monkeypatch.setattr(hooks, "replace_method", missing)
+    monkeypatch.setattr(hooks, "_missed", {})
+    monkeypatch.setattr(hooks, "_reported", set())
+    async with cluster(1, workers=2) as (client, gate, _):
+        assert sum(await client.gather(client.map(pow, range(20), [2] * 20))) == 2470
+        assert gate.most["cpu"] == 1
+    (record,) = [record for record in caplog.records if "not gated" in record.getMessage()]
+    assert "Worker.execute, Worker.gather_dep, Worker._spill" in record.getMessage()
+
+
+async def test_p2p_shuffles_ask_for_network_and_disk(cluster: Cluster) -> None:
+    pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
+    frames = pytest.importorskip("dask.dataframe")
+    async with cluster(1, workers=2) as (client, gate, _):
+        left = frames.from_pandas(pandas.DataFrame({"k": range(4000), "x": [1.5] * 4000}), npartitions=6)
+        right = frames.from_pandas(pandas.DataFrame({"k": range(0, 4000, 2), "y": [2] * 2000}), npartitions=5)
+        with dask.config.set({"dataframe.shuffle.method": "p2p"}):
+            joined = left.merge(right, on="k", how="inner")
+            assert await client.compute(joined.y.sum()) == 4000
+        sent = [slot for slot in gate.asked if slot.stage == "p2p-send"]
+        written = [slot for slot in gate.asked if slot.stage == "p2p-write"]
+        assert {slot.kind for slot in sent} == {"network"}
+        assert {slot.kind for slot in written} == {"disk"}
+        assert sum(slot.input_bytes for slot in sent) > 50_000
+        assert sum(slot.input_bytes for slot in written) > 50_000
+        assert gate.most == {"cpu": 1, "network": 1, "disk": 1}
+        await until(lambda: not any(gate.held.values()))

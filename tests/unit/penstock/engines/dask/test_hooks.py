@@ -1,0 +1,157 @@
+"""What reaches into private names gives up by itself, and says so once."""
+
+from __future__ import annotations
+
+import ast
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("distributed")
+
+from distributed.shuffle import _comms, _disk
+
+import penstock.engines.dask as package
+from penstock.engines.dask import hooks
+from penstock.engines.dask.busy import Busy
+from penstock.engines.dask.pool import GatedThreadPoolExecutor
+
+
+@pytest.fixture(autouse=True)
+def nothing_missed_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks, "_missed", {})
+    monkeypatch.setattr(hooks, "_reported", set())
+
+
+def test_everything_is_there_in_the_distributed_that_is_installed(make_gate: Callable[[int], Any]) -> None:
+    hooks.need_tasks()
+    pool = hooks.make_pool(make_gate(1), 1, "test", Busy())
+    assert type(pool) is not GatedThreadPoolExecutor
+    assert "ThreadPoolExecutor" in str(type(pool))  # how Dask knows that tasks can have its context
+    pool.shutdown()
+
+
+def test_a_missing_name_disables_the_hook_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    def install() -> None:
+        hooks.look_up("distributed.worker", "Worker", "nothing_of_that_name")
+
+    with caplog.at_level(logging.WARNING, "penstock"):
+        for what in ("what it gates", "the same again"):
+            assert hooks.attempt(what, install) is None
+            hooks.report()
+    (record,) = caplog.records
+    assert "has no distributed.worker.nothing_of_that_name; not gated: what it gates" in record.getMessage()
+
+
+def test_a_missing_module_is_a_missing_name() -> None:
+    with pytest.raises(hooks.Missing, match=r"distributed\.nowhere"):
+        hooks.look_up("distributed.nowhere", "x")
+
+
+def test_a_pool_that_secedes_otherwise_is_still_a_gated_pool(
+    make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hooks, "POOL_NAMES", ("_threads", "_that_was_renamed"))
+    pool = hooks.make_pool(make_gate(1), 1, "test", Busy())
+    assert type(pool) is GatedThreadPoolExecutor
+    assert pool.submit(pow, 2, 3).result(30) == 8
+    pool.shutdown()
+    hooks.report()
+    assert "_that_was_renamed" in caplog.text
+
+
+async def test_a_method_is_wrapped_and_restored() -> None:
+    class Owner:
+        async def work(self, n: int) -> int:
+            return n
+
+    owner = Owner()
+
+    def doubled(original: Callable[..., Any]) -> Callable[..., Any]:
+        async def work(n: int) -> int:
+            return 2 * int(await original(n))
+
+        return work
+
+    restore = hooks.replace_method(owner, "work", doubled)
+    assert await owner.work(3) == 6
+    restore()
+    assert await owner.work(3) == 3
+    with pytest.raises(hooks.Missing, match="other"):
+        hooks.replace_method(owner, "other", doubled)
+
+
+@pytest.mark.parametrize(("module", "buffer"), [(_comms, "CommShardsBuffer"), (_disk, "DiskShardsBuffer")])
+async def test_a_shuffles_buffer_is_wrapped_and_restored(module: Any, buffer: str) -> None:
+    cls = getattr(module, buffer)
+    before = cls.process
+    entered: list[int] = []
+
+    @asynccontextmanager
+    async def enter(size_bytes: int) -> Any:
+        entered.append(size_bytes)
+        yield
+
+    restore = hooks.wrap_p2p(module.__name__, buffer, enter)
+    restore_too = hooks.wrap_p2p(module.__name__, buffer, enter)  # another worker of this process: held once
+    try:
+        done: list[Any] = []
+
+        class Buffer(cls):  # type: ignore[misc]
+            def __init__(self) -> None:
+                self.bytes_written = self.bytes_memory = 0
+                self.avg_size = self.avg_duration = 0.0
+                self.memory_limiter = self
+
+            async def decrease(self, size: int) -> None:
+                pass
+
+            async def _process(self, to: str, shards: list[Any]) -> None:
+                done.append((to, shards))
+
+        await Buffer().process("there", [b"x"], 123)
+        assert entered == [123]
+        assert done == [("there", [b"x"])]
+    finally:
+        restore()
+        assert cls.process is not before
+        restore_too()
+    assert cls.process is before
+
+
+def test_coroutines_are_told_from_functions() -> None:
+    async def coroutine() -> None:
+        pass
+
+    class New:
+        is_coro = True
+
+    assert hooks.is_coroutine(New())
+    assert hooks.is_coroutine((coroutine, (), {}))
+    assert not hooks.is_coroutine((len, (), {}))
+    assert not hooks.is_coroutine(None)
+
+
+def _private(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            owner = node.value
+            if not (isinstance(owner, ast.Name) and owner.id in {"self", "cls"}):
+                yield f"{ast.unparse(node)}"
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("dask", "distributed")):
+            parts = [*(node.module or "").split("."), *(each.name for each in node.names)]
+            yield from (f"from {node.module} import {part}" for part in parts if part.startswith("_"))
+
+
+def test_no_other_module_uses_private_names() -> None:
+    directory = Path(str(package.__file__)).parent
+    found = {
+        path.name: names
+        for path in directory.glob("*.py")
+        if path.name != "hooks.py" and (names := list(_private(path.read_text())))
+    }
+    assert not found

@@ -1,0 +1,86 @@
+"""What a scheduler's task groups say about a job's stages."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("distributed")
+
+from distributed import Client, Scheduler, Worker
+
+from penstock.engines.dask import progress
+from penstock.engines.dask.progress import Reporter, answer_at, by_prefix, stages
+from penstock.wire.agent_api import StageProgress
+
+
+@dataclass(eq=False)
+class Group:
+    """As ``distributed.scheduler.TaskGroup``, of which the real one is driven by the integration test."""
+
+    name: str
+    states: dict[str, int]
+    dependencies: set[Group] = field(default_factory=set)
+    nbytes_total: int = 0
+
+
+def told(*groups: Group) -> list[StageProgress]:
+    return stages(cast(Any, groups))
+
+
+def test_groups_become_stages_with_their_share_of_what_was_made_before() -> None:
+    read = Group("read", {"memory": 3, "released": 1, "processing": 0}, nbytes_total=4000)
+    parse = Group("parse", {"memory": 1, "processing": 1, "queued": 1, "waiting": 1}, {read})
+    assert told(read, parse) == [
+        StageProgress(stage="read", tasks=4, done=4),
+        StageProgress(stage="parse", tasks=4, done=1, after=["read"], input_bytes=3000),
+    ]
+
+
+def test_what_failed_or_was_forgotten_is_no_work_any_more() -> None:
+    assert told(Group("g", {"erred": 2, "forgotten": 3, "no-worker": 1}))[0].done == 5
+
+
+def test_names_and_numbers_fit_the_message() -> None:
+    many = [Group(f"{number:05}" + "x" * 200, {"waiting": 1}) for number in range(5000)]
+    said = told(*many)
+    assert len(said) == 4096
+    assert said[-1].stage.startswith("04999")
+    assert all(len(stage.stage) == 128 for stage in said)
+    assert told(Group("", {}))[0] == StageProgress(stage="-", tasks=0)
+
+
+def test_a_scheduler_without_our_plugin_tells_of_its_prefixes() -> None:
+    counts = {"inc": {"memory": 2, "erred": 1, "released": 0, "processing": 1, "waiting": 4}}
+    assert by_prefix(counts) == [StageProgress(stage="inc", tasks=8, done=3)]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_worker_passes_on_what_its_scheduler_says(answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "EVERY_S", 0.01)
+    heard: asyncio.Queue[list[StageProgress]] = asyncio.Queue()
+
+    def two(one: int) -> int:
+        return 2 * one
+
+    async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0") as scheduler:
+        if answers:
+            answer_at(scheduler)
+        async with (
+            Worker(scheduler.address, nthreads=1, dashboard=False, dashboard_address="127.0.0.1:0") as worker,
+            Client(scheduler.address, asynchronous=True) as client,
+        ):
+            reporter = Reporter(worker, heard.put_nowait)
+            doubled = client.map(two, range(5), pure=False)  # held until the end: what is forgotten is not told of
+            total = client.submit(sum, doubled)
+            assert await total == 20
+            async with asyncio.timeout(60):
+                said = await heard.get()
+                while sum(stage.done for stage in said) < 6:
+                    said = await heard.get()
+            assert sum(stage.tasks for stage in said) == 6
+            assert any(stage.after for stage in said) == answers
+            reporter.stop()
