@@ -1,0 +1,94 @@
+"""The command: what it prints and how it ends, right and wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.tpch import command
+from bench.tpch.compare import Plan, RunFailed
+from bench.tpch.reference import Reference
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+_SMALL = ["--scale", "0.01", "--parts", "2"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def cached(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+
+def test_equal_answers_end_with_0(capsys: pytest.CaptureFixture[str], cache: Path) -> None:
+    assert command.main(["check", *_SMALL, "--queries", "6,14"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == "2 of 2 equal" and said[2].startswith("q06 Forecasting revenue change")
+    assert (cache / "penstock" / "tpch" / "sf0.01-2" / "lineitem").is_dir()
+
+
+def test_a_wrong_answer_ends_with_1(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Reference.answer
+    monkeypatch.setattr(Reference, "answer", lambda self, number: right(self, number) * 1.001)
+    assert command.main(["check", *_SMALL, "--queries", "6"]) == 1
+    assert "revenue: " in capsys.readouterr().out
+
+
+def test_a_query_that_fails_is_a_line_and_the_others_go_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Reference.answer
+
+    def answer(self: Reference, number: int) -> Any:
+        if number == 6:
+            raise ValueError("no such answer")
+        return right(self, number)
+
+    monkeypatch.setattr(Reference, "answer", answer)
+    assert command.main(["check", *_SMALL, "--queries", "6,14"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[2].endswith("ValueError: no such answer") and said[-1] == "1 of 2 equal"
+
+
+def test_a_run_that_fails_ends_the_comparison(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(plan: Plan, way: str) -> object:
+        (plan.directory / f"{way}-job-0.log").write_text("Traceback\nMemoryError: all of it", encoding="utf-8")
+        raise RunFailed("job-0 ended with status 1")
+
+    monkeypatch.setattr(command, "run", run)
+    assert command.main(["compare", *_SMALL]) == 1
+    said = capsys.readouterr().err
+    assert "static: job-0 ended with status 1" in said and "MemoryError: all of it" in said
+
+
+@pytest.mark.parametrize("arguments", [["--queries", "23"], ["--set", "network"], ["--memory", "much"]])
+def test_what_cannot_be_meant_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["compare", *_SMALL, *arguments])
+    assert arguments[0] in capsys.readouterr().err
+
+
+def test_gated_jobs_get_everything_from_their_environment(tmp_path: Path) -> None:
+    plan = Plan(
+        data=tmp_path,
+        directory=tmp_path,
+        scale=1.0,
+        jobs=4,
+        cores=2,
+        queries=(1,),
+        memory_bytes=2**30,
+        ordering="",
+        timeout_s=60.0,
+        settings=("network=False",),
+    )
+    made = plan.environment("/run/penstock/agent.sock")
+    assert made["PENSTOCK_SOCKET"] == "/run/penstock/agent.sock"
+    assert made["DASK_DISTRIBUTED__WORKER__PRELOAD"] == '["penstock.engines.dask.preload"]'
+    assert made["DASK_PENSTOCK__NETWORK"] == "False"
