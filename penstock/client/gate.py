@@ -46,11 +46,14 @@ class Gate:
         memory_bytes: int = 0,
         patience_s: float = 1.0,
         warn: Callable[[str], object] | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """Never blocks, and needs no agent.
 
         ``job`` joins a job of the same user that is registered already; ``socket`` is the agent's
         (``paths.agent_socket()``); ``warn`` gets one line for each outage, in the gate's thread (``warnings.warn``).
+        ``loop`` is an event loop that runs for as long as the gate is used: its thread then is the gate's, and whatever
+        asks from there pays for no change of threads. Without it, the gate has a thread of its own.
 
         Raises:
             ValueError: a negative patience or memory.
@@ -59,6 +62,7 @@ class Gate:
             raise ValueError("patience_s and memory_bytes must not be negative")
         self.name = _name(name) or "python"
         self._setup = Setup(self.name, socket, job, priority, memory_bytes, patience_s, warn or warn_always)
+        self._loop = loop
         self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._ending: weakref.finalize[[], Gate] | None = None
@@ -180,6 +184,7 @@ class Gate:
         """Called in a child after a fork: what the parent has is the parent's."""
         self._lock = threading.Lock()
         engine = self._engine
+        self._loop = None  # it does not run here
         if not self._closed:
             self._engine = None
         if self._ending is not None:
@@ -194,7 +199,7 @@ class Gate:
             with self._lock:
                 engine = self._engine
                 if engine is None:
-                    engine = self._engine = Engine(self._setup)
+                    engine = self._engine = Engine(self._setup, self._loop)
                     self._ending = weakref.finalize(self, engine.leave)
         return engine
 

@@ -1,6 +1,7 @@
 """The thread behind a gate: an event loop that keeps the connection and carries out what :mod:`…client.gating` decides.
 
-Other threads leave events in an inbox and wake the loop once for all that collect until it looks.
+Other threads leave events in an inbox and wake the loop once for all that collect until it looks. The loop may be one
+that runs already, for other purposes.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Setup:
 class Engine:
     """One thread, one loop, one connection. What is not said to be for any thread is for its own only."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """``loop``: one that runs already; else there will be a thread for one of our own."""
         self._setup = setup
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._woken = False
@@ -69,11 +71,16 @@ class Engine:
         #: For any thread: nothing more is carried out.
         self.over = False
         self.connected = threading.Event()
-        self.loop = _new_loop()
+        self.loop = loop or _new_loop()
         self._stop = asyncio.Event()
         self.link = GateLink(setup.name, setup.socket, setup.job, setup.priority, setup.memory_bytes, self)
-        self._thread = threading.Thread(target=self._run, name="penstock-gate", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        self._living: asyncio.Task[None] | None = None
+        if loop is None:
+            self._thread = threading.Thread(target=self._run, name="penstock-gate", daemon=True)
+            self._thread.start()
+        else:
+            self.post(self._settle)
 
     # ------------------------------------------------------------ for any thread
 
@@ -86,10 +93,18 @@ class Engine:
     @property
     def in_thread(self) -> bool:
         """Whether the caller is the gate's own thread."""
-        return threading.get_ident() == self._thread.ident
+        if self._thread is not None:
+            return threading.get_ident() == self._thread.ident
+        with contextlib.suppress(RuntimeError):  # no loop runs in this thread
+            return asyncio.get_running_loop() is self.loop
+        return False
 
     def post(self, event: Callable[..., None], *arguments: Any) -> None:
-        """Leave an event for the loop."""
+        """Leave an event for the loop, or have it happen where we are in a loop that is not only ours."""
+        if self._thread is None and not self._inbox and not self.over and self.in_thread:
+            event(*arguments)
+            self._arm()
+            return
         self._inbox.append((event, arguments))
         if self.over:
             self._turn_away()
@@ -123,7 +138,7 @@ class Engine:
             return
         with contextlib.suppress(RuntimeError):  # it is over in this very moment
             self.loop.call_soon_threadsafe(self._stop.set)
-        if not self.in_thread:
+        if self._thread is not None and not self.in_thread:
             self._thread.join(_JOIN_S)
 
     def leave(self) -> None:
@@ -305,7 +320,17 @@ class Engine:
     def _run(self) -> None:
         try:
             self.loop.run_until_complete(self._live())
-        except Exception:  # noqa: BLE001 - the root of a thread
+        finally:
+            self.loop.close()
+
+    def _settle(self) -> None:
+        """In a loop that runs already."""
+        self._living = self.loop.create_task(self._live())
+
+    async def _live(self) -> None:
+        try:
+            await self._until_stopped()
+        except Exception:  # noqa: BLE001 - the root of a thread, or of a task
             _LOG.exception("the thread of a gate failed; work goes on without grants")
             self._end = None
         finally:
@@ -314,9 +339,8 @@ class Engine:
             self.connected.clear()
             self._do(self._gating.close(self._end))
             self._turn_away()
-            self.loop.close()
 
-    async def _live(self) -> None:
+    async def _until_stopped(self) -> None:
         connection = asyncio.ensure_future(self.link.keep())
         stopped = asyncio.ensure_future(self._stop.wait())
         tasks: list[asyncio.Future[Any]] = [connection, stopped]

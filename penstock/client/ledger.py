@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +21,8 @@ from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import KINDS, ResourceKind
 from penstock.model.work import MonotaskId, MonotaskSpec, TaskRequest
 from penstock.wire.agent_api import Completion
+
+_CPU = ResourceKind.CPU
 
 
 class Outgoing(NamedTuple):
@@ -42,7 +45,9 @@ class MonotaskLedger:
 
     def __init__(self) -> None:
         self._specs: dict[MonotaskId, MonotaskSpec] = {}
-        self._queued: dict[ResourceKind, dict[MonotaskId, None]] = {kind: {} for kind in KINDS}  # at the agent
+        self._queued: dict[ResourceKind, set[MonotaskId]] = {kind: set() for kind in KINDS}  # at the agent
+        self._order: dict[ResourceKind, list[tuple[int, int, int]]] = {kind: [] for kind in KINDS}  # heaps, lazily
+        self._stages: dict[str, int] = {}
         self._leases: dict[MonotaskId, Lease] = {}
         self._granted: set[MonotaskId] = set()
         self._unsent: dict[MonotaskId, None] = {}
@@ -71,7 +76,7 @@ class MonotaskLedger:
             spec = self._specs.get(one)
             if spec is not None and one not in self._granted and one not in self._unsent:
                 self._granted.add(one)
-                self._queued[spec.kind].pop(one, None)
+                self._queued[spec.kind].discard(one)
                 if lease_s:
                     self._leases[one] = Lease(now + lease_s, now)
                 fresh.append(one)
@@ -91,12 +96,16 @@ class MonotaskLedger:
         lease = self._leases.get(one)
         if lease is None or now >= lease.until:
             return None
-        then = next(iter(self._queued[self._specs[one].kind]), None)
-        if then is None:
+        kind = self._specs[one].kind
+        queued, order = self._queued[kind], self._order[kind]
+        while order and order[0][2] not in queued:
+            heappop(order)
+        if not order:
             return None
+        then = heappop(order)[2]
         self._remove(one)
         self._completed.append(Completion(id=one, failed=failed, then=then, execution_s=now - lease.began))
-        del self._queued[self._specs[then].kind][then]
+        queued.remove(then)
         self._granted.add(then)
         self._leases[then] = Lease(lease.until, now)
         return then, lease.until
@@ -167,7 +176,7 @@ class MonotaskLedger:
                 if one in self._granted:
                     submit.append(msgspec.structs.replace(spec, running=True))
                 else:
-                    self._queued[spec.kind][one] = None
+                    self._line_up(spec)
                     submit.append(spec)
             self._unsent.clear()
         out = Outgoing(submit, self._completed, self._cancelled)
@@ -181,16 +190,28 @@ class MonotaskLedger:
             self._granted.remove(one)
             self._leases.pop(one, None)
         else:
-            self._queued[spec.kind].pop(one, None)
+            self._queued[spec.kind].discard(one)
         if one in self._unsent:
             del self._unsent[one]
             return False
         return self._linked
 
+    def _line_up(self, spec: MonotaskSpec) -> None:
+        """In the agent's order (Ursa §4.2.3): stages as they appeared, then larger first on CPUs, smaller elsewhere."""
+        queued, order = self._queued[spec.kind], self._order[spec.kind]
+        assert isinstance(spec.id, int)
+        if len(order) > 64 + 2 * len(queued):  # granted long ago, most of them
+            order[:] = [entry for entry in order if entry[2] in queued]
+            heapify(order)
+        queued.add(spec.id)
+        stage = self._stages.setdefault(spec.stage, len(self._stages))
+        heappush(order, (stage, -spec.input_bytes if spec.kind is _CPU else spec.input_bytes, spec.id))
+
     def _forget_queued(self) -> None:
         self._leases.clear()
-        for queued in self._queued.values():
-            queued.clear()
+        for kind in KINDS:
+            self._queued[kind].clear()
+            self._order[kind].clear()
 
     def _forget_outgoing(self) -> None:
         self._completed = []

@@ -204,7 +204,8 @@ async def test_a_killed_agent_frees_the_slots_of_clients_that_went_away(start_ag
     cpu = (await back.call("status"))["status"]["kinds"]["cpu"]
     assert (cpu["running"], cpu["queued"]) == (1, 1)
     await back.call("complete", job=job, monotasks=[{"id": 1}])
-    assert (await back.recorder.wait_for("grant")) == [{"job": job, "ids": [2]}]
+    [grant] = await back.recorder.wait_for("grant")
+    assert (grant["job"], grant["ids"]) == (job, [2])
 
 
 class Silent:

@@ -24,7 +24,10 @@ _ANSWER_S = 5.0
 
 
 def new_gate(worker: Worker, settings: Settings, job: str = "") -> Gate:
-    """The gate of a worker's process; ``job`` is the id of one to join."""
+    """The gate of a worker's process, made in the worker's event loop; ``job`` is the id of one to join.
+
+    It lives in that loop: a thread of its own would contend with it for Python's lock, at every task.
+    """
     return Gate(
         settings.job or f"dask {worker.scheduler.address}",
         socket=settings.socket_path(),
@@ -33,6 +36,7 @@ def new_gate(worker: Worker, settings: Settings, job: str = "") -> Gate:
         memory_bytes=settings.memory_bytes,
         patience_s=settings.patience_s,
         warn=_LOG.warning,
+        loop=None if settings.own_thread else asyncio.get_running_loop(),
     )
 
 

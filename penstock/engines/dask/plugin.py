@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import pickle
 import threading
@@ -26,6 +27,9 @@ _LOG = logging.getLogger(__name__)
 NAME = "penstock"
 
 
+_Key = tuple[int, str, str]
+
+
 @dataclass
 class _Shared:
     """The gate of this process, and how many workers have it: a process may have several (``processes=False``)."""
@@ -36,19 +40,19 @@ class _Shared:
 
 
 class _Gates:
-    """The gates of this process: one for each socket and job name."""
+    """The gates of this process: one for each event loop, socket and job name."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._shared: dict[tuple[str, str], _Shared] = {}
+        self._shared: dict[_Key, _Shared] = {}
 
-    async def enter(self, worker: Worker, settings: Settings) -> Gate:
-        """One more worker has it."""
-        key = self._key(worker, settings)
+    async def enter(self, worker: Worker, settings: Settings) -> tuple[_Key, Gate]:
+        """One more worker has it, until :meth:`leave` with that key."""
+        key = id(asyncio.get_running_loop()), settings.socket, settings.job or worker.scheduler.address
         with self._lock:
             if (shared := self._shared.get(key)) is not None:
                 shared.workers += 1
-                return shared.gate
+                return key, shared.gate
         gate = await connected_gate(worker, settings)
         with self._lock:
             if (shared := self._shared.get(key)) is None:
@@ -57,11 +61,10 @@ class _Gates:
             shared.workers += 1
         if shared.gate is not gate:  # another worker of this process was faster
             gate.close()
-        return shared.gate
+        return key, shared.gate
 
-    def leave(self, worker: Worker, settings: Settings) -> None:
+    def leave(self, key: _Key) -> None:
         """One worker less; from any thread."""
-        key = self._key(worker, settings)
         with self._lock:
             shared = self._shared[key]
             shared.workers -= 1
@@ -72,10 +75,6 @@ class _Gates:
             shared.reporter.stop()
         # The gate's own thread may be who says that the last slot is free.
         threading.Thread(target=shared.gate.close, name="penstock-close", daemon=True).start()
-
-    @staticmethod
-    def _key(worker: Worker, settings: Settings) -> tuple[str, str]:
-        return settings.socket, settings.job or worker.scheduler.address
 
 
 _GATES = _Gates()
@@ -99,7 +98,7 @@ class PenstockWorkerPlugin(WorkerPlugin):
         """
         Settings(**settings)
         self._given = settings
-        self._settings: Settings | None = None
+        self._key: _Key | None = None
         self._gating: WorkerGating | None = None
 
     async def setup(self, worker: Worker) -> None:
@@ -107,18 +106,17 @@ class PenstockWorkerPlugin(WorkerPlugin):
         settings = Settings.from_config(**self._given)
         if not settings.enabled:
             return
-        gate = await _GATES.enter(worker, settings)
-        self._settings = settings
+        self._key, gate = await _GATES.enter(worker, settings)
         self._gating = WorkerGating(worker, gate, settings)
         self._gating.install()
         _LOG.info("gated by the agent at %s: job %s", settings.socket or "its usual place", gate.job or "(not yet)")
 
     def teardown(self, worker: Worker) -> None:
         """Called by the worker when it closes, or when the plugin is removed."""
-        gating, settings = self._gating, self._settings
+        gating, key = self._gating, self._key
         self._gating = None
-        if gating is not None and settings is not None:
-            gating.remove(lambda: _GATES.leave(worker, settings))
+        if gating is not None and key is not None:
+            gating.remove(lambda: _GATES.leave(key))
 
     def transition(self, key: Key, start: Any, finish: Any, **_: Any) -> None:
         """Called by the worker."""
