@@ -97,7 +97,7 @@ class Gate:
         Raises:
             ValueError: not a kind of resource, or a negative size.
             RpcError: the agent refuses it.
-            RuntimeError: the gate was closed.
+            RuntimeError: the gate was closed, or this is called where the gate lives.
         """
         slot = self._slot(kind, input_bytes, stage, task)
         slot.wait()

@@ -122,6 +122,8 @@ class Slot:
         """Queue it and block until it is granted, ungated or refused; an interrupted wait gives it back."""
         if self.passes():
             return
+        if self._engine.in_thread:
+            raise RuntimeError("this would block the gate's own event loop for ever; await acquire_async() there")
         done = threading.Lock()
         done.acquire()
         try:
