@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 from agent.queues.monotask import GRANTED, QUEUED, Monotask, size_rank
 from agent.queues.rates import ProcessingRate
 from penstock.model import KINDS, ResourceKind
+from penstock.model.stages import StageRanks
 from penstock.model.work import MonotaskId
 
 #: So many small disk monotasks run together as one: the disk's own queue sorts them (Ursa §4.2.3).
@@ -26,7 +27,7 @@ class JobQueue:
         self.id = job
         self.priority = priority
         self.rank = rank
-        self.stages: dict[str, int] = {}
+        self.stages = StageRanks()
         self.waiting: list[list[tuple[int, int, int, Monotask]]] = [[] for _ in KINDS]
         self.last_grant = [0.0] * len(KINDS)
         self.live: dict[int, dict[MonotaskId, Monotask]] = {}  # by session
@@ -89,15 +90,11 @@ class Resource:
         if not waiting:
             job.last_grant[self.index] = now
             self.line_up(job, sequence, known)
-        stage_rank = job.stages.get(stage)
-        if stage_rank is None:
-            stage_rank = job.stages[stage] = len(job.stages)
-        heappush(waiting, (stage_rank, size_rank(self.kind, monotask.input_bytes), sequence, monotask))
+        heappush(waiting, (job.stages.rank(stage), size_rank(self.kind, monotask.input_bytes), sequence, monotask))
 
     def grant_at_once(self, job: JobQueue, monotask: Monotask, stage: str, now: float, lease_s: float) -> None:
         """It comes alone, nobody waits, and there is room: what :meth:`enqueue` and :meth:`fill` would do."""
-        if stage not in job.stages:
-            job.stages[stage] = len(job.stages)
+        job.stages.rank(stage)
         self.hold(job, monotask, now)
         if lease_s and monotask.session:
             self.leases[job] = monotask.lease_until = now + lease_s

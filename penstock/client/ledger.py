@@ -19,6 +19,7 @@ import msgspec
 
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import KINDS, ResourceKind
+from penstock.model.stages import StageRanks
 from penstock.model.work import MonotaskId, MonotaskSpec, TaskRequest
 from penstock.wire.agent_api import Completion
 
@@ -47,7 +48,7 @@ class MonotaskLedger:
         self._specs: dict[MonotaskId, MonotaskSpec] = {}
         self._queued: dict[ResourceKind, set[MonotaskId]] = {kind: set() for kind in KINDS}  # at the agent
         self._order: dict[ResourceKind, list[tuple[int, int, int]]] = {kind: [] for kind in KINDS}  # heaps, lazily
-        self._stages: dict[str, int] = {}
+        self._stages = StageRanks()
         self._leases: dict[MonotaskId, Lease] = {}
         self._granted: set[MonotaskId] = set()
         self._unsent: dict[MonotaskId, None] = {}
@@ -204,7 +205,7 @@ class MonotaskLedger:
             order[:] = [entry for entry in order if entry[2] in queued]
             heapify(order)
         queued.add(spec.id)
-        stage = self._stages.setdefault(spec.stage, len(self._stages))
+        stage = self._stages.rank(spec.stage)
         heappush(order, (stage, -spec.input_bytes if spec.kind is _CPU else spec.input_bytes, spec.id))
 
     def _forget_queued(self) -> None:

@@ -1,0 +1,29 @@
+"""PURE. The order in which a job's stages first appeared, for jobs that never end, too."""
+
+from __future__ import annotations
+
+#: So many stages are remembered; one that comes again after so many others is a new one.
+MOST_STAGES = 4096
+
+
+class StageRanks:
+    """Ranks rise with first appearance. Of a job with ever new stages the older half is forgotten from time to time."""
+
+    __slots__ = ("_next", "_ranks")
+
+    def __init__(self) -> None:
+        self._ranks: dict[str, int] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def rank(self, stage: str) -> int:
+        """Of a stage, from now on if it is new."""
+        rank = self._ranks.get(stage)
+        if rank is None:
+            if len(self._ranks) >= MOST_STAGES:
+                self._ranks = dict(list(self._ranks.items())[MOST_STAGES // 2 :])
+            rank = self._ranks[stage] = self._next
+            self._next += 1
+        return rank
