@@ -122,8 +122,9 @@ class MonotaskQueues:
         self._sequence = sequence
         if touched:
             granted += self._fill(touched, now)
-            for resource in touched:
-                self._recall(resource, known, now)
+            for resource in self._resources.values():  # in a fixed order, as all that is decided
+                if resource in touched:
+                    self._recall(resource, known, now)
         return granted
 
     def complete(self, session: int, job: str, completions: Sequence[Completion], now: float) -> list[Monotask]:
@@ -190,7 +191,7 @@ class MonotaskQueues:
         return self._fill(touched, now)
 
     def tick(self, now: float) -> None:
-        """From time to time: who has waited too long gets the next slot. Recalls the leases that stand in the way."""
+        """From time to time: who has waited too long gets the next slot. A lease that is in the way ends by itself."""
         if math.isinf(self._wait_max_s):
             return
         for resource in self._resources.values():
@@ -293,11 +294,8 @@ class MonotaskQueues:
         monotask.granted_at += execution_s
         if state is BYPASSING:
             resource.bypassing -= 1
-        elif monotask.small:
-            resource.release(monotask, execution_s)
         else:
-            resource.free += 1  # as release() does, without a call for each completion
-            resource.slot_seconds += execution_s
+            resource.release(monotask, execution_s)
         return execution_s
 
     def _fill(self, touched: set[Resource], now: float) -> list[Monotask]:

@@ -152,13 +152,7 @@ class Resource:
                 return  # small ones behind it wait, too: order comes before a part of a slot
             heappop(waiting)
             self.queued -= 1
-            monotask.state = GRANTED  # as hold() does, without a call for each grant
-            monotask.granted_at = now
-            job.running += 1
-            if monotask.small:
-                self._share(1)
-            else:
-                self.free -= 1
+            self.hold(job, monotask, now)
             job.last_grant[index] = now
             granted.append(monotask)
             if starved:
