@@ -117,6 +117,18 @@ def hold(size: str) -> None:
         signal.pause()
 
 
+def keep(path: str) -> None:
+    """Read a file until its cache counts as in use, say ``held``, and wait for the end."""
+    with Path(path).open("rb", buffering=0) as file:
+        for _ in range(3):
+            file.seek(0)
+            while file.read(1 << 20):
+                pass
+    say("held")
+    while True:
+        signal.pause()
+
+
 def churn(size: str) -> None:
     """Use so much anonymous memory, let go of it, and again."""
     ticker = Ticker()
@@ -189,7 +201,7 @@ def _touched(size: int) -> mmap.mmap:
     return memory
 
 
-KINDS = {each.__name__: each for each in (spin, read, write, dirty, cached, hold, churn, press, fork, send, grow)}
+KINDS = {each.__name__: each for each in (spin, read, write, dirty, cached, hold, keep, churn, press, fork, send, grow)}
 
 if __name__ == "__main__":
     KINDS[sys.argv[1]](*sys.argv[2:])

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from bench.enforcement.accuracy import filled
 from bench.enforcement.bed import Bed, Work
 from bench.enforcement.guest import slow_directory
 from bench.enforcement.network import BYTES_PER_MBIT, SETTINGS, Network
@@ -97,6 +98,26 @@ class TestMemory:
             assert prefers.ended().by is EndedBy.PREEMPTED
             assert [record["container"] for record in preempted(bed)] == [prefers.container.id]
             stays_calm(bed, normal, avoids, chill)
+
+    def test_cache_goes_before_work_does(self, directory: Path) -> None:
+        """What the opportunistic one holds is mostly cache: reclaiming it is enough, and nobody ends."""
+        file = Path("/scratch/victims-cache")
+        filled(file, 120 * MIB)
+        with file.open("rb") as written:  # who reads it is charged for its cache, not who wrote it
+            os.posix_fadvise(written.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        with Bed(directory, **MEMORY) as bed:
+            keeper = bed.start("keep", file, opportunistic=True, memory_bytes=150 * MIB)
+            keeper.line("held")
+            bed.until(lambda: bed.shown(keeper)["sample"].get("memory_bytes", 0) > 115 * MIB)
+            chill = holding(bed, 236)
+            bed.until(lambda: bool(preempted(bed)))
+            records = preempted(bed)
+            assert {(record["container"], record["action"]) for record in records} == {
+                (keeper.container.id, "reclaimed")
+            }
+            bed.until(lambda: bed.shown(keeper)["sample"]["memory_bytes"] < 100 * MIB)
+            stays_calm(bed, chill, keeper)
+        file.unlink()
 
     def test_notice_comes_before_the_end(self, directory: Path) -> None:
         with Bed(directory, **MEMORY) as bed:
