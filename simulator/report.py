@@ -1,0 +1,69 @@
+"""What every model of the simulator reports: the measures of the papers in one form, whatever the model."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class JobReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A job. Times in seconds of the simulation; ``alone_s`` is what it takes with the whole cluster to itself."""
+
+    name: str
+    submitted_at_s: float
+    ended_at_s: float
+    started_at_s: float | None = None
+    alone_s: float | None = None
+
+    @property
+    def response_s(self) -> float:
+        """From submission to end: LAS_MQ's response time, Ursa's job completion time."""
+        return self.ended_at_s - self.submitted_at_s
+
+    @property
+    def slowdown(self) -> float | None:
+        """Response time over the time alone (LAS_MQ §5.1)."""
+        return self.response_s / self.alone_s if self.alone_s else None
+
+
+class ResourceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource of the cluster over the makespan; each a fraction.
+
+    ``utilization`` is used ÷ capacity. ``scheduling_efficiency`` is allocated ÷ capacity and
+    ``utilization_efficiency`` used ÷ allocated (Ursa §5), where the model knows allocations.
+    """
+
+    utilization: float
+    scheduling_efficiency: float | None = None
+    utilization_efficiency: float | None = None
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """Utilization over time: ``used[resource][i]`` is the mean fraction from ``i × step_s`` to ``(i + 1) × step_s``."""
+
+    step_s: float
+    used: dict[str, list[float]]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. ``measures`` are a model's own figures, each with its unit in its name."""
+
+    model: str
+    makespan_s: float
+    jobs: list[JobReport]
+    resources: dict[str, ResourceReport] = {}
+    timeline: Timeline | None = None
+    opportunistic_share: float | None = None
+    preemptions: int = 0
+    stragglers: int | None = None
+    measures: dict[str, float] = {}
+
+    @property
+    def mean_response_s(self) -> float:
+        """Mean over the jobs."""
+        return sum(job.response_s for job in self.jobs) / len(self.jobs) if self.jobs else 0.0
+
+    @property
+    def mean_slowdown(self) -> float | None:
+        """Mean over the jobs whose time alone is known."""
+        known = [slowdown for job in self.jobs if (slowdown := job.slowdown) is not None]
+        return sum(known) / len(known) if known else None
