@@ -23,7 +23,7 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         node.queues.add_job(record.job, record.priority)
     thawed: list[Instruction] = []
     for container in event.containers:
-        if container.state is ContainerState.PAUSED:
+        if container.state is ContainerState.PAUSED and container.container in event.running:
             thawed.append(Freeze(container.container, frozen=False))  # whether it has to stand still is seen anew
         node.containers.take_back(container, event.running.get(container.container, 0))
         if container.profile is not None:
