@@ -52,6 +52,10 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         float,
         Meta(ge=0, le=1, description="how long a job may pass its slot on to its own next monotasks without asking"),
     ] = 0.005
+    lease_kept_s: Annotated[
+        float,
+        Meta(ge=0, le=1, description="as lease_s, where nobody else waits: the slot may be idle meanwhile; 0: never"),
+    ] = 0.025
     job_wait_max_s: Annotated[
         float, Meta(gt=0, description="a job that waited so long for its turn gets one slot before all others")
     ] = 30.0
@@ -137,6 +141,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             network_bypass_bytes=self.network_bypass_bytes,
             disk_small_bytes=self.disk_small_bytes,
             lease_s=self.lease_s,
+            lease_kept_s=self.lease_kept_s,
             job_wait_max_s=self.job_wait_max_s,
             link_bytes_per_s=link_bytes_per_s,
             rate_window_s=self.rate_window_s,

@@ -75,7 +75,7 @@ class Link:
     async def _register(self, peer: RpcPeer) -> None:
         self._lost.clear()
         node = self._shell.node
-        node.decided = 0  # numbers count per connection
+        node.link_opens()
         settings = node.settings
         here = [job for job in node.jobs.values() if job.record.here]
         registration = api.Register(

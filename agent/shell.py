@@ -57,7 +57,9 @@ class Shell:
             if isinstance(instruction, Grant):
                 peer = self.peers.get(instruction.session)
                 if peer is not None:
-                    grants = Grants(job=instruction.job, ids=instruction.ids, lease_s=instruction.lease_s)
+                    grants = Grants(
+                        job=instruction.job, ids=instruction.ids, lease_s=instruction.lease_s, keep=instruction.keep
+                    )
                     peer.notify("grant", grants)
             elif isinstance(instruction, Reply):
                 reply = instruction.result

@@ -19,6 +19,7 @@ class Grant(msgspec.Struct, frozen=True):  # made for every grant: a quarter of 
     job: str
     ids: list[MonotaskId]
     lease_s: float = 0.0
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)

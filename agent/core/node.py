@@ -12,6 +12,7 @@ from typing import Any
 
 from agent.core import deciding, elasticity, preempting, recovery, running, tasks
 from agent.core import events as e
+from agent.core.attained import Attained
 from agent.core.containers import Containers
 from agent.core.elasticity import Elasticity
 from agent.core.instructions import Grant, Instruction, Notify, Record, Reply, TellMaster, Wake
@@ -44,12 +45,14 @@ class Node:
             rate_window_s=settings.rate_window_s,
             disk_small_bytes=settings.disk_small_bytes,
             lease_s=settings.lease_s,
+            lease_kept_s=settings.lease_kept_s,
             job_wait_max_s=settings.job_wait_max_s,
         )
         self.sessions: dict[int, Session] = {}
         self.jobs: dict[str, Job] = {}
         self.containers = Containers(settings.keep_ended)
         self.held = tasks.HeldTasks()
+        self.attained = Attained(self.queues)
         self.preempted: list[Preempted] = []
         self.snapshot: Snapshot | None = None
         self.decided = 0
@@ -107,7 +110,7 @@ class Node:
         return take_stock(self.settings.capacity, self.containers.live.values(), self.held, self.snapshot)
 
     def load(self, now: float) -> Load:
-        """The heartbeat's content (Ursa §4.2.2, UBIS §IV.A)."""
+        """The heartbeat's content (Ursa §4.2.2, UBIS §IV.A): of jobs what changed since the last one."""
         ledger = self.ledger()
         pending = self.queues.pending()
         for held in self.held:
@@ -122,7 +125,13 @@ class Node:
             promised_cores=ledger.promised_cores,
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,
+            jobs=self.attained.report(self.jobs, now),
         )
+
+    def link_opens(self) -> None:
+        """A new connection to the master: requests are numbered anew there, and it knows nothing of what was told."""
+        self.decided = 0
+        self.attained.tell_all()
 
     def job_states(self) -> list[JobState]:
         """The jobs whose origin is this node, for a master that has to rebuild its state."""
@@ -248,31 +257,34 @@ class Node:
         """One message per session and job; a command's grant starts it."""
         if not granted:
             return []
-        by_owner: dict[tuple[int, str, float], Grant] = {}
+        by_owner: dict[tuple[int, str, float, bool], Grant] = {}
         instructions: list[Instruction] = []
-        before: tuple[int, str, float] | None = None
+        before: tuple[int, str, float, bool] | None = None
         for monotask in granted:
             if monotask.session == running.COMMANDS:
                 instructions += running.start_command(self, monotask)
                 continue
-            owner = (monotask.session, monotask.job, monotask.lease_until)
+            owner = (monotask.session, monotask.job, monotask.lease_until, monotask.keep)
             if owner != before:  # mostly, all that was granted at once is of one job
                 before = owner
                 if owner not in by_owner:
-                    lease_s = self.settings.lease_s if monotask.lease_until else 0.0
-                    by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s)
+                    settings = self.settings
+                    lease_s = settings.lease_kept_s if monotask.keep else settings.lease_s
+                    if not monotask.lease_until:
+                        lease_s = 0.0
+                    by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s, monotask.keep)
                     instructions.append(by_owner[owner])
                 ids = by_owner[owner].ids
             ids.append(monotask.id)
         return instructions
 
     def recalls(self) -> list[Instruction]:
-        """Leases end where somebody who goes first has come to wait."""
+        """Leases end where somebody who goes first has come to wait; idle slots come back where anybody has."""
         return [
-            Notify(session, "recall", Recall(job=name, kind=kind))
-            for name, kind in self.queues.take_recalled()
+            Notify(session, "recall", Recall(job=name, kind=kind, idle=only is not None))
+            for name, kind, only in self.queues.take_recalled()
             if (job := self.jobs.get(name)) is not None
-            for session in sorted(job.sessions)
+            for session in (sorted(job.sessions) if only is None else (only,))
         ]
 
     # ------------------------------------------------------------ placement
@@ -302,6 +314,7 @@ class Node:
         """Preemption reads the sample; so does every admission until the next one."""
         self.snapshot = event.snapshot
         self.queues.tick(now)
+        self.attained.look(self.jobs, now)
         instructions: list[Instruction] = []
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
             if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:

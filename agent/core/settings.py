@@ -56,6 +56,7 @@ class NodeSettings:
     network_bypass_bytes: int = 16 * 1024
     disk_small_bytes: int = 64 * 1024
     lease_s: float = 0.0  # 0: every monotask is granted on its own
+    lease_kept_s: float = 0.0  # 0: no slot is idle in a job's hands
     job_wait_max_s: float = 30.0
     link_bytes_per_s: int = 0  # what the network can be promised to: the slowest link's rate; 0: unknown
     rate_window_s: float = 10.0

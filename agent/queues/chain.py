@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from agent.queues.monotask import QUEUED, Monotask
 from penstock.model.work import MonotaskId
-from penstock.wire.agent_api import Completion
+from penstock.wire.agent_api import Completion, Leased
 from penstock.wire.errors import bad_request
 
 
@@ -18,7 +18,7 @@ def check_completions(live: Mapping[MonotaskId, Monotask], completions: Sequence
     """
     for completion in completions:
         monotask = live.get(completion.id)
-        if monotask is None or monotask.state is QUEUED or completion.then is not None:
+        if monotask is None or monotask.state is QUEUED or completion.then is not None or completion.leased is not None:
             break
     else:
         if len(completions) == 1 or len({completion.id for completion in completions}) == len(completions):
@@ -31,6 +31,8 @@ def check_completions(live: Mapping[MonotaskId, Monotask], completions: Sequence
         if monotask is None or completion.id in seen or (monotask.state is QUEUED and not begun):
             raise _not_granted(completion, index)
         seen.add(completion.id)
+        if completion.leased is not None:
+            _check_leased(completion.leased, monotask, begun, index)
         if completion.then is None:
             continue
         then = live.get(completion.then)
@@ -41,6 +43,13 @@ def check_completions(live: Mapping[MonotaskId, Monotask], completions: Sequence
         if not (monotask.lease_until or begun):
             raise bad_request(f"{completion.id!r} was granted without a lease", field=f"monotasks[{index}].then")
         leased.add(completion.then)
+
+
+def _check_leased(leased: Leased, monotask: Monotask, begun: bool, index: int) -> None:
+    if not (monotask.lease_until or begun):
+        raise bad_request(f"{monotask.id!r} was granted without a lease", field=f"monotasks[{index}].leased")
+    if leased.failed > leased.monotasks:
+        raise bad_request("more failed than there were", field=f"monotasks[{index}].leased.failed")
 
 
 def _not_granted(completion: Completion, index: int) -> Exception:

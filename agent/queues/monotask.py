@@ -28,7 +28,8 @@ class Monotask(msgspec.Struct, eq=False):  # made for every submission: a quarte
     """One monotask. ``session`` is the connection that submitted it and receives its grant.
 
     ``small`` ones share a slot (Ursa §4.2.3: many small disk monotasks run together). ``lease_until``, where it is not
-    0, is the monotonic time until which its slot may go on to others of its job and kind without asking.
+    0, is the monotonic time until which its slot may go on to others of its job and kind without asking; with ``keep``
+    it may be idle meanwhile.
     """
 
     session: int
@@ -41,6 +42,7 @@ class Monotask(msgspec.Struct, eq=False):  # made for every submission: a quarte
     state: State = QUEUED
     granted_at: float = 0.0
     lease_until: float = 0.0
+    keep: bool = False
 
     def __repr__(self) -> str:
         return f"<Monotask {self.job}/{self.id} {self.kind} {self.input_bytes} B {self.state.name}>"

@@ -4,7 +4,8 @@ Order (Ursa §4.2.3): among jobs by job priority (larger first, then earlier reg
 order in which they first appeared; within a stage by size, see :func:`agent.queues.monotask.size_rank`; then as
 submitted. Two things break it, each for a bounded time: a job that has waited ``job_wait_max_s`` for its turn gets one
 grant before all others, and a *lease* lets a job pass its slot on to its own next monotask for ``lease_s`` without
-asking, unless somebody who outranks it waits (then it is recalled).
+asking, unless somebody who outranks it waits (then it is recalled). While nobody waits at all, such a slot may be idle
+in its job's hands; it is called back as soon as anybody comes.
 
 Cancelling and re-prioritizing cost O(log n) and never touch what is queued behind.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from agent.queues.chain import check_completions
 from agent.queues.monotask import BYPASSING, ENDED, QUEUED, Monotask
@@ -20,7 +22,7 @@ from agent.queues.rates import ProcessingRate
 from agent.queues.resource import JobQueue, Resource
 from penstock.model import KINDS, Capacity, KindAmounts, MonotaskSpec, ResourceKind
 from penstock.model.work import MonotaskId
-from penstock.wire.agent_api import Completion
+from penstock.wire.agent_api import Completion, Leased
 from penstock.wire.errors import bad_request
 
 #: How far beyond its end a lease may have been used before its session gets no more of them.
@@ -28,16 +30,25 @@ _OVERRUN_S = 0.1
 _CPU, _DISK, _NETWORK = KINDS
 
 
+class Recalled(NamedTuple):
+    """A job's leases of one kind end; with a ``session``, only those of slots that are idle in its hands."""
+
+    job: str
+    kind: ResourceKind
+    session: int | None = None
+
+
 class MonotaskQueues:
     """See the module's docstring. Methods that may free a slot return what was granted because of it, in order."""
 
     def __init__(
         self, capacity: Capacity, *, network_bypass_bytes: int, rate_window_s: float, disk_small_bytes: int = 0,
-        lease_s: float = 0.0, job_wait_max_s: float = math.inf,
+        lease_s: float = 0.0, lease_kept_s: float = 0.0, job_wait_max_s: float = math.inf,
     ) -> None:  # fmt: skip
         self._bypass_bytes = network_bypass_bytes
         self._small_bytes = disk_small_bytes
         self._lease_s = lease_s
+        self._kept_s = lease_kept_s
         self._wait_max_s = job_wait_max_s
         self._jobs: dict[str, JobQueue] = {}
         self._resources = {
@@ -49,7 +60,7 @@ class MonotaskQueues:
             for kind in KINDS
         }
         self._sequence = 0
-        self._recalled: list[tuple[str, ResourceKind]] = []
+        self._recalled: list[Recalled] = []
         self._no_leases: set[int] = set()  # sessions that used one far beyond its end
 
     # ------------------------------------------------------------ jobs
@@ -80,6 +91,7 @@ class MonotaskQueues:
         freed = self._withdraw(known, [m for live in known.live.values() for m in live.values()], now)
         for resource in self._resources.values():
             resource.leases.pop(known, None)
+            resource.keepers = dict.fromkeys(keeper for keeper in resource.keepers if keeper[1] is not known)
         return self._fill(freed, now)
 
     # ------------------------------------------------------------ monotasks
@@ -115,6 +127,8 @@ class MonotaskQueues:
             elif len(specs) == 1 and resource.free > 0 and not resource.queued and not small:
                 resource.grant_at_once(known, monotask, spec.stage, now, self._lease_s)
                 granted.append(monotask)
+                if monotask.lease_until:
+                    self._lend(granted, now)
             else:
                 sequence += 1
                 resource.enqueue(known, monotask, spec.stage, sequence, now, jobs)
@@ -125,6 +139,8 @@ class MonotaskQueues:
             for resource in self._resources.values():  # in a fixed order, as all that is decided
                 if resource in touched:
                     self._recall(resource, known, now)
+                    if resource.keepers:
+                        self._call_back(resource)
         return granted
 
     def complete(self, session: int, job: str, completions: Sequence[Completion], now: float) -> list[Monotask]:
@@ -140,14 +156,14 @@ class MonotaskQueues:
             return self._complete_one(known, live.pop(completions[0].id), completions[0], now)
         touched: set[Resource] = set()
         resource = self._resources[_CPU]
-        done_bytes, done_s = 0, 0.0
+        done_bytes, done_s = 0, 0.0  # of monotasks of one resource in a row
         for completion in completions:
             monotask = live.pop(completion.id)
             kind, failed = monotask.kind, completion.failed
             if kind is not resource.kind:
                 resource.rate.completed(now, done_bytes, done_s)
                 resource, done_bytes, done_s = self._resources[kind], 0, 0.0
-            execution_s = self._end(known, resource, monotask, now, completion.execution_s)
+            execution_s = self._end(known, resource, monotask, now, completion)
             if failed:
                 known.failed += 1
             else:
@@ -162,7 +178,7 @@ class MonotaskQueues:
     def _complete_one(self, job: JobQueue, monotask: Monotask, completion: Completion, now: float) -> list[Monotask]:
         """As :meth:`complete`, in half the time: a slot that is freed alone is what somebody waits for."""
         resource = self._resources[monotask.kind]
-        execution_s = self._end(job, resource, monotask, now, completion.execution_s)
+        execution_s = self._end(job, resource, monotask, now, completion)
         if completion.failed:
             job.failed += 1
         else:
@@ -170,7 +186,7 @@ class MonotaskQueues:
             resource.rate.completed(now, monotask.input_bytes, execution_s)
         granted: list[Monotask] = []
         resource.fill(now, granted, self._lease_s)
-        return self._without_leases(granted) if self._no_leases else granted
+        return self._lend(granted, now)
 
     def cancel(self, session: int, job: str, ids: Iterable[MonotaskId], now: float) -> list[Monotask]:
         """Withdraw monotasks, queued or granted. Unknown ids are ignored: they may have ended a moment ago."""
@@ -188,6 +204,8 @@ class MonotaskQueues:
                 continue
             touched |= self._withdraw(known, known.live.pop(session, {}).values(), now)
         self._no_leases.discard(session)
+        for resource in self._resources.values():
+            resource.keepers = dict.fromkeys(keeper for keeper in resource.keepers if keeper[0] != session)
         return self._fill(touched, now)
 
     def tick(self, now: float) -> None:
@@ -197,8 +215,8 @@ class MonotaskQueues:
         for resource in self._resources.values():
             resource.find_starving(now, self._wait_max_s)
 
-    def take_recalled(self) -> list[tuple[str, ResourceKind]]:
-        """The leases that end now, by job and kind, each told once."""
+    def take_recalled(self) -> list[Recalled]:
+        """The leases that end now, and those that may not be idle any more, each told once."""
         if not self._recalled:
             return []
         recalled, self._recalled = self._recalled, []
@@ -275,11 +293,11 @@ class MonotaskQueues:
         return touched
 
     def _end(
-        self, job: JobQueue, resource: Resource, monotask: Monotask, now: float, execution_s: float | None
+        self, job: JobQueue, resource: Resource, monotask: Monotask, now: float, completion: Completion | None
     ) -> float:
         """A monotask that no longer lives ends in whatever state it is; returns how long it held its resource.
 
-        ``granted_at`` becomes when it ended, which is when the one that its slot was passed on to began.
+        ``granted_at`` becomes when its slot was given back, which is when the one that it was passed on to began.
         """
         state = monotask.state
         monotask.state = ENDED
@@ -289,14 +307,26 @@ class MonotaskQueues:
             return 0.0
         job.running -= 1
         held_s = now - monotask.granted_at
-        if execution_s is None or execution_s > held_s:
-            execution_s = held_s
-        monotask.granted_at += execution_s
+        execution_s = held_s if completion is None or completion.execution_s is None else completion.execution_s
+        execution_s = min(execution_s, held_s)
+        if completion is None or completion.leased is None:
+            held_s = execution_s
+        else:
+            self._count_leased(job, resource, monotask, completion.leased, now)
+        monotask.granted_at += held_s
         if state is BYPASSING:
             resource.bypassing -= 1
         else:
-            resource.release(monotask, execution_s)
+            resource.release(monotask, held_s)
         return execution_s
+
+    def _count_leased(self, job: JobQueue, resource: Resource, monotask: Monotask, leased: Leased, now: float) -> None:
+        """What else ran in its slot, which nobody else waited for then."""
+        job.done += leased.monotasks - leased.failed
+        job.failed += leased.failed
+        resource.rate.completed(now, leased.input_bytes, leased.execution_s)
+        if now - leased.last_s > monotask.lease_until + _OVERRUN_S:
+            self._no_leases.add(monotask.session)
 
     def _fill(self, touched: set[Resource], now: float) -> list[Monotask]:
         granted: list[Monotask] = []
@@ -307,16 +337,25 @@ class MonotaskQueues:
             for resource in self._resources.values():  # in a fixed order: the same events give the same grants
                 if resource in touched:
                     resource.fill(now, granted, self._lease_s)
-        return self._without_leases(granted) if self._no_leases else granted
+        return self._lend(granted, now)
 
-    def _without_leases(self, granted: list[Monotask]) -> list[Monotask]:
-        for monotask in granted:
-            if monotask.session in self._no_leases:
-                monotask.lease_until = 0.0
+    def _lend(self, granted: list[Monotask], now: float) -> list[Monotask]:
+        """Who may keep his slot, as nobody waits; whoever did not keep to the rules has no lease at all."""
+        if self._no_leases:
+            for monotask in granted:
+                if monotask.session in self._no_leases:
+                    monotask.lease_until = 0.0
+        if self._kept_s:
+            for monotask in granted:
+                if monotask.lease_until:
+                    self._resources[monotask.kind].keep(self._jobs[monotask.job], monotask, now + self._kept_s)
         return granted
 
     def _recall(self, resource: Resource, job: JobQueue, now: float) -> None:
-        self._recalled += [(other.id, resource.kind) for other in resource.recalled_for(job, now)]
+        self._recalled += [Recalled(other.id, resource.kind) for other in resource.recalled_for(job, now)]
+
+    def _call_back(self, resource: Resource) -> None:
+        self._recalled += [Recalled(job.id, resource.kind, session) for session, job in resource.called_back()]
 
 
 def _check_fresh(live: dict[MonotaskId, Monotask], specs: Sequence[MonotaskSpec]) -> None:

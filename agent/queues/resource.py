@@ -52,6 +52,7 @@ class Resource:
         "free",
         "index",
         "jobs",
+        "keepers",
         "kind",
         "leases",
         "pending_bytes",
@@ -77,6 +78,7 @@ class Resource:
         self.jobs: list[tuple[float, int, int, JobQueue]] = []
         self.starving: list[JobQueue] = []
         self.leases: dict[JobQueue, float] = {}  # until when a job's slots may go on without asking
+        self.keepers: dict[tuple[int, JobQueue], None] = {}  # sessions that may meanwhile keep theirs idle, in order
 
     @property
     def running(self) -> int:
@@ -178,6 +180,23 @@ class Resource:
         for other in recalled:
             del self.leases[other]
         return recalled
+
+    def keep(self, job: JobQueue, monotask: Monotask, until: float) -> None:
+        """It was granted under a lease: as long as nobody waits, its slot may be kept idle, and for longer."""
+        if not self.queued and not monotask.small:
+            monotask.keep = True
+            self.leases[job] = monotask.lease_until = until
+            self.keepers[monotask.session, job] = None
+
+    def called_back(self) -> list[tuple[int, JobQueue]]:
+        """The sessions, each with its job, that may not keep slots idle any more, as somebody waits; told once.
+
+        Those, too, whose leases are over by our clock: theirs began when they read of them.
+        """
+        if not self.queued:
+            return []
+        keepers, self.keepers = self.keepers, {}
+        return list(keepers)
 
     def _share(self, change: int) -> None:
         before = -(-self.small // TOGETHER)

@@ -193,7 +193,7 @@ class AgentClient:
     def notified(self, peer: RpcPeer, method: str, params: Any) -> None:
         """Called by the link."""
         if type(params) is Grants and (job := self._jobs.get(params.job)) is not None:  # the hot path
-            job.grant(params.ids, params.lease_s)
+            job.grant(params.ids, params.lease_s, params.keep)
         elif (kind := NOTIFICATIONS.get(method)) is not None:
             self._deliver(peer, read_params(params, kind), keep=self._expecting > 0)
 

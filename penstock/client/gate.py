@@ -141,15 +141,19 @@ class Gate:
     ) -> Slot:
         """Queue a monotask and return at once.
 
-        ``granted`` is called exactly once unless the slot is cancelled first, from the gate's thread, which it must not
-        block. A slot whose ``error`` is set then was refused, and holds nothing.
+        ``granted`` is called exactly once unless the slot is cancelled first: before this returns, where a slot is kept
+        here under a lease, else from the gate's thread, which it must not block. A slot whose ``error`` is set then was
+        refused, and holds nothing.
 
         Raises:
             ValueError: not a kind of resource, or a negative size.
             RuntimeError: the gate was closed.
         """
         slot = self._slot(kind, input_bytes, stage, task)
-        slot.ask(granted)
+        if slot.takes():
+            granted(slot)
+        else:
+            slot.ask(granted)
         return slot
 
     def progress(self, stages: Sequence[StageProgress]) -> None:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.client.gate_keeper import LeaseKeeper
+from penstock.client.gate_lease import Lease, Leases
 from penstock.client.gate_link import GateLink
 from penstock.client.gate_slot import Slot
 from penstock.client.gating import Complete, Gating, Go, Instruction, Refuse, Submit, Warn, Withdraw
@@ -71,7 +73,10 @@ class Engine:
         #: For any thread: nothing more is carried out.
         self.over = False
         self.connected = threading.Event()
+        #: For any thread: slots that need not be asked for.
+        self.leases = Leases()
         self.loop = loop or _new_loop()
+        self._keeper = LeaseKeeper(self.leases, self.loop, self.give_back)
         self._stop = asyncio.Event()
         self.link = GateLink(setup.name, setup.socket, setup.job, setup.priority, setup.memory_bytes, self)
         self._thread: threading.Thread | None = None
@@ -126,10 +131,11 @@ class Engine:
             settled = threading.Event()
             self.post(settled.set)
             settled.wait(_BARRIER_S)
-        totals = self._gating.counts()
+        totals = self._gating.counts() | {"leased": 0}
         with self._lock:
-            for what, number in self._fast.items():
-                totals[what] += number
+            for counts in (self._fast, self.leases.counts()):
+                for what, number in counts.items():
+                    totals[what] += number
         return totals
 
     def stop(self) -> None:
@@ -150,6 +156,7 @@ class Engine:
         """In a child after a fork: nothing of this belongs to us."""
         self.over = True
         self._lock = threading.Lock()  # another thread may have had it
+        self.leases = Leases()
         self._inbox.clear()
         self.link.disown()
 
@@ -157,12 +164,20 @@ class Engine:
 
     def ask(self, slot: Slot) -> None:
         """Somebody wants a slot."""
+        self._keeper.give_way(slot.kind)  # it has no use for what is idle, or would have taken it
         self._do(self._gating.ask(slot, time.monotonic()))
 
     def end(self, slot: Slot, failed: bool) -> None:
         """The work of a slot is over."""
         self._do(self._gating.release(slot, failed=failed))
         slot.monotask = None
+
+    def give_back(self, lease: Lease) -> None:
+        """What was done under a lease is done, and the lease is over."""
+        slot = lease.slot
+        self._do(self._gating.release(slot, failed=lease.first_failed))
+        slot.monotask = None
+        self.leases.returned(lease)
 
     def withdraw(self, slot: Slot) -> None:
         """A slot is no longer wanted."""
@@ -177,12 +192,14 @@ class Engine:
     def linked(self, job: Job) -> None:
         """Called by the link: the agent is there and knows the job."""
         self._job = job
+        job.on_recall = self._keeper.recall
         self._back()
 
     def unlinked(self, reason: str) -> None:
         """Called by the link: the agent is away; the reason is a line for people."""
         self._reason = reason
         self.connected.clear()
+        self._keeper.recall_all()
         self._do(self._gating.lost(time.monotonic()))
         self._arm()
 
@@ -191,6 +208,7 @@ class Engine:
         self._reason = reason
         self._job = None
         self.connected.clear()
+        self._keeper.recall_all()
         self._do(self._gating.forgotten(time.monotonic()))
         self._arm()
 
@@ -199,6 +217,8 @@ class Engine:
             return
         error = granted.exception()
         if error is None:
+            if not slot.task and self._job is not None and (until := self._job.kept_until(monotask.id)):
+                slot.lease = self._keeper.lent(slot, until)
             self._do(self._gating.granted(slot))
         elif isinstance(error, RpcError) and self._job is not None and not self._job.over:  # else the job was refused
             self._do(self._gating.refused(slot, error))
@@ -232,7 +252,9 @@ class Engine:
                 case Go(slot, gated):
                     self._decide(slot, gated=gated)
                 case Complete(slot, failed):
-                    if slot.monotask is not None:
+                    if slot.monotask is not None and slot.lease is not None:
+                        slot.monotask.complete(failed, slot.lease.first_s, slot.lease.leased())
+                    elif slot.monotask is not None:
                         slot.monotask.complete(failed)
                 case Withdraw(slot):
                     if slot.monotask is not None:

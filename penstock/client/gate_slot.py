@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -12,6 +13,7 @@ from penstock.model.resources import ResourceKind
 
 if TYPE_CHECKING:
     from penstock.client.gate_engine import Engine
+    from penstock.client.gate_lease import Lease
     from penstock.client.monotask import Monotask
 
 #: How often a waiting main thread looks whether it was interrupted (seconds).
@@ -33,6 +35,7 @@ class Slot:
         "input_bytes",
         "kind",
         "known",
+        "lease",
         "monotask",
         "stage",
         "task",
@@ -51,6 +54,7 @@ class Slot:
         self.error: Exception | None = None
         self.known = False  # the engine may have something of it
         self.monotask: Monotask | None = None  # the engine's
+        self.lease: Lease | None = None  # under which it holds its slot
         self._engine = engine
         self._gate = gate  # which ends when nobody has it any more, and must not while somebody has this
         self._wake: Wake | None = None
@@ -60,7 +64,9 @@ class Slot:
         """The work is done: give the slot back. From any thread; never blocks; a second time it is nothing."""
         if not self._ended:
             self._ended = True
-            if self.known:
+            if self.lease is not None:
+                self._give(self.lease, failed)
+            elif self.known:
                 self._engine.post(self._engine.end, self, failed)
             else:
                 self._engine.count("released")
@@ -69,7 +75,10 @@ class Slot:
         """No longer wanted, queued or granted. From any thread; never blocks; a second time it is nothing."""
         if not self._ended:
             self._ended = True
-            if self.known:
+            self._engine.leases.waits_no_more(self)
+            if self.lease is not None and self.lease.slot is not self:
+                self._give(self.lease, None)
+            elif self.known:
                 self._engine.post(self._engine.withdraw, self)
 
     @contextlib.contextmanager
@@ -83,7 +92,7 @@ class Slot:
         try:
             yield
         finally:
-            self._ended = False
+            self._ended, self.lease = False, None
             self.wait()
 
     def __enter__(self) -> Self:
@@ -111,12 +120,19 @@ class Slot:
         self._engine.post(self._engine.ask, self)
 
     def passes(self) -> bool:
-        """Whether nobody need ask now: it goes on ungated."""
+        """Whether nobody need ask now: it goes on ungated, or in a slot that is here already."""
         if self._engine.open:
             self.gated = self.known = False
             self._engine.count("ungated")
             return True
-        return False
+        return self.takes()
+
+    def takes(self) -> bool:
+        """Whether it goes on in a slot that is here already; else it waits for one."""
+        if not self.task:  # else the agent counts the work of a task that it knows, and must hear of this
+            self.lease = self._engine.leases.take(self, time.monotonic())
+            self.gated = self.lease is not None
+        return self.gated
 
     def wait(self) -> None:
         """Queue it and block until it is granted, ungated or refused; an interrupted wait gives it back."""
@@ -138,9 +154,17 @@ class Slot:
 
     def decided(self, *, gated: bool = False, error: Exception | None = None) -> None:
         """Called by the engine: the wait is over."""
+        self._engine.leases.waits_no_more(self)
         self.gated = gated
         self.error = error
         self.known = gated
         wake, self._wake = self._wake, None
         if wake is not None:
             wake(self)
+
+    # ------------------------------------------------------------ inside
+
+    def _give(self, lease: Lease, failed: bool | None) -> None:
+        """Its part of a lease is over; the agent is told when the lease is."""
+        if not self._engine.leases.give(lease, self, time.monotonic(), failed):
+            self._engine.post(self._engine.give_back, lease)

@@ -23,6 +23,7 @@ from penstock.wire.agent_api import (
     Grants,
     JobRef,
     JobRegistered,
+    Leased,
     Params,
     Place,
     Progress,
@@ -65,6 +66,8 @@ class Job:
             self._admitted.set()
         self._failure: Exception | None = None
         self.over = False
+        #: Called when no slot of a kind may be kept idle any more.
+        self.on_recall: Callable[[ResourceKind], object] | None = None
 
     # ------------------------------------------------------------ monotasks
 
@@ -90,10 +93,25 @@ class Job:
         self._wants_flush(self, False)
         return Monotask(self, one, granted)
 
-    def complete(self, one: MonotaskId, *, failed: bool = False) -> bool:
+    def kept_until(self, one: MonotaskId) -> float:
+        """Until when (monotonic time) a granted monotask's slot may be used for others of its kind without asking.
+
+        So long it may be idle, too, but for :attr:`on_recall`. 0: not at all.
+        """
+        return self._monotasks.kept_until(one)
+
+    def complete(
+        self,
+        one: MonotaskId,
+        *,
+        failed: bool = False,
+        execution_s: float | None = None,
+        leased: Leased | None = None,
+    ) -> bool:
         """See :meth:`Monotask.complete`."""
         now = self._loop.time()
-        while (passed := self._monotasks.pass_on(one, now, failed=failed)) is not None:
+        while (passed := self._monotasks.pass_on(one, now, failed, execution_s, leased)) is not None:
+            execution_s = leased = None
             then, report_by = passed
             if self._report is None:
                 self._report = self._loop.call_at(report_by, self._report_leases)
@@ -102,7 +120,7 @@ class Job:
                 waiting.set_result(None)
                 return True
             one, failed = then, True  # nobody wants it any more: the slot goes on to the next
-        ended = self._monotasks.complete(one, failed=failed)
+        ended = self._monotasks.complete(one, failed, execution_s, leased)
         if ended:  # a slot is free: the first of a turn goes at once, those that follow in one message at its end
             self._wants_flush(self, True)
         return ended
@@ -248,9 +266,9 @@ class Job:
         """The agent went away for good."""
         self._close(error)
 
-    def grant(self, ids: list[MonotaskId], lease_s: float) -> None:
+    def grant(self, ids: list[MonotaskId], lease_s: float, keep: bool = False) -> None:
         """They may run now."""
-        for one in self._monotasks.grant(ids, self._loop.time(), lease_s):
+        for one in self._monotasks.grant(ids, self._loop.time(), lease_s, keep):
             waiting = self._waiting.pop(one)
             if waiting.cancelled():
                 self.cancel(one)
@@ -260,11 +278,13 @@ class Job:
     def notified(self, peer: RpcPeer | None, params: Params) -> None:
         """What the agent has to say about this job."""
         match params:
-            case Grants(ids=ids, lease_s=lease_s):
-                self.grant(ids, lease_s)
-            case Recall(kind=kind):
-                self._monotasks.recall(kind)
+            case Grants(ids=ids, lease_s=lease_s, keep=keep):
+                self.grant(ids, lease_s, keep)
+            case Recall(kind=kind, idle=idle):
+                self._monotasks.recall(kind, idle)
                 self._wants_flush(self, False)
+                if self.on_recall is not None:
+                    self.on_recall(kind)
             case Rejected(ids=ids, error=error):
                 self._refused(ids, RpcError.of(error))
             case TaskPlaced(task=task, node=node):

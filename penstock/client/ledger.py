@@ -21,7 +21,7 @@ from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import KINDS, ResourceKind
 from penstock.model.stages import StageRanks
 from penstock.model.work import MonotaskId, MonotaskSpec, TaskRequest
-from penstock.wire.agent_api import Completion
+from penstock.wire.agent_api import Completion, Leased
 
 _CPU = ResourceKind.CPU
 
@@ -35,10 +35,11 @@ class Outgoing(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """Of a granted monotask's slot: until when it may be passed on, and since when the monotask runs."""
+    """Of a granted monotask's slot: until when it may be passed on, since when the monotask runs, if it may be idle."""
 
     until: float
     began: float
+    keep: bool = False
 
 
 class MonotaskLedger:
@@ -68,7 +69,9 @@ class MonotaskLedger:
         self._unsent[spec.id] = None
         return self._last_id
 
-    def grant(self, ids: Iterable[MonotaskId], now: float = 0.0, lease_s: float = 0.0) -> list[MonotaskId]:
+    def grant(
+        self, ids: Iterable[MonotaskId], now: float = 0.0, lease_s: float = 0.0, keep: bool = False
+    ) -> list[MonotaskId]:
         """Those that may run from now on. A grant that crossed a cancellation, or came twice, is none."""
         fresh: list[MonotaskId] = []
         if not self._linked:
@@ -79,16 +82,34 @@ class MonotaskLedger:
                 self._granted.add(one)
                 self._queued[spec.kind].discard(one)
                 if lease_s:
-                    self._leases[one] = Lease(now + lease_s, now)
+                    self._leases[one] = Lease(now + lease_s, now, keep)
                 fresh.append(one)
         return fresh
 
-    def recall(self, kind: ResourceKind) -> None:
-        """The leases of one kind are over."""
-        self._leases = {one: lease for one, lease in self._leases.items() if self._specs[one].kind is not kind}
+    def kept_until(self, one: MonotaskId) -> float:
+        """Until when a granted monotask's slot may be idle in our hands; 0 if not at all."""
+        lease = self._leases.get(one)
+        return lease.until if lease is not None and lease.keep else 0.0
 
-    def pass_on(self, one: MonotaskId, now: float, *, failed: bool = False) -> tuple[MonotaskId, float] | None:
+    def recall(self, kind: ResourceKind, idle: bool = False) -> None:
+        """The leases of one kind are over, or (``idle``) their slots may only not be idle any more."""
+        of_kind = [one for one in self._leases if self._specs[one].kind is kind]
+        for one in of_kind:
+            lease = self._leases.pop(one)
+            if idle:
+                self._leases[one] = lease._replace(keep=False)
+
+    def pass_on(
+        self,
+        one: MonotaskId,
+        now: float,
+        failed: bool = False,
+        execution_s: float | None = None,
+        leased: Leased | None = None,
+    ) -> tuple[MonotaskId, float] | None:
         """End a granted monotask whose lease lasts, and begin the next of its kind in its slot.
+
+        ``leased`` ran in it meanwhile; then ``execution_s`` is the time of the first.
 
         Returns:
             That one, and the end of the lease, by when this is to be sent. None without a lease or a successor, and
@@ -105,7 +126,9 @@ class MonotaskLedger:
             return None
         then = heappop(order)[2]
         self._remove(one)
-        self._completed.append(Completion(id=one, failed=failed, then=then, execution_s=now - lease.began))
+        if execution_s is None:
+            execution_s = now - lease.began
+        self._completed.append(Completion(id=one, failed=failed, then=then, execution_s=execution_s, leased=leased))
         queued.remove(then)
         self._granted.add(then)
         self._leases[then] = Lease(lease.until, now)
@@ -115,7 +138,13 @@ class MonotaskLedger:
         """Whether it may run and has not ended."""
         return one in self._granted
 
-    def complete(self, one: MonotaskId, *, failed: bool = False) -> bool:
+    def complete(
+        self,
+        one: MonotaskId,
+        failed: bool = False,
+        execution_s: float | None = None,
+        leased: Leased | None = None,
+    ) -> bool:
         """Whether this ended it (False: it had ended already).
 
         Raises:
@@ -127,7 +156,7 @@ class MonotaskLedger:
             raise ValueError(f"monotask {one} cannot be completed: it waits for its grant")
         known_to_agent = self._remove(one)
         if known_to_agent:
-            self._completed.append(Completion(id=one, failed=failed))
+            self._completed.append(Completion(id=one, failed=failed, execution_s=execution_s, leased=leased))
         return True
 
     def cancel(self, one: MonotaskId) -> bool:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from penstock.model.work import MonotaskId
+from penstock.wire.agent_api import Leased
 
 if TYPE_CHECKING:
     from penstock.client.job import Job
@@ -26,13 +27,16 @@ class Monotask:
         self.id = monotask
         self.granted = granted
 
-    def complete(self, failed: bool = False) -> bool:
+    def complete(self, failed: bool = False, execution_s: float | None = None, leased: Leased | None = None) -> bool:
         """Give the slot back; False if it had ended already.
+
+        ``leased`` says what ran in the slot afterwards (see :meth:`Job.kept_until`), and ``execution_s`` then how long
+        this itself took.
 
         Raises:
             ValueError: it was not granted yet.
         """
-        return self._job.complete(self.id, failed=failed)
+        return self._job.complete(self.id, failed=failed, execution_s=execution_s, leased=leased)
 
     def cancel(self) -> bool:
         """It is no longer wanted, queued or granted; False if it had ended already."""

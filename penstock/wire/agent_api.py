@@ -125,17 +125,33 @@ def rejection(asked: Submit, error: RpcError) -> Rejected:
     return Rejected(job=asked.job, ids=[spec.id for spec in asked.monotasks], error=error.body)
 
 
+class Leased(Params, frozen=True):
+    """Further monotasks, never submitted, that ran one after the other in a slot while its lease lasted.
+
+    How many, how many of them failed, the bytes and the execution time of the others together, and how long the last
+    one took, which ended just now.
+    """
+
+    monotasks: Annotated[int, msgspec.Meta(ge=1)]
+    failed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    input_bytes: Bytes = 0
+    execution_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    last_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
 class Completion(Params, frozen=True):
     """A granted monotask ended. ``failed`` ones give the slot back and do not count for the processing rate.
 
     ``then`` names the monotask that has begun in its slot under the lease of its grant. ``execution_s`` is how long it
-    took, where that is said later than it ended; reports of one lease may be sent together, in order.
+    took, where that is said later than it ended; reports of one lease may be sent together, in order. ``leased`` says
+    what else ran in the slot before it was given back or passed on, where the grant allowed to ``keep`` it.
     """
 
     id: MonotaskId
     failed: bool = False
     then: MonotaskId | None = None
     execution_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    leased: Leased | None = None
 
 
 class Complete(Params, frozen=True):
@@ -156,19 +172,26 @@ class Grants(Params, frozen=True):
     """Agent → framework: these monotasks may run now, until ``complete`` or ``cancel``.
 
     For ``lease_s`` from now each of their slots may be passed on to queued monotasks of the same job, kind and
-    connection without asking: see ``then`` of a completion. Whoever does not care for leases may ignore it.
+    connection without asking: see ``then`` of a completion. With ``keep``, as nobody waits, the slots may meanwhile be
+    idle in the framework's hands, for monotasks that it does not know yet: see ``leased`` of a completion. Whoever does
+    not care for leases may ignore both.
     """
 
     job: str
     ids: list[MonotaskId]
     lease_s: float = 0.0
+    keep: bool = False
 
 
 class Recall(Params, frozen=True):
-    """Agent → framework: the leases of a job end now, as somebody who goes first waits. What runs may run on."""
+    """Agent → framework: the leases of a job end now, as somebody who goes first waits. What runs may run on.
+
+    With ``idle`` somebody waits who need not go first: no slot is kept idle any more, and one that is is given back.
+    """
 
     job: str
     kind: ResourceKind
+    idle: bool = False
 
 
 # ---------------------------------------------------------------- placement (relayed to the master)

@@ -10,6 +10,8 @@ master sends ``decide`` requests. A decision is a proposal: the agent answers wi
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from penstock.model.container import Ended
@@ -69,6 +71,15 @@ class AwaitedTask(Params, frozen=True):
     opportunistic: bool = False
 
 
+class JobUse(Params, frozen=True):
+    """What a job has of a node's slots. ``service_s`` is slot-time in container-seconds (LAS_MQ §3.2) since the agent
+    knows the job, which never falls while that agent runs; ``running`` the slots that it holds now."""
+
+    job: str
+    service_s: Annotated[float, msgspec.Meta(ge=0)]
+    running: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
 class Load(Params, frozen=True):
     """What a node is doing (Ursa §4.2.2, UBIS §IV.A).
 
@@ -76,6 +87,7 @@ class Load(Params, frozen=True):
     ``pending`` is the work assigned and not done, bytes per kind, of every monotask and placed task on the node.
     ``idle`` is the number of free slots per kind. ``used_cores`` and ``used_memory_bytes`` are what all containers
     really use; ``promised_…`` what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
+    ``jobs`` are those of which something changed since the connection's last Load; the first names all.
     """
 
     rates: KindAmounts
@@ -86,6 +98,7 @@ class Load(Params, frozen=True):
     promised_cores: float = 0.0
     promised_memory_bytes: Bytes = 0
     opportunistic_memory_bytes: Bytes = 0
+    jobs: list[JobUse] = []
 
 
 class Register(Params, frozen=True):

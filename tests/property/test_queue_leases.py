@@ -113,9 +113,10 @@ class LeaseMachine(RuleBasedStateMachine):
             assert isinstance(monotask.id, int)
             what = "lease" if monotask.lease_until else "grant"
             self.to_client[monotask.job].append((what, [monotask.id]))
-        for job, kind in self.queues.take_recalled():
+        for job, kind, idle in self.queues.take_recalled():
             assert kind is CPU
-            self.to_client[job].append(("recall", []))
+            if idle is None:  # these clients keep nothing idle
+                self.to_client[job].append(("recall", []))
         for job in self.ledgers:
             if self.queues.job_counts(job)["queued"]:
                 self.waits_since.setdefault(job, self.now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.queues import MonotaskQueues
+from agent.queues.queues import Recalled
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
 from penstock.wire.errors import RpcError
@@ -96,7 +97,7 @@ def test_a_lease_is_recalled_once_and_only_for_who_goes_first() -> None:
     queues.submit(1, "later", specs(1), 0.1)
     assert queues.take_recalled() == []
     queues.submit(1, "urgent", specs(1), 0.2)
-    assert queues.take_recalled() == [("j", CPU)]
+    assert queues.take_recalled() == [Recalled("j", CPU)]
     queues.submit(1, "urgent", specs(2), 0.3)
     assert queues.take_recalled() == []
 
@@ -107,7 +108,7 @@ def test_a_change_of_priority_recalls_too_and_an_expired_lease_needs_no_recall()
     queues.submit(1, "j", specs(1, 2, 3), 0.0)
     queues.submit(1, "later", specs(1), 0.1)
     queues.set_priority("later", 1.0, 0.2)
-    assert queues.take_recalled() == [("j", CPU)]
+    assert queues.take_recalled() == [Recalled("j", CPU)]
     queues = make()
     queues.submit(1, "j", specs(1, 2, 3), 0.0)
     queues.submit(1, "urgent", specs(1), LEASE_S + 0.1)

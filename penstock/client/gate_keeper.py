@@ -1,0 +1,56 @@
+"""The event loop's part of a gate's leases: those that come, those that end, those that the agent calls back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from penstock.client.gate_lease import Lease, Leases
+from penstock.model.resources import ResourceKind
+
+if TYPE_CHECKING:
+    from penstock.client.gate_slot import Slot
+
+
+class LeaseKeeper:
+    """In the gate's loop only; ``give_back`` tells the agent of one."""
+
+    def __init__(self, leases: Leases, loop: asyncio.AbstractEventLoop, give_back: Callable[[Lease], object]) -> None:
+        self._leases = leases
+        self._loop = loop
+        self._give_back = give_back
+        self._timer: asyncio.TimerHandle | None = None
+
+    def lent(self, slot: Slot, until: float) -> Lease:
+        """The agent granted a slot and allows to keep it until then."""
+        if self._timer is None:
+            self._look_at(until)
+        return self._leases.lent(slot, until, time.monotonic())
+
+    def give_way(self, kind: ResourceKind) -> None:
+        """Somebody asks the agent for a slot of this kind: what is idle here may be the one."""
+        self._return(self._leases.idle(kind))
+
+    def recall(self, kind: ResourceKind) -> None:
+        """Somebody waits at the agent."""
+        self._return(self._leases.recall((kind,)))
+
+    def recall_all(self) -> None:
+        """The agent is away."""
+        self._return(self._leases.recall())
+
+    def _look_at(self, until: float) -> None:
+        self._timer = self._loop.call_later(max(0.0, until - time.monotonic()), self._end)
+
+    def _end(self) -> None:
+        self._timer = None
+        back, until = self._leases.expired(time.monotonic())
+        self._return(back)
+        if until is not None:
+            self._look_at(until)
+
+    def _return(self, leases: Iterable[Lease]) -> None:
+        for lease in leases:
+            self._give_back(lease)
