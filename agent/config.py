@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 import psutil
 
-from agent.core.settings import NodeSettings, PreemptionSettings, Thresholds, VictimOrder
+from agent.core.settings import NodeSettings, PreemptionSettings, Thresholds, TuningSettings, VictimOrder
 from penstock import paths
 from penstock.model import Capacity
 from penstock.wire.connection import MAX_FRAME_BYTES
@@ -66,6 +66,10 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     t_alloc: Annotated[
         float, Meta(ge=0, le=2, description="UBIS T_alloc: how far opportunistic work may fill the node")
     ] = 0.9
+    t_alloc_tuned: Annotated[
+        bool, Meta(description="T_alloc finds its own value, from t_alloc on: up while calm, back when preempted")
+    ] = False
+    t_alloc_least: Annotated[Fraction, Meta(description="how far back a tuned T_alloc goes")] = 0.5
     t_preempt_cpu: Annotated[Fraction, Meta(description="UBIS T_preempt for CPU")] = 0.95
     t_preempt_memory: Annotated[Fraction, Meta(description="UBIS T_preempt for memory")] = 0.9
     t_preempt_disk: Annotated[Fraction, Meta(description="UBIS T_preempt for disk")] = 0.95
@@ -125,6 +129,11 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The framework socket."""
         return Path(self.socket) if self.socket else self.runtime() / "agent.sock"
 
+    def _tuning(self) -> TuningSettings | None:
+        if not self.t_alloc_tuned:
+            return None
+        return TuningSettings(least=self.t_alloc_least, most=min(self.t_preempt_cpu, self.t_preempt_memory))
+
     def node_settings(self, *, instance: str, disks: int, link_bytes_per_s: int = 0) -> NodeSettings:
         """What the decisions must know: configured, and found on the host."""
         capacity = Capacity(
@@ -146,6 +155,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             link_bytes_per_s=link_bytes_per_s,
             rate_window_s=self.rate_window_s,
             t_alloc=self.t_alloc,
+            t_alloc_tuning=self._tuning(),
             preemption=PreemptionSettings(
                 thresholds=Thresholds(
                     self.t_preempt_cpu, self.t_preempt_memory, self.t_preempt_disk, self.t_preempt_network

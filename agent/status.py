@@ -36,6 +36,7 @@ def status_document(
         "started_at": started_at,
         "uptime_s": time.time() - started_at,
         "capacity": msgspec.to_builtins(node.settings.capacity),
+        "t_alloc": node.threshold.t_alloc,
         "kinds": {kind.value: node.queues.counts(kind, now) for kind in KINDS},
         "cores": {
             "capacity": node.settings.capacity.cores,

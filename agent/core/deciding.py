@@ -83,7 +83,7 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
     cores = request.command.cpu_cores if request.command is not None else 0.0
     ledger = node.ledger()
     if decision.opportunistic:
-        why = ledger.refuse_opportunistic(cores, request.memory_bytes, node.settings.t_alloc)
+        why = ledger.refuse_opportunistic(cores, request.memory_bytes, node.threshold.t_alloc)
     else:
         why = ledger.refuse_regular(cores, request.memory_bytes)
         network = request.command.network_bytes_per_s if request.command is not None else 0

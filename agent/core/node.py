@@ -17,7 +17,7 @@ from agent.core.containers import Containers
 from agent.core.elasticity import Elasticity
 from agent.core.instructions import Grant, Instruction, Notify, Record, Reply, TellMaster, Wake
 from agent.core.ledger import Ledger, take_stock
-from agent.core.preemption import Preemption
+from agent.core.preemption import AllocationThreshold, Preemption
 from agent.core.reaction import Reaction
 from agent.core.records import Job, JobRecord, Preempted, Session
 from agent.core.settings import NodeSettings
@@ -53,6 +53,7 @@ class Node:
         self.containers = Containers(settings.keep_ended)
         self.held = tasks.HeldTasks()
         self.attained = Attained(self.queues)
+        self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
         self.preempted: list[Preempted] = []
         self.snapshot: Snapshot | None = None
         self.decided = 0

@@ -26,7 +26,13 @@ _DONE = {
 
 def sampled(node: Node, event: e.Sampled, now: float) -> list[Instruction]:
     """A tick."""
-    return carry_out(node, node.preemption.sampled(_view(node, event.snapshot), now), event.at, now)
+    instructions = carry_out(node, node.preemption.sampled(_view(node, event.snapshot), now), event.at, now)
+    ledger, capacity = node.ledger(), node.settings.capacity
+    acts = sum(count for (done, _), count in node.acts.items() if done in (_DONE[Act.PAUSE], _DONE[Act.END]))
+    node.threshold.sampled(
+        max(ledger.used_cores / capacity.cores, ledger.used_memory_bytes / capacity.memory_bytes), acts, now
+    )
+    return instructions
 
 
 def memory_looked(node: Node, event: e.MemoryLooked, now: float) -> list[Instruction]:

@@ -50,7 +50,7 @@ def _admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
     session = node.sessions[opened]
     ledger = node.ledger()
     if spec.opportunistic:
-        why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, node.settings.t_alloc)
+        why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, node.threshold.t_alloc)
         remedy = "try later, or without --opportunistic"
     else:
         why = ledger.refuse_regular(spec.cpu_cores, spec.memory_bytes)

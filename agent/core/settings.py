@@ -46,6 +46,22 @@ class PreemptionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TuningSettings:
+    """How T_alloc tunes itself between ``least`` and ``most``, which should not lie above T_preempt.
+
+    A ``step`` up needs ``calm_s`` without a preemption, and utilization within ``margin`` of T_alloc; after a
+    preemption T_alloc is multiplied by ``back_off``.
+    """
+
+    least: float
+    most: float
+    step: float = 0.02
+    back_off: float = 0.9
+    calm_s: float = 30.0
+    margin: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSettings:
     """What :class:`agent.core.node.Node` must know. ``t_alloc`` is UBIS's over-allocation threshold (§IV.A)."""
 
@@ -61,6 +77,7 @@ class NodeSettings:
     link_bytes_per_s: int = 0  # what the network can be promised to: the slowest link's rate; 0: unknown
     rate_window_s: float = 10.0
     t_alloc: float = 0.9
+    t_alloc_tuning: TuningSettings | None = None
     preemption: PreemptionSettings = field(default_factory=PreemptionSettings)
     rejoin_s: float = 30.0
     keep_ended: int = 100
