@@ -32,7 +32,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     which = parser.add_subparsers(required=True)
     checks = which.add_parser("check", help="every answer, held to DuckDB's")
     checks.set_defaults(does=check)
-    compares = which.add_parser("compare", help="jobs at once, three ways, alternating")
+    compares = which.add_parser("compare", help="jobs at once, one way after the other, in turns")
     compares.set_defaults(does=compare)
     for each, scale, parts in ((checks, 0.05, 4), (compares, 1.0, 8)):
         each.add_argument(
@@ -42,10 +42,16 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         each.add_argument(
             "--queries", type=_numbers, default=tuple(sorted(QUERIES)), help="such as 1,6,14 (default: all)"
         )
+    compares.add_argument(
+        "--at-once", action="store_true", help="each job submits all its queries in the beginning, so that all is known"
+    )
     compares.add_argument("--jobs", type=int, default=4)
     compares.add_argument("--rounds", type=int, default=5)
     compares.add_argument(
-        "--ways", type=lambda text: tuple(text.split(",")), default=WAYS, help="such as static,penstock"
+        "--ways", type=_ways, default=WAYS, help="such as static,penstock,penstock:srjf, which names an ordering"
+    )
+    compares.add_argument(
+        "--unequal", action="store_true", help="jobs of different length: the first runs all queries, the last few"
     )
     compares.add_argument(
         "--set",
@@ -68,6 +74,14 @@ def _setting(text: str) -> str:
     if "=" not in text:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return text
+
+
+def _ways(text: str) -> tuple[str, ...]:
+    ways = tuple(text.split(","))
+    for way in ways:
+        if way not in WAYS and not way.startswith("penstock:"):
+            raise argparse.ArgumentTypeError(f"there is no way {way!r}; there are {', '.join(WAYS)}, penstock:ORDERING")
+    return ways
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -119,6 +133,7 @@ def check(options: argparse.Namespace, data: Path) -> int:
 def compare(options: argparse.Namespace, data: Path) -> int:
     """Alternate between the ways, each round beginning with another; print each run, then the medians."""
     made: dict[str, list[Figures]] = {way: [] for way in options.ways}
+    job_s: dict[str, list[list[float]]] = {way: [] for way in options.ways}
     runs = []
     with tempfile.TemporaryDirectory(prefix="penstock-tpch-") as scratch:
         plan = Plan(
@@ -131,9 +146,11 @@ def compare(options: argparse.Namespace, data: Path) -> int:
             memory_bytes=options.memory,
             ordering=options.ordering,
             timeout_s=options.timeout_s,
+            unequal=options.unequal,
+            at_once=options.at_once,
             settings=tuple(options.set),
         )
-        print(f"{plan.jobs} jobs of {len(plan.queries)} queries at scale {plan.scale:g} on {plan.cores} cores")
+        print(f"{plan.jobs} jobs of {_lengths(plan)} queries at scale {plan.scale:g} on {plan.cores} cores")
         print(_row("round", "way", *_COLUMNS))
         for number in range(options.rounds):
             first = number % len(options.ways)
@@ -146,14 +163,25 @@ def compare(options: argparse.Namespace, data: Path) -> int:
                 made[way].append(Figures.of(done))
                 runs.append({"round": number, **done._asdict(), "jobs": [job._asdict() for job in done.jobs]})
                 print(_row(str(number + 1), way, *_shown(made[way][-1])), flush=True)
+                job_s[way].append([job.job_s for job in done.jobs])
+                if done.orders:
+                    print(f"        in order: {'; then '.join(', '.join(order) for order in done.orders)}", flush=True)
                 if options.json:
                     options.json.write_text(json.dumps({"scale": plan.scale, "runs": runs}), encoding="utf-8")
     for way, figures in made.items():
         print(_row("median", way, *_medians(figures)))
+    for way, times in job_s.items():
+        each = " ".join(f"{median(one):.1f}" for one in zip(*times, strict=True))
+        print(f"jobs of {way}: {each} s")
     for way, figures in made.items():
         spread = [each.makespan_s for each in figures]
         print(f"makespan of {way}: {min(spread):.1f} to {max(spread):.1f} s, mean {mean(spread):.1f} s")
     return 0
+
+
+def _lengths(plan: Plan) -> str:
+    """How many queries the jobs have, each number once."""
+    return "/".join(str(length) for length in dict.fromkeys(len(queries) for queries in plan.work()))
 
 
 _COLUMNS = ("makespan s", "mean job s", "SE %", "UE %", "CPU used %", "in tasks s", "used s", "others s")

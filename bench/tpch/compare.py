@@ -21,9 +21,11 @@ import psutil
 from bench.tpch import shares
 from bench.tpch.records import JobResult, JobSpec, Run
 
-WAYS = ("static", "oversubscribed", "penstock")
+WAYS = ("static", "static-workers", "oversubscribed", "penstock")
 _PRELOAD = '["penstock.engines.dask.preload"]'
 _START_TIMEOUT_S = 180.0
+#: How often the order of the jobs is looked at (seconds).
+_LOOK_S = 0.5
 
 
 class RunFailed(Exception):  # noqa: N818 - named for what the reader is told
@@ -34,8 +36,9 @@ class RunFailed(Exception):  # noqa: N818 - named for what the reader is told
 class Plan:
     """What is compared.
 
-    ``memory_bytes`` is for all jobs together; ``ordering`` the master's (empty: no master); ``settings`` are keys below
-    ``penstock`` in Dask's configuration, for the jobs that are gated.
+    ``memory_bytes`` is for all jobs together; ``ordering`` is the master's (empty: no master) where a way does not name
+    one; ``unequal``: the jobs are of different length; ``at_once``: each submits all its queries in the beginning;
+    ``settings`` are keys below ``penstock`` in Dask's configuration, for the jobs that are gated.
     """
 
     data: Path
@@ -47,6 +50,8 @@ class Plan:
     memory_bytes: int
     ordering: str
     timeout_s: float
+    unequal: bool = False
+    at_once: bool = False
     settings: tuple[str, ...] = ()
 
     def environment(self, socket: str) -> dict[str, str]:
@@ -58,10 +63,27 @@ class Plan:
             "DASK_DISTRIBUTED__SCHEDULER__PRELOAD": _PRELOAD,
         }
 
-    def specs(self, way: str, split: list[shares.Share]) -> list[JobSpec]:
-        """The jobs. Each runs all the queries, and begins with another.
+    def order_of(self, way: str) -> str:
+        """The master's ordering: ``penstock:NAME`` names one."""
+        return way.partition(":")[2] or self.ordering
 
-        A static share gets as many workers as cores, at least one; who may use the whole host gets one for each core.
+    def work(self) -> list[tuple[int, ...]]:
+        """The queries of each job: all of them, each job beginning with another.
+
+        Unequal: job 0 runs all, each further one so much fewer that their numbers fall evenly to (queries ÷ jobs). The
+        longest is the first, which an order by arrival would serve first, too.
+        """
+        count = len(self.queries)
+        if self.unequal:
+            return [self.queries[: max(1, count * left // self.jobs)] for left in range(self.jobs, 0, -1)]
+        starts = (each * count // self.jobs for each in range(self.jobs))
+        return [self.queries[first:] + self.queries[:first] for first in starts]
+
+    def specs(self, way: str, split: list[shares.Share]) -> list[JobSpec]:
+        """The jobs.
+
+        ``static`` has as many workers as its share has cores, at least one; every other way one for each core of the
+        host.
         """
         workers = max(1, self.cores // self.jobs) if way == "static" else self.cores
         return [
@@ -69,20 +91,21 @@ class Plan:
                 name=f"job-{index}",
                 data=str(self.data),
                 scale=self.scale,
-                queries=self.queries[first:] + self.queries[:first],
+                queries=queries,
                 workers=workers,
                 threads=1,
                 memory_bytes=self.memory_bytes // self.jobs // workers,
                 result=str(self.directory / f"{way}-{index}.result.json"),
                 share=split[index].directory,
                 cores=split[index].cores,
+                at_once=self.at_once,
             )
-            for index, first in enumerate(each * len(self.queries) // self.jobs for each in range(self.jobs))
+            for index, queries in enumerate(self.work())
         ]
 
 
 def run(plan: Plan, way: str) -> Run:
-    """All jobs, one of the :data:`WAYS`.
+    """All jobs, one of the :data:`WAYS`, or ``penstock:`` and an ordering.
 
     Raises:
         RunFailed: a job or Penstock did not start, did not end in time, or failed.
@@ -91,10 +114,10 @@ def run(plan: Plan, way: str) -> Run:
         split = [shares.WHOLE] * plan.jobs
         environment: dict[str, str] = {}
         node = None
-        if way == "static":
+        if way.startswith("static"):
             split = stack.enter_context(shares.split(plan.jobs, plan.cores))
-        if way == "penstock":
-            node = stack.enter_context(_penstock(plan))
+        if way.startswith("penstock"):
+            node = stack.enter_context(_penstock(plan, plan.order_of(way)))
             environment = plan.environment(node.socket)
         specs = plan.specs(way, split)
         processes = [
@@ -109,14 +132,14 @@ def run(plan: Plan, way: str) -> Run:
             assert process.stdin is not None
             process.stdin.write(b"begin\n")
             process.stdin.close()
-        _wait(plan, processes, specs)
+        orders = _wait(plan, processes, specs, node if plan.order_of(way) else None)
         after, busy = node.cpu() if node is not None else {}, _busy_s() - busy
     jobs = [JobResult.load(Path(spec.result)) for spec in specs]
     for job in jobs:
         if job.rows != {name: jobs[0].rows[name] for name in job.rows}:
             raise RunFailed(f"{job.name} and {jobs[0].name} do not have the same answers")
     slot_s = after.get("slot_seconds", 0.0) - before.get("slot_seconds", 0.0)
-    return Run(way, plan.cores, specs[0].workers * specs[0].threads, jobs, slot_s, busy)
+    return Run(way, plan.cores, specs[0].workers * specs[0].threads, jobs, slot_s, busy, orders)
 
 
 def _busy_s() -> float:
@@ -160,22 +183,31 @@ def _expect_ready(process: subprocess.Popen[bytes], spec: JobSpec, give_up: floa
         raise RunFailed(f"{spec.name} is not ready; its log is beside {spec.result}")
 
 
-def _wait(plan: Plan, processes: list[subprocess.Popen[bytes]], specs: list[JobSpec]) -> None:
+def _wait(
+    plan: Plan, processes: list[subprocess.Popen[bytes]], specs: list[JobSpec], node: Node | None
+) -> list[list[str]]:
+    """Until all have ended; the orders of the jobs that the agent had meanwhile, if there is a ``node`` to watch."""
     give_up = time.monotonic() + plan.timeout_s
+    orders: list[list[str]] = []
     for process, spec in zip(processes, specs, strict=True):
-        try:
-            status = process.wait(max(0.0, give_up - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise RunFailed(f"{spec.name} has not ended after {plan.timeout_s:g} s") from None
+        while (status := process.poll()) is None:
+            if time.monotonic() > give_up:
+                raise RunFailed(f"{spec.name} has not ended after {plan.timeout_s:g} s")
+            order = node.order() if node is not None else []
+            if order and (not orders or orders[-1] != order):
+                orders.append(order)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_S)
         if status != 0:
             raise RunFailed(f"{spec.name} ended with status {status}; its log is beside {spec.result}")
+    return orders
 
 
 # ---------------------------------------------------------------- Penstock
 
 
 @dataclass(frozen=True)
-class _Node:
+class Node:
     """A running Penstock: where it listens."""
 
     socket: str
@@ -183,21 +215,32 @@ class _Node:
 
     def cpu(self) -> dict[str, Any]:
         """What the agent's status says of CPU slots."""
-        with urllib.request.urlopen(f"http://{self.http}/status", timeout=30) as answer:
-            kinds: dict[str, dict[str, Any]] = json.load(answer)["kinds"]
+        kinds: dict[str, dict[str, Any]] = self._status()["kinds"]
         return kinds["cpu"]
+
+    def order(self) -> list[str]:
+        """Which job goes before which now: their names, those of one priority together (``job-0=job-1``)."""
+        by_priority: dict[float, list[str]] = {}
+        for job in self._status()["jobs"]:
+            by_priority.setdefault(job["priority"], []).append(job["name"])
+        return ["=".join(sorted(by_priority[priority])) for priority in sorted(by_priority, reverse=True)]
+
+    def _status(self) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://{self.http}/status", timeout=30) as answer:
+            status: dict[str, Any] = json.load(answer)
+        return status
 
 
 @contextlib.contextmanager
-def _penstock(plan: Plan) -> Iterator[_Node]:
+def _penstock(plan: Plan, ordering: str) -> Iterator[Node]:
     """An agent with one CPU slot for each core, and a master if an ordering is wanted."""
     directory = plan.directory / "node"
     ports = directory / "ports.json"
     directory.mkdir(exist_ok=True)
     ports.unlink(missing_ok=True)
     settings = ["--set", f"cores={plan.cores}", "--set", "http=127.0.0.1:0"]
-    if plan.ordering:
-        command = ["penstock.cli.main", "up", *settings, "--master-set", f"ordering={plan.ordering}"]
+    if ordering:
+        command = ["penstock.cli.main", "up", *settings, "--master-set", f"ordering={ordering}"]
     else:
         command = ["agent", *settings]
     environment = {name: value for name, value in os.environ.items() if name != "PENSTOCK_SOCKET"} | {
@@ -219,7 +262,7 @@ def _penstock(plan: Plan) -> Iterator[_Node]:
                 raise RunFailed(f"Penstock did not start; {directory / 'penstock.log'} says why")
             time.sleep(0.05)
         said: dict[str, str] = json.loads(ports.read_text(encoding="utf-8"))
-        yield _Node(said["socket"], said.get("agent_http") or said["http"])
+        yield Node(said["socket"], said.get("agent_http") or said["http"])
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(_START_TIMEOUT_S)

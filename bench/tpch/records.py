@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 class JobSpec(NamedTuple):
     """One job: which queries in which order, on which data, with how many workers and threads.
 
-    ``memory_bytes`` is for each worker; ``share`` is the cgroup, ``cores`` the affinity of a static share.
+    ``memory_bytes`` is for each worker; ``share`` is the cgroup, ``cores`` the affinity of a static share. ``at_once``:
+    all queries are submitted before the first has ended.
     """
 
     name: str
@@ -23,6 +24,7 @@ class JobSpec(NamedTuple):
     result: str
     share: str = ""
     cores: tuple[int, ...] = ()
+    at_once: bool = False
 
     def save(self, path: Path) -> None:
         """Write as JSON."""
@@ -68,7 +70,8 @@ class JobResult(NamedTuple):
 class Run(NamedTuple):
     """All jobs at once, one way. ``slot_s`` is how long CPU slots of the agent were held; ``threads`` is a job's.
 
-    ``busy_s`` is the CPU time of the whole host meanwhile, whoever used it.
+    ``busy_s`` is the CPU time of the whole host meanwhile, whoever used it. ``orders``: how the agent had ordered the
+    jobs, one after the other, first the first; where a master orders them.
     """
 
     way: str
@@ -77,6 +80,7 @@ class Run(NamedTuple):
     jobs: list[JobResult]
     slot_s: float = 0.0
     busy_s: float = 0.0
+    orders: list[list[str]] = []  # noqa: RUF012 - a named tuple's fields are nobody's to change
 
     @property
     def makespan_s(self) -> float:
@@ -123,17 +127,14 @@ class Figures(NamedTuple):
         lasted = sum(job.job_s for job in run.jobs)
         used = sum(job.cpu_s for job in run.jobs)
         in_tasks = sum(job.task_cpu_s for job in run.jobs)
-        allocated = {
-            "static": run.cores / len(run.jobs) * lasted,
-            "oversubscribed": run.threads * lasted,
-            "penstock": run.slot_s,
-        }
+        gated = run.way.startswith("penstock")
+        promised = run.cores / len(run.jobs) if run.way.startswith("static") else float(run.threads)
         return cls(
             makespan_s=run.makespan_s,
             mean_job_s=lasted / len(run.jobs),
-            x=allocated[run.way],
+            x=run.slot_s if gated else promised * lasted,
             y=run.cores * run.makespan_s,
-            z=in_tasks if run.way == "penstock" else used,
+            z=in_tasks if gated else used,
             used=used,
             task_cpu=in_tasks,
             others=max(0.0, run.busy_s - used),

@@ -9,7 +9,8 @@ a cluster: a Dask task is submitted when its monotask is ready, so that its byte
 that the master chose. :func:`compile_graph` makes one Dask graph of everything before anything has run, for any
 scheduler of Dask; bytes and places are not known then.
 
-Tasks are annotated (``penstock``: kind, stage, input_bytes, task), and that is all that a gated worker knows of this.
+Tasks are annotated (``penstock``: kind, stage, input_bytes, task, job), and that is all that a gated worker knows of
+this. With the job that the master admitted and placed, a worker asks for their monotasks in that job's name.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from distributed import Client, Future, LocalCluster
 
 from penstock.dataset import Dataset, Result
+from penstock.engines.dask.progress import PLACED
 from penstock.engines.dask_dataset_placement import MasterPlacement, Workers, node_here
 from penstock.engines.dask_dataset_work import Given, Key, Keys, note, pick, results, work_of
 from penstock.opgraph.dataflow import (
@@ -197,7 +199,8 @@ class _Run:
         self._plan = plan
         self._client: Any = client
         self._options = options
-        self._keys = Keys(plan, uuid.uuid4().hex)
+        self._token = uuid.uuid4().hex
+        self._keys = Keys(plan, self._token)
         self._manager = DataflowManager(
             plan, job_memory_bytes=options.memory_bytes, learned_memory_to_input=options.learned_memory_to_input
         )
@@ -371,6 +374,8 @@ class _Run:
         if not self._workers.nodes:  # there is a master, but it knows none of our workers
             self._placement.close()
             self._placement = None
+            return
+        self._keys = Keys(self._plan, self._token + PLACED)
 
     def _ask_workers(self) -> dict[str, list[str]]:
         """The workers of each node: each worker asks the agent of its host."""

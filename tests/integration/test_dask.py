@@ -175,6 +175,7 @@ def test_killing_the_agent_opens_the_gates_and_its_return_shuts_them(start_agent
         poll(lambda: most_at_once([span for span in read_spans(spans) if span[0] > before]) > SLOTS, "gates stay shut")
         again = start_agent(cores=SLOTS)
         poll(lambda: sum(job["connections"] for job in again.status()["jobs"]) == 4, "not all workers are back")
+        poll(lambda: [job["connections"] for job in again.status()["jobs"]] == [2, 2], "not one job for each cluster")
         back = time.monotonic_ns()
         poll(lambda: sum(job["done"] for job in again.status()["jobs"]) > 100, "nothing is granted again")
         after = time.monotonic_ns()

@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from functools import cache, wraps
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeVar
 
 from distributed.utils import iscoroutinefunction
@@ -27,6 +28,7 @@ T = TypeVar("T")
 Wrapper = Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]
 #: ``enter(input_bytes)`` is held around what is done.
 Enter = Callable[[int], AbstractAsyncContextManager[object]]
+EnterThread = Callable[[int], AbstractContextManager[object]]
 
 _LOG = logging.getLogger(__name__)
 #: Missing names → what they would have gated.
@@ -112,8 +114,8 @@ def is_coroutine(run_spec: object) -> bool:
     return bool(iscoroutinefunction(run_spec[0]))  # type: ignore[no-untyped-call]
 
 
-def need_tasks() -> None:
-    """What is read of a worker's tasks, and what is answered for one that is not run.
+def need_tasks(*more: str) -> None:
+    """What is read of a worker's tasks, ``more`` attributes of them, and what is answered for one that is not run.
 
     Raises:
         Missing: this distributed keeps them in another way.
@@ -121,7 +123,7 @@ def need_tasks() -> None:
     task, _ = look_up("distributed.worker_state_machine", "TaskState", "RescheduleEvent")
     look_up("distributed.utils", "key_split_group")
     known = set(getattr(task, "__dataclass_fields__", ())) | set(dir(task))
-    if missing := sorted({"annotations", "dependencies", "key", "nbytes", "prefix", "run_spec"} - known):
+    if missing := sorted({"annotations", "dependencies", "key", "nbytes", "prefix", "run_spec", *more} - known):
         raise Missing([f"TaskState.{name}" for name in missing])
 
 
@@ -250,6 +252,48 @@ def wrap_p2p(module: str, buffer: str, enter: Enter) -> Callable[[], None]:
             del cls.process
 
     return restore
+
+
+_p2p_reads: dict[type, list[EnterThread]] = {}
+
+
+def wrap_p2p_read(module: str, buffer: str, enter: EnterThread) -> Callable[[], None]:
+    """Hold something around the reading of a partition's shards from a shuffle's files, in the thread that reads them.
+
+    As :func:`wrap_p2p`: a class's method, and what the first one gave is held, once. Without a file nothing is.
+
+    Raises:
+        Missing: this distributed has no such buffer.
+    """
+    (cls,) = look_up(module, buffer)
+    need(cls, "read")
+    entering = _p2p_reads.setdefault(cls, [])
+    entering.append(enter)
+    if len(entering) == 1:
+        original = cls.read
+
+        def read(self: Any, id: str) -> Any:  # noqa: A002 - their name
+            size_bytes = _file_bytes(getattr(self, "directory", None), id)
+            with entering[0](size_bytes) if entering and size_bytes else nullcontext():
+                return original(self, id)
+
+        cls.read = wraps(original)(read)
+
+    def restore() -> None:
+        entering.remove(enter)
+        if not entering:
+            cls.read = cls.read.__wrapped__
+
+    return restore
+
+
+def _file_bytes(directory: object, name: str) -> int:
+    if not isinstance(directory, Path):
+        return 0
+    try:
+        return (directory / name).stat().st_size
+    except OSError:
+        return 0
 
 
 # ---------------------------------------------------------------- spilling

@@ -7,16 +7,19 @@ import logging
 import pickle
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dask.typing import Key
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
-from penstock.client.gate import Gate
+from penstock.engines.dask import hooks
+from penstock.engines.dask.belonging import Belonging
 from penstock.engines.dask.gating import WorkerGating
-from penstock.engines.dask.jobs import connected_gate
+from penstock.engines.dask.jobs import ClusterGate, new_gate
 from penstock.engines.dask.progress import Reporter, answer_at
 from penstock.engines.dask.settings import Settings
+from penstock.engines.dask.shards import ShardReads
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
@@ -34,9 +37,8 @@ _Key = tuple[int, str, str]
 class _Shared:
     """The gate of this process, and how many workers have it: a process may have several (``processes=False``)."""
 
-    gate: Gate
-    workers: int = 0
-    reporter: Reporter | None = None
+    gate: ClusterGate
+    reporter: Reporter
 
 
 class _Gates:
@@ -46,33 +48,26 @@ class _Gates:
         self._lock = threading.Lock()
         self._shared: dict[_Key, _Shared] = {}
 
-    async def enter(self, worker: Worker, settings: Settings) -> tuple[_Key, Gate]:
+    async def enter(self, worker: Worker, settings: Settings) -> tuple[_Key, ClusterGate]:
         """One more worker has it, until :meth:`leave` with that key."""
         key = id(asyncio.get_running_loop()), settings.socket, settings.job or worker.scheduler.address
         with self._lock:
             if (shared := self._shared.get(key)) is not None:
-                shared.workers += 1
+                shared.gate.workers.append(worker)
                 return key, shared.gate
-        gate = await connected_gate(worker, settings)
-        with self._lock:
-            if (shared := self._shared.get(key)) is None:
-                reporter = None if gate.joined else Reporter(worker, gate.progress)
-                shared = self._shared[key] = _Shared(gate, reporter=reporter)
-            shared.workers += 1
-        if shared.gate is not gate:  # another worker of this process was faster
-            gate.close()
-        return key, shared.gate
+            gate = ClusterGate(worker, settings)
+            self._shared[key] = _Shared(gate, Reporter(gate))
+        await gate.start()
+        return key, gate
 
-    def leave(self, key: _Key) -> None:
+    def leave(self, key: _Key, worker: Worker) -> None:
         """One worker less; from any thread."""
         with self._lock:
             shared = self._shared[key]
-            shared.workers -= 1
-            if shared.workers:
+            if shared.gate.leave(worker):
                 return
             del self._shared[key]
-        if shared.reporter is not None:
-            shared.reporter.stop()
+        shared.reporter.stop()
         # The gate's own thread may be who says that the last slot is free.
         threading.Thread(target=shared.gate.close, name="penstock-close", daemon=True).start()
 
@@ -100,23 +95,44 @@ class PenstockWorkerPlugin(WorkerPlugin):
         self._given = settings
         self._key: _Key | None = None
         self._gating: WorkerGating | None = None
+        self._belonging: Belonging | None = None
+        self._shards: ShardReads | None = None
 
     async def setup(self, worker: Worker) -> None:
         """Called by the worker."""
-        settings = Settings.from_config(**self._given)
+        try:
+            settings = Settings.from_config(**self._given)
+        except ValueError as error:  # an error here would be a traceback of Dask's, and nobody's work would stop
+            _LOG.error("nothing is gated, and work goes on without grants: %s", error)
+            return
         if not settings.enabled:
             return
         self._key, gate = await _GATES.enter(worker, settings)
         self._gating = WorkerGating(worker, gate, settings)
         self._gating.install()
+        self._belonging = Belonging(worker, partial(new_gate, worker, settings, guest=True), settings.patience_s)
+        self._belonging.install()
+        if settings.disk:
+            self._shards = ShardReads(gate, settings.spill_patience_s)
+            self._shards.install()
+        hooks.report()
         _LOG.info("gated by the agent at %s: job %s", settings.socket or "its usual place", gate.job or "(not yet)")
 
     def teardown(self, worker: Worker) -> None:
         """Called by the worker when it closes, or when the plugin is removed."""
-        gating, key = self._gating, self._key
-        self._gating = None
-        if gating is not None and key is not None:
-            gating.remove(lambda: _GATES.leave(key))
+        gating, belonging, key = self._gating, self._belonging, self._key
+        self._gating = self._belonging = None
+        if gating is None or belonging is None or key is None:
+            return
+
+        def idle() -> None:
+            belonging.close()
+            _GATES.leave(key, worker)
+
+        if self._shards is not None:
+            self._shards.remove()
+        belonging.remove()
+        gating.remove(idle)
 
     def transition(self, key: Key, start: Any, finish: Any, **_: Any) -> None:
         """Called by the worker."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -25,8 +26,12 @@ _LOG = logging.getLogger(__name__)
 #: The name of the call that the scheduler answers.
 CALL = "penstock_progress"
 EVERY_S = 0.5
+#: What has not changed is said again after so long (seconds), to an agent that was restarted meanwhile.
+AGAIN_S = 10.0
 #: Where the metadata of a scheduler says that it answers.
 _ANSWERS: tuple[Any, ...] = ("penstock", "answers progress")
+#: In the name of a task group whose tasks the master places: it sees them end (see ``penstock.engines.dask_dataset``).
+PLACED = "0placed"
 #: A task in one of these states has something left to do.
 _LEFT: tuple[Any, ...] = ("waiting", "queued", "no-worker", "processing")
 #: What a message may name (penstock.wire.agent_api.Progress).
@@ -34,12 +39,15 @@ _MOST_STAGES, _LONGEST_NAME = 4096, 128
 
 
 def stages(groups: Iterable[TaskGroup]) -> list[StageProgress]:
-    """Task groups as stages, in the scheduler's order. A group that is done says so until Dask forgets it.
+    """Task groups as stages, in the scheduler's order. A group that is done says so until Dask forgets it. What another
+    job placed is that job's affair.
 
     The input of a group's tasks is what the groups before it have made so far; of what is left, its share.
     """
     told = []
     for group in groups:
+        if PLACED in str(group.name):
+            continue
         tasks = sum(group.states.values())
         left = sum(group.states.get(state, 0) for state in _LEFT)
         before = list(group.dependencies)
@@ -75,15 +83,23 @@ def answer_at(scheduler: Scheduler) -> None:
     scheduler.set_metadata(keys=list(_ANSWERS), value=True)
 
 
-class Reporter:
-    """Asks the scheduler and passes on what it says, as long as it can be asked."""
+class Speaker(Protocol):
+    """Who has the connection to the agent: :class:`penstock.engines.dask.jobs.ClusterGate`."""
 
-    def __init__(self, worker: Worker, tell: Callable[[list[StageProgress]], object]) -> None:
-        """In the worker's event loop."""
-        self._scheduler = worker.scheduler
-        self._tell = tell
+    speaks: bool
+    workers: list[Worker]
+
+    def progress(self, stages: list[StageProgress]) -> object: ...
+
+
+class Reporter:
+    """Asks the scheduler and passes on what it says, for as long as its process is the one that speaks for the job."""
+
+    def __init__(self, gate: Speaker) -> None:
+        """In the workers' event loop."""
+        self._gate = gate
         self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._report())
+        self._task = self._loop.create_task(self._report(), name="penstock-progress")
 
     def stop(self) -> None:
         """No more of it; from any thread."""
@@ -92,20 +108,26 @@ class Reporter:
 
     async def _report(self) -> None:
         before: list[StageProgress] = []
-        try:
-            while True:
-                said = await self._ask()
-                if said != before:
-                    self._tell(said)
-                    before = said
-                await asyncio.sleep(EVERY_S)
-        except Exception as error:  # noqa: BLE001 - the root of a task, and work goes on without it
-            _LOG.info("how far the job is cannot be told: %s", error)
+        told_at, troubled = -math.inf, False
+        while True:
+            if self._gate.speaks:
+                try:
+                    said = await self._ask()
+                    if said != before or self._loop.time() - told_at > AGAIN_S:
+                        self._gate.progress(said)
+                        before, told_at = said, self._loop.time()
+                    troubled = False
+                except Exception as error:  # noqa: BLE001 - the root of a task: work goes on, and so does asking
+                    if not troubled:
+                        _LOG.warning("how far the job is cannot be told for now: %s: %s", type(error).__name__, error)
+                    troubled = True
+            await asyncio.sleep(EVERY_S)
 
     async def _ask(self) -> list[StageProgress]:
-        if await self._scheduler.get_metadata(keys=list(_ANSWERS), default=False):
-            return msgspec.convert(await getattr(self._scheduler, CALL)(), list[StageProgress])
-        return by_prefix(await self._scheduler.get_task_prefix_states())
+        scheduler = self._gate.workers[0].scheduler
+        if await scheduler.get_metadata(keys=list(_ANSWERS), default=False):
+            return msgspec.convert(await getattr(scheduler, CALL)(), list[StageProgress])
+        return by_prefix(await scheduler.get_task_prefix_states())
 
 
 def _sum(counts: Mapping[str, int], states: Iterable[str]) -> int:

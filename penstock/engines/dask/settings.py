@@ -38,16 +38,17 @@ class Settings:
     disk: bool = True
     """What P2P shuffles and spilling write, and what is read back from it, are disk monotasks."""
     spill_patience_s: float = 5.0
-    """So long a worker that is short of memory waits for the disk before it spills all the same, in seconds."""
+    """So long a worker that is short of memory waits for the disk before it spills all the same, and a task that reads
+    a shuffle's shards before it reads them all the same, in seconds."""
 
     @classmethod
     def from_config(cls, **before: Any) -> Self:
         """What Dask's configuration says now; what is given here goes before it.
 
         Raises:
-            ValueError: an unknown key; the message names the nearest known one.
+            ValueError: an unknown key, with the nearest known one, or a value that it cannot have; one line.
         """
-        known = {field.name for field in fields(cls)}
+        known = {field.name: type(field.default) for field in fields(cls)}
         given: dict[str, Any] = {
             key.replace("-", "_"): value for key, value in (dask.config.get("penstock", None) or {}).items()
         }
@@ -56,8 +57,23 @@ class Settings:
                 near = get_close_matches(key, known, 1)
                 hint = f"; did you mean penstock.{near[0]}?" if near else ""
                 raise ValueError(f"no such key in Dask's configuration: penstock.{key}{hint}")
-        return cls(**(given | before))
+        return cls(**{key: _checked(key, value, known[key]) for key, value in given.items()} | before)
 
     def socket_path(self) -> Path | None:
         """Where the agent listens, if that is said."""
         return Path(self.socket) if self.socket else None
+
+
+def _checked(key: str, value: Any, wanted: type) -> Any:
+    if wanted is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if value >= 0 or key == "priority":
+            return float(value)
+        raise ValueError(f"penstock.{key} in Dask's configuration must not be negative: {value!r}")
+    if wanted is int and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if wanted in {bool, str} and isinstance(value, wanted):
+        return value
+    if wanted is str and isinstance(value, int | float):  # Dask reads the environment's words as Python does
+        return str(value)
+    kinds = {bool: "true or false", str: "text", int: "a whole number of bytes", float: "a number"}
+    raise ValueError(f"penstock.{key} in Dask's configuration must be {kinds[wanted]}, not {value!r}")

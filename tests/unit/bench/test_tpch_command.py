@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from bench.tpch import command
 from bench.tpch.compare import Plan, RunFailed
+from bench.tpch.records import JobResult, Run
 from bench.tpch.reference import Reference
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -68,7 +70,36 @@ def test_a_run_that_fails_ends_the_comparison(
     assert "static: job-0 ended with status 1" in said and "MemoryError: all of it" in said
 
 
-@pytest.mark.parametrize("arguments", [["--queries", "23"], ["--set", "network"], ["--memory", "much"]])
+def test_each_way_is_a_row_with_the_orders_that_there_were(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def run(plan: Plan, way: str) -> Run:
+        jobs = [JobResult(f"job-{n}", 0.0, n + 1.0, 0.5, 0.25, {"q06": 1.0}, {"q06": 1}) for n in range(plan.jobs)]
+        orders = [["job-1=job-0"], ["job-1", "job-0"]] if plan.order_of(way) else []
+        return Run(way, 2, 2, jobs, 0.5, 2.0, orders)
+
+    monkeypatch.setattr(command, "run", run)
+    ways = ["--ways", "static-workers,penstock:srjf", "--json", str(tmp_path / "runs.json")]
+    assert (
+        command.main(["compare", *_SMALL, "--jobs", "2", "--rounds", "2", "--unequal", "--queries", "6,14", *ways]) == 0
+    )
+    said = capsys.readouterr().out
+    assert said.startswith("2 jobs of 2/1 queries at scale 0.01")
+    assert [line.split()[1] for line in said.splitlines() if line[:1].isdigit()][1:] == [
+        "static-workers",
+        "penstock:srjf",
+        "penstock:srjf",  # the second round begins with the other
+        "static-workers",
+    ]
+    assert said.count("in order: job-1=job-0; then job-1, job-0") == 2
+    assert "jobs of penstock:srjf: 1.0 2.0 s" in said
+    assert len(json.loads((tmp_path / "runs.json").read_text())["runs"]) == 4
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--queries", "23"], ["--set", "network"], ["--memory", "much"], ["--ways", "static,penstok"]],
+)
 def test_what_cannot_be_meant_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["compare", *_SMALL, *arguments])

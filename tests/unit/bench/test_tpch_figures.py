@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench.tpch import shares
+from bench.tpch import compare, shares
 from bench.tpch.compare import Plan
 from bench.tpch.records import Figures, JobResult, JobSpec, Run
 from bench.tpch.shares import Share, split
@@ -51,23 +52,40 @@ def test_records_come_back_from_json_as_they_were(tmp_path: Path) -> None:
     assert JobResult.load(tmp_path / "result.json") == result
 
 
+def a_plan(directory: Path, **others: Any) -> Plan:
+    fields: dict[str, Any] = {"scale": 1.0, "jobs": 4, "cores": 2, "queries": (1, 2, 3, 4, 5, 6), "ordering": ""}
+    fields |= {"memory_bytes": 8 * 2**30, "timeout_s": 60.0, "data": directory, "directory": directory}
+    return Plan(**fields | others)
+
+
 def test_every_job_runs_every_query_and_begins_with_another(tmp_path: Path) -> None:
-    plan = Plan(
-        data=tmp_path,
-        directory=tmp_path,
-        scale=1.0,
-        jobs=4,
-        cores=2,
-        queries=(1, 2, 3, 4, 5, 6),
-        memory_bytes=8 * 2**30,
-        ordering="",
-        timeout_s=60.0,
-    )
+    plan = a_plan(tmp_path)
     whole, split_up = (plan.specs(way, [shares.WHOLE] * 4) for way in ("penstock", "static"))
+    assert not any(spec.at_once for spec in whole)
+    assert a_plan(tmp_path, at_once=True).specs("penstock", [shares.WHOLE] * 4)[0].at_once
+    assert plan.specs("static-workers", [shares.WHOLE] * 4)[0].workers == 2  # the same as without a split
     assert [sorted(spec.queries) for spec in whole] == [[1, 2, 3, 4, 5, 6]] * 4
     assert len({spec.queries[0] for spec in whole}) == 4
     assert {(spec.workers, spec.memory_bytes) for spec in whole} == {(2, 2**30)}
     assert {(spec.workers, spec.memory_bytes) for spec in split_up} == {(1, 2 * 2**30)}
+
+
+def test_unequal_jobs_run_the_first_queries_the_longest_job_first(tmp_path: Path) -> None:
+    assert a_plan(tmp_path, unequal=True, jobs=3).work() == [(1, 2, 3, 4, 5, 6), (1, 2, 3, 4), (1, 2)]
+    assert a_plan(tmp_path, unequal=True, jobs=2, queries=(3,)).work() == [(3,), (3,)]
+
+
+def test_a_way_may_name_its_ordering(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path, ordering="ejf")
+    assert [plan.order_of(way) for way in ("penstock", "penstock:srjf")] == ["ejf", "srjf"]
+    assert Figures.of(Run("penstock:srjf", 2, 2, jobs(), slot_s=16.0)).ue == 0.75
+    assert Figures.of(Run("static-workers", 2, 2, jobs())).x == 30.0
+
+
+def test_who_goes_before_whom_is_read_from_the_agents_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"jobs": [{"name": name, "priority": at} for name, at in (("job-0", -1), ("job-2", 3), ("job-1", -1))]}
+    monkeypatch.setattr(compare.Node, "_status", lambda _: told)
+    assert compare.Node("", "").order() == ["job-2", "job-0=job-1"]
 
 
 def test_a_share_binds_who_joins_it() -> None:

@@ -18,11 +18,12 @@ WAIT_S = 30.0
 class FakeSlot:
     """As the gate's, and it knows its fate."""
 
-    def __init__(self, gate: FakeGate, kind: str, input_bytes: int, stage: str) -> None:
+    def __init__(self, gate: FakeGate, kind: str, input_bytes: int, stage: str, task: str) -> None:
         self.gate = gate
         self.kind = kind
         self.input_bytes = input_bytes
         self.stage = stage
+        self.task = task
         self.gated = True
         self.error: Exception | None = None
         self.ended = ""
@@ -37,10 +38,12 @@ class FakeSlot:
 class FakeGate:
     """So many slots of each kind, granted in order; keeps what was asked and the most that was held at once."""
 
-    joined = False
+    speaks = True
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, job: str = "job-1") -> None:
         self.slots = slots
+        self.job = job
+        self.workers: list[Any] = []
         self.told: list[StageProgress] = []
         self.asked: list[FakeSlot] = []
         self.held: Counter[str] = Counter()
@@ -54,8 +57,10 @@ class FakeGate:
     def progress(self, stages: list[StageProgress]) -> None:
         self.told = stages
 
-    def submit(self, kind: str, input_bytes: int, granted: Callable[[Any], object], *, stage: str = "") -> FakeSlot:
-        slot = FakeSlot(self, str(kind), input_bytes, stage)
+    def submit(
+        self, kind: str, input_bytes: int, granted: Callable[[Any], object], *, stage: str = "", task: str = ""
+    ) -> FakeSlot:
+        slot = FakeSlot(self, str(kind), input_bytes, stage, task)
         with self._changed:
             self.asked.append(slot)
             self._waiting.append((slot, granted))
@@ -63,18 +68,18 @@ class FakeGate:
         self.grant()
         return slot
 
-    def acquire(self, kind: str, input_bytes: int, *, stage: str = "") -> FakeSlot:
+    def acquire(self, kind: str, input_bytes: int, *, stage: str = "", task: str = "") -> FakeSlot:
         done = threading.Event()
-        slot = self.submit(kind, input_bytes, lambda _: done.set(), stage=stage)
+        slot = self.submit(kind, input_bytes, lambda _: done.set(), stage=stage, task=task)
         assert done.wait(WAIT_S), f"no grant for {stage}"
         if slot.error is not None:
             raise slot.error
         return slot
 
-    async def acquire_async(self, kind: str, input_bytes: int, *, stage: str = "") -> FakeSlot:
+    async def acquire_async(self, kind: str, input_bytes: int, *, stage: str = "", task: str = "") -> FakeSlot:
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
-        slot = self.submit(kind, input_bytes, lambda _: loop.call_soon_threadsafe(done.set), stage=stage)
+        slot = self.submit(kind, input_bytes, lambda _: loop.call_soon_threadsafe(done.set), stage=stage, task=task)
         try:
             await done.wait()
         except BaseException:
@@ -123,9 +128,16 @@ class FakeGate:
     def wait_connected(self, timeout_s: float) -> bool:
         return True
 
-    @property
-    def job(self) -> str:
-        return "job-1"
+    async def start(self) -> None:
+        """As a cluster's gate: the agent is there."""
+
+    def leave(self, worker: Any) -> bool:
+        self.workers.remove(worker)
+        return bool(self.workers)
+
+    def counts(self) -> dict[str, int]:
+        with self._changed:
+            return {"waiting": len(self._waiting), "held": len(self._holding)}
 
     def close(self) -> None:
         self.closed = True

@@ -50,10 +50,11 @@ def cluster(make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) ->
     async def start(slots: int, workers: int = 1, gated: bool = True, **keywords: Any) -> AsyncIterator[Any]:
         gate = make_gate(slots)
 
-        async def connected_gate(*_: Any) -> Any:
+        def cluster_gate(worker: Any, _: Any) -> Any:
+            gate.workers.append(worker)
             return gate
 
-        monkeypatch.setattr(plugin_module, "connected_gate", connected_gate)
+        monkeypatch.setattr(plugin_module, "ClusterGate", cluster_gate)
         with dask.config.set({"distributed.scheduler.work-stealing": False, "distributed.admin.tick.limit": "1h"}):
             async with Scheduler(
                 host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0"
@@ -312,6 +313,22 @@ async def test_a_disabled_plugin_does_nothing(cluster: Cluster) -> None:
             assert not isinstance(worker.executors["default"], GatedThreadPoolExecutor)
 
 
+async def test_a_misspelt_setting_is_one_line_and_work_goes_on_ungated(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    with dask.config.set({"penstock.patiense_s": 1.0}):
+        async with cluster(0) as (client, gate, (worker,)):
+            assert await client.submit(pow, 2, 2) == 4
+            assert gate.asked == []
+            assert not isinstance(worker.executors["default"], GatedThreadPoolExecutor)
+    [record] = [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
+    assert record.getMessage() == (
+        "nothing is gated, and work goes on without grants: no such key in Dask's configuration: penstock.patiense_s; "
+        "did you mean penstock.patience_s?"
+    )
+    assert record.exc_info is None
+
+
 async def test_spilling_waits_for_the_disk_and_not_on_the_event_loop(cluster: Cluster) -> None:
     with dask.config.set({"distributed.worker.memory.target": 0.001}):
         async with cluster(4, memory_limit="1GB") as (client, gate, (worker,)):
@@ -379,5 +396,8 @@ async def test_p2p_shuffles_ask_for_network_and_disk(cluster: Cluster) -> None:
         assert {slot.kind for slot in written} == {"disk"}
         assert sum(slot.input_bytes for slot in sent) > 50_000
         assert sum(slot.input_bytes for slot in written) > 50_000
+        read = [slot for slot in gate.asked if slot.stage == "p2p-read"]
+        assert {slot.kind for slot in read} == {"disk"}
+        assert sum(slot.input_bytes for slot in read) > 50_000
         assert gate.most == {"cpu": 1, "network": 1, "disk": 1}
         await until(lambda: not any(gate.held.values()))

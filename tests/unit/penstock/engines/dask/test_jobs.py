@@ -1,8 +1,9 @@
-"""The workers of a cluster agree on one job, through nothing but the scheduler's metadata."""
+"""The workers of a cluster agree on one job, through nothing but the scheduler's metadata, early or late."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -10,19 +11,23 @@ import pytest
 pytest.importorskip("distributed")
 
 from penstock.engines.dask import jobs
+from penstock.engines.dask.belonging import BELONGS, Belongs
+from penstock.engines.dask.jobs import ClusterGate
 from penstock.engines.dask.settings import Settings
 
-SETTINGS = Settings(socket="/run/agent.sock", patience_s=0.1)
+SETTINGS = Settings(socket="/run/agent.sock", patience_s=0.01)
+WAIT_S = 60.0
 
 
 class FakeScheduler:
-    """Metadata as the scheduler keeps it."""
+    """Metadata as the scheduler keeps it, and who is there."""
 
     address = "tcp://127.0.0.1:8786"
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
         self.error: Exception | None = None
+        self.alive: set[str] = set()
 
     async def set_metadata(self, keys: list[str], value: str) -> None:
         await asyncio.sleep(0)
@@ -38,13 +43,18 @@ class FakeScheduler:
         inner = self.metadata
         for key in keys:
             inner = inner[key]
-        return inner
+        return dict(inner)
+
+    async def ncores(self, workers: list[str]) -> dict[str, int]:
+        await asyncio.sleep(0)
+        return {address: 1 for address in workers if address in self.alive}
 
 
 class FakeWorker:
     def __init__(self, scheduler: FakeScheduler, address: str) -> None:
         self.scheduler = scheduler
         self.address = address
+        scheduler.alive.add(address)
 
 
 class FakeAgent:
@@ -57,22 +67,54 @@ class FakeAgent:
 
     @property
     def jobs(self) -> set[str]:
-        return {gate.job for gate in self.gates if not gate.closed}
+        return {gate.job for gate in self.gates if not gate.closed and gate.job}
+
+    def forget(self) -> None:
+        """As one that is restarted without its journal: each connection registers its job anew."""
+        for gate in self.gates:
+            if not gate.closed:
+                gate.register()
 
 
 class FakeGate:
     def __init__(self, agent: FakeAgent, job: str) -> None:
+        self.agent = agent
         self.closed = False
-        self.known = not job or job in agent.jobs
+        self.busy = 0
+        self.asked: list[str] = []
+        self.id = job
         if not job:
-            agent.made += 1
-        self.job = job or f"job-{agent.made}"
-        self.away = agent.away
-        if self.known:
+            self.register()
+        elif job in agent.jobs:
             agent.gates.append(self)
+        else:
+            self.closed = True
+
+    def register(self) -> None:
+        self.agent.made += 1
+        self.id = f"job-{self.agent.made}"
+        if self not in self.agent.gates:
+            self.agent.gates.append(self)
+
+    @property
+    def job(self) -> str:
+        return "" if self.agent.away or self.closed else self.id
 
     def wait_connected(self, timeout_s: float) -> bool:
-        return self.known and not self.away
+        return bool(self.job)
+
+    def counts(self) -> dict[str, int]:
+        return {"waiting": 0, "held": self.busy}
+
+    def submit(self, kind: str, input_bytes: int, granted: Any, *, stage: str = "", task: str = "") -> str:
+        self.asked.append(task)
+        return self.job
+
+    def acquire(self, kind: str, input_bytes: int, *, stage: str = "", task: str = "") -> str:
+        return self.submit(kind, input_bytes, None, stage=stage, task=task)
+
+    async def acquire_async(self, kind: str, input_bytes: int, *, stage: str = "", task: str = "") -> str:
+        return self.submit(kind, input_bytes, None, stage=stage, task=task)
 
     def close(self) -> None:
         self.closed = True
@@ -82,57 +124,160 @@ class FakeGate:
 def agent(monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
     fake = FakeAgent()
     monkeypatch.setattr(jobs, "new_gate", lambda worker, settings, job="": FakeGate(fake, job))
+    monkeypatch.setattr(jobs, "LOOK_S", 0.001)
     return fake
 
 
-async def gate_of(scheduler: FakeScheduler, address: str, settings: Settings = SETTINGS) -> Any:
-    return await jobs.connected_gate(FakeWorker(scheduler, address), settings)  # type: ignore[arg-type]
+Start = Callable[..., Any]
 
 
-async def test_workers_that_start_at_once_agree(agent: FakeAgent) -> None:
+@pytest.fixture
+async def gate_of(agent: FakeAgent) -> AsyncIterator[Start]:
+    made: list[ClusterGate] = []
+
+    async def start(scheduler: FakeScheduler, address: str, settings: Settings = SETTINGS) -> ClusterGate:
+        gate = ClusterGate(FakeWorker(scheduler, address), settings)  # type: ignore[arg-type]
+        made.append(gate)
+        await gate.start()
+        return gate
+
+    yield start
+    for gate in made:
+        gate.close()
+    await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.001)
+
+
+async def test_workers_that_start_at_once_agree(agent: FakeAgent, gate_of: Start) -> None:
     scheduler = FakeScheduler()
     gates = await asyncio.gather(*(gate_of(scheduler, f"tcp://w{n}") for n in range(8)))
     assert len({gate.job for gate in gates}) == 1
     assert len(agent.jobs) == 1
-    assert not any(gate.closed for gate in gates)
+    assert [gate.speaks for gate in gates].count(True) == 1
 
 
-async def test_a_worker_that_comes_later_joins(agent: FakeAgent) -> None:
+async def test_a_worker_that_comes_later_joins(gate_of: Start) -> None:
     scheduler = FakeScheduler()
     first = await gate_of(scheduler, "tcp://w0")
-    assert (await gate_of(scheduler, "tcp://w1")).job == first.job
+    second = await gate_of(scheduler, "tcp://w1")
+    assert second.job == first.job
+    assert (first.speaks, second.speaks) == (True, False)
 
 
-async def test_a_job_that_is_over_is_not_joined(agent: FakeAgent) -> None:
+async def test_a_job_that_is_over_is_not_joined(gate_of: Start) -> None:
     scheduler = FakeScheduler()
     first = await gate_of(scheduler, "tcp://w0")
+    over = first.job
     first.close()
     second = await gate_of(scheduler, "tcp://w1")
-    assert second.job != first.job
+    assert second.job not in {"", over}
     assert (await gate_of(scheduler, "tcp://w2")).job == second.job
 
 
-async def test_clusters_and_agents_do_not_mix(agent: FakeAgent) -> None:
+async def test_clusters_and_agents_do_not_mix(gate_of: Start) -> None:
     scheduler = FakeScheduler()
     gates = [
         await gate_of(scheduler, "tcp://w0"),
         await gate_of(FakeScheduler(), "tcp://w1"),
-        await gate_of(scheduler, "tcp://w2", Settings(socket="/run/another.sock")),
+        await gate_of(scheduler, "tcp://w2", Settings(socket="/run/another.sock", patience_s=0.01)),
     ]
     assert len({gate.job for gate in gates}) == 3
 
 
-async def test_who_does_not_want_to_share_does_not_ask(agent: FakeAgent) -> None:
+async def test_who_does_not_want_to_share_does_not_ask(gate_of: Start) -> None:
     scheduler = FakeScheduler()
-    first = await gate_of(scheduler, "tcp://w0", Settings(share_job=False))
+    assert (await gate_of(scheduler, "tcp://w0", Settings(share_job=False))).job
     assert scheduler.metadata == {}
-    assert not first.closed
 
 
-async def test_without_agent_or_scheduler_a_worker_keeps_its_own_gate(agent: FakeAgent) -> None:
+async def test_a_worker_that_started_while_the_agent_was_slow_joins_once_it_answers(
+    agent: FakeAgent, gate_of: Start
+) -> None:
     scheduler = FakeScheduler()
-    scheduler.error = OSError("nobody there")
-    assert not (await gate_of(scheduler, "tcp://w0")).closed
     agent.away = True
-    away = await gate_of(FakeScheduler(), "tcp://w1")
-    assert not away.closed
+    gates = [await gate_of(scheduler, f"tcp://w{n}") for n in range(3)]
+    assert scheduler.metadata == {}  # nobody had a job to offer
+    agent.away = False
+    await until(lambda: len(agent.jobs) == 1 and len({gate.job for gate in gates}) == 1)
+    await until(lambda: [gate.speaks for gate in gates].count(True) == 1)
+
+
+async def test_a_scheduler_that_does_not_answer_is_asked_again(agent: FakeAgent, gate_of: Start) -> None:
+    scheduler = FakeScheduler()
+    first = await gate_of(scheduler, "tcp://w0")
+    scheduler.error = OSError("nobody there")
+    second = await gate_of(scheduler, "tcp://w1")
+    assert second.job not in {"", first.job}
+    scheduler.error = None
+    await until(lambda: second.job == first.job)
+
+
+async def test_when_the_agent_forgot_the_job_the_workers_agree_on_another(agent: FakeAgent, gate_of: Start) -> None:
+    scheduler = FakeScheduler()
+    gates = [await gate_of(scheduler, f"tcp://w{n}") for n in range(4)]
+    before = gates[0].job
+    agent.forget()
+    assert len({gate.job for gate in gates}) == 4
+    await until(lambda: len({gate.job for gate in gates}) == 1 and len(agent.jobs) == 1)
+    assert before not in agent.jobs
+
+
+async def test_a_job_is_left_only_when_its_last_slot_is_given_back(agent: FakeAgent, gate_of: Start) -> None:
+    scheduler = FakeScheduler()
+    first = await gate_of(scheduler, "tcp://w0")
+    scheduler.error = OSError("nobody there")
+    second = await gate_of(scheduler, "tcp://w1")
+    held = agent.gates[-1]
+    held.busy = 1
+    scheduler.error = None
+    await until(lambda: second.job == first.job)
+    assert not held.closed
+    held.busy = 0
+    await until(lambda: held.closed)
+
+
+async def test_when_who_spoke_for_the_job_is_gone_the_next_one_does(
+    agent: FakeAgent, gate_of: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "HEIR_S", 0.0)
+    scheduler = FakeScheduler()
+    gates = [await gate_of(scheduler, f"tcp://w{n}") for n in range(3)]
+    await until(lambda: not agent.away)
+    assert [gate.speaks for gate in gates] == [True, False, False]
+    scheduler.alive.remove("tcp://w0")
+    gates[0].close()
+    await until(lambda: gates[1].speaks)
+    assert not gates[2].speaks
+
+
+async def test_another_worker_of_the_process_speaks_when_the_first_has_left(gate_of: Start) -> None:
+    scheduler = FakeScheduler()
+    gate = await gate_of(scheduler, "tcp://w0")
+    [first] = gate.workers
+    second = FakeWorker(scheduler, "tcp://w1")
+    gate.workers.append(second)
+    assert gate.leave(first)
+    [place] = scheduler.metadata["penstock"].values()
+    await until(lambda: place.get("tcp://w1") == gate.job)
+    assert not gate.leave(second)
+
+
+async def test_what_belongs_to_another_job_is_asked_for_in_its_name(agent: FakeAgent, gate_of: Start) -> None:
+    gate = await gate_of(FakeScheduler(), "tcp://w0")
+    other = FakeGate(agent, "")
+    assert gate.submit("cpu", 0, lambda _: None) == gate.job
+    token = BELONGS.set(Belongs(other, other.job, "stage/3"))  # type: ignore[arg-type]
+    try:
+        assert gate.submit("cpu", 0, lambda _: None) == other.job
+        assert gate.acquire("cpu", 0) == other.job
+        assert await gate.acquire_async("network", 0) == other.job
+        assert other.asked == ["stage/3"] * 3
+        other.close()
+        assert gate.submit("cpu", 0, lambda _: None) == gate.job
+    finally:
+        BELONGS.reset(token)

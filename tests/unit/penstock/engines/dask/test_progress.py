@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -58,6 +60,16 @@ def test_a_scheduler_without_our_plugin_tells_of_its_prefixes() -> None:
     assert by_prefix(counts) == [StageProgress(stage="inc", tasks=8, done=3)]
 
 
+class Speaker:
+    """Whoever has the connection to the agent."""
+
+    speaks = True
+
+    def __init__(self, worker: Any, progress: Callable[[list[StageProgress]], object]) -> None:
+        self.workers = [worker]
+        self.progress = progress
+
+
 @pytest.mark.parametrize("answers", [True, False])
 async def test_a_worker_passes_on_what_its_scheduler_says(answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY_S", 0.01)
@@ -73,7 +85,7 @@ async def test_a_worker_passes_on_what_its_scheduler_says(answers: bool, monkeyp
             Worker(scheduler.address, nthreads=1, dashboard=False, dashboard_address="127.0.0.1:0") as worker,
             Client(scheduler.address, asynchronous=True) as client,
         ):
-            reporter = Reporter(worker, heard.put_nowait)
+            reporter = Reporter(Speaker(worker, heard.put_nowait))
             doubled = client.map(two, range(5), pure=False)  # held until the end: what is forgotten is not told of
             total = client.submit(sum, doubled)
             assert await total == 20
@@ -84,3 +96,50 @@ async def test_a_worker_passes_on_what_its_scheduler_says(answers: bool, monkeyp
             assert sum(stage.tasks for stage in said) == 6
             assert any(stage.after for stage in said) == answers
             reporter.stop()
+
+
+class Troubled:
+    """A scheduler that fails for a while."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.scheduler = self
+
+    async def get_metadata(self, keys: list[str], default: bool) -> bool:
+        return default
+
+    async def get_task_prefix_states(self) -> dict[str, dict[str, int]]:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise OSError("in the middle of it")
+        return {"inc": {"memory": 1}}
+
+
+async def test_an_error_ends_nothing_and_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_S", 0.001)
+    heard: asyncio.Queue[list[StageProgress]] = asyncio.Queue()
+    with caplog.at_level(logging.WARNING, "penstock"):
+        reporter = Reporter(Speaker(Troubled(3), heard.put_nowait))
+        assert await asyncio.wait_for(heard.get(), 60) == [StageProgress(stage="inc", tasks=1, done=1)]
+        reporter.stop()
+    assert [record.getMessage() for record in caplog.records] == [
+        "how far the job is cannot be told for now: OSError: in the middle of it"
+    ]
+
+
+async def test_what_has_not_changed_is_said_again_and_only_by_who_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "EVERY_S", 0.001)
+    monkeypatch.setattr(progress, "AGAIN_S", 0.0)
+    heard: asyncio.Queue[list[StageProgress]] = asyncio.Queue()
+    speaker = Speaker(Troubled(0), heard.put_nowait)
+    speaker.speaks = False
+    reporter = Reporter(speaker)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert heard.empty()
+    speaker.speaks = True
+    said = [await asyncio.wait_for(heard.get(), 60) for _ in range(2)]
+    assert said[0] == said[1]
+    reporter.stop()

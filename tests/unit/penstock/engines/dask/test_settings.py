@@ -35,3 +35,26 @@ def test_an_unknown_key_names_the_nearest() -> None:
         pytest.raises(ValueError, match=r"penstock\.patiense_s; did you mean penstock\.patience_s"),
     ):
         Settings.from_config()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("patience_s", "soon", "a number, not 'soon'"),
+        ("patience_s", -1, "not be negative: -1"),
+        ("memory_bytes", 1.5, "a whole number of bytes, not 1.5"),
+        ("enabled", "yes", "true or false, not 'yes'"),
+        ("socket", ["a"], r"text, not \['a'\]"),
+    ],
+)
+def test_a_value_that_cannot_be_names_the_key(key: str, value: object, says: str) -> None:
+    with (
+        dask.config.set({f"penstock.{key}": value}),
+        pytest.raises(ValueError, match=rf"^penstock\.{key} in Dask's configuration must (be )?{says}$"),
+    ):
+        Settings.from_config()
+
+
+def test_words_that_look_like_numbers_are_words() -> None:
+    with dask.config.set({"penstock.job": 17, "penstock.priority": -1}):
+        assert Settings.from_config() == Settings(job="17", priority=-1.0)

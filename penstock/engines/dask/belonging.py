@@ -1,0 +1,150 @@
+"""Whose a monotask is: the cluster's job's, or that of another job which placed the task.
+
+A task may name a job of the agent in its annotation (``penstock: {"job": …, "task": …}``), as a dataset's do, whose job
+has the memory, the priority and the places that the master gave it. What a worker does for such a task, its transfers
+too, is asked for in that job's name. The worker joins the job when the first of its tasks comes, and leaves it when
+none came for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from penstock.client.gate import Gate
+from penstock.engines.dask import hooks
+
+if TYPE_CHECKING:
+    from distributed.worker import Worker
+
+#: A job without tasks here is left after so long (seconds).
+LINGER_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Belongs:
+    """Ask through this gate, for this task of this job."""
+
+    gate: Gate
+    job: str
+    task: str
+
+
+#: What the current context works for; None: the cluster.
+BELONGS: ContextVar[Belongs | None] = ContextVar("penstock_belongs", default=None)
+
+
+@dataclass(slots=True, eq=False)
+class _Joined:
+    """A job that placed tasks here."""
+
+    gate: Gate
+    joining: asyncio.Future[bool]
+    users: int = 0
+    leaving: asyncio.TimerHandle | None = field(default=None, repr=False)
+
+
+class Belonging:
+    """For one worker, in its event loop. Put around what gates it: a wait for a grant is within what it is for."""
+
+    def __init__(self, worker: Worker, join: Callable[[str], Gate], patience_s: float) -> None:
+        """``join`` makes the gate that joins a job, by its id; an agent has ``patience_s`` to answer."""
+        self._worker = worker
+        self._join = join
+        self._patience_s = patience_s
+        self._joined: dict[str, _Joined] = {}
+        self._restore: list[Callable[[], None]] = []
+
+    def install(self) -> None:
+        """From now on."""
+        for name, wrapper in (("execute", self._execute), ("gather_dep", self._gather_dep)):
+            restore = hooks.attempt("what tasks do for a job of their own", partial(self._wrap, name, wrapper))
+            if restore is not None:
+                self._restore.append(restore)
+
+    def remove(self) -> None:
+        """Nothing belongs to anybody but the cluster any more; what is under way goes on as it began."""
+        for restore in reversed(self._restore):
+            restore()
+        self._restore.clear()
+
+    def close(self) -> None:
+        """Leave every job; for any thread, once nothing is under way."""
+        for one in self._joined.values():
+            one.gate.close()
+        self._joined.clear()
+
+    def _wrap(self, name: str, wrapper: hooks.Wrapper) -> Callable[[], None]:
+        hooks.need_tasks("dependents")
+        return hooks.replace_method(self._worker, name, wrapper)
+
+    # ------------------------------------------------------------ around the worker's instructions
+
+    def _execute(self, original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def execute(key: Any, *, stimulus_id: str) -> Any:
+            task = self._worker.state.tasks.get(key)
+            job, name = said_job([task] if task is not None else [])
+            if not job:
+                return await original(key, stimulus_id=stimulus_id)
+            async with self._belonging(job, name):
+                return await original(key, stimulus_id=stimulus_id)
+
+        return execute
+
+    def _gather_dep(self, original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def gather_dep(worker: str, to_gather: Any, total_nbytes: int, *, stimulus_id: str) -> Any:
+            tasks = self._worker.state.tasks
+            job, name = said_job(waiting for key in to_gather if key in tasks for waiting in tasks[key].dependents)
+            if not job:
+                return await original(worker, to_gather, total_nbytes, stimulus_id=stimulus_id)
+            async with self._belonging(job, name):
+                return await original(worker, to_gather, total_nbytes, stimulus_id=stimulus_id)
+
+        return gather_dep
+
+    @asynccontextmanager
+    async def _belonging(self, job: str, task: str) -> AsyncIterator[None]:
+        one = self._joined.get(job) or self._begin(job)
+        if one.leaving is not None:
+            one.leaving.cancel()
+            one.leaving = None
+        one.users += 1
+        try:
+            await asyncio.shield(one.joining)
+            BELONGS.set(Belongs(one.gate, job, task))
+            yield
+        finally:
+            one.users -= 1
+            if not one.users:
+                one.leaving = asyncio.get_running_loop().call_later(LINGER_S, self._leave, job, one)
+
+    def _begin(self, job: str) -> _Joined:
+        gate = self._join(job)
+        joining = asyncio.ensure_future(asyncio.to_thread(gate.wait_connected, self._patience_s))
+        one = self._joined[job] = _Joined(gate, joining)
+
+        def asked(answer: asyncio.Future[bool]) -> None:
+            if answer.cancelled() or not answer.result():
+                gate.close()  # this agent does not know the job, or is away: its tasks count as the cluster's
+
+        joining.add_done_callback(asked)
+        return one
+
+    def _leave(self, job: str, one: _Joined) -> None:
+        if not one.users and self._joined.get(job) is one:
+            del self._joined[job]
+            one.gate.close()
+
+
+def said_job(tasks: Iterable[Any]) -> tuple[str, str]:
+    """The job, and the task of it, that the first of a worker's tasks names that names any; else "", ""."""
+    for task in tasks:
+        said = (task.annotations or {}).get("penstock")
+        if isinstance(said, dict) and isinstance(job := said.get("job"), str) and job:
+            return job, str(said.get("task") or "")
+    return "", ""

@@ -1,0 +1,110 @@
+"""A dataset on gated Dask workers is one job: what the master admitted and placed is what the workers work for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("distributed")
+
+from distributed import Client, LocalCluster
+
+from penstock.dataset import Dataset
+from penstock.engines.dask.plugin import PenstockSchedulerPlugin
+from penstock.engines.dask_dataset import Options, run
+from tests.integration.test_dataset_on_dask import Agent
+from tests.integration.test_master_and_agents import MasterProcess
+
+# Dask's own, not ours: it warns of itself while it starts and stops.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+WAIT_S = 120.0
+
+
+@contextmanager
+def gated(socket: Path) -> Iterator[Client]:
+    """Two workers of two threads, in this process, behind the gate of an agent."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        client.register_plugin(PenstockSchedulerPlugin(socket=str(socket)))
+        yield client
+
+
+def poll(condition: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + WAIT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+    return found
+
+
+def test_monotasks_are_asked_for_in_the_name_of_the_job_that_was_placed(tmp_path: Path) -> None:
+    with Agent(tmp_path, slots=4) as fake, gated(fake.socket) as client:
+        before = len(fake.called("submit"))
+        numbers = Dataset.from_items(range(800), 4).map(lambda item: (item % 3, item))
+        options = Options(name="places", socket=fake.socket, nodes={"fake": list(client.nthreads())})
+        assert run(numbers.group_by_key(3).count(), client, options) == 3
+        placed = {request.task for asked in fake.called("place") for request in asked.tasks}
+        [job] = {asked.job for asked in fake.called("place")}
+        submitted = [(asked.job, one) for asked in fake.called("submit")[before:] for one in asked.monotasks]
+        assert {one.task for name, one in submitted if name == job} == placed
+        assert sum(one.kind == "cpu" for name, one in submitted if name == job) == len(placed)
+        assert {one.kind for name, one in submitted if name != job} <= {"network"}  # what was gathered in the end
+
+
+class Hold:
+    """Holds the tasks until the test has looked. In this process and not in the function, which is pickled."""
+
+    begun = threading.Event()
+    release = threading.Event()
+
+
+def held(item: int) -> int:
+    Hold.begun.set()
+    assert Hold.release.wait(WAIT_S)
+    return item
+
+
+def test_at_a_real_master_it_is_one_job(start_agent: Callable[..., Any], tmp_path: Path) -> None:
+    master = MasterProcess(tmp_path)
+    master.start()
+    agent = start_agent(node="alpha", master=master.listen, cores=2)
+    Hold.begun.clear()
+    Hold.release.clear()
+
+    def jobs() -> dict[str, Any]:
+        return {job["name"]: job for job in agent.status()["jobs"]}
+
+    with gated(agent.socket) as client, ThreadPoolExecutor() as threads:
+        try:
+            plain = client.submit(pow, 2, 5)
+            assert plain.result() == 32
+            poll(lambda: jobs()[f"dask {client.scheduler.address}"]["done"] == 1, "the plain task is not counted")
+            numbers = Dataset.from_items(range(8), 4).map(held)
+            options = Options(name="held", socket=agent.socket, nodes={"alpha": list(client.nthreads())})
+            found = threads.submit(run, numbers.count(), client, options)
+            assert Hold.begun.wait(WAIT_S)
+            seen = poll(lambda: jobs() if jobs()["held"]["running"] == 2 else None, "nothing runs in the job's name")
+            assert seen["held"]["connections"] >= 2, "the placement's and a worker's"
+            ours = seen[f"dask {client.scheduler.address}"]
+            assert (ours["running"], ours["queued"]) == (0, 0)
+            assert not any("from_items" in stage["stage"] for stage in ours["stages"]), "told twice"
+            assert {job["name"] for job in master.status()["jobs"].values()} == set(seen)
+        finally:
+            Hold.release.set()
+        assert found.result(WAIT_S) == 8
+        poll(lambda: "held" not in jobs(), "the job has not ended")
+    assert master.stop() == 0

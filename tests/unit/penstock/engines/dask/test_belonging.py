@@ -1,0 +1,148 @@
+"""Tasks that another job of the agent placed are asked for in that job's name, on real workers behind fake gates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+dask = pytest.importorskip("dask")
+pytest.importorskip("distributed")
+
+from distributed import Client, Scheduler, Worker  # noqa: E402
+
+from penstock.engines.dask import belonging, jobs  # noqa: E402
+from penstock.engines.dask import plugin as plugin_module  # noqa: E402
+from penstock.engines.dask.belonging import said_job  # noqa: E402
+from penstock.engines.dask.plugin import PenstockWorkerPlugin  # noqa: E402
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+WAIT_S = 60.0
+
+
+class Gates:
+    """The gates that were made: the cluster's by "", those that joined a job by its id."""
+
+    def __init__(self, make_gate: Callable[..., Any]) -> None:
+        self.make_gate = make_gate
+        self.known = {"job-7"}
+        self.made: dict[str, list[Any]] = {}
+
+    def new_gate(self, worker: Any, settings: Any, job: str = "", *, guest: bool = False) -> Any:
+        gate = self.make_gate(4, job or "job-1")
+        if job and job not in self.known:
+            gate.job = ""
+            gate.wait_connected = lambda timeout_s: False
+        self.made.setdefault(job, []).append(gate)
+        return gate
+
+
+@pytest.fixture
+def gates(make_gate: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Gates:
+    made = Gates(make_gate)
+    monkeypatch.setattr(jobs, "new_gate", made.new_gate)
+    monkeypatch.setattr(plugin_module, "new_gate", made.new_gate)
+    return made
+
+
+@asynccontextmanager
+async def cluster(workers: int = 1) -> AsyncIterator[Any]:
+    with dask.config.set({"distributed.scheduler.work-stealing": False, "distributed.admin.tick.limit": "1h"}):
+        async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0") as scheduler:
+            made = [
+                Worker(scheduler.address, host="127.0.0.1", nthreads=2, plugins=[PenstockWorkerPlugin()])
+                for _ in range(workers)
+            ]
+            await asyncio.gather(*made)
+            async with Client(scheduler.address, asynchronous=True) as client:
+                yield client, made
+            await asyncio.gather(*(one.close() for one in made))
+
+
+def submit(client: Any, job: str, *arguments: Any, task: str = "s/0", **keywords: Any) -> Any:
+    with dask.annotate(penstock={"job": job, "task": task, "stage": "s"}):
+        return client.submit(*arguments, **keywords)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.005)
+
+
+async def test_a_task_of_another_job_is_asked_for_in_its_name(gates: Gates) -> None:
+    async with cluster() as (client, _):
+        assert await submit(client, "job-7", pow, 2, 5) == 32
+        assert await client.submit(pow, 2, 6) == 64
+        [joined], [ours] = gates.made["job-7"], gates.made[""]
+        assert [(slot.stage, slot.task) for slot in joined.asked] == [("s", "s/0")]
+        assert [(slot.stage, slot.task) for slot in ours.asked] == [("pow", "")]
+    await until(lambda: joined.closed)
+    await until(lambda: ours.closed)
+
+
+async def test_coroutine_tasks_too(gates: Gates) -> None:
+    async def coroutine() -> int:
+        return 7
+
+    async with cluster() as (client, _):
+        assert await submit(client, "job-7", coroutine) == 7
+        assert [slot.task for slot in gates.made["job-7"][0].asked] == ["s/0"]
+
+
+async def test_what_is_brought_for_it_is_asked_for_in_its_name(gates: Gates) -> None:
+    async with cluster(workers=2) as (client, workers):
+        data = client.submit(bytes, 300_000, workers=[workers[0].address])
+        counted = submit(client, "job-7", len, data, task="s/4", workers=[workers[1].address])
+        assert await counted == 300_000
+        asked = [(slot.kind, slot.task) for gate in gates.made["job-7"] for slot in gate.asked]
+        assert sorted(asked) == [("cpu", "s/4"), ("network", "s/4")]
+
+
+async def test_a_job_that_the_agent_does_not_know_is_not_waited_for_again(gates: Gates) -> None:
+    async with cluster() as (client, _):
+        assert await submit(client, "job-8", pow, 2, 5) == 32
+        assert await submit(client, "job-8", pow, 2, 6) == 64
+        [refused], [ours] = gates.made["job-8"], gates.made[""]
+        assert refused.closed
+        assert refused.asked == []
+        assert [slot.stage for slot in ours.asked] == ["s", "s"]
+
+
+async def test_a_job_without_tasks_is_left_and_joined_again(gates: Gates, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(belonging, "LINGER_S", 0.0)
+    async with cluster() as (client, _):
+        assert await submit(client, "job-7", pow, 2, 5) == 32
+        await until(lambda: gates.made["job-7"][0].closed)
+        assert await submit(client, "job-7", pow, 2, 6) == 64
+        assert len(gates.made["job-7"]) == 2
+
+
+async def test_after_the_plugin_was_removed_nobody_is_asked(gates: Gates) -> None:
+    async with cluster() as (client, (worker,)):
+        assert await submit(client, "job-7", pow, 2, 5) == 32
+        await worker.plugin_remove("penstock")
+        assert not {"execute", "gather_dep"} & set(vars(worker))
+        assert await submit(client, "job-7", pow, 2, 6) == 64
+        await until(lambda: gates.made["job-7"][0].closed)
+        assert len(gates.made["job-7"][0].asked) == 1
+
+
+class Task:
+    def __init__(self, annotations: Any) -> None:
+        self.annotations = annotations
+
+
+def test_annotations_that_name_no_job() -> None:
+    nothing = [None, {}, {"penstock": "yes"}, {"penstock": {"job": 7}}, {"penstock": {"job": ""}}]
+    assert said_job(map(Task, nothing)) == ("", "")
+    named = Task({"penstock": {"job": "j"}})
+    assert said_job([Task(None), named, Task({"penstock": {"job": "k", "task": "t"}})]) == ("j", "")
