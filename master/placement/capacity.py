@@ -1,0 +1,54 @@
+"""YARN's capacity scheduler as Ursa §5.1.2 has it: to the machine that has most available, in the order of asking."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from master.placement.drr import Floats
+from master.placement.executors import Launch, Machines, Pending
+from master.placement.peak import fit, peak, reserving
+
+
+class MostAvailable:
+    """An executor is launched by the heartbeat of a machine than which no other that fits it has more available.
+
+    "More" is the sum over the resources of free ÷ capacity.
+    """
+
+    elastic = False
+    by_stage = False
+
+    def __init__(self) -> None:
+        self.reserves = reserving()
+
+    def demand(self, profile: Floats) -> Floats:
+        """The peak of every resource."""
+        return peak(profile, self.reserves)
+
+    def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
+        """In the order of asking, those that have no better machine.
+
+        One pass: while this machine fills, it only becomes a worse choice for those that it did not get.
+        """
+        capacity, free = machines.capacity[machine], machines.available(machine)[:, 0].copy()
+        elsewhere = machines.free()
+        shares = (elsewhere / machines.capacity).sum(axis=1)
+        shares[machine] = -np.inf
+        numbers, counts = pending.waiting()
+        peaks = pending.demands.peaks[numbers]
+        fits = fit(peaks, free, capacity)
+        top = int(shares.argmax())
+        if shares[top] > (free / capacity).sum():  # most that wait fit there, and need no look at all the others
+            fits &= ~fit(peaks, elsewhere[top], machines.capacity[top])
+        launches: list[Launch] = []
+        for place in np.flatnonzero(fits).tolist():
+            wanted, number = peaks[place], int(numbers[place])
+            best = shares[fit(wanted, elsewhere, machines.capacity)].max()
+            for turn in range(int(counts[place])):
+                share = float((free / capacity).sum())
+                if share < best or not fit(wanted[None], free, capacity)[0]:
+                    break
+                why = f"capacity: free ÷ capacity sums to {share:.3f} here and at most {max(best, 0.0):.3f} elsewhere"
+                launches.append(Launch(pending.peek(number, turn), number, machine, why))
+                free -= wanted
+        return launches

@@ -1,0 +1,61 @@
+"""Dominant remaining resource (Elasecutor §III.B.2a): how much of a machine would lie idle.
+
+Arrays: ``available`` is resources × slots from now on; ``horizon`` counts slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+#: From R/C per resource (… × resources) to one number per machine (…).
+Metric = Callable[[Floats], Floats]
+
+
+def remaining(available: Floats, capacity: Floats, horizon: int) -> Floats:
+    """R(*, j, t) / C(*, j, t): what is left of each resource up to ``horizon``, as a fraction of its capacity.
+
+    Raises:
+        ValueError: the horizon is not within the slots.
+    """
+    if not 0 < horizon <= available.shape[1]:
+        raise ValueError(f"a horizon of {horizon} slots where {available.shape[1]} are known")
+    fractions: Floats = available[:, :horizon].sum(axis=1) / (capacity * horizon)
+    return fractions
+
+
+def drr(fractions: Floats) -> Floats:
+    """The largest: if that is 10 %, every resource is used to 90 % at least."""
+    largest: Floats = fractions.max(axis=-1)
+    return largest
+
+
+def trc(fractions: Floats) -> Floats:
+    """Total remaining capacity, the sum: what §V.F.4 compares DRR with."""
+    total: Floats = fractions.sum(axis=-1)
+    return total
+
+
+METRICS: dict[str, Metric] = {"drr": drr, "trc": trc}
+
+
+def remaining_with(
+    available: Floats, capacity: Floats, first_end: int, cumulative: Floats, lengths: Ints, candidates: Ints
+) -> tuple[Floats, Ints]:
+    """:func:`remaining` if one of n candidates were launched now, for each (n × resources), and each one's horizon (n).
+
+    ``first_end`` is when the first of those that run ends; ``candidates`` (n) chooses among all demands, of which
+    ``cumulative`` (all × resources × slots + 1) is the sum up to a slot and ``lengths`` (all) the duration. The horizon
+    includes the candidate: in Fig. 6, θ(1, j) is taken at 0.875 T, where executor 1 would end before those that run.
+    """
+    horizon = np.minimum(lengths[candidates], first_end)
+    left = np.zeros((available.shape[0], available.shape[1] + 1))
+    np.cumsum(available, axis=1, out=left[:, 1:])
+    taken = cumulative[candidates, :, horizon]
+    fractions: Floats = (left[:, horizon].T - taken) / (capacity * horizon[:, None])
+    return fractions, horizon

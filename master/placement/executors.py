@@ -1,0 +1,282 @@
+"""Executors, machines and what is promised on them over time; the protocol of every policy that places executors.
+
+An executor is a long-lived container whose demand varies (Elasecutor §III). All arrays have the resources of
+:data:`RESOURCES` in that order, then slots of equal length from now on.
+
+A policy that follows profiles looks ``slots`` ahead. One that reserves peaks knows nothing of the future: it looks one
+slot ahead, and what it holds there stays until it is given back.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from master.placement.drr import Floats, Ints
+from master.placement.workers import COLUMN_NAMES, Mask
+
+RESOURCES = COLUMN_NAMES
+
+#: Sums and differences of the same numbers in another order differ by rounding; equality fits (Fig. 6, executor 2).
+TOLERANCE = 1e-9
+#: So many slots are compared first: most that do not fit show it there.
+_FIRST_SLOTS = 16
+
+
+class Demands:
+    """Distinct demands, each under a number from 0. Executors of one application share one.
+
+    Units: cores, bytes/s, bytes/s, bytes. ``amounts`` is n × resources × slots, zero behind an executor's end,
+    ``cumulative`` n × resources × (slots + 1), ``lengths`` n, ``starts`` (the first slot) and ``peaks`` n × resources.
+    """
+
+    def __init__(self, slots: int, names: Sequence[str] = RESOURCES) -> None:
+        self.slots = slots
+        self.names = tuple(names)
+        resources = len(names)
+        self.amounts: Floats = np.zeros((8, resources, slots))
+        self.cumulative: Floats = np.zeros((8, resources, slots + 1))
+        self.lengths: Ints = np.zeros(8, dtype=np.intp)
+        self.starts: Floats = np.zeros((8, resources))
+        self.peaks: Floats = np.zeros((8, resources))
+        self._used = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    def add(self, demand: Floats) -> int:
+        """Its number. ``demand`` is resources × its own slots.
+
+        Raises:
+            ValueError: it is longer than the plan looks ahead, empty, negative or not finite.
+        """
+        length = demand.shape[1]
+        if not 0 < length <= self.slots:
+            raise ValueError(f"a demand of {length} slots where plans have {self.slots}")
+        if not np.isfinite(demand).all() or (demand < 0).any():
+            raise ValueError("a demand is a finite number from 0 on")
+        number = self._used
+        if number == len(self.lengths):
+            self._grow()
+        self.amounts[number, :, :length] = demand
+        np.cumsum(self.amounts[number], axis=1, out=self.cumulative[number, :, 1:])
+        self.lengths[number] = length
+        self.starts[number] = demand[:, 0]
+        self.peaks[number] = demand.max(axis=1)
+        self._used += 1
+        return number
+
+    def of(self, number: int) -> Floats:
+        """One demand, resources × its own slots."""
+        view: Floats = self.amounts[number, :, : self.lengths[number]]
+        return view
+
+    def _grow(self) -> None:
+        self.amounts = np.concatenate((self.amounts, np.zeros_like(self.amounts)))
+        self.cumulative = np.concatenate((self.cumulative, np.zeros_like(self.cumulative)))
+        self.lengths = np.concatenate((self.lengths, np.zeros_like(self.lengths)))
+        self.starts = np.concatenate((self.starts, np.zeros_like(self.starts)))
+        self.peaks = np.concatenate((self.peaks, np.zeros_like(self.peaks)))
+
+
+class Pending:
+    """The executors that wait, in the order in which they asked; those with the same demand side by side."""
+
+    def __init__(self, demands: Demands) -> None:
+        self.demands = demands
+        self._queues: dict[int, list[tuple[int, int, Hashable]]] = {}
+        self._waiting = 0
+        self._asked = 0
+        self._order: Ints | None = None
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def add(self, executor: Hashable, demand: int, rank: int | None = None) -> None:
+        """One more. ``rank`` is its place in the order, that of asking unless given; equal ranks in that of asking."""
+        self._asked += 1
+        queue = self._queues.setdefault(demand, [])
+        insort(queue, (self._asked if rank is None else rank, self._asked, executor), key=lambda entry: entry[:2])
+        self._order = None
+        self._waiting += 1
+
+    def waiting(self) -> tuple[Ints, Ints]:
+        """The demands that somebody waits with, that of the first first, and how many wait with each."""
+        if self._order is None:
+            self._order = np.array(sorted(self._queues, key=lambda demand: self._queues[demand][0][0]), dtype=np.intp)
+        counts = np.array([len(self._queues[demand]) for demand in self._order.tolist()], dtype=np.intp)
+        return self._order, counts
+
+    def peek(self, demand: int, place: int = 0) -> Hashable:
+        """Who waits with a demand at a place of its queue."""
+        return self._queues[demand][place][2]
+
+    def take(self, demand: int) -> Hashable:
+        """Remove the first that waits with a demand."""
+        queue = self._queues[demand]
+        executor = queue.pop(0)[2]
+        self._order = None
+        if not queue:
+            del self._queues[demand]
+        self._waiting -= 1
+        return executor
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """What an executor holds from slot ``began`` of its machine's clock on (resources × slots)."""
+
+    amounts: Floats
+    began: int
+
+
+class Machines:
+    """What is available on each machine, slot by slot, and who holds the rest: AR(j) of Table V.
+
+    ``capacity`` is machines × resources.
+    """
+
+    def __init__(self, names: Sequence[str], capacity: Floats, slots: int) -> None:
+        self.names = list(names)
+        self.capacity = capacity
+        self.slots = slots
+        #: Machines × resources × (2 × slots): a window of ``slots`` wanders, so that a slot's end costs nothing.
+        self._free: Floats = np.repeat(capacity[:, :, None], 2 * slots if slots > 1 else 1, axis=2)
+        self._origin: Ints = np.zeros(len(self.names), dtype=np.intp)
+        self._passed = [0] * len(self.names)
+        self._held: list[dict[Hashable, _Held]] = [{} for _ in self.names]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def available(self, machine: int) -> Floats:
+        """Resources × slots from now on; a view that changes with the machine."""
+        origin = int(self._origin[machine])
+        return self._free[machine, :, origin : origin + self.slots]
+
+    def free(self) -> Floats:
+        """Machines × resources in the slot that runs: a copy."""
+        if self.slots == 1:
+            return self._free[:, :, 0].copy()
+        free: Floats = self._free[np.arange(len(self)), :, self._origin]
+        return free
+
+    def first_end(self, machine: int) -> int:
+        """Slots until the first of those that run ends; all slots known where nobody runs."""
+        passed = self._passed[machine]
+        ends = [held.began + held.amounts.shape[1] - passed for held in self._held[machine].values()]
+        return min((end for end in ends if end > 0), default=self.slots)
+
+    def held(self, machine: int, executor: Hashable) -> Floats:
+        """What an executor still holds, resources × slots from now on."""
+        held = self._held[machine][executor]
+        return held.amounts[:, self._passed[machine] - held.began :]
+
+    def executors(self, machine: int) -> list[Hashable]:
+        """Who holds something there, in the order of launching."""
+        return list(self._held[machine])
+
+    def launch(self, machine: int, executor: Hashable, demand: Floats) -> None:
+        """Promise ``demand`` (resources × its slots) from now on. Raises ValueError: it runs there, or does not fit."""
+        available = self.available(machine)[:, : demand.shape[1]]
+        slack = TOLERANCE * self.capacity[machine][:, None]
+        if executor in self._held[machine] or (demand > available + slack).any():
+            raise ValueError(f"{executor} runs on {self.names[machine]} already or does not fit there")
+        available -= demand
+        self._held[machine][executor] = _Held(demand, self._passed[machine])
+
+    def end(self, machine: int, executor: Hashable) -> None:
+        """Give back what an executor holds from now on."""
+        left = self.held(machine, executor)
+        self.available(machine)[:, : left.shape[1]] += left
+        del self._held[machine][executor]
+
+    def replan(self, machine: int, executor: Hashable, wanted: Floats) -> Floats:
+        """Replace what an executor holds by ``wanted`` (resources × slots) as far as that is there; what it gets.
+
+        What others hold is never touched: in a slot where too little is left of a resource, the executor gets the same
+        fraction of all, for it can progress no faster.
+        """
+        self.end(machine, executor)
+        room = np.maximum(self.available(machine)[:, : wanted.shape[1]], 0.0)
+        fraction = np.divide(room, wanted, out=np.ones_like(wanted), where=wanted > 0).min(axis=0).clip(max=1.0)
+        granted: Floats = wanted * fraction
+        self.launch(machine, executor, granted)
+        return granted
+
+    def tick(self, machine: int) -> None:
+        """A slot has passed. Peaks (one slot) know no time."""
+        if self.slots == 1:
+            return
+        self._passed[machine] += 1
+        self._origin[machine] += 1
+        if self._origin[machine] == self.slots:
+            free = self._free[machine]
+            free[:, : self.slots] = free[:, self.slots :]
+            free[:, self.slots :] = self.capacity[machine][:, None]
+            self._origin[machine] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A decision: who, with which demand, where, and the rule and the numbers that led to it."""
+
+    executor: Hashable
+    demand: int
+    machine: int
+    why: str
+
+
+class ExecutorPolicy(Protocol):
+    """Who is launched on a machine whose heartbeat has come.
+
+    ``elastic``: what an executor holds follows its profile; else it holds one amount until it ends. ``by_stage``: an
+    executor is launched for one stage only. ``reserves`` (resources): what it holds of; the rest is anybody's.
+    """
+
+    @property
+    def elastic(self) -> bool: ...
+    @property
+    def by_stage(self) -> bool: ...
+    @property
+    def reserves(self) -> Mask: ...
+
+    def demand(self, profile: Floats) -> Floats:
+        """What an executor with this profile (resources × slots) holds: resources × slots, or × 1."""
+        ...
+
+    def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
+        """Proposals in the order of decision; they change nothing, the caller carries them out."""
+        ...
+
+
+def fitting(demands: Demands, numbers: Ints, available: Floats, slack: Floats) -> Mask:
+    """Which demands are ≤ what is available in every slot (Algorithm 1, line 5; equality fits: Fig. 6, executor 2).
+
+    ``slack`` (resources) is what rounding is allowed.
+    """
+    room = available + slack[:, None]
+    left = np.flatnonzero(np.all(demands.starts[numbers] <= room[:, 0], axis=1))
+    sure = np.all(demands.peaks[numbers[left]] <= room.min(axis=1), axis=1)
+    unsure = left[~sure]
+    begin, end = 0, _FIRST_SLOTS
+    while begin < demands.slots and len(unsure):
+        block = demands.amounts[numbers[unsure], :, begin:end]
+        unsure = unsure[np.all(block <= room[:, begin:end], axis=(1, 2))]
+        begin, end = end, 3 * end
+    fits: Mask = np.zeros(len(numbers), dtype=np.bool_)
+    fits[left[sure]] = fits[unsure] = True
+    return fits
+
+
+def machines_with_room(machines: Machines, which: Ints, pending: Pending) -> list[int]:
+    """Those of ``which`` on which somebody who waits fits in the slot that runs: the others need no heartbeat."""
+    numbers, _ = pending.waiting()
+    room = machines.free()[which] + TOLERANCE * machines.capacity[which]
+    starts = pending.demands.starts[numbers]
+    found: list[int] = which[np.all(starts[None] <= room[:, None], axis=2).any(axis=1)].tolist()
+    return found

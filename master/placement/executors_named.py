@@ -1,0 +1,30 @@
+"""The policies that place executors, by the names that scenarios and configurations call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from master.placement.capacity import MostAvailable
+from master.placement.executors import ExecutorPolicy
+from master.placement.minfrag import MinFrag
+from master.placement.random_fit import Dynamic, RandomFit, Static
+from master.placement.tetris import Tetris
+
+Draw = Callable[[], float]
+
+_MAKERS: dict[str, Callable[[Draw], ExecutorPolicy]] = {
+    "minfrag": lambda draw: MinFrag(),
+    "trc": lambda draw: MinFrag("trc"),
+    "tetris": lambda draw: Tetris(),
+    "tetris2": lambda draw: Tetris("network"),
+    "capacity": lambda draw: MostAvailable(),
+    "static": Static,
+    "dynamic": Dynamic,
+    "random_fit": RandomFit,
+}
+EXECUTOR_POLICIES = tuple(_MAKERS)
+
+
+def executor_policy(name: str, draw: Draw) -> ExecutorPolicy:
+    """A policy; ``draw`` gives random numbers in [0, 1) to those that want some. Raises KeyError: no such policy."""
+    return _MAKERS[name](draw)

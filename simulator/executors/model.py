@@ -1,0 +1,44 @@
+"""A scenario of executors, run."""
+
+from __future__ import annotations
+
+from random import Random
+
+from master.placement.executors_named import executor_policy
+from simulator.executors.engine import Engine
+from simulator.executors.spec import Spec
+from simulator.executors.workload import applications_of
+from simulator.report import JobReport, Report
+
+
+def run(spec: Spec, seed: int) -> Report:
+    """Let all applications end. The makespan counts from the first submission.
+
+    Raises:
+        TraceError: the trace cannot be read.
+        ValueError: an executor fits no machine.
+    """
+    applications = applications_of(spec, seed)
+    engine = Engine(spec, applications, executor_policy(spec.policy.name, Random(seed + 1).random))  # noqa: S311 - chance that must repeat
+    engine.run()
+    makespan_s = max(engine.ended_at_s) - applications[0].at_s
+    waited_s = [start - each.at_s for start, each in zip(engine.started_at_s, applications, strict=True)]
+    executed_s = [end - start for start, end in zip(engine.started_at_s, engine.ended_at_s, strict=True)]
+    return Report(
+        model="executors",
+        makespan_s=makespan_s,
+        jobs=[
+            JobReport(name=each.name, submitted_at_s=each.at_s, started_at_s=start, ended_at_s=end)
+            for each, start, end in zip(applications, engine.started_at_s, engine.ended_at_s, strict=True)
+        ],
+        resources=engine.measures.resources(makespan_s),
+        timeline=engine.measures.timeline(),
+        measures={
+            "executors": float(sum(each.executors for each in applications)),
+            "launches": float(engine.launches),
+            "reprovisioned": float(engine.reprovisioned),
+            "mean_wait_s": sum(waited_s) / len(waited_s),
+            "mean_execution_s": sum(executed_s) / len(executed_s),
+            **engine.measures.over(makespan_s),
+        },
+    )

@@ -1,0 +1,94 @@
+"""Dynamic reprovisioning (Elasecutor §III.C), and plans that follow executors that are late."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from master.placement.drr import Ints
+from master.placement.executors import Machines
+from simulator.executors.running import Parts, Rows, Table
+from simulator.executors.spec import Policy
+
+
+class Reprovisioning:
+    """At a slot's boundary: whose plan no longer suits him, and what he gets instead.
+
+    A plan's time and an executor's progress are compared slot by slot. Who is late keeps the limits of the slot of its
+    profile that it is in; they are planned anew from there, as far as others leave room.
+    """
+
+    def __init__(self, machines: Machines, plans: Table, parts: Parts, policy: Policy, slot_s: float) -> None:
+        self._machines = machines
+        self._plans = plans
+        self._parts = parts
+        self._policy = policy
+        self._slot_s = slot_s
+        self._observing: dict[int, int] = {}  # machine → who gets all that remains of it in this slot
+        self.count = 0
+
+    def end_observation(self, rows: Rows) -> None:
+        """The monitoring period is over: what was given for it goes back."""
+        for machine in np.unique(rows["machine"][rows["observed"]]).tolist():
+            self._machines.end(machine, ("observed", self._observing.pop(machine)))
+        rows["extra"] = 0.0
+
+    def boundary(self, rows: Rows, now_s: float) -> None:
+        """Plan anew for those that were observed or are late, then begin to observe those whose stage is overdue."""
+        if not len(rows):
+            return
+        alive = np.isinf(rows["ended_at_s"])
+        observed = rows["observed"] & alive
+        for index in np.flatnonzero(observed).tolist():
+            self._rescale(rows, index)
+        rows["observed"] = False
+        done = (rows["position"] + 1e-9).astype(np.intp)
+        late = done < rows["origin"] + rows["at"]
+        for index in np.flatnonzero((late | observed) & alive).tolist():
+            self._replan(rows, index, int(done[index]))
+        if self._policy.reprovisioning:
+            self._watch(rows, alive, now_s)
+
+    def _rescale(self, rows: Rows, index: int) -> None:
+        """Scale by usage ÷ prediction of every resource of which something was predicted.
+
+        Who used up all that it got of some resource is held back in the others, too, and what it used of those is not
+        what it wants ("obscured", §III.C). Then nothing is scaled down; else an executor that is observed on a full
+        machine would be left with nothing for good.
+        """
+        predicted = self._parts.profiles.values[rows["part"][index], rows["seen_at"][index]]
+        before = rows["scale"][index].copy()
+        scale = np.divide(rows["used"][index], predicted, out=before.copy(), where=predicted > 0)
+        rows["scale"][index] = np.maximum(before, scale) if rows["bounded"][index] else scale
+
+    def _replan(self, rows: Rows, index: int, done: int) -> None:
+        """From slot ``done`` of its profile on."""
+        part, length = int(rows["part"][index]), int(rows["length"][index])
+        wanted = self._parts.profiles.values[part, done:length] * rows["scale"][index]
+        granted = self._machines.replan(int(rows["machine"][index]), int(rows["key"][index]), wanted.T)
+        if rows["plan"][index] == part:
+            rows["plan"][index] = self._plans.add(granted.T)
+        else:
+            self._plans.set(int(rows["plan"][index]), granted.T)
+        rows["origin"][index], rows["at"][index] = done, 0
+
+    def _watch(self, rows: Rows, alive: Ints, now_s: float) -> None:
+        """Once a stage: where it has taken ρ times as long as predicted, give all that remains for one slot."""
+        stage = self._parts.stage_of(rows["part"], rows["position"] + 1e-9)
+        entered = stage != rows["stage"]
+        rows["stage"] = stage
+        rows["stage_since_s"][entered] = now_s
+        rows["reprovisioned"][entered] = False
+        ends = np.concatenate((np.zeros((len(self._parts.ends), 1), dtype=np.intp), self._parts.ends), axis=1)
+        within = np.minimum(stage, self._parts.ends.shape[1] - 1)
+        predicted_s = (ends[rows["part"], within + 1] - ends[rows["part"], within]) * self._slot_s
+        overdue = now_s - rows["stage_since_s"] > self._policy.rho * predicted_s + 1e-9
+        for index in np.flatnonzero(overdue & alive & ~rows["reprovisioned"]).tolist():
+            machine, key = int(rows["machine"][index]), int(rows["key"][index])
+            extra = np.maximum(self._machines.available(machine)[:, :1], 0.0)
+            if machine in self._observing or not extra.any():
+                continue  # there is nothing to give in this slot (§III.D)
+            self._machines.launch(machine, ("observed", key), extra.copy())
+            self._observing[machine] = key
+            rows["extra"][index] = extra[:, 0]
+            rows["observed"][index] = rows["reprovisioned"][index] = True
+            self.count += 1

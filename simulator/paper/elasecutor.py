@@ -1,0 +1,374 @@
+"""Elasecutor: its worked examples (§I, §III.B) and its testbed (§V), on the model of executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from master.placement.drr import Floats, drr, remaining, remaining_with
+from master.placement.executors import RESOURCES, Demands, Machines, Pending
+from master.placement.minfrag import MinFrag
+from simulator.paper.claims import Claim, Inputs, Row
+from simulator.paper.runs import runs_of
+from simulator.report import Report
+
+_OTHERS = {"static": "Static", "dynamic": "Dynamic", "tetris": "Tetris"}
+#: While applications arrive and the cluster has filled: seconds.
+_BUSY_S = (600.0, 3000.0)
+_EXACT = "The arithmetic is exact: it has changed."
+
+
+def _figure_1(_inputs: Inputs) -> list[Row]:
+    makespan_s = {run.settings["policy.name"]: run.report.makespan_s for run in runs_of("elasecutor/fig01")}
+    saved = 1 - makespan_s["minfrag"] / makespan_s["static"]
+    return [
+        _row(
+            what="makespan with elastic allocation below that with static allocation",
+            paper="50 %",
+            ours=f"{_percent(saved)} ({makespan_s['static']:g} → {makespan_s['minfrag']:g} slots)",
+            holds=saved == 0.5,
+            why=_EXACT,
+        )
+    ]
+
+
+def _figure_5(_inputs: Inputs) -> list[Row]:
+    """Three executors that end at t1 < t2 < t3 on a machine of 8 cores and 6 of memory; t1 is two slots away."""
+    machines = Machines(["machine 1"], np.array([[8.0, 6.0]]), slots=6)
+    for executor, cpu, memory in (
+        (1, [1, 3], [2, 1]),
+        (2, [2, 2, 6, 6], [2, 2, 1, 1]),
+        (3, [2] * 6, [1, 2, 3, 3, 6, 6]),
+    ):
+        machines.launch(0, executor, np.array([cpu, memory], dtype=float))
+    fractions = remaining(machines.available(0), machines.capacity[0], machines.first_end(0))
+    found = float(drr(fractions))
+    return [
+        _row(
+            what="DRR of machine 1 (CPU 1/4, memory 1/6 remain up to t1)",
+            paper="1/4",
+            ours=f"{found:g} (CPU {fractions[0]:.4f}, memory {fractions[1]:.4f})",
+            holds=abs(found - 0.25) < 1e-12,
+            why=_EXACT,
+        )
+    ]
+
+
+def _figure_6(_inputs: Inputs) -> list[Row]:
+    """Series of eight slots up to T whose integrals are the paper's; cores, MB/s, Gbps, GB."""
+    machines = Machines(["machine j"], np.array([[16.0, 500.0, 10.0, 64.0]]), slots=9)
+    free = np.repeat([[10.0], [150.0], [2.0], [40.0]], 8, axis=1)
+    machines.launch(0, "running", machines.capacity[0][:, None] - free)
+    pending = Pending(Demands(9))
+    first = [[3] * 3 + [2] * 4, [50] * 3 + [75] * 4, [1] * 3 + [2] * 4, [15] * 5 + [20] * 2]
+    second = [[4] * 4 + [3] * 5, [150] * 4 + [100] * 5, [2] * 2 + [1] * 2 + [0.5] * 5, [18] * 6 + [20] * 3]
+    for executor, demand in enumerate((first, second), start=1):
+        pending.add(executor, pending.demands.add(np.array(demand, dtype=float)))
+    demands, every = pending.demands, np.array([0, 1])
+    fractions, horizon = remaining_with(
+        machines.available(0), machines.capacity[0], machines.first_end(0), demands.cumulative, demands.lengths, every
+    )
+    theta = drr(fractions)
+    launched = [launch.executor for launch in MinFrag().heartbeat(machines, 0, pending)]
+    paper = (53 / 112, 13 / 32)
+    exact = bool(np.allclose(theta, paper)) and horizon.tolist() == [7, 8] and launched == [2]
+    return [
+        _row(
+            what="θ(1, j) at 0.875 T, θ(2, j) at T, and who is scheduled",
+            paper="53/112 = 0.473, 13/32 = 0.406; executor 2, after which no network is left",
+            ours=f"{theta[0]:.3f} at {horizon[0] / 8:g} T, {theta[1]:.3f} at {horizon[1] / 8:g} T; executor {launched}",
+            holds=exact,
+            why=_EXACT,
+        )
+    ]
+
+
+def _testbed(_inputs: Inputs) -> list[Row]:
+    """Fig. 7 and 8, Tables VI and VII from the same runs."""
+    reports = _by_policy("elasecutor/makespan")
+    hint = " elasecutor/assumptions has what other answers to open questions change."
+    return [
+        *_makespans(reports, "40", "40", "60", hint=hint),
+        *_responses(reports),
+        *_over(reports),
+        *_utilization(reports),
+    ]
+
+
+def _makespans(reports: Mapping[str, list[Report]], *papers: str, hint: str = "") -> list[Row]:
+    """The mean makespan below those of the others; a claim of x % holds from x − 5 on."""
+    made = {policy: mean(report.makespan_s for report in each) for policy, each in reports.items()}
+    rows = []
+    for (policy, name), paper in zip(_OTHERS.items(), papers, strict=True):
+        below = 1 - made["minfrag"] / made[policy]
+        cpu, busy = _cpu(reports[policy]), _busy_cpu(reports["minfrag"])
+        rows.append(
+            _row(
+                what=f"mean makespan below {name}'s ({float(paper) - 5:g} % on hold)",
+                paper=f"{paper} %",
+                ours=f"{_percent(below)} ({made[policy]:.0f} → {made['minfrag']:.0f} s)",
+                holds=below >= float(paper) / 100 - 0.05,
+                why=f"{name} uses {_percent(cpu)} of all CPU, so no packing could save more than {_percent(1 - cpu)}. "
+                f"MinFrag reaches {_percent(busy)} while applications arrive and {_percent(_cpu(reports['minfrag']))} "
+                f"over the makespan: executors whose peaks exclude each other are left to the end.{hint}",
+            )
+        )
+    return rows
+
+
+def _responses(reports: Mapping[str, list[Report]]) -> list[Row]:
+    made = {policy: mean(report.mean_response_s for report in each) for policy, each in reports.items()}
+    best = min(made, key=lambda policy: made[policy])
+    below = ", ".join(
+        f"{_percent(1 - made['minfrag'] / made[policy])} below {name}" for policy, name in _OTHERS.items()
+    )
+    return [
+        _row(
+            what="mean completion time of applications",
+            paper="(no figure; shorter waits)",
+            ours=below,
+            holds=best == "minfrag",
+            why=f"{best} has the shortest",
+        )
+    ]
+
+
+#: Table VI: the share of the time in which a machine's CPU, memory, network, disk is used beyond 70 %.
+_TABLE_VI = {
+    "static": (61.3, 37.0, 30.7, 49.3),
+    "dynamic": (56.8, 57.7, 25.3, 51.2),
+    "tetris": (89.7, 49.1, 43.4, 37.2),
+    "minfrag": (97.0, 70.7, 68.7, 59.2),
+}
+_COLUMNS = ("cpu", "memory", "network", "disk")
+_PEAKS = (
+    "Table II puts the mean of CPU at 26 to 59 % of its peak: who reserves peaks cannot use 70 % of a machine for most "
+    "of the time, as Table VI has it. Both tables cannot be of one mixture of workloads."
+)
+_PACKED = "Over the whole makespan, the end of it included, in which only executors that pack badly are left."
+
+
+def _over(reports: Mapping[str, list[Report]]) -> list[Row]:
+    shares = {
+        policy: [mean(report.measures[f"{name}_over_70_percent"] for report in each) * 100 for name in _COLUMNS]
+        for policy, each in reports.items()
+    }
+    most = [max(shares, key=lambda policy: shares[policy][column]) == "minfrag" for column in range(len(_COLUMNS))]
+    rows = [
+        _row(
+            what=f"time beyond 70 % of CPU, memory, network, disk: {_OTHERS.get(policy, 'Elasecutor')}",
+            paper=_list(_TABLE_VI[policy]),
+            ours=_list(shares[policy]),
+            holds=all(abs(ours - paper) <= 10 for ours, paper in zip(shares[policy], _TABLE_VI[policy], strict=True)),
+            why=_PACKED if policy == "minfrag" else _PEAKS,
+        )
+        for policy in _TABLE_VI
+    ]
+    order = _row(
+        what="Elasecutor is beyond 70 % for most of the time, of CPU, memory, network, disk",
+        paper="in all four",
+        ours=f"in {sum(most)}: {', '.join(name for name, best in zip(_COLUMNS, most, strict=True) if best)}",
+        holds=all(most),
+        why="Static and Dynamic let executors share disk and network and show what is wanted, which can exceed 100 %.",
+    )
+    return [*rows, order]
+
+
+#: Table VII: how much larger Elasecutor's average utilization is, in %.
+_TABLE_VII = {
+    "static": (43.4, 29.5, 40.8, 25.4),
+    "dynamic": (27.2, 22.6, 33.4, 40.0),
+    "tetris": (28.6, 25.2, 55.6, 43.9),
+}
+
+
+def _utilization(
+    reports: Mapping[str, list[Report]], papers: Mapping[str, tuple[float, ...]] = _TABLE_VII
+) -> list[Row]:
+    """Relative to the other policy's average utilization over the makespan."""
+    used = {
+        policy: [mean(report.resources[name].utilization for report in each) for name in _COLUMNS]
+        for policy, each in reports.items()
+    }
+    rows = []
+    for policy, name in _OTHERS.items():
+        gain = [(mine / other - 1) * 100 for mine, other in zip(used["minfrag"], used[policy], strict=True)]
+        rows.append(
+            _row(
+                what=f"average utilization of CPU, memory, network, disk above {name}'s, in %",
+                paper=_list(papers[policy]),
+                ours=_list(gain),
+                holds=all(abs(ours - paper) <= 15 for ours, paper in zip(gain, papers[policy], strict=True)),
+                why="Here all policies do the same work: utilization rises as the makespan falls, alike in every "
+                "resource. In the paper they differ, for a makespan 60 % shorter would be a utilization 150 % higher.",
+            )
+        )
+    return rows
+
+
+#: What the paper leaves open → the settings that answer it otherwise, and what that changes.
+_ASSUMPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    (
+        "each level of usage in one piece of a life, not two",
+        {"workload.hibench.pieces": 1},
+        "More fits, but less than the paper's figure needs.",
+    ),
+    (
+        "… in forty pieces",
+        {"workload.hibench.pieces": 40},
+        "A profile fits if it does so in every slot: the more often usage goes up and down, the more slots there are "
+        "in which two executors exclude each other.",
+    ),
+    (
+        "32 hardware threads as cores, not the 16 of Fig. 6",
+        {"cluster.cpu_cores": 32},
+        "The disks become what is short: Static, which does not reserve them, lets executors share them, here without "
+        "loss, while MinFrag keeps out whose peaks exclude each other.",
+    ),
+    (
+        "32 hardware threads, and a disk that is wanted twice over delivers half",
+        {"cluster.cpu_cores": 32, "cluster.disk_contention": 1.0},
+        "What is lost on contended disks decides; the paper does not say how its disks behave.",
+    ),
+)
+
+
+def _assumptions(_inputs: Inputs) -> list[Row]:
+    rows = []
+    for what, answer, why in _ASSUMPTIONS:
+        reports = _by_policy("elasecutor/makespan", {**answer, "seed": [0], "policy.name": ["static", "minfrag"]})
+        (static,), (minfrag,) = reports["static"], reports["minfrag"]
+        below = 1 - minfrag.makespan_s / static.makespan_s
+        beyond = static.measures["disk_over_100_percent"]
+        rows.append(
+            _row(
+                what=f"makespan below Static's (time in which Static over-allocates disks): {what}",
+                paper="40 % (30.6 %)",
+                ours=f"{_percent(below)} ({_percent(beyond)}); {static.makespan_s:.0f} → {minfrag.makespan_s:.0f} s",
+                holds=below >= 0.35,
+                why=why,
+            )
+        )
+    return rows
+
+
+def _drr_trc(_inputs: Inputs) -> list[Row]:
+    reports = _by_policy("elasecutor/drr-trc")
+    makespans = {policy: np.array([report.makespan_s for report in each]) for policy, each in reports.items()}
+    responses = {policy: _all_responses(each) for policy, each in reports.items()}
+    measures = [
+        ("average makespan", 11.5, float(np.mean(makespans["minfrag"]) / np.mean(makespans["trc"]))),
+        ("median makespan", 13.4, float(np.median(makespans["minfrag"]) / np.median(makespans["trc"]))),
+        ("standard deviation of the makespan", 5.7, float(np.std(makespans["minfrag"]) / np.std(makespans["trc"]))),
+    ]
+    for percent, paper in ((50, 2.3), (90, 6.1), (99, 11.0)):
+        ratio = np.percentile(responses["minfrag"], percent) / np.percentile(responses["trc"], percent)
+        measures.append((f"{percent}th percentile of completion times", paper, float(ratio)))
+    return [
+        _row(
+            what=f"{what}: DRR below TRC",
+            paper=f"{paper:g} %",
+            ours=_percent(1 - ratio),
+            holds=1 - ratio >= paper / 100 / 2,
+            why="At half of the decisions only one demand fits, and both choose it. Elsewhere the resource that "
+            "remains most is mostly the network, which nobody lacks: DRR looks at it alone, TRC at all four.",
+        )
+        for what, paper, ratio in measures
+    ]
+
+
+def _reprovisioning(_inputs: Inputs) -> list[Row]:
+    runs = runs_of("elasecutor/reprovisioning")
+    on = [run.report for run in runs if run.settings["policy.reprovisioning"]]
+    off = [run.report for run in runs if not run.settings["policy.reprovisioning"]]
+    completion = 1 - _all_responses(on) / _all_responses(off)
+    execution = 1 - _all_executions(on) / _all_executions(off)
+    rows = []
+    for what, values, median, ninetieth in (("ACT", completion, 4.6, 6.0), ("AET", execution, 5.0, 14.5)):
+        for percent, paper in ((50, median), (90, ninetieth)):
+            found = float(np.percentile(values, percent))
+            rows.append(
+                _row(
+                    what=f"{what} with reprovisioning below that without: {percent}th percentile of the applications",
+                    paper=f"{paper:g} %",
+                    ours=_percent(found),
+                    holds=found >= paper / 100 / 2,
+                    why="Most applications are recurring and off by less than ρ = 1.1 allows; for them nothing is "
+                    f"reprovisioned. {mean(report.measures['reprovisioned'] for report in on):.0f} of "
+                    f"{on[0].measures['executors']:.0f} executors' stages were, a run.",
+                )
+            )
+    return rows
+
+
+def _mixtures(_inputs: Inputs) -> list[Row]:
+    reports = _by_policy("elasecutor/mixtures")
+    table_ix = {
+        "static": (35.4, 34.3, 30.2, 19.0),
+        "dynamic": (18.7, 15.9, 29.8, 30.3),
+        "tetris": (27.5, 24.5, 38.1, 33.5),
+    }
+    return [*_makespans(reports, "45.2", "38.5", "47.8"), *_utilization(reports, table_ix)]
+
+
+def _recorded(inputs: Inputs) -> list[Row]:
+    reports = _by_policy("elasecutor/lumos", {"workload.trace.file": str(inputs.trace("lumos"))})
+    return _makespans(reports, "40", "40", "60")
+
+
+def _row(*, what: str, paper: str, ours: str, holds: bool, why: str) -> Row:
+    """A row that says why only where it does not hold."""
+    return Row(what=what, paper=paper, ours=ours, holds=holds, why="" if holds else why)
+
+
+def _by_policy(name: str, settings: dict[str, Any] | None = None) -> dict[str, list[Report]]:
+    reports: dict[str, list[Report]] = {}
+    for run in runs_of(name, settings):
+        reports.setdefault(run.settings["policy.name"], []).append(run.report)
+    return reports
+
+
+def _all_responses(reports: list[Report]) -> Floats:
+    return np.array([job.response_s for report in reports for job in report.jobs])
+
+
+def _all_executions(reports: list[Report]) -> Floats:
+    """From an application's first launch to its end."""
+    return np.array([job.ended_at_s - (job.started_at_s or 0.0) for report in reports for job in report.jobs])
+
+
+def _cpu(reports: list[Report]) -> float:
+    return mean(report.resources["cpu"].utilization for report in reports)
+
+
+def _busy_cpu(reports: list[Report]) -> float:
+    means = []
+    for report in reports:
+        assert report.timeline is not None
+        first, last = (int(at_s / report.timeline.step_s) for at_s in _BUSY_S)
+        means.append(mean(report.timeline.used[RESOURCES[0]][first:last]))
+    return mean(means)
+
+
+def _percent(fraction: float) -> str:
+    return f"{fraction * 100:.1f} %"
+
+
+def _list(values: list[float] | tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.1f}" for value in values)
+
+
+CLAIMS = [
+    Claim(name="elasecutor/fig01", where="§I, Fig. 1", run=_figure_1),
+    Claim(name="elasecutor/fig05", where="§III.B.2, Fig. 5", run=_figure_5),
+    Claim(name="elasecutor/fig06", where="§III.B.2, Fig. 6", run=_figure_6),
+    Claim(name="elasecutor/testbed", where="§V.B, §V.C: Fig. 7, Tables VI and VII", run=_testbed),
+    Claim(name="elasecutor/assumptions", where="§V.B, Fig. 7, Table VI", run=_assumptions),
+    Claim(name="elasecutor/mixtures", where="§V.E, Tables VIII and IX", run=_mixtures),
+    Claim(name="elasecutor/reprovisioning", where="§V.F.2, Fig. 9(b)", run=_reprovisioning),
+    Claim(name="elasecutor/drr-trc", where="§V.F.4, Table XI", run=_drr_trc),
+    Claim(name="elasecutor/recorded", where="§V.B, on recorded usage", run=_recorded, needs="lumos"),
+]
