@@ -1,0 +1,1 @@
+"""The commands `penstock simulate` and `penstock paper`."""

@@ -1,0 +1,84 @@
+"""``penstock paper``: what the papers claim, tried here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from penstock.cli import arguments as read
+from penstock.cli.errors import CommandError, usage_error
+from simulator.command.progress import Progress
+from simulator.paper.catalogue import chosen
+from simulator.paper.claims import TRACES, Claim, Inputs
+from simulator.paper.page import page
+from simulator.paper.trial import Trial, try_all
+from simulator.scenario.runner import cores
+
+_PAGE = Path("docs/results.md")
+_EPILOG = f"""\
+the folder of traces: {", ".join(TRACES.values())}
+exit status: 0 when every claim was tried (whether it holds or not), 1 when one failed, 2 on bad input"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; returns its exit status. Raises CommandError for what the user can mend."""
+    parser = read.Parser(
+        "paper", "Try what the papers claim; their figures and ours go side by side on a page.", _EPILOG
+    )
+    parser.add_argument("names", metavar="NAME", nargs="*", help="a paper or a claim (default: all of them)")
+    parser.add_argument("--traces", metavar="DIR", type=Path, help="the folder with the public traces")
+    parser.add_argument("--out", metavar="FILE", type=Path, help=f"write the page ({_PAGE} where no NAME is given)")
+    parser.add_argument("--list", action="store_true", help="list the claims")
+    given = parser.parse_args(argv)
+    try:
+        claims = chosen(given.names)
+    except LookupError as error:
+        raise usage_error(str(error.args[0])) from None
+    if given.list:
+        sys.stdout.write(_listing(claims))
+        return 0
+    out = given.out or (None if given.names else _PAGE)
+    if out is not None and not out.parent.is_dir():
+        raise usage_error(f"{out.parent}: no such directory; name the page's file with --out")
+    if given.traces is not None and not given.traces.is_dir():
+        raise usage_error(f"--traces: {given.traces}: no such directory")
+    with Progress("claims", len(claims)) as progress:
+        trials = try_all(claims, Inputs(traces=given.traces), processes=cores(), done=lambda _: progress.step())
+    for trial in trials:
+        _tell(trial)
+    if out is not None:
+        _write(out, page(trials))
+    return 1 if any(trial.failed for trial in trials) else 0
+
+
+def _listing(claims: list[Claim]) -> str:
+    width = max(len(claim.name) for claim in claims)
+    return "".join(
+        f"{claim.name:<{width}}  {claim.where}{f' (needs {TRACES[claim.needs]})' if claim.needs else ''}\n"
+        for claim in claims
+    )
+
+
+def _tell(trial: Trial) -> None:
+    sys.stdout.write(f"{trial.name}  {trial.where}  ({trial.took_s:.1f} s)\n")
+    for row in trial.rows:
+        sys.stdout.write(
+            f"  {'holds' if row.holds else 'NOT  '}  {row.what}: {row.paper} in the paper, {row.ours} here\n"
+        )
+        if row.why:
+            sys.stdout.write(f"         {row.why}\n")
+    if trial.not_run:
+        sys.stdout.write(f"  not run: {trial.not_run}\n")
+    if trial.failed:
+        sys.stdout.write(f"  FAILED\n{trial.failed}")
+
+
+def _write(out: Path, text: str) -> None:
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{out}: {error.strerror}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

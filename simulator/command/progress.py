@@ -1,0 +1,34 @@
+"""A bar on standard error, where somebody looks at it through a terminal."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from rich import progress
+from rich.console import Console
+
+
+class Progress:
+    """``with Progress("title", 12) as bar: …; bar.step()``. Silent where standard error is no terminal."""
+
+    def __init__(self, title: str, total: int) -> None:
+        console = Console(stderr=True)
+        columns = (
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
+        )
+        self._bar = progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._row = self._bar.add_task(title, total=total)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def step(self) -> None:
+        """One more is done."""
+        self._bar.advance(self._row)

@@ -1,0 +1,46 @@
+"""All claims, by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from importlib import import_module
+
+from simulator.paper.claims import Claim
+
+#: The module of a paper → its title, in the order of the page.
+PAPERS = {
+    "ursa": "Ursa (EuroSys'20)",
+    "elasecutor": "Elasecutor (ToN'21)",
+    "ubis": "UBIS",
+    "las_mq": "LAS_MQ (TCC'19)",
+}
+
+
+def claims_of(paper: str) -> list[Claim]:
+    """The claims of one paper."""
+    found: list[Claim] = import_module(f"simulator.paper.{paper}").CLAIMS
+    return found
+
+
+def all_claims() -> list[Claim]:
+    """Those of every paper, in the order of the page."""
+    return [claim for paper in PAPERS for claim in claims_of(paper)]
+
+
+def chosen(names: Sequence[str]) -> list[Claim]:
+    """The claims of these names; a paper's name stands for all of its own, and none for everything.
+
+    Raises:
+        LookupError: one line that names the nearest known name.
+    """
+    claims = all_claims()
+    if not names:
+        return claims
+    known = [*PAPERS, *(claim.name for claim in claims)]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else "`penstock paper --list` shows them all"
+            raise LookupError(f"unknown claim {name!r}; {hint}")
+    return [claim for claim in claims if claim.name in names or claim.name.partition("/")[0] in names]

@@ -1,0 +1,46 @@
+"""``docs/results.md``: the papers' figures and ours, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simulator.paper.catalogue import PAPERS
+from simulator.paper.trial import Trial
+
+_HEAD = """\
+# What the papers claim, and what comes out here
+
+Written by `penstock paper`; run it again instead of editing. The traces that it reads are public and no part of
+Penstock: `penstock paper --traces DIR`. The scenarios are files in `simulator/scenarios`; `penstock simulate NAME` runs
+one of them. How the models work, and what they leave out, is in [simulate.md](simulate.md).
+"""
+
+
+def page(trials: Sequence[Trial]) -> str:
+    """The whole page. The same trials give the same text: how long they took is not on it."""
+    rows = [row for trial in trials for row in trial.rows]
+    hold = sum(row.holds for row in rows)
+    parts = [_HEAD, f"{hold} of {len(rows)} lines come out as in the paper.\n"]
+    for paper, title in PAPERS.items():
+        own = [trial for trial in trials if trial.name.partition("/")[0] == paper]
+        if own:
+            parts.append(f"## {title}\n\n{_table(own)}")
+    return "\n".join(parts)
+
+
+def _table(trials: Sequence[Trial]) -> str:
+    lines = ["| claim | what | the paper | here | holds | the difference |", "|---|---|---|---|---|---|"]
+    for trial in trials:
+        name = f"`{trial.name}` {trial.where}"
+        for row in trial.rows:
+            lines.append(_line(name, row.what, row.paper, row.ours, "yes" if row.holds else "**no**", row.why))
+            name = ""
+        if trial.not_run:
+            lines.append(_line(name, "", "", "not run", "", trial.not_run))
+        if trial.failed:
+            lines.append(_line(name, "", "", "failed", "**no**", trial.failed.strip().splitlines()[-1]))
+    return "\n".join(lines) + "\n"
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,118 @@
+"""Dotted keys of nested tables, and what is wrong with a value, said with its key."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
+from simulator.scenario.errors import ScenarioError
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_INDEX = re.compile(r"\[\d+\]$")
+_UNITS = {"_bytes_per_s": parse_rate, "_bytes": parse_bytes, "_s": parse_duration_s}
+
+
+def assign(document: dict[str, Any], key: str, value: Any) -> None:
+    """Set ``a.b.0.c`` in nested tables and lists; tables that are missing are made. Raises ScenarioError."""
+    *way, last = key.split(".")
+    here: Any = document
+    for done, part in enumerate(way, 1):
+        here = here.setdefault(part, {}) if isinstance(here, dict) else _entry(here, part, key)
+        if not isinstance(here, dict | list):
+            raise ScenarioError(f"{key}: {'.'.join(way[:done])} is a value, not a table")
+    if isinstance(here, dict):
+        here[last] = value
+    else:
+        _entry(here, last, key)
+        here[int(last)] = value
+
+
+def _entry(values: list[Any], part: str, key: str) -> Any:
+    if not part.isdecimal() or int(part) >= len(values):
+        raise ScenarioError(f"{key}: {part!r} is none of the list's entries 0 to {len(values) - 1}")
+    return values[int(part)]
+
+
+def convert(tables: Mapping[str, Any], of: type[msgspec.Struct], *, beside: tuple[str, ...] = ()) -> Any:
+    """The tables as the declared type. ``beside``: other keys that are known at the top, for errors.
+
+    Values may be written as people write them: ``"2GiB"`` for a key in ``_bytes``, ``"10MB/s"`` for ``_bytes_per_s``,
+    ``"5min"`` for ``_s``.
+
+    Raises:
+        ScenarioError: ``key: what``; an unknown key names the nearest known one.
+    """
+    readable = _quantities(tables, "")
+    try:
+        return msgspec.convert(readable, of)
+    except msgspec.ValidationError as error:
+        message, _, at = str(error).partition(" - at `$")
+        at = at.rstrip("`").lstrip(".")
+        declared, value = _at(inspect.type_info(of), at, readable)
+        if (unknown := _UNKNOWN.fullmatch(message)) is not None:
+            struct = _struct(declared, value)
+            known = [field.encode_name for field in struct.fields] if struct is not None else []
+            message = f"unknown key {unknown[1]!r}; {_hint(unknown[1], known if at else [*beside, *known], 'keys')}"
+        elif isinstance(declared, inspect.LiteralType):
+            message = f"unknown value {value!r}; {_hint(str(value), [str(each) for each in declared.values], 'values')}"
+        raise ScenarioError(f"{at}: {message}" if at else message) from None
+
+
+def _quantities(value: Any, key: str) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _quantities(each, f"{key}.{name}" if key else str(name)) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_quantities(each, f"{key}[{index}]") for index, each in enumerate(value)]
+    suffix = next((suffix for suffix in _UNITS if _INDEX.sub("", key).endswith(suffix)), None)
+    if suffix is None or not isinstance(value, str):
+        return value
+    try:
+        return _UNITS[suffix](value)
+    except QuantityError as error:
+        raise ScenarioError(f"{key}: {error}") from None
+
+
+def _hint(given: str, known: list[str], what: str) -> str:
+    near = difflib.get_close_matches(given, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"known {what}: {', '.join(known)}"
+
+
+def _at(info: inspect.Type, at: str, value: Any) -> tuple[inspect.Type, Any]:
+    """What is declared and what is written at ``a.b[2].c``."""
+    for part in re.findall(r"[^.\[\]]+", at.replace("[...]", ".[...]")):
+        info, value = _inner(info, part, value), _part(value, part)
+    return info, value
+
+
+def _part(value: Any, part: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(part)
+    if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+        return value[int(part)]
+    return None
+
+
+def _inner(info: inspect.Type, part: str, value: Any) -> inspect.Type:
+    """The type of one part of a value of this type."""
+    choices = info.types if isinstance(info, inspect.UnionType) else (info,)
+    for choice in choices:
+        if isinstance(choice, inspect.ListType | inspect.VarTupleType):
+            return choice.item_type
+        if isinstance(choice, inspect.DictType):
+            return choice.value_type
+    struct = _struct(info, value)
+    return next((f.type for f in struct.fields if f.encode_name == part), info) if struct is not None else info
+
+
+def _struct(info: inspect.Type, value: Any) -> inspect.StructType | None:
+    """The struct that the value is meant to be; of several, the one whose tag it carries."""
+    choices = info.types if isinstance(info, inspect.UnionType) else (info,)
+    structs = [choice for choice in choices if isinstance(choice, inspect.StructType)]
+    tagged = [s for s in structs if s.tag_field and isinstance(value, Mapping) and value.get(s.tag_field) == s.tag]
+    return next(iter(tagged or structs), None)

@@ -1,0 +1,69 @@
+"""Points, run on all cores; their order and what comes out do not depend on how many there are."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any
+
+import msgspec
+
+from simulator.report import Report
+from simulator.scenario.errors import ScenarioError
+from simulator.scenario.loader import Point
+from simulator.scenario.models import MODELS
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What came out at one point."""
+
+    settings: dict[str, Any]
+    seed: int
+    report: Report
+
+
+def run(points: Sequence[Point], *, processes: int = 1, done: Callable[[], None] | None = None) -> list[Run]:
+    """The runs in the order of the points.
+
+    Args:
+        points: of one or several scenarios.
+        processes: at most so many at once; 1 runs all of them in this process.
+        done: called each time a point is done.
+
+    Raises:
+        ScenarioError: ``FILE: what`` where a model cannot run what it was given.
+    """
+    if min(processes, len(points)) <= 1:
+        return [_tell(_run_one(point), done) for point in points]
+    # A fresh interpreter in each process: nothing that this one holds (threads, locks of a progress bar) is inherited.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(processes, len(points)), mp_context=context) as pool:
+        futures = [pool.submit(_run_one, point) for point in points]
+        try:
+            for future in as_completed(futures):
+                _tell(future.result(), done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return [future.result() for future in futures]
+
+
+def cores() -> int:
+    """How many processes this one may run at once."""
+    return len(os.sched_getaffinity(0))
+
+
+def _tell(run: Run, done: Callable[[], None] | None) -> Run:
+    if done is not None:
+        done()
+    return run
+
+
+def _run_one(point: Point) -> Run:
+    try:
+        report = MODELS[point.model].run(point.spec, point.seed)
+    except ValueError as error:
+        raise ScenarioError(f"{point.source}: {' '.join(str(error).split())}") from error
+    return Run(settings=point.settings, seed=point.seed, report=report)

@@ -1,0 +1,25 @@
+"""The scenarios that come with Penstock."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from simulator.scenario.errors import ScenarioError
+
+_FOLDER = Path(__file__).parents[1] / "scenarios"
+
+
+def shipped_names() -> list[str]:
+    """``las_mq/fig01``, …, in order."""
+    return sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in _FOLDER.rglob("*.toml"))
+
+
+def shipped(name: str) -> Path:
+    """The file of a shipped scenario. Raises ScenarioError where there is none of that name."""
+    names = shipped_names()
+    if name not in names:
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "`penstock simulate --list` shows those that are shipped"
+        raise ScenarioError(f"{name}: no such file, and no shipped scenario of that name; {hint}")
+    return _FOLDER / f"{name}.toml"

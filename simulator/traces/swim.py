@@ -1,0 +1,68 @@
+"""SWIM: the jobs of a day at Facebook, in bytes (LAS_MQ §5.1's heavy-tailed workload)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from simulator.traces.errors import TraceError
+
+_COLUMNS = ("job id", "submit time s", "gap s", "map input bytes", "shuffle bytes", "reduce output bytes")
+
+
+class SwimJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A row. ``size_bytes`` is input + d/n × shuffle + output; 127 rows of the public trace have size zero."""
+
+    name: str
+    submitted_at_s: float
+    input_bytes: int
+    shuffle_bytes: int
+    output_bytes: int
+    size_bytes: float
+
+
+def swim(lines: Iterable[str], d_over_n: float, *, where: str = "swim") -> list[SwimJob]:
+    """The jobs of a SWIM TSV (no header), in its order.
+
+    Args:
+        lines: the file's lines; empty ones are passed over.
+        d_over_n: bytes a disk moves in the time in which the network moves one.
+        where: the file's name, for errors.
+
+    Raises:
+        TraceError: a line without six columns, or a column that is no number from 0 on.
+    """
+    jobs = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        columns = line.rstrip("\r\n").split("\t")
+        if len(columns) != len(_COLUMNS):
+            raise TraceError(
+                f"{where}:{number}: {len(columns)} columns instead of six separated by tabs ({', '.join(_COLUMNS)})"
+            )
+        submitted_at_s, _gap_s, *amounts = (_number(columns[i], where, number, i) for i in range(1, len(columns)))
+        read, shuffled, written = (int(amount) for amount in amounts)
+        jobs.append(
+            SwimJob(
+                name=columns[0],
+                submitted_at_s=submitted_at_s,
+                input_bytes=read,
+                shuffle_bytes=shuffled,
+                output_bytes=written,
+                size_bytes=read + d_over_n * shuffled + written,
+            )
+        )
+    return jobs
+
+
+def _number(text: str, where: str, line: int, column: int) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise TraceError(f"{where}:{line}: {_COLUMNS[column]}: {text!r} is not a number from 0 on")
+    return value

@@ -1,0 +1,141 @@
+"""`penstock simulate` and `penstock paper` as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
+_SCENARIO = """\
+model = "fluid"
+title = "drawn"
+seed = 11
+
+[workload.synthetic]
+jobs = 40
+arrivals = { process = "poisson", interval_s = 2 }
+sizes = { distribution = "pareto", mean = 1.5, shape = 1.3 }
+weights = [1, 2, 3]
+
+[policy]
+first_threshold = 0.5
+
+[sweep]
+"policy.name" = ["fifo", "fair", "las", "las_mq", "srpt"]
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    path = tmp_path / "drawn.toml"
+    path.write_text(_SCENARIO, encoding="utf-8")
+    return path
+
+
+def _penstock(*argv: str | Path, cwd: Path | None = None, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [*_COMMAND, *map(str, argv)], capture_output=True, text=True, timeout=120, cwd=cwd, env=os.environ | environment
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_same_seed_gives_the_same_bytes_in_every_process(scenario: Path) -> None:
+    # Each process hashes strings otherwise, and spreads the runs over processes of its own.
+    first = _penstock("simulate", scenario, "--json")
+    assert first == _penstock("simulate", scenario, "--json")
+    status, out, err = first
+    assert (status, err) == (0, "")
+    document: dict[str, Any] = json.loads(out)
+    assert [run["settings"]["policy.name"] for run in document["runs"]] == ["fifo", "fair", "las", "las_mq", "srpt"]
+    assert len({run["summary"]["response_mean_s"] for run in document["runs"]}) == 5
+    assert len(document["runs"][0]["report"]["jobs"]) == 40
+    _, other, _ = _penstock("simulate", scenario, "--json", "--set", "seed=12")
+    assert json.loads(other)["runs"][0]["report"] != document["runs"][0]["report"]
+
+
+def test_a_sweep_is_a_table_and_what_is_the_same_is_said_once(scenario: Path) -> None:
+    status, out, _ = _penstock("simulate", scenario, "--set", "workload.synthetic.jobs=30")
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0] == "drawn"
+    assert lines[1].startswith("in all runs: jobs 30, makespan_s ")
+    assert lines[2].split()[:2] == ["policy.name", "response_mean_s"]
+    assert [line.split()[0] for line in lines[3:]] == ["fifo", "fair", "las", "las_mq", "srpt"]
+
+
+def test_a_single_run_shows_its_jobs(scenario: Path) -> None:
+    _, out, _ = _penstock("simulate", scenario, "--set", "policy.name=las", "--set", "workload.synthetic.jobs=3")
+    assert [line.split()[0] for line in out.splitlines()][-4:] == ["job", "job-0", "job-1", "job-2"]
+
+
+def test_a_picture_is_drawn(scenario: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "drawn.png"
+    status, _, err = _penstock("simulate", scenario, "--plot", picture, MPLCONFIGDIR=str(tmp_path))
+    assert (status, err) == (0, "")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_shipped_scenario_is_named_without_a_path(tmp_path: Path) -> None:
+    status, out, _ = _penstock("simulate", "--list", cwd=tmp_path)
+    assert status == 0
+    assert any(line.startswith("las_mq/fig01 ") for line in out.splitlines())
+    status, out, _ = _penstock("simulate", "las_mq/fig01", "--set", "policy.name=las_mq", cwd=tmp_path)
+    assert status == 0
+    assert out.splitlines()[-3].split() == ["A", "0", "6", "6", "1.5"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        ((), "name a SCENARIO: a TOML file, or one of `penstock simulate --list`"),
+        (("las_mq/fig1",), "las_mq/fig1: no such file, and no shipped scenario of that name; did you mean"),
+        (("las_mq/fig01", "--set", "policy.queue=3"), "policy: unknown key 'queue'; did you mean 'queues'?"),
+        (("las_mq/fig01", "--set", "policy.queues"), "'policy.queues' is not KEY=VALUE"),
+        (("las_mq/fig01", "--jsn"), "unknown argument '--jsn'; did you mean --json?"),
+        (("las_mq/fig01", "--plot", "absent/p.png"), "--plot: absent: no such directory"),
+        (("las_mq/fig01", "--plot", "p.txt"), "--plot: p.txt: the picture is a PNG; let the name end in .png"),
+        (
+            ("las_mq/fig11-queues", "--set", "workload.trace.file=absent.tsv"),
+            "absent.tsv: no such file; give it with --set workload.trace.file=PATH",
+        ),
+        (("las_mq/fig11-queues", "--set", "workload.trace.file=bad.tsv"), "bad.tsv:2: submit time s: 'x' is not"),
+    ],
+)
+def test_bad_input_is_one_line(argv: tuple[str, ...], complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.tsv").write_text("a\t1\t0\t1\t0\t0\nb\tx\t0\t1\t0\t0\n", encoding="utf-8")
+    status, out, err = _penstock("simulate", *argv, cwd=tmp_path)
+    assert (status, out) == (2, "")
+    assert err.startswith("penstock simulate: ")
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_a_claim_is_tried_and_written_down(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    status, out, err = _penstock("paper", "las_mq/fig01", "las_mq/fig11-queues", "--out", page)
+    assert (status, err) == (0, "")
+    assert "holds  response times of A, B, C: two queues, strict priority: 6, 8, 1 in the paper, 6, 8, 1 here" in out
+    text = page.read_text(encoding="utf-8")
+    assert "2 of 2 lines come out as in the paper" in text
+    assert (
+        "| `las_mq/fig11-queues` LAS_MQ §5.4.2, Fig. 11(a) |  |  | not run |  | the trace 'swim' (swim/FB-2010" in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (("las_mq/fig1",), "unknown claim 'las_mq/fig1'; did you mean 'las_mq/fig01'?"),
+        (("las_mq/fig01", "--traces", "absent"), "--traces: absent: no such directory"),
+        ((), "docs: no such directory; name the page's file with --out"),
+    ],
+)
+def test_a_wrong_request_for_claims_is_one_line(argv: tuple[str, ...], complaint: str, tmp_path: Path) -> None:
+    status, out, err = _penstock("paper", *argv, cwd=tmp_path)
+    assert (status, out, err) == (2, "", f"penstock paper: {complaint}\n")
