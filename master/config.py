@@ -25,11 +25,51 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         float, Meta(gt=0, description="Ursa's EPT: work that a node should have queued; the scheduling latency or more")
     ] = 1.0
     ordering: Annotated[
-        Literal["ejf", "fifo"], Meta(description="order of jobs: ejf (earliest first, weighed) or fifo (strictly)")
+        Literal["fifo", "fair", "drf", "las", "ejf", "srjf", "las_mq"],
+        Meta(description="order of jobs, and what each may hold (docs/scheduling.md)"),
     ] = "ejf"
     ejf_weight: Annotated[
         float, Meta(ge=0, description="Ursa's W: score per second since a job was submitted; a fit scores at most 4")
     ] = 1.0
+    srjf_weight: Annotated[
+        float, Meta(ge=0, description="what srjf multiplies a job's priority score by; a fit scores at most 4")
+    ] = 100.0
+    las_quantum_s: Annotated[
+        float, Meta(gt=0, description="las: service that a container counts as soon as it is placed")
+    ] = 1.0
+    las_mq_queues: Annotated[int, Meta(ge=1, le=100, description="las_mq: number of queues (k)")] = 10
+    las_mq_first_threshold_container_s: Annotated[
+        float, Meta(gt=0, description="las_mq: container-seconds until a job leaves the first queue (α)")
+    ] = 100.0
+    las_mq_step: Annotated[
+        float, Meta(gt=1, description="las_mq: each queue's threshold is the last one's times this (p)")
+    ] = 10.0
+    las_mq_weights: Annotated[
+        tuple[float, ...], Meta(description="las_mq: shares of the queues, one each; empty: each twice the next one's")
+    ] = ()
+    las_mq_stage_aware: Annotated[
+        bool, Meta(description="las_mq: count what the present stage will have received when it ends")
+    ] = True
+    tenants: Annotated[
+        dict[str, str], Meta(description="drf, fair: user → tenant as a path (research/eve); others: the user's name")
+    ] = {}
+    weights: Annotated[dict[str, float], Meta(description="drf, fair: tenant's path → weight; others: 1")] = {}
+    share_chunk_tasks: Annotated[
+        int, Meta(ge=1, description="fair, drf, las, las_mq: tasks of a stage that are placed before the next choice")
+    ] = 4
+    stage_aware: Annotated[
+        bool, Meta(description="Algorithm 1: stages whose tasks all find a place go first (Ursa §4.2.2)")
+    ] = True
+    network_aware: Annotated[bool, Meta(description="Algorithm 1: the network counts (Ursa §5.2 ignores it)")] = True
+    memory_estimate: Annotated[
+        bool, Meta(description="estimate the memory of tasks that do not state it: min{r·M(j), m2i·I(t)}")
+    ] = False
+    max_running_jobs: Annotated[
+        int, Meta(ge=0, description="jobs admitted at once (LAS_MQ §4); 0: as many as their memory lets")
+    ] = 0
+    admission_wait_max_s: Annotated[
+        float, Meta(gt=0, description="a job that has waited longer for its memory goes before all others")
+    ] = 600.0
     heartbeat_s: Annotated[float, Meta(gt=0, description="how often agents report at least")] = 1.0
     node_timeout_s: Annotated[
         float, Meta(gt=0, description="how long a node may be away or silent before its tasks are lost")
@@ -49,18 +89,8 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def cluster_settings(self) -> MasterSettings:
         """What the decisions must know."""
-        return MasterSettings(
-            interval_s=self.interval_s,
-            ept_s=self.ept_s,
-            ordering=self.ordering,
-            ejf_weight=self.ejf_weight,
-            heartbeat_s=self.heartbeat_s,
-            node_timeout_s=self.node_timeout_s,
-            promotion=self.promotion,
-            default_cpu_bytes_per_s=self.default_cpu_bytes_per_s,
-            default_disk_bytes_per_s=self.default_disk_bytes_per_s,
-            default_network_bytes_per_s=self.default_network_bytes_per_s,
-        )
+        values = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("listen", "http")}
+        return MasterSettings(**values)
 
     def check(self) -> None:
         """What no single field can say.
@@ -76,6 +106,13 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise SettingsError(
                 f"node_timeout_s: {self.node_timeout_s:g} is below two heartbeats ({self.heartbeat_s:g} s each)"
             )
+        bad = [path for path, weight in self.weights.items() if not weight > 0]
+        if bad:
+            raise SettingsError(f"weights: {bad[0]}: {self.weights[bad[0]]:g} is not above 0")
+        try:
+            self.cluster_settings().ordering_settings()
+        except ValueError as error:
+            raise SettingsError(f"las_mq_{error}") from None
 
 
 def host_port(text: str, key: str) -> tuple[str, int]:

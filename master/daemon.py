@@ -16,6 +16,8 @@ from prometheus_client import CollectorRegistry
 from master.config import MasterConfig, host_port
 from master.core import Cluster
 from master.core.status import document
+from master.explain import why
+from master.explain.recording import Recording, record
 from master.http import StatusSite
 from master.service import MasterService
 from penstock import __version__, sdnotify
@@ -58,7 +60,7 @@ class Master:
         self._started_at = time.time()
         registry = CollectorRegistry()
         self.service = MasterService(Cluster(config.cluster_settings()), registry)
-        self.site = StatusSite(self.status, registry)
+        self.site = StatusSite(self.status, self.explain, self.snapshot, registry)
 
     async def start(self) -> None:
         """Open both ports.
@@ -102,6 +104,18 @@ class Master:
             "http": self.site.address,
             **document(self.service.cluster, time.monotonic()),
         }
+
+    def explain(self, job: str) -> dict[str, Any]:
+        """``GET /explain?job=…``.
+
+        Raises:
+            UnknownJobError: there is none of this id.
+        """
+        return why.document(self.service.cluster, job, time.monotonic())
+
+    def snapshot(self) -> Recording:
+        """``GET /snapshot``: what ``penstock place`` reads."""
+        return record(self.service.cluster, time.monotonic())
 
     def write_addresses(self, path: Path) -> None:
         """Tell others which ports were chosen.

@@ -1,4 +1,4 @@
-"""HTTP on loopback: ``/status`` (JSON), ``/metrics`` (Prometheus), ``/healthz``."""
+"""HTTP on loopback: ``/status``, ``/explain``, ``/snapshot`` (JSON), ``/metrics`` (Prometheus), ``/healthz``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from master.explain.recording import Recording
+from master.explain.why import UnknownJobError
+
 Status = Callable[[], dict[str, Any]]
+#: Of a job; raises UnknownJobError.
+Explain = Callable[[str], dict[str, Any]]
 
 
 class MasterCollector(Collector):
@@ -56,11 +61,19 @@ def _by(name: str, text: str, label: str, values: dict[str, int]) -> GaugeMetric
     return gauge
 
 
-class StatusSite:
-    """Serves the master's status."""
+def _json(said: object, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(said), content_type="application/json", status=status)
 
-    def __init__(self, status: Status, registry: CollectorRegistry) -> None:
+
+class StatusSite:
+    """Serves the master's status, and why it decides as it does."""
+
+    def __init__(
+        self, status: Status, explain: Explain, snapshot: Callable[[], Recording], registry: CollectorRegistry
+    ) -> None:
         self._status = status
+        self._explain = explain
+        self._snapshot = snapshot
         self._registry = registry
         registry.register(MasterCollector(status))
         self._runner: web.AppRunner | None = None
@@ -76,6 +89,8 @@ class StatusSite:
         app.add_routes(
             [
                 web.get("/status", self._get_status),
+                web.get("/explain", self._get_explanation),
+                web.get("/snapshot", self._get_snapshot),
                 web.get("/metrics", self._get_metrics),
                 web.get("/healthz", self._get_health),
             ]
@@ -93,7 +108,19 @@ class StatusSite:
             await self._runner.cleanup()
 
     async def _get_status(self, request: web.Request) -> web.Response:
-        return web.Response(body=msgspec.json.encode(self._status()), content_type="application/json")
+        return _json(self._status())
+
+    async def _get_explanation(self, request: web.Request) -> web.Response:
+        job = request.query.get("job")
+        if not job:
+            return _json({"error": "which job? ask for /explain?job=ID; /status lists the jobs"}, 400)
+        try:
+            return _json(self._explain(job))
+        except UnknownJobError as error:
+            return _json({"error": str(error)}, 404)
+
+    async def _get_snapshot(self, request: web.Request) -> web.Response:
+        return _json(self._snapshot())
 
     async def _get_metrics(self, request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

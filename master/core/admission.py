@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from master.core.records import Job
@@ -12,10 +13,19 @@ if TYPE_CHECKING:
     from master.core.cluster import Cluster
 
 
+def look(cluster: Cluster, now: float) -> None:
+    """What may be reserved has changed, or who waits for it: between two rounds, too, jobs are admitted at once."""
+    cluster.room_changed = False
+    waiting = [name for name, job in cluster.jobs.items() if job.described and not job.admitted]
+    if len(waiting) == 1:
+        admit(cluster, waiting, now)
+    elif waiting:
+        admit(cluster, cluster.rank(now).order(), now)
+
+
 def reservable_bytes(cluster: Cluster) -> int:
     """The memory of the connected nodes, less what is promised to containers that are nobody's task."""
-    nodes = [node for node in cluster.nodes.values() if node.connected]
-    return sum(max(0, node.capacity.memory_bytes - node.external_memory_bytes) for node in nodes)
+    return int(cluster.table.reservable[cluster.table.here()].sum())
 
 
 def reserved_bytes(cluster: Cluster) -> int:
@@ -31,37 +41,73 @@ def never_fits(cluster: Cluster, job: Job) -> str:
     return f"it wants {format_bytes(job.memory_bytes)} reserved, the whole cluster has {format_bytes(total)}"
 
 
-def admit(cluster: Cluster) -> None:
-    """Admit what fits, in the order of submission.
+def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
+    """Admit what fits, in the order of the jobs (Ursa: "the enforcement of SRJF in job admission … is similar as in
+    EJF").
 
-    The first that does not fit now is waited for: nothing that was submitted later may take the memory that it waits
-    for. One that could not be admitted even in an empty cluster is passed over until nodes join; one that reserves
-    nothing cannot keep anybody waiting. Opportunistic tasks need no admission.
+    The first that does not fit now is waited for: nothing that stands behind it may take the memory that it waits for,
+    so a large job does not starve. Under an order in which others keep coming before it, it is waited for once it has
+    waited ``admission_wait_max_s``: from then on nothing else is admitted that reserves memory. One that could not be
+    admitted even in an empty cluster is passed over until nodes join; one that reserves nothing cannot keep anybody
+    waiting for memory. ``max_running_jobs`` bounds how many are admitted at once (LAS_MQ §4). Opportunistic tasks need
+    no admission.
     """
-    cluster.room_changed = False
-    waiting = [job for job in cluster.jobs.values() if job.described and not job.admitted]
-    if not waiting:
-        return
-    waiting.sort(key=lambda job: (job.submitted_at, job.sequence))
-    total, reserved = reservable_bytes(cluster), reserved_bytes(cluster)
+    room = _Room(cluster)
     first: Job | None = None
-    for job in waiting:
+    for job in _in_line(cluster, order, now):
         wanted = job.memory_bytes
-        if not wanted or (first is None and reserved + wanted <= total):
-            reserved += wanted
+        if wanted > room.total_bytes:
+            _waits(cluster, job, "too large", f"{never_fits(cluster, job)}; it waits for nodes to join")
+        elif not room.jobs:
+            limit = cluster.settings.max_running_jobs
+            _waits(cluster, job, "jobs", f"{limit} jobs are running, which is max_running_jobs")
+        elif not wanted or (first is None and wanted <= room.free_bytes):
+            room.take(wanted)
             job.admitted, job.waits = True, ""
             cluster.counts["admitted"] += 1
             cluster.changed = True
-            why = f"{format_bytes(reserved)} of {format_bytes(total)} reserved with it"
+            why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it"
             cluster.propose(job.origin, api.AdmitJob(job=job.job, why=why))
-        elif wanted > total:
-            _waits(cluster, job, "too large", f"{never_fits(cluster, job)}; it waits for nodes to join")
         elif first is None:
             first = job
-            room = f"{format_bytes(max(0, total - reserved))} of {format_bytes(total)} is not reserved"
-            _waits(cluster, job, "memory", f"it wants {format_bytes(wanted)} reserved, {room}")
+            free = f"{format_bytes(max(0, room.free_bytes))} of {format_bytes(room.total_bytes)} is not reserved"
+            _waits(cluster, job, "memory", f"it wants {format_bytes(wanted)} reserved, {free}")
         else:
-            _waits(cluster, job, "behind", f"job {first.job} ({first.name}) was submitted before it and waits, too")
+            _waits(cluster, job, "behind", f"job {first.job} ({first.name}) stands before it and waits, too")
+
+
+class _Room:
+    """What may still be reserved, and how many jobs may still be admitted."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.total_bytes = reservable_bytes(cluster)
+        self.reserved_bytes = reserved_bytes(cluster)
+        limit = cluster.settings.max_running_jobs
+        running = sum(job.admitted for job in cluster.jobs.values())
+        self.jobs = max(0, limit - running) if limit else len(cluster.jobs)
+
+    @property
+    def free_bytes(self) -> int:
+        """Not reserved; below 0 where nodes have gone."""
+        return self.total_bytes - self.reserved_bytes
+
+    def take(self, wanted: int) -> None:
+        """A job is admitted."""
+        self.reserved_bytes += wanted
+        self.jobs -= 1
+
+
+def _in_line(cluster: Cluster, order: Sequence[str], now: float) -> list[Job]:
+    """Those that wait, in their order; before all others who has waited too long, by when it began to."""
+    jobs = (cluster.jobs[name] for name in order)
+    waiting = [job for job in jobs if not job.admitted]
+    for job in waiting:
+        if job.waits_since is None:
+            job.waits_since = now
+    late = [job for job in waiting if now - (job.waits_since or 0.0) > cluster.settings.admission_wait_max_s]
+    late.sort(key=lambda job: (job.submitted_at, job.sequence))
+    names = {job.job for job in late}
+    return late + [job for job in waiting if job.job not in names]
 
 
 def _waits(cluster: Cluster, job: Job, kind: str, why: str) -> None:

@@ -45,6 +45,7 @@ def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, r
     job, task = cluster.jobs.get(key[0]), cluster.task(key)
     if reason is None:
         held.accepted = True
+        cluster.table.touch(node)
         # Its framework hears of it through the origin and then queues its monotasks: one scheduling latency, which is
         # what EPT stands for (Ursa §4.2.2).
         held.settles_at = now if held.command else now + cluster.settings.ept_s
@@ -64,9 +65,11 @@ def _promoted(cluster: Cluster, node: Node, number: int, decision: api.Promote, 
         return
     if reason is None:
         held.opportunistic = False
+        cluster.table.touch(node)
         task = cluster.task(held.key)
         if task is not None and task.node == node.name:
             task.opportunistic = False
         return
     held.promoted_in = None
+    cluster.table.touch(node)
     held.promotion_refused_at = node.heartbeats

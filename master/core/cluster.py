@@ -11,11 +11,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from master.core import admission, answers, lifecycle, registering, rounds
+from master.core import admission, answers, lifecycle, priorities, registering, rounds
 from master.core import events as e
+from master.core.history import History
 from master.core.instructions import Explain, Hangup, Instruction, SendDecisions
+from master.core.memory import MemoryEstimates
+from master.core.plan import NothingPromised, Plan
 from master.core.records import Job, Key, Node, Task, weight_bytes
 from master.core.settings import MasterSettings
+from master.core.table import NodeTable
+from master.core.views import cluster_view, job_views, totals
+from master.ordering import Ranking, ordering_of, promised_first
 from penstock.model import Ended, EndedBy, KindAmounts
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress
@@ -31,12 +37,22 @@ class Cluster:
     def __init__(self, settings: MasterSettings) -> None:
         self.settings = settings
         self.nodes: dict[str, Node] = {}
+        self.table = NodeTable(settings)
         self.jobs: dict[str, Job] = {}
+        self.leaving: dict[Key, dict[str, None]] = {}  # nodes that still hold a copy of a task that nobody wants
+        self.ordering = ordering_of(settings.ordering_settings())
+        self._slack_ordering = ordering_of(settings.ordering_settings())
+        self.plan: Plan = NothingPromised()
+        self.history = History()
+        self.memory = MemoryEstimates()
         self.counts: Counter[str] = Counter()
         self.ready_tasks = 0
         self.changed = False  # since the last round, something that may let a task be placed
         self.room_changed = False  # what may be reserved, or who waits for it
         self.promotable = False  # opportunistic work may be on some node
+        self.ordered_at = -math.inf  # when the order of jobs was looked at for the agents, monotonic
+        self.order_due = math.inf  # when it is to be looked at again
+        self._unix_at = 0.0  # Unix time less monotonic time, as of the last round
         self._sequence = 0
         self._spoken_to: dict[str, None] = {}
         self._out: list[Instruction] = []
@@ -66,19 +82,24 @@ class Cluster:
                 node = self.nodes.get(name)
                 if node is None or not node.connected:
                     raise refused(f"node {name!r} is not registered", remedy="register again")
-                self._handlers[type(message)](node, message, now)
                 node.last_heard = now
+                self.table.heard[self.table.rows[name]] = now
+                self._handlers[type(message)](node, message, now)
             case e.Answered(name, number, refusals):
                 answers.answered(self, name, number, refusals, now)
             case e.NodeAway(name):
                 node = self.nodes.get(name)
                 if node is not None and node.connected:
                     node.away_since = now
+                    self.table.refresh(node, now)
                     self.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
             case e.RoundDue(at):
-                rounds.run(self, at, now)
+                self._unix_at = at - now
+                rounds.run(self, now)
+        if now >= self.order_due:
+            priorities.spread(self, self.rank(now), now)
         if self.room_changed:
-            admission.admit(self)
+            admission.look(self, now)
         return self._hand_over()
 
     @property
@@ -87,6 +108,22 @@ class Cluster:
         return self.changed and (self.ready_tasks > 0 or self.promotable)
 
     # ------------------------------------------------------------ for the modules of this room
+
+    def unix(self, now: float) -> float:
+        """Unix time, as jobs' times of submission are; the order of jobs is all that it decides."""
+        return now + self._unix_at
+
+    def rank_opportunistic(self, now: float) -> Ranking:
+        """The same ordering, for opportunistic work: by the share of it that each job has."""
+        total = totals(self)
+        views = job_views(self, [job for job in self.jobs.values() if job.described], total, opportunistic=True)
+        return self._slack_ordering.rank(views, cluster_view(total, self.unix(now)))
+
+    def rank(self, now: float) -> Ranking:
+        """What is promised comes first, then the order of the jobs that are described."""
+        total, at = totals(self), self.unix(now)
+        views = job_views(self, [job for job in self.jobs.values() if job.described], total)
+        return promised_first(self.ordering.rank(views, cluster_view(total, at)), self.plan.promised(at), views)
 
     def propose(self, node: str, decision: api.AnyDecision) -> int:
         """Put a decision into the node's next request; its number, or 0 where the node is not connected."""
@@ -122,6 +159,7 @@ class Cluster:
         node = self.nodes.get(name)
         if node is None:
             node = self.nodes[name] = Node(name, away_since=now)
+            self.table.add(node)
         return node
 
     def task(self, key: Key) -> Task | None:
@@ -135,9 +173,12 @@ class Cluster:
         if message.decided > node.number:
             raise bad_request(f"there is no request {message.decided} yet", field="decided")
         node.heartbeats += 1
+        external = node.external_memory_bytes
         node.take_load(message.load, message.decided)
+        lifecycle.attained(self, node, message.load)
+        self.table.refresh(node, now)
         self.changed = True
-        self.room_changed = True
+        self.room_changed |= node.external_memory_bytes != external
 
     def _job_submitted(self, node: Node, message: api.JobState, now: float) -> None:
         job = self.jobs.get(message.job)
@@ -160,7 +201,7 @@ class Cluster:
         lifecycle.add_tasks(self, job, message)
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
-        self._own(node, message.job).stages = message.stages
+        self._own(node, message.job).work.tell(message.stages)
 
     def _own(self, node: Node, job: str) -> Job:
         known = self.jobs.get(job)

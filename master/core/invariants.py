@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def broken(cluster: Cluster) -> list[str]:
     """Every invariant that does not hold; empty when all is well."""
-    return _tasks(cluster) + _holdings(cluster)
+    return _tasks(cluster) + _holdings(cluster) + _rows(cluster)
 
 
 def _tasks(cluster: Cluster) -> list[str]:
@@ -50,4 +50,28 @@ def _holdings(cluster: Cluster) -> list[str]:
                 wrong.append(f"{held.key} stays on {node.name} for nobody")
             if held.leaving_in is not None and at_home and task is not None and not task.unwanted:
                 wrong.append(f"{held.key} is withdrawn from {node.name}, where it is wanted")
+    return wrong
+
+
+def _rows(cluster: Cluster) -> list[str]:
+    """The table's rows say what the records say, but for those that are to be brought up to date."""
+    table = cluster.table
+    wrong = [] if [node.name for node in table.nodes] == list(table.rows) else ["the table's rows are out of order"]
+    if {node.name for node in table.nodes} != cluster.nodes.keys():
+        wrong.append("the table has other nodes than the cluster")
+    marked = {(key, node) for key, nodes in cluster.leaving.items() for node in nodes}
+    leaving = {(k, n.name) for n in cluster.nodes.values() for k, held in n.held.items() if held.leaving_in is not None}
+    if marked != leaving:
+        wrong.append(f"leaving: {marked ^ leaving} is marked or is not")
+    for row, node in enumerate(table.nodes):
+        if table.stale(node):
+            continue
+        if bool(table.connected[row]) != node.connected:
+            wrong.append(f"{node.name}: the table does not know whether it is connected")
+        if node.connected and table.memory_free[row] != node.memory_free_bytes():
+            wrong.append(
+                f"{node.name}: {table.memory_free[row]} bytes are free in the table, {node.memory_free_bytes()}"
+            )
+        if node.connected and abs(table.cores_free[row] - node.cores_free()) > 1e-6:
+            wrong.append(f"{node.name}: {table.cores_free[row]} cores are free in the table, {node.cores_free()}")
     return wrong

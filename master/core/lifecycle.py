@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from master.core.history import Needed
+from master.core.memory import input_bytes
+from master.core.priorities import first_priority, priority_of
 from master.core.records import Held, Job, Node, Task
-from master.ordering import queue_priority
 from penstock.model import Ended, EndedBy, TaskRequest
 from penstock.wire import master_api as api
 
@@ -17,18 +19,24 @@ if TYPE_CHECKING:
 
 
 def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
-    """The origin says what the job is; agents are told its place in the queues once (assignments carry it too)."""
+    """The origin says what the job is."""
     job.name, job.user = state.name, state.user
     job.memory_bytes, job.submitted_at = state.memory_bytes, state.submitted_at
+    if not job.described:
+        # Who was admitted by a former master has the priority that that one told everybody.
+        job.priority = state.priority if state.admitted else first_priority(state.submitted_at)
+        for node in [node for node, told in job.hosts.items() if told is None]:
+            job.served_by(node, state.priority)
     job.described = True
-    job.stages = state.stages
+    job.work.tell(state.stages)
+    job.served_by(job.origin, state.priority)
+    if state.priority != job.priority:
+        why = f"{cluster.settings.ordering}: submitted at {job.submitted_at:.3f}, until the order is looked at"
+        job.told(job.origin, cluster.propose(job.origin, priority_of(job, why)))
+    cluster.order_due = min(cluster.order_due, cluster.ordered_at + cluster.settings.interval_s)
     job.admitted = job.admitted or state.admitted  # after a restart of ours: what was reserved stays reserved
     if job.admitted and not state.admitted:
         cluster.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
-    priority = queue_priority(state.submitted_at)
-    if state.priority != priority:
-        why = f"{cluster.settings.ordering}: submitted at {state.submitted_at:.3f}"
-        cluster.propose(job.origin, api.SetPriority(job=job.job, priority=priority, why=why))
 
 
 def end_job(cluster: Cluster, job: Job, why: str, *, released_by: str = "") -> None:
@@ -42,12 +50,25 @@ def end_job(cluster: Cluster, job: Job, why: str, *, released_by: str = "") -> N
         if node is None or held is None:
             continue
         if node.name == released_by and not held.command and held.accepted:
-            del node.held[held.key]
+            drop(cluster, node, held)
         else:
             withdraw(cluster, node, held, why)
+    if job.described and not job.tasks and job.work.complete:
+        needed = Needed(tuple(job.work.ended), job.work.service_s)
+        cluster.history.learn((job.user, job.name), needed)
     del cluster.jobs[job.job]
     cluster.changed = True
     cluster.room_changed = True
+
+
+def attained(cluster: Cluster, node: Node, load: api.Load) -> None:
+    """A node says what jobs have received there, and hold."""
+    for use in load.jobs:
+        job = cluster.jobs.get(use.job)
+        if job is not None:
+            job.work.attained(node.name, use)
+            if node.name not in job.hosts:
+                job.served_by(node.name, job.priority if job.described else None)
 
 
 # ---------------------------------------------------------------- tasks
@@ -55,10 +76,13 @@ def end_job(cluster: Cluster, job: Job, why: str, *, released_by: str = "") -> N
 
 def add_tasks(cluster: Cluster, job: Job, message: api.ReadyTasks) -> None:
     """Tasks become ready. Those known already stay what they are, and their origin, which forgot, hears it again."""
-    for request in message.tasks:
+    requests = message.tasks
+    if cluster.settings.memory_estimate:
+        requests = cluster.memory.stated(job, message.stage, requests)
+    for request in requests:
         known = job.tasks.get(request.task)
         if known is not None:
-            know(known, request, held_of(cluster, known))
+            know(cluster, known, request, held_of(cluster, known))
             known.told = False
             tell_if_placed(cluster, job, known)
             continue
@@ -70,6 +94,8 @@ def add_tasks(cluster: Cluster, job: Job, message: api.ReadyTasks) -> None:
             continue
         task = Task(job.job, request.task, message.stage, message.opportunistic, request)
         job.tasks[task.name] = task
+        job.some_opportunistic |= task.opportunistic
+        job.work.task_announced(task.stage, request.usage)
         cluster.counts["tasks"] += 1
         make_ready(cluster, job, task)
 
@@ -80,17 +106,22 @@ def held_of(cluster: Cluster, task: Task) -> Held | None:
     return node.held.get((task.job, task.name)) if node is not None else None
 
 
-def know(task: Task, request: TaskRequest, held: Held | None) -> None:
+def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None) -> None:
     """A node's report of what it holds does not carry all of the request; its origin's does."""
-    task.request = request
+    if task.request is None:
+        cluster.jobs[task.job].work.task_announced(task.stage, request.usage)
+    task.request, task.need = request, None
     if held is not None:
         held.kind = request.command_kind
         held.cores = request.command.cpu_cores if request.command is not None else 0.0
+        cluster.table.touch(cluster.nodes[task.node])
 
 
 def make_ready(cluster: Cluster, job: Job, task: Task) -> None:
     """It waits for a node."""
     job.ready.setdefault((task.stage, task.opportunistic), {})[task.name] = task
+    job.ready_count += 1
+    job.ready_input_bytes += _input(task)
     cluster.ready_tasks += 1
     cluster.changed = True
 
@@ -99,9 +130,15 @@ def unready(cluster: Cluster, job: Job, task: Task) -> None:
     """It no longer waits for a node."""
     stage = job.ready.get((task.stage, task.opportunistic))
     if stage is not None and stage.pop(task.name, None) is not None:
+        job.ready_count -= 1
+        job.ready_input_bytes -= _input(task)
         cluster.ready_tasks -= 1
         if not stage:
             del job.ready[task.stage, task.opportunistic]
+
+
+def _input(task: Task) -> float:
+    return input_bytes(task.request.usage) if task.request is not None else 0.0
 
 
 def assign(cluster: Cluster, job: Job, task: Task, node: Node, why: str) -> None:
@@ -117,7 +154,7 @@ def assign(cluster: Cluster, job: Job, task: Task, node: Node, why: str) -> None
             stage=task.stage,
             user=job.user,
             origin=job.origin,
-            priority=queue_priority(job.submitted_at),
+            priority=job.priority,
             request=request,
             opportunistic=task.opportunistic,
             why=why,
@@ -136,7 +173,9 @@ def assign(cluster: Cluster, job: Job, task: Task, node: Node, why: str) -> None
         accepted=False,
     )
     node.held[held.key] = held
+    cluster.table.touch(node)
     task.node, task.told, task.unfit_since = node.name, False, None
+    job.served_by(node.name, job.priority)
     cluster.promotable |= task.opportunistic
     cluster.counts["assigned"] += 1
 
@@ -158,8 +197,9 @@ def tell_if_placed(cluster: Cluster, job: Job, task: Task) -> None:
 
 def end(cluster: Cluster, job: Job, task: Task, ended: Ended) -> None:
     """A task is over. Its origin is told until it says that it heard."""
-    unready(cluster, job, task)
-    del job.tasks[task.name]
+    if ended.ok and task.request is not None:
+        cluster.memory.learn(job, task.stage, task.request.usage, ended.memory_peak_bytes)
+    forget(cluster, job, task)
     if task.node:
         tell_placed(cluster, job, task)
     told = api.TellEnded(job=job.job, task=task.name, node=task.node or task.was_on, ended=ended, why=ended.reason)
@@ -167,6 +207,14 @@ def end(cluster: Cluster, job: Job, task: Task, ended: Ended) -> None:
     cluster.propose(job.origin, told)
     cluster.counts[f"ended_{ended.by}"] += 1
     cluster.changed = True
+
+
+def forget(cluster: Cluster, job: Job, task: Task) -> None:
+    """A task is no longer one of its job's: what it was to do counts as done."""
+    unready(cluster, job, task)
+    del job.tasks[task.name]
+    if task.request is not None:
+        job.work.task_ended(task.stage, task.request.usage)
 
 
 def requeue(cluster: Cluster, job: Job, task: Task) -> None:
@@ -194,12 +242,30 @@ def withdraw(cluster: Cluster, node: Node, held: Held, why: str) -> None:
     if held.leaving_in is not None:
         return
     held.leaving_in = cluster.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
+    cluster.leaving.setdefault(held.key, {})[node.name] = None
+    cluster.table.touch(node)
     cluster.counts["withdrawn"] += 1
+
+
+def drop(cluster: Cluster, node: Node, held: Held) -> None:
+    """The node no longer holds it."""
+    del node.held[held.key]
+    cluster.table.touch(node)
+    unmark(cluster, node, held)
+
+
+def unmark(cluster: Cluster, node: Node, held: Held) -> None:
+    """A copy that nobody wants any more is gone."""
+    copies = cluster.leaving.get(held.key)
+    if copies is not None:
+        copies.pop(node.name, None)
+        if not copies:
+            del cluster.leaving[held.key]
 
 
 def rid_of(cluster: Cluster, node: Node, held: Held) -> None:
     """The node no longer holds it, and has nothing to say about how it ended."""
-    del node.held[held.key]
+    drop(cluster, node, held)
     cluster.changed = True
     job = cluster.jobs.get(held.job)
     task = cluster.task(held.key)
@@ -220,12 +286,11 @@ def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float)
             continue
         holder, held = cluster.nodes.get(task.node), held_of(cluster, task)
         if holder is node and held is not None and not held.command:
-            del node.held[held.key]  # that agent let go before it told us
+            drop(cluster, node, held)  # that agent let go before it told us
         elif holder is not None and held is not None:
             withdraw(cluster, holder, held, "its framework says that it is done")
         if node.name == job.origin:
-            unready(cluster, job, task)
-            del job.tasks[name]
+            forget(cluster, job, task)
             cluster.counts["ended_exit"] += 1
             cluster.changed = True
         else:
@@ -261,7 +326,7 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
     job, task, held = cluster.jobs.get(message.job), cluster.task(key), node.held.get(key)
     cluster.changed = True
     if held is not None and held.accepted:
-        del node.held[key]
+        drop(cluster, node, held)
         if job is not None and task is not None and task.node == node.name:
             if message.ended.by is EndedBy.PREEMPTED and task.request is not None:
                 requeue(cluster, job, task)  # it did nothing wrong: it goes back to its job's queue (UBIS §IV.C)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
+from master.core.work import Work
+from master.placement import Need
 from penstock.model import Capacity, KindAmounts, ResourceKind, TaskRequest
 from penstock.model.work import Name
-from penstock.wire.agent_api import StageProgress
 from penstock.wire.master_api import AnyDecision, Assign, Load, TellEnded
 
 #: (job, task)
@@ -80,11 +82,17 @@ class Task:
     losses: int = 0
     refusals: dict[str, int] = field(default_factory=dict)  # node → its heartbeat count when it refused this task
     unfit_since: float | None = None  # no node of the cluster could ever hold it since then
+    fits_in: int = -1  # the shape of the cluster in which some node could hold it
+    need: Need | None = None  # of a task that may go everywhere, once somebody asked
 
 
 @dataclass(slots=True)
 class Job:
-    """A job. ``described`` is false while only nodes that hold tasks of it have told us of it."""
+    """A job. ``described`` is false while only nodes that hold tasks of it have told us of it.
+
+    ``hosts`` are the nodes that have a queue for it: node → the priority that it is known by there, None where that is
+    to be told.
+    """
 
     job: str
     origin: str
@@ -98,10 +106,37 @@ class Job:
     complete: bool = True  # all tasks that its origin still waits for are known here
     tasks: dict[str, Task] = field(default_factory=dict)
     ready: dict[tuple[str, bool], dict[str, Task]] = field(default_factory=dict)  # (stage, opportunistic) → by name
-    stages: list[StageProgress] = field(default_factory=list)  # of a framework that schedules its tasks itself
+    ready_count: int = 0
+    ready_input_bytes: float = 0.0  # I of the ready tasks together
+    work: Work = field(default_factory=Work)
+    hosts: dict[str, float | None] = field(default_factory=dict)
+    hosts_to_tell: bool = False
+    priority: float = 0.0  # in the agents' queues, larger first
+    moved_at: float = -math.inf  # when the priority changed, monotonic
     untold: dict[str, TellEnded] = field(default_factory=dict)  # ends that the origin has not confirmed yet
+    some_opportunistic: bool = False  # it has, or had, opportunistic tasks
     waits: str = ""  # why something of it waits; for the status
     waits_told: str = ""
+    waits_since: float | None = None  # for admission, monotonic
+
+    def placed(self) -> tuple[int, int]:
+        """How many of its tasks are placed: regular and opportunistic."""
+        placed = len(self.tasks) - self.ready_count
+        if not self.some_opportunistic:
+            return placed, 0
+        opportunistic = sum(1 for task in self.tasks.values() if task.opportunistic and task.node)
+        return placed - opportunistic, opportunistic
+
+    def served_by(self, node: str, priority: float | None) -> None:
+        """A node has a queue for it, where it is known by this priority (None: nobody can say)."""
+        self.hosts[node] = priority
+        self.hosts_to_tell |= priority != self.priority
+
+    def told(self, node: str, number: int) -> None:
+        """A node was told its priority in this request; 0: it is away and has to be told later."""
+        if number:
+            self.hosts[node] = self.priority
+        self.hosts_to_tell |= not number
 
 
 @dataclass(slots=True)
@@ -123,6 +158,12 @@ class Node:
     unanswered: dict[int, list[AnyDecision]] = field(default_factory=dict)
     held: dict[Key, Held] = field(default_factory=dict)
     external_memory_bytes: int = 0  # promised to regular containers that are nobody's task
+
+    @property
+    def slots(self) -> tuple[float, float, float]:
+        """How many monotasks of each kind may run at once."""
+        capacity = self.capacity
+        return float(capacity.cpu_slots), float(capacity.disk_slots), float(capacity.network_slots)
 
     @property
     def connected(self) -> bool:

@@ -28,12 +28,18 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     new = message.node not in cluster.nodes
     node = cluster.expect(message.node, now)
     before = _fresh_connection(node, message, now)
+    for held in before.values():
+        lifecycle.unmark(cluster, node, held)
+    cluster.table.touch(node)
+    cluster.table.shape += 1
     jobs = _jobs(cluster, node, message, now)
     _tell_ends(cluster, message, jobs)
     wanted = _wanted(cluster, message, now)
     _holdings(cluster, node, message, before, now)
     for job in jobs:
         _catch_up(cluster, job, wanted)
+    lifecycle.attained(cluster, node, message.load)
+    cluster.table.refresh(node, now)
     cluster.changed = True
     cluster.room_changed = True
     cluster.explain(
@@ -145,8 +151,12 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
     if task.node != node.name:
         task.node, task.told = node.name, False
     task.opportunistic = placed.opportunistic
+    job.some_opportunistic |= placed.opportunistic
+    if node.name != job.origin:  # which says itself what it knows
+        before = node.name in job.hosts or not job.described
+        job.served_by(node.name, None if before else job.priority)
     if task.request is not None:
-        lifecycle.know(task, task.request, held)
+        lifecycle.know(cluster, task, task.request, held)
     cluster.promotable |= placed.opportunistic
     if job.described:
         lifecycle.tell_placed(cluster, job, task)
@@ -208,10 +218,12 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
     if task is None:
         task = Task(awaited.job, request.task, awaited.stage, awaited.opportunistic, request, awaited.node, told=True)
         job.tasks[task.name] = task
+        job.some_opportunistic |= task.opportunistic
+        job.work.task_announced(task.stage, request.usage)
         cluster.counts["tasks"] += 1
     else:
         held = lifecycle.held_of(cluster, task)
-        lifecycle.know(task, request, held)
+        lifecycle.know(cluster, task, request, held)
         # Of two copies, the one that the framework was told of is meant; a command that is only elsewhere may stay.
         if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
             task.told = task.node == awaited.node
@@ -219,15 +231,15 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
         lifecycle.withdraw(cluster, cluster.nodes[task.node], held, f"its origin knows it on {awaited.node}")
         task.node, task.told = awaited.node, True
     if is_there:
-        lifecycle.know(task, request, there)
+        lifecycle.know(cluster, task, request, there)
         return
     if holder.connected:
         _missing(cluster, holder, task, never_there=False)
     else:
-        _expect_there(holder, task, request)
+        _expect_there(cluster, holder, task, request)
 
 
-def _expect_there(holder: Node, task: Task, request: TaskRequest) -> None:
+def _expect_there(cluster: Cluster, holder: Node, task: Task, request: TaskRequest) -> None:
     """The node is away; what it is said to hold counts until it tells."""
     held = Held(
         job=task.job,
@@ -237,8 +249,8 @@ def _expect_there(holder: Node, task: Task, request: TaskRequest) -> None:
         opportunistic=task.opportunistic,
         command=request.command is not None,
     )
-    lifecycle.know(task, request, held)
     holder.held[held.key] = held
+    lifecycle.know(cluster, task, request, held)
 
 
 def _given_up(cluster: Cluster, job: Job, task: Task) -> None:
@@ -246,6 +258,5 @@ def _given_up(cluster: Cluster, job: Job, task: Task) -> None:
     holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
     if holder is not None and held is not None:
         lifecycle.withdraw(cluster, holder, held, "its origin no longer waits for it")
-    lifecycle.unready(cluster, job, task)
-    del job.tasks[task.name]
+    lifecycle.forget(cluster, job, task)
     cluster.counts["ended_cancelled"] += 1

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from master.ordering import Multilevel, OrderingSettings
 from penstock.model import Capacity
 
 
 @dataclass(frozen=True, slots=True)
 class MasterSettings:
-    """What :class:`master.core.cluster.Cluster` must know.
+    """What :class:`master.core.cluster.Cluster` must know; ``master/config.py`` says what each is.
 
     ``ept_s`` is Ursa's expected processing time. The paper sets it to the scheduling latency; here that is the interval
     plus what reports (coalesced within 50 ms), decisions and frameworks take, and it should cover a task's own length,
@@ -24,6 +26,21 @@ class MasterSettings:
     ept_s: float = 1.0
     ordering: str = "ejf"
     ejf_weight: float = 1.0
+    srjf_weight: float = 100.0
+    las_quantum_s: float = 1.0
+    las_mq_queues: int = 10
+    las_mq_first_threshold_container_s: float = 100.0
+    las_mq_step: float = 10.0
+    las_mq_weights: tuple[float, ...] = ()
+    las_mq_stage_aware: bool = True
+    tenants: Mapping[str, str] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    share_chunk_tasks: int = 4
+    stage_aware: bool = True
+    network_aware: bool = True
+    memory_estimate: bool = False
+    max_running_jobs: int = 0
+    admission_wait_max_s: float = 600.0
     heartbeat_s: float = 1.0
     node_timeout_s: float = 10.0
     promotion: bool = True
@@ -31,6 +48,24 @@ class MasterSettings:
     default_disk_bytes_per_s: float = 100e6
     default_network_bytes_per_s: float = 100e6
     max_losses: int = 3
+
+    def ordering_settings(self) -> OrderingSettings:
+        """What the ordering must know.
+
+        Raises:
+            ValueError: a number that makes no queue.
+        """
+        return OrderingSettings(
+            name=self.ordering,
+            ejf_weight=self.ejf_weight,
+            srjf_weight=self.srjf_weight,
+            las_quantum_s=self.las_quantum_s,
+            las_mq=Multilevel(
+                self.las_mq_queues, self.las_mq_first_threshold_container_s, self.las_mq_step, self.las_mq_weights
+            ),
+            las_mq_stage_aware=self.las_mq_stage_aware,
+            weights=self.weights,
+        )
 
     def default_rates(self, capacity: Capacity) -> tuple[float, float, float]:
         """Bytes/s per kind of a node that has measured nothing yet."""

@@ -65,7 +65,7 @@ def _node(node: Node, now: float) -> dict[str, Any]:
 
 
 def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
-    ready = sum(len(tasks) for tasks in job.ready.values())
+    ready = job.ready_count
     return {
         "name": job.name,
         "user": job.user,
@@ -74,8 +74,11 @@ def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
         "waits": job.waits,
         "memory_bytes": job.memory_bytes,
         "submitted_at": job.submitted_at,
+        "priority": job.priority,
+        "service_container_s": job.work.service_s,
+        "slots": job.work.slots,
         "ready": ready,
         "placed": len(job.tasks) - ready,
         "stages": {stage: len(tasks) for (stage, _), tasks in job.ready.items()},
-        "progress": [msgspec.to_builtins(stage) for stage in job.stages],
+        "progress": [msgspec.to_builtins(stage) for stage in job.work.told],
     }

@@ -25,7 +25,6 @@ class Slack:
     resources"). ``idle`` (n × 3) are free slots: a task that would only wait for a slot does not use any slack.
     """
 
-    names: list[str]
     t_alloc: Floats
     cores: Floats
     memory: Floats
@@ -62,7 +61,7 @@ class Given:
 def allocate(slack: Slack, tasks: Iterable[Asked]) -> list[Given]:
     """Serve the tasks in their order, each where the largest share of slack is left."""
     given: list[Given] = []
-    if not slack.names:
+    if not len(slack.cores):
         return given
     for asked in tasks:
         # CPU can be shared for a while (UBIS §IV.C), so who does not say how much he wants may start on any slack.

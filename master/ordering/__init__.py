@@ -1,23 +1,22 @@
-"""PURE. In which order jobs are served (Ursa §4.2.2, "Job ordering")."""
+"""PURE. In which order jobs are served, and how much each may hold: one module per policy, chosen by name."""
 
-from __future__ import annotations
+from master.ordering.choice import NAMES, OrderingSettings, ordering_of
+from master.ordering.multilevel import Multilevel
+from master.ordering.policy import Key, Ordering, Ranking
+from master.ordering.promised import promised_first
+from master.ordering.view import Amounts, ClusterView, JobView, StageView
 
-from collections.abc import Callable
-
-from master.ordering import ejf, fifo
-
-#: (placement score of a stage, elapsed time T of its job in seconds, W) → sort key; the largest is placed first.
-StageKey = Callable[[float, float, float], tuple[float, ...]]
-
-ORDERINGS: dict[str, StageKey] = {"ejf": ejf.stage_key, "fifo": fifo.stage_key}
-
-
-def queue_priority(submitted_at: float) -> float:
-    """The job's priority in the agents' queues, larger first: the earlier job goes first under EJF as under FIFO.
-
-    ``submitted_at`` is Unix time. The number never changes while the job lives, so each agent is told once.
-    """
-    return -submitted_at
-
-
-__all__ = ["ORDERINGS", "StageKey", "queue_priority"]
+__all__ = [
+    "NAMES",
+    "Amounts",
+    "ClusterView",
+    "JobView",
+    "Key",
+    "Multilevel",
+    "Ordering",
+    "OrderingSettings",
+    "Ranking",
+    "StageView",
+    "ordering_of",
+    "promised_first",
+]

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 
-def stage_key(score: float, elapsed_s: float, weight_per_s: float) -> tuple[float, ...]:
-    """``score`` is what Algorithm 1 returned; with W = 1/s a job that is 4 s older beats any fit (F is at most 4)."""
-    return (score + weight_per_s * elapsed_s,)
+from master.ordering.policy import Ranking, scored
+from master.ordering.view import ClusterView, JobView
+
+
+class EarliestJobFirst:
+    """W in 1/s: with W = 1 a job that is four seconds older beats any fit, as F is at most 4."""
+
+    def __init__(self, weight_per_s: float = 1.0) -> None:
+        self._weight_per_s = weight_per_s
+
+    def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
+        """T is the time since the job was submitted."""
+        added = {job.job: self._weight_per_s * (cluster.now - job.submitted_at) for job in jobs}
+        return scored(jobs, added, {job: f"ejf: W·T {value:.3g}" for job, value in added.items()})

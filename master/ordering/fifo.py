@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 
-def stage_key(score: float, elapsed_s: float, weight_per_s: float) -> tuple[float, ...]:
-    """The older job first; Algorithm 1's score orders the stages within a job."""
-    return (elapsed_s, score)
+from master.ordering.policy import Key, Ranking, Scored
+from master.ordering.view import ClusterView, JobView
+
+
+class FirstInFirstOut:
+    """Algorithm 1's score orders the stages within a job."""
+
+    def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
+        """By submission."""
+        order = [job.job for job in sorted(jobs, key=lambda job: job.earliest)]
+        return _Strict({job: -float(place) for place, job in enumerate(order)}, order, _why(order))
+
+
+class _Strict(Scored):
+    def key(self, job: str, score: float) -> Key:
+        """The place first."""
+        return (self._added[job], score)
+
+
+def _why(order: list[str]) -> dict[str, str]:
+    return {job: f"fifo: {place} of {len(order)} by submission" for place, job in enumerate(order, start=1)}

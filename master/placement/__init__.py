@@ -1,6 +1,21 @@
-"""PURE. Which node a ready task goes to: Ursa's load-balanced, stage-aware placement."""
+"""PURE. Which node a ready task goes to: Ursa's load-balanced, stage-aware placement. Which executor a machine gets."""
 
+from master.placement.executors import Demands, ExecutorPolicy, Launch, Machines, Pending
+from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy
 from master.placement.ursa import Placement, Stage, place
 from master.placement.workers import Need, Workers
 
-__all__ = ["Need", "Placement", "Stage", "Workers", "place"]
+__all__ = [
+    "Need",
+    "Placement",
+    "Stage",
+    "Workers",
+    "place",
+    "EXECUTOR_POLICIES",
+    "Demands",
+    "ExecutorPolicy",
+    "Launch",
+    "Machines",
+    "Pending",
+    "executor_policy",
+]

@@ -1,4 +1,4 @@
-"""The cluster as one round sees it: arrays of workers × (cpu, disk, network, memory), and what a task needs of one."""
+"""The cluster as one round sees it: arrays over workers and (cpu, disk, network, memory), and what a task needs."""
 
 from __future__ import annotations
 
@@ -15,33 +15,42 @@ Mask = NDArray[np.bool_]
 CPU, DISK, NETWORK, MEMORY = range(4)
 COLUMN = {kind: column for column, kind in enumerate(KINDS)}
 COLUMN_NAMES = ("cpu", "disk", "network", "memory")
+#: A worker as it was: pending work per kind, idle cores, free memory, free cores, D.
+Undo = tuple[int, tuple[float, float, float], float, float, float, tuple[float, float, float, float]]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Need:
+    """What a ready task asks of a worker.
+
+    ``amounts``: bytes of work per kind, and bytes of memory. ``cores`` is what a command wants promised.
+    ``unknown_size`` is the kind of a command that says nothing about its work. ``allowed`` (n) restricts the choice.
+    ``holds`` is what it will hold while it is placed: cores, disk slots, network slots, bytes of memory.
+    """
+
+    job: str
+    task: str
+    amounts: tuple[float, float, float, float]
+    cores: float = 0.0
+    unknown_size: ResourceKind | None = None
+    allowed: Mask | None = None
+    holds: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+
+    def signature(self) -> tuple[object, ...]:
+        """Needs with the same signature can be kept from a worker by the same things, but for the amount of memory."""
+        cpu, disk, network, _ = self.amounts
+        return (cpu > 0, disk > 0, network > 0, self.unknown_size, self.cores)
+
+
 class Workers:
     """State of n workers, of which :meth:`take` consumes. Unit: bytes, bytes/s, cores, slots, seconds.
 
-    ``pending`` (n × 3) is the work assigned and not done, ``rates`` (n × 3) the processing rates, ``slots`` (n × 3) the
-    concurrency limits, ``idle_cores`` (n) the free CPU slots, ``memory_free`` and ``memory_capacity`` (n) what is not
-    held by regular work and what there is, ``cores_free`` (n) the cores that are not promised to commands.
+    ``d`` (4 × n) is D of Ursa §4.2.2, ``memory_free`` (n) what regular work does not hold, ``cores_free`` (n) what is
+    not promised to commands.
     """
 
-    names: list[str]
-    ept_s: float
-    rates: Floats
-    pending: Floats
-    slots: Floats
-    idle_cores: Floats
-    memory_free: Floats
-    memory_capacity: Floats
-    cores_free: Floats
-    load_at_ept: Floats  # (n × 4): the amount of each resource that makes Inc = 1
-    d: Floats  # (n × 4): D of Ursa §4.2.2
-
-    @classmethod
-    def of(
-        cls,
-        names: list[str],
+    def __init__(
+        self,
         ept_s: float,
         *,
         rates: Floats,
@@ -51,78 +60,203 @@ class Workers:
         memory_free: Floats,
         memory_capacity: Floats,
         cores_free: Floats,
-    ) -> Workers:
-        """Compute D and the unit of Inc from what was measured."""
+    ) -> None:
+        """``rates``, ``pending`` (work assigned and not done) and ``slots`` are n × 3, the others n."""
+        self.ept_s = ept_s
+        self.memory_free = memory_free.copy()
+        self.cores_free = cores_free.copy()
         # Ursa gives D_mem as a fraction of the worker's memory and Inc_mem as "the estimated memory usage". As bytes it
         # would drown the other terms of F, and Inc ≤ D could not be asked; so Inc_mem is a fraction of memory too.
-        load_at_ept = np.column_stack((rates * ept_s, memory_capacity))
-        workers = cls(
-            names, ept_s, rates, pending, slots, idle_cores, memory_free, memory_capacity, cores_free, load_at_ept,
-            np.empty((len(names), 4)),
-        )  # fmt: skip
-        for worker in range(len(names)):
-            workers.update(worker)
-        return workers
+        load_at_ept = np.vstack((rates.T * ept_s, memory_capacity[None, :]))
+        self._per_amount: Floats = np.ascontiguousarray(1.0 / load_at_ept)  # 4 × n: Inc is an amount times this
+        self._per_slot: Floats = np.ascontiguousarray(1.0 / slots.T)  # 3 × n
+        apt_s = np.where(idle_cores[:, None] >= 1, [[0.0, 1.0, 1.0]], 1.0) * (pending / rates)
+        self.d: Floats = np.empty((4, len(rates)))
+        self.d[:MEMORY] = np.maximum(0.0, (ept_s - apt_s) / ept_s).T
+        self.d[MEMORY] = np.maximum(0.0, memory_free) / memory_capacity
+        # One worker at a time is faster in plain numbers.
+        self._rates: list[list[float]] = rates.tolist()
+        self._pending: list[tuple[float, float, float]] = [(row[0], row[1], row[2]) for row in pending.tolist()]
+        self._idle: list[float] = idle_cores.tolist()
+        self._capacity: list[float] = memory_capacity.tolist()
+        self._free: list[float] = memory_free.tolist()
+        self._cores: list[float] = cores_free.tolist()
+        self._d: list[tuple[float, float, float, float]] = [(d[0], d[1], d[2], d[3]) for d in self.d.T.tolist()]
 
-    def copy(self) -> Workers:
-        """For a plan that may be thrown away: what never changes within a round is shared."""
-        return Workers(
-            self.names, self.ept_s, self.rates, self.pending.copy(), self.slots, self.idle_cores.copy(),
-            self.memory_free.copy(), self.memory_capacity, self.cores_free.copy(), self.load_at_ept, self.d.copy(),
-        )  # fmt: skip
+    def __len__(self) -> int:
+        return len(self._idle)
 
-    def update(self, worker: int) -> None:
-        """D of one worker: max(0, (EPT − APT_r) / EPT), and the free fraction of its memory (Ursa §4.2.2)."""
-        apt_s = self.pending[worker] / self.rates[worker]
-        if self.idle_cores[worker] >= 1:
-            apt_s[CPU] = 0.0  # "if CPU in w is immediately available (i.e., idle cores), we simply set APT_cpu(w) = 0"
-        row = self.d[worker]
-        np.maximum(0.0, (self.ept_s - apt_s) / self.ept_s, out=row[:MEMORY])
-        row[MEMORY] = max(0.0, self.memory_free[worker]) / self.memory_capacity[worker]
-
-    def increase(self, need: Need) -> Floats:
-        """Inc of a task on every worker (n × 4), not yet clipped to D."""
-        inc: Floats = need.amounts / self.load_at_ept
+    def increase(self, need: Need, worker: int) -> list[float]:
+        """Inc of a task on one worker (4), not clipped to D."""
+        per_amount = self._per_amount[:, worker].tolist()
+        inc = [amount * per for amount, per in zip(need.amounts, per_amount, strict=True)]
         if need.unknown_size is not None:
             # A command that says nothing about its work takes its slot for a whole EPT, as far as anybody can know.
             column = COLUMN[need.unknown_size]
-            inc[:, column] = 1.0 / self.slots[:, column]
+            inc[column] = float(self._per_slot[column, worker])
         return inc
 
-    def increase_on(self, worker: int, need: Need) -> Floats:
-        """Inc of a task on one worker (4)."""
-        inc: Floats = need.amounts / self.load_at_ept[worker]
+    def take(self, worker: int, need: Need) -> Undo:
+        """The task is placed there: its work is pending, its memory held, and one idle core is spoken for.
+
+        D becomes max(0, (EPT − APT_r) / EPT), "if CPU in w is immediately available (i.e., idle cores), we simply set
+        APT_cpu(w) = 0", and the free fraction of the memory (Ursa §4.2.2).
+        """
+        undo = self._state(worker)
+        rates, ept_s = self._rates[worker], self.ept_s
+        cpu, disk, network, memory = need.amounts
         if need.unknown_size is not None:
+            work = [cpu, disk, network]
             column = COLUMN[need.unknown_size]
-            inc[column] = 1.0 / self.slots[worker, column]
-        return inc
+            work[column] = rates[column] * ept_s * float(self._per_slot[column, worker])
+            cpu, disk, network = work
+        _, (cpu_before, disk_before, network_before), idle, free, cores, _ = undo
+        cpu, disk, network = cpu_before + cpu, disk_before + disk, network_before + network
+        idle -= cpu > cpu_before
+        free -= memory
+        d = (
+            1.0 if idle >= 1 else max(0.0, (ept_s - cpu / rates[0]) / ept_s),
+            max(0.0, (ept_s - disk / rates[1]) / ept_s),
+            max(0.0, (ept_s - network / rates[2]) / ept_s),
+            max(0.0, free) / self._capacity[worker],
+        )
+        self.restore((worker, (cpu, disk, network), idle, free, cores - need.cores, d))
+        return undo
 
-    def take(self, worker: int, need: Need) -> None:
-        """The task is placed there: its work is pending, its memory held, and one idle core is spoken for."""
-        inc = self.increase_on(worker, need)
-        self.pending[worker] += (inc * self.load_at_ept[worker])[:MEMORY]
-        if inc[CPU] > 0:
-            self.idle_cores[worker] -= 1
-        self.memory_free[worker] -= need.amounts[MEMORY]
-        self.cores_free[worker] -= need.cores
-        self.update(worker)
+    def restore(self, state: Undo) -> None:
+        """Make a worker what it was."""
+        worker, self._pending[worker], self._idle[worker], free, cores, d = state
+        self._free[worker] = self.memory_free[worker] = free
+        if cores != self._cores[worker]:
+            self._cores[worker] = self.cores_free[worker] = cores
+        self._d[worker] = d
+        self.d[:, worker] = d
+
+    def _state(self, worker: int) -> Undo:
+        return (
+            worker, self._pending[worker], self._idle[worker], self._free[worker], self._cores[worker], self._d[worker]
+        )  # fmt: skip
+
+    def swap(self, states: list[Undo]) -> list[Undo]:
+        """Restore these, the last one first; returns what undoes that, to be restored in the order in which it is."""
+        redo: list[Undo] = []
+        for state in reversed(states):
+            redo.append(self._state(state[0]))
+            self.restore(state)
+        redo.reverse()
+        return redo
+
+    def fitness(self, needs: NeedsTable) -> Floats:
+        """F(t, w) for every task and worker (Eq. 1, m × n), −∞ where the task must not go.
+
+        "We do not assign t to w if D_r(w) = 0 and Inc_r(t, w) > 0 for any r"; where Inc_r > D_r it counts as D_r: so
+        each term is min(Inc · D, D · D).
+        """
+        shape = (len(needs.amounts), len(self))
+        fit, term = np.zeros(shape), np.empty(shape)
+        per_amount, most = self._per_amount * self.d, self.d * self.d
+        barred: list[tuple[Mask, Mask]] = []
+        for resource, d in enumerate(self.d):
+            asked = needs.asks[:, resource]
+            if not asked.any():
+                continue
+            np.multiply(needs.amounts[:, resource, None], per_amount[resource], out=term)
+            if resource in needs.unknown:
+                term[needs.unknown[resource]] = self._per_slot[resource] * d
+            np.minimum(term, most[resource], out=term)
+            fit += term
+            spent = d <= 0.0
+            if spent.any():
+                barred.append((asked, spent))
+        for asked, spent in barred:
+            fit[np.ix_(asked, spent)] = -np.inf
+        memory = needs.amounts[:, MEMORY]
+        if len(self) and memory.max(initial=0.0) > self.memory_free.min():
+            fit[memory[:, None] > self.memory_free] = -np.inf
+        if needs.some_cores:
+            fit[needs.cores[:, None] - 1e-9 > self.cores_free] = -np.inf  # sums of fractions of cores
+        for row, allowed in needs.allowed.items():
+            fit[row, ~allowed] = -np.inf
+        return fit
+
+    def fitness_on(self, worker: int, needs: NeedsTable, start: int) -> Floats:
+        """The same on one worker, for the tasks from ``start`` on."""
+        amounts, d = needs.amounts[start:], self.d[:, worker]
+        terms = amounts * (self._per_amount[:, worker] * d)
+        for resource, rows in needs.unknown.items():
+            terms[rows[rows >= start] - start, resource] = self._per_slot[resource, worker] * d[resource]
+        np.minimum(terms, d * d, out=terms)
+        # In the order in which `fitness` adds: what is equal there is equal here.
+        fit: Floats = terms[:, 0] + terms[:, 1]
+        fit += terms[:, 2]
+        fit += terms[:, 3]
+        if min(self._d[worker]) <= 0.0:
+            fit[(needs.asks[start:] & (d <= 0.0)).any(axis=1)] = -np.inf
+        if needs.most_memory > self._free[worker]:
+            fit[amounts[:, MEMORY] > self._free[worker]] = -np.inf
+        if needs.some_cores:
+            fit[needs.cores[start:] - 1e-9 > self._cores[worker]] = -np.inf
+        for row, allowed in needs.allowed.items():
+            if row >= start and not allowed[worker]:
+                fit[row - start] = -np.inf
+        return fit
+
+    def most(self, needs: NeedsTable) -> Floats:
+        """For each task a number that F exceeds nowhere, now or later in the round (m): D is at most 1."""
+        inc = needs.amounts * self._per_amount.max(axis=1, initial=0.0)
+        for resource, rows in needs.unknown.items():
+            inc[rows, resource] = self._per_slot[resource].max(initial=0.0)
+        most: Floats = np.minimum(inc, 1.0).sum(axis=1)
+        return most
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Need:
-    """What a ready task asks of a worker.
+class NeedsTable:
+    """Needs of m tasks as arrays.
 
-    ``amounts`` (4): bytes of work per kind and bytes of memory. ``cores`` is what a command wants promised.
-    ``unknown_size`` is the kind of a command that says nothing about its work. ``allowed`` (n) restricts the choice.
+    ``amounts`` (m × 4), ``asks`` (m × 4): whether Inc is above 0, ``cores`` (m), ``unknown``: by kind, the rows of
+    commands of unknown size, ``allowed``: by row, for those that may not go everywhere.
     """
 
-    job: str
-    task: str
-    amounts: Floats
-    cores: float = 0.0
-    unknown_size: ResourceKind | None = None
-    allowed: Mask | None = None
+    __slots__ = ("allowed", "amounts", "asks", "cores", "most_memory", "some_cores", "unknown")
 
-    def signature(self) -> tuple[object, ...]:
-        """Needs with the same signature can be kept from a worker by the same things, but for the amount of memory."""
-        return (self.amounts[CPU] > 0, self.amounts[DISK] > 0, self.amounts[NETWORK] > 0, self.unknown_size, self.cores)
+    amounts: Floats
+    asks: Mask
+    cores: Floats
+    some_cores: bool
+    most_memory: float
+    allowed: dict[int, Mask]
+    unknown: dict[int, NDArray[np.intp]]
+
+    def __init__(self, needs: list[Need]) -> None:
+        self.amounts = np.array([need.amounts for need in needs], dtype=np.float64).reshape(len(needs), 4)
+        self.asks = self.amounts > 0
+        self.cores = np.array([need.cores for need in needs], dtype=np.float64)
+        self.some_cores = bool(self.cores.any())
+        self.most_memory = float(self.amounts[:, MEMORY].max(initial=0.0))
+        self.allowed = {row: need.allowed for row, need in enumerate(needs) if need.allowed is not None}
+        self.unknown = {}
+        kinds = {need.unknown_size for need in needs} - {None}
+        for kind in [kind for kind in KINDS if kind in kinds]:
+            rows = np.array([row for row, need in enumerate(needs) if need.unknown_size is kind], dtype=np.intp)
+            self.unknown[COLUMN[kind]] = rows
+            self.asks[rows, COLUMN[kind]] = True
+
+    @property
+    def rows(self) -> int:
+        """How many tasks."""
+        return len(self.amounts)
+
+    def part(self, start: int, stop: int) -> NeedsTable:
+        """The tasks from ``start`` to before ``stop``."""
+        if start == 0 and stop >= self.rows:
+            return self
+        part = NeedsTable.__new__(NeedsTable)
+        part.amounts, part.asks, part.cores = self.amounts[start:stop], self.asks[start:stop], self.cores[start:stop]
+        part.some_cores, part.most_memory = self.some_cores, self.most_memory
+        part.allowed = {row - start: mask for row, mask in self.allowed.items() if start <= row < stop}
+        part.unknown = {
+            column: here - start
+            for column, rows in self.unknown.items()
+            if len(here := rows[(rows >= start) & (rows < stop)])
+        }
+        return part

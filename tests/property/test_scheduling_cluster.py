@@ -16,6 +16,7 @@ from master.core import events as e
 from master.core.admission import reservable_bytes, reserved_bytes
 from master.core.instructions import Hangup, Instruction, SendDecisions
 from master.core.invariants import broken
+from master.ordering import NAMES
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire import master_api as api
 
@@ -211,7 +212,7 @@ pick = st.integers(min_value=0, max_value=10**6)
 class World(RuleBasedStateMachine):
     """See the module's docstring."""
 
-    @initialize(ordering=st.sampled_from(["ejf", "fifo"]), sizes=st.lists(st.integers(1, 8), min_size=3, max_size=3))
+    @initialize(ordering=st.sampled_from(NAMES), sizes=st.lists(st.integers(1, 8), min_size=3, max_size=3))
     def begin(self, ordering: str, sizes: list[int]) -> None:
         self.settings = MasterSettings(node_timeout_s=TIMEOUT_S, ordering=ordering)
         self.now = 100.0

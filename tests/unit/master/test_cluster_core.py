@@ -261,7 +261,7 @@ def test_jobs_wait_for_memory_in_order_and_small_ones_do_not_overtake() -> None:
     assert [d.job for _, d in b.said(api.AdmitJob)] == ["first", "nothing"]
     told = {d.job: d.why for _, d in b.said(api.TellWaiting)}
     assert told["large"] == "it wants 858 MiB reserved, 381 MiB of 954 MiB is not reserved"
-    assert told["small"] == "job large (large) was submitted before it and waits, too"
+    assert told["small"] == "job large (large) stands before it and waits, too"
     b.serve(e.Said("a", api.JobEnded(job="first")))
     assert [d.job for _, d in b.said(api.AdmitJob)] == ["first", "nothing", "large", "small"]
 
@@ -444,6 +444,7 @@ def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
             "name": "j", "user": "u", "origin": "a", "state": "admitted", "waits": "", "memory_bytes": 300 * MB,
             "submitted_at": 7.0, "ready": 1, "placed": 1, "stages": {"s": 1},
             "progress": [{"stage": "s", "tasks": 3, "done": 1}, {"stage": "r", "tasks": 1, "after": ["s"]}],
+            "priority": -7.0, "service_container_s": 0.0, "slots": 0,
         }  # fmt: skip
         assert status["nodes"]["b"]["memory_free_bytes"] == 900 * MB
         assert status["memory"] == {"reservable_bytes": 2000 * MB, "reserved_bytes": 300 * MB}
@@ -535,6 +536,6 @@ def test_progress_is_the_origin_s_to_say_and_replaces_what_was_said() -> None:
     b.job("a")
     for done in (1, 2):
         b.serve(e.Said("a", Progress(job="j", stages=[StageProgress(stage="s", tasks=3, done=done)])))
-    assert b.cluster.jobs["j"].stages == [StageProgress(stage="s", tasks=3, done=2)]
+    assert b.cluster.jobs["j"].work.told == [StageProgress(stage="s", tasks=3, done=2)]
     with pytest.raises(RpcError, match="belongs to node"):
         b.serve(e.Said("b", Progress(job="j", stages=[])))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
@@ -21,6 +19,10 @@ from penstock.settings import SettingsError
         (["--set", "ept_s=10ms"], "ept_s: 0.01 is below interval_s (0.1); set it above"),
         (["--set", "node_timeout_s=1"], "node_timeout_s: 1 is below two heartbeats (1 s each)"),
         (["--set", "listen=loopback"], "listen: 'loopback' is not ADDRESS:PORT"),
+        (["--set", "las_mq_queues=2", "--set", "las_mq_weights=[1.0]"], "las_mq_weights: 1 are given for 2 queues"),
+        (["--set", "las_mq_step=1"], "las_mq_step: Expected `float` > 1.0"),
+        (["--set", "weights={research = 0.0}"], "weights: research: 0 is not above 0"),
+        (["--set", "las_mq_step_size=2"], "unknown key 'las_mq_step_size'; did you mean 'las_mq_step'?"),
         (["--set", "interval_s=0"], "interval_s: Expected `float` > 0.0"),
         (["--config", "/does/not/exist"], "/does/not/exist: No such file or directory"),
     ],
@@ -50,14 +52,19 @@ def test_help_documents_every_key_from_its_declaration(capsys: pytest.CaptureFix
         assert description in said
 
 
-def test_every_setting_of_the_core_is_configured(tmp_path: Path) -> None:
-    config = MasterConfig(interval_s=0.2, ept_s=0.7, ordering="fifo", ejf_weight=3.0, heartbeat_s=2.0,
-                          node_timeout_s=20.0, promotion=False, default_cpu_bytes_per_s=1.0,
-                          default_disk_bytes_per_s=2.0, default_network_bytes_per_s=3.0)  # fmt: skip
-    settings = config.cluster_settings()
+def test_every_setting_of_the_core_is_configured() -> None:
+    config = MasterConfig(
+        interval_s=0.2, ept_s=0.7, ordering="las_mq", ejf_weight=3.0, srjf_weight=4.0, las_quantum_s=5.0,
+        las_mq_queues=2, las_mq_first_threshold_container_s=6.0, las_mq_step=7.0, las_mq_weights=(8.0, 1.0),
+        las_mq_stage_aware=False, tenants={"eve": "research/eve"}, weights={"research": 2.0}, share_chunk_tasks=9,
+        max_running_jobs=10, stage_aware=False, network_aware=False, memory_estimate=True,
+        admission_wait_max_s=11.0, heartbeat_s=2.0, node_timeout_s=20.0, promotion=False,
+        default_cpu_bytes_per_s=1.0, default_disk_bytes_per_s=2.0, default_network_bytes_per_s=3.0,
+    )  # fmt: skip
+    settings, plain = config.cluster_settings(), MasterConfig()
     for field in msgspec.structs.fields(MasterConfig):
         if field.name not in ("listen", "http"):
-            assert getattr(settings, field.name) == getattr(config, field.name)
+            assert getattr(settings, field.name) == getattr(config, field.name) != getattr(plain, field.name)
 
 
 def test_addresses() -> None:

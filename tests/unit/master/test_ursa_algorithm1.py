@@ -8,9 +8,10 @@ import random
 import numpy as np
 import pytest
 
-from master.ordering import ORDERINGS
+from master.ordering import ClusterView, JobView, OrderingSettings, Ranking, ordering_of
 from master.placement import Need, Stage, Workers, place
-from master.placement.ursa import STAGE_BONUS, fitness, stage_score, why_not
+from master.placement.ursa import STAGE_BONUS, stage_score, why_not
+from master.placement.workers import Floats, NeedsTable
 from penstock.model import ResourceKind
 
 EPT = 0.12
@@ -19,8 +20,7 @@ EPT = 0.12
 def cluster(*rows: tuple[tuple[float, ...], tuple[float, ...], float, float, float]) -> Workers:
     """Workers from (rates, pending, idle cores, free memory, memory)."""
     rates, pending, idle, free, capacity = zip(*rows, strict=True)
-    return Workers.of(
-        [f"w{i}" for i in range(len(rows))],
+    return Workers(
         EPT,
         rates=np.array(rates, dtype=float),
         pending=np.array(pending, dtype=float),
@@ -33,11 +33,23 @@ def cluster(*rows: tuple[tuple[float, ...], tuple[float, ...], float, float, flo
 
 
 def need(task: str, *amounts: float, **more: object) -> Need:
-    return Need("j", task, np.array(amounts, dtype=float), **more)  # type: ignore[arg-type]
+    return Need("j", task, amounts, **more)  # type: ignore[arg-type]
 
 
-def stage(*needs: Need, job: str = "j", elapsed_s: float = 0.0) -> Stage:
-    return Stage(job, "s", list(needs), elapsed_s)
+def fitness(task: Need, workers: Workers) -> Floats:
+    """F of one task on every worker."""
+    fit: Floats = workers.fitness(NeedsTable([task]))[0]
+    return fit
+
+
+def stage(*needs: Need, job: str = "j") -> Stage:
+    return Stage(job, "s", list(needs))
+
+
+def ejf(weight: float = 1.0, name: str = "ejf", **elapsed_s: float) -> Ranking:
+    """A ranking of jobs that were submitted so long ago; job j just now."""
+    jobs = [JobView(job, submitted_at=-elapsed) for job, elapsed in {"j": 0.0, **elapsed_s}.items()]
+    return ordering_of(OrderingSettings(name, ejf_weight=weight)).rank(jobs, ClusterView())
 
 
 # ---------------------------------------------------------------- by hand
@@ -46,12 +58,12 @@ def stage(*needs: Need, job: str = "j", elapsed_s: float = 0.0) -> Stage:
 def test_d_is_what_of_the_ept_is_not_taken() -> None:
     # APT = 3/100, 6/100 and 24/100 s; D = (0.12 − APT) / 0.12, not below 0; a quarter of the memory is free.
     w = cluster(((100, 100, 100), (3, 6, 24), 0, 25, 100))
-    assert w.d[0] == pytest.approx([0.75, 0.5, 0.0, 0.25])
+    assert w.d[:, 0] == pytest.approx([0.75, 0.5, 0.0, 0.25])
 
 
 def test_an_idle_core_makes_the_cpu_free() -> None:
     w = cluster(((100, 100, 100), (1000, 6, 0), 1, 100, 100))
-    assert w.d[0] == pytest.approx([1.0, 0.5, 1.0, 1.0])
+    assert w.d[:, 0] == pytest.approx([1.0, 0.5, 1.0, 1.0])
     w.take(0, need("t", 5, 0, 0, 0))  # takes the last idle core: now the 1005 bytes of work count
     assert w.d[0, 0] == 0.0
 
@@ -59,7 +71,7 @@ def test_an_idle_core_makes_the_cpu_free() -> None:
 def test_inc_is_the_rise_of_apt_by_ept_and_the_share_of_memory() -> None:
     w = cluster(((100, 200, 50), (0, 0, 0), 1, 80, 100))
     # 6/100 s, 6/200 s, 6/50 s, each by 0.12 s; 20 of 100 bytes.
-    assert w.increase(need("t", 6, 6, 6, 20))[0] == pytest.approx([0.5, 0.25, 1.0, 0.2])
+    assert w.increase(need("t", 6, 6, 6, 20), 0) == pytest.approx([0.5, 0.25, 1.0, 0.2])
 
 
 def test_f_is_the_sum_of_d_times_inc() -> None:
@@ -95,73 +107,74 @@ def test_a_plan_that_is_whole_gets_the_bonus_and_scores_are_means() -> None:
     # a takes all of the disk, b finds nothing: the mean is over the plan, without the bonus
     part = stage_score(stage(need("a", 0, 12, 0, 0), need("b", 0, 1, 0, 0)), w)
     assert part.score == pytest.approx(1.0)
-    assert [n.task for n, _, _ in part.chosen] == ["a"]
-    assert w.d[0, 1] == 1.0, "scoring leaves the cluster as it was"
+    assert [(index, worker) for index, worker, _ in part.chosen] == [(0, 0)]
+    assert w.d[1, 0] == 1.0, "scoring leaves the cluster as it was"
 
 
 def test_a_whole_stage_goes_before_a_better_part_of_another() -> None:
     w = cluster(((100, 100, 100), (0, 0, 0), 4, 100, 100))
     part = stage(need("a", 0, 12, 0, 0), need("b", 0, 12, 0, 0), job="part")
     whole = stage(need("c", 0, 1, 0, 0), job="whole")
-    placed = place(w, [part, whole], ORDERINGS["ejf"], 1.0)
+    placed = place(w, [part, whole], ejf(part=0.0, whole=0.0))
     assert [(p.stage.job, p.need.task) for p in placed] == [("whole", "c"), ("part", "a")]
 
 
 def test_ejf_adds_w_times_t() -> None:
-    young = stage(need("a", 0, 12, 0, 0), job="young", elapsed_s=1.0)  # F = 1
-    old = stage(need("b", 0, 3, 0, 0), job="old", elapsed_s=2.0)  # F = 0.25
+    young = stage(need("a", 0, 12, 0, 0), job="young")  # F = 1
+    old = stage(need("b", 0, 3, 0, 0), job="old")  # F = 0.25
     for weight, first in ((0.5, "young"), (1.0, "old")):  # 1 + 0.5 > 0.25 + 1; 1 + 1 < 0.25 + 2
         w = cluster(((100, 100, 100), (0, 0, 0), 4, 100, 100))
-        assert place(w, [young, old], ORDERINGS["ejf"], weight)[0].stage.job == first
+        assert place(w, [young, old], ejf(weight, young=1.0, old=2.0))[0].stage.job == first
 
 
 def test_fifo_never_lets_a_younger_job_go_first() -> None:
     w = cluster(((100, 100, 100), (0, 0, 0), 4, 100, 100))
-    old = stage(need("a", 0, 3, 0, 0), need("b", 0, 300, 0, 0), need("c", 0, 1, 0, 0), job="old", elapsed_s=2.0)
-    young = stage(need("d", 0, 12, 0, 0), job="young", elapsed_s=1.0)
-    assert [p.stage.job for p in place(w, [young, old], ORDERINGS["fifo"], 0.0)] == ["old", "old"]
+    old = stage(need("a", 0, 3, 0, 0), need("b", 0, 300, 0, 0), need("c", 0, 1, 0, 0), job="old")
+    young = stage(need("d", 0, 12, 0, 0), job="young")
+    placed = place(w, [young, old], ejf(name="fifo", young=1.0, old=2.0))
+    assert [p.stage.job for p in placed] == ["old", "old"]
 
 
 def test_load_is_balanced_over_equal_workers() -> None:
     w = cluster(*[((100, 100, 100), (0, 0, 0), 4, 100, 100)] * 4)
-    placed = place(w, [stage(*[need(f"t{i}", 1, 2, 0, 10) for i in range(8)])], ORDERINGS["ejf"], 1.0)
+    placed = place(w, [stage(*[need(f"t{i}", 1, 2, 0, 10) for i in range(8)])], ejf())
     assert sorted(p.worker for p in placed) == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_a_command_of_unknown_size_takes_its_slot_for_an_ept() -> None:
     w = cluster(((100, 100, 100), (0, 0, 0), 1, 100, 100))
     unknown = [need(f"t{i}", 0, 0, 0, 0, unknown_size=ResourceKind.DISK) for i in range(3)]
-    assert w.increase(unknown[0])[0] == pytest.approx([0, 0.5, 0, 0])  # two slots
-    assert len(place(w, [stage(*unknown)], ORDERINGS["ejf"], 1.0)) == 2
+    assert w.increase(unknown[0], 0) == pytest.approx([0, 0.5, 0, 0])  # two slots
+    assert len(place(w, [stage(*unknown)], ejf())) == 2
 
 
 def test_the_choice_may_be_restricted() -> None:
     w = cluster(*[((100, 100, 100), (0, 0, 0), 4, 100, 100)] * 3)
     allowed = np.array([False, False, True])
-    placed = place(w, [stage(need("t", 1, 0, 0, 0, allowed=allowed))], ORDERINGS["ejf"], 1.0)
+    placed = place(w, [stage(need("t", 1, 0, 0, 0, allowed=allowed))], ejf())
     assert placed[0].worker == 2
-    assert place(w, [stage(need("t", 1, 0, 0, 0, allowed=np.zeros(3, dtype=bool)))], ORDERINGS["ejf"], 1.0) == []
+    assert place(w, [stage(need("t", 1, 0, 0, 0, allowed=np.zeros(3, dtype=bool)))], ejf()) == []
 
 
 def test_cores_of_a_command_must_be_free_to_promise() -> None:
     w = cluster(((100, 100, 100), (0, 0, 0), 4, 100, 100))
     commands = [need(f"t{i}", 1, 0, 0, 0, cores=1.5) for i in range(3)]  # four are free
-    assert [p.need.task for p in place(w, [stage(*commands)], ORDERINGS["ejf"], 1.0)] == ["t0", "t1"]
+    assert [p.need.task for p in place(w, [stage(*commands)], ejf())] == ["t0", "t1"]
 
 
 def test_without_workers_nothing_is_placed() -> None:
     rows, columns = np.empty((0, 3)), np.empty(0)
-    w = Workers.of(
-        [], EPT, rates=rows, pending=rows, slots=rows, idle_cores=columns, memory_free=columns, memory_capacity=columns,
+    w = Workers(
+        EPT, rates=rows, pending=rows, slots=rows, idle_cores=columns, memory_free=columns, memory_capacity=columns,
         cores_free=columns,
     )  # fmt: skip
-    assert place(w, [stage(need("t", 1, 0, 0, 0))], ORDERINGS["ejf"], 1.0) == []
+    assert place(w, [stage(need("t", 1, 0, 0, 0))], ejf()) == []
     assert why_not(need("t", 1, 0, 0, 0), w) == "no node is connected"
 
 
 def test_every_placement_says_which_numbers_led_to_it() -> None:
     w = cluster(((100, 100, 100), (0, 0, 0), 1, 80, 100))
-    why = place(w, [stage(need("t", 6, 3, 0, 20), elapsed_s=2.0)], ORDERINGS["ejf"], 1.5)[0].why
+    why = place(w, [stage(need("t", 6, 3, 0, 20))], ejf(1.5, j=2.0))[0].why
     assert why.startswith("ursa: F = 0.91 (D×Inc: cpu 1×0.5 + disk 1×0.25 + memory 0.8×0.2)")
     assert "W·T 3" in why
     assert "1 of 1 tasks" in why
@@ -276,8 +289,9 @@ def test_agrees_with_a_plain_reading_of_the_paper(seed: int) -> None:
     ]
     w = cluster(*[(tuple(p.rate), tuple(p.pending), p.idle, p.free, p.capacity) for p in plain])
     given = [
-        Stage(str(s), "s", [Need(str(s), str(t), np.array(task)) for t, task in enumerate(tasks)], elapsed)
-        for s, (elapsed, tasks) in enumerate(stages)
+        Stage(str(s), "s", [Need(str(s), str(t), tuple(task)) for t, task in enumerate(tasks)])
+        for s, (_, tasks) in enumerate(stages)
     ]
-    placed = [(int(p.need.job), int(p.need.task), p.worker) for p in place(w, given, ORDERINGS["ejf"], 0.3)]
+    ranking = ejf(0.3, **{str(s): elapsed for s, (elapsed, _) in enumerate(stages)})
+    placed = [(int(p.need.job), int(p.need.task), p.worker) for p in place(w, given, ranking)]
     assert placed == plain_placement(stages, plain, 0.3)

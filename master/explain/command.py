@@ -1,0 +1,38 @@
+"""``penstock place``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from master.explain.recording import SnapshotError, read
+from master.explain.replay import explained, text
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit status: 2 where the snapshot is at fault."""
+    parser = argparse.ArgumentParser(
+        prog="penstock place",
+        description="Explain a scheduling round over a recorded state, decision by decision.",
+    )
+    parser.add_argument("snapshot", metavar="SNAPSHOT.json", help="what a master's GET /snapshot answered; - is stdin")
+    parser.add_argument("--json", action="store_true", help="everything, with each task's F on every node")
+    options = parser.parse_args(argv)
+    try:
+        recording = read(_bytes(options.snapshot), options.snapshot)
+    except SnapshotError as error:
+        print(f"penstock place: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    said = explained(recording)
+    print(json.dumps(said, ensure_ascii=False, indent=1) if options.json else text(said))  # noqa: T201
+    return 0
+
+
+def _bytes(name: str) -> bytes:
+    """Raises: SnapshotError: the file cannot be read."""
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise SnapshotError(f"{name}: {error.strerror}") from None

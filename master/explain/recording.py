@@ -1,0 +1,278 @@
+"""A recorded state: the nodes, the jobs and their ready tasks as a round sees them, and the settings. JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+
+from master.config import MasterConfig
+from master.core import Cluster
+from master.core.records import Job, Task
+from master.core.snapshot import Picture
+from master.core.views import job_views, totals
+from master.ordering import ClusterView, JobView, StageView
+from master.placement import Need, Stage, Workers
+from penstock.model import ResourceKind
+from penstock.settings import SettingsError
+
+FORMAT = 1
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0)]
+Kinds = tuple[Amount, Amount, Amount]
+
+
+class SnapshotError(Exception):
+    """One line for the operator: which file, which part of it, what is wrong."""
+
+
+class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Unknown keys are errors that name them."""
+
+
+class RecordedNode(_Struct, frozen=True, kw_only=True):
+    """A connected node. Three values are of cpu, disk, network; ``rates`` are bytes/s, ``pending`` bytes."""
+
+    name: str
+    rates: tuple[Positive, Positive, Positive]
+    pending: Kinds
+    slots: tuple[Positive, Positive, Positive]
+    idle_cores: float
+    memory_free_bytes: float
+    memory_bytes: Positive
+    cores_free: float
+
+
+class RecordedTask(_Struct, frozen=True, kw_only=True):
+    """A ready task: bytes of work per kind and of memory. ``nodes`` are those that it may go to, if not to all."""
+
+    task: str
+    work: Kinds
+    memory_bytes: Amount = 0.0
+    cores: Amount = 0.0
+    unknown_size: ResourceKind | None = None
+    nodes: list[str] | None = None
+
+
+class RecordedProgress(_Struct, frozen=True, kw_only=True):
+    """A stage's tasks, and what it has received in container-seconds."""
+
+    stage: str
+    tasks: int
+    done: int
+    service_container_s: Amount = 0.0
+
+
+class RecordedJob(_Struct, frozen=True, kw_only=True):
+    """A job as the orderings see it (:class:`master.ordering.JobView`); ``needs`` and ``wants`` are null if unknown.
+
+    ``stages`` are its ready tasks by stage; only those of an admitted job are placed.
+    """
+
+    job: str
+    name: str = ""
+    tenant: str = ""
+    weight: Positive = 1.0
+    submitted_at: float = 0.0
+    admitted: bool = True
+    holds: tuple[Amount, Amount, Amount, Amount] = (0.0, 0.0, 0.0, 0.0)
+    containers: int = 0
+    service_container_s: Amount = 0.0
+    remaining_s: Kinds = (0.0, 0.0, 0.0)
+    needs: float | None = None
+    wants: float | None = None
+    progress: list[RecordedProgress] = []
+    stages: dict[str, list[RecordedTask]] = {}
+
+
+class Recording(_Struct, frozen=True, kw_only=True):
+    """``at`` is Unix time; ``capacity`` of the cluster: cores, disk slots, network slots, bytes of memory."""
+
+    penstock_snapshot: int = FORMAT
+    at: float
+    settings: MasterConfig = MasterConfig()
+    capacity: tuple[Positive, Positive, Positive, Positive]
+    nodes: list[RecordedNode]
+    jobs: list[RecordedJob]
+
+    # ------------------------------------------------------------ as the steps of a round take it
+
+    def views(self) -> list[JobView]:
+        """The jobs."""
+        return [
+            JobView(
+                job=job.job,
+                tenant=job.tenant,
+                weight=job.weight,
+                submitted_at=job.submitted_at,
+                sequence=sequence,
+                holds=job.holds,
+                containers=job.containers,
+                service=job.service_container_s,
+                stages=tuple(StageView(s.stage, s.tasks, s.done, s.service_container_s) for s in job.progress),
+                remaining=job.remaining_s,
+                needs=math.inf if job.needs is None else job.needs,
+                wants=math.inf if job.wants is None else job.wants,
+            )
+            for sequence, job in enumerate(self.jobs)
+        ]
+
+    def cluster(self) -> ClusterView:
+        """The cluster."""
+        return ClusterView(self.at, self.capacity, max(1.0, self.capacity[0]))
+
+    def stages(self) -> list[Stage]:
+        """What is to be placed, earlier jobs first."""
+        places = {node.name: place for place, node in enumerate(self.nodes)}
+        network = self.settings.network_aware
+        jobs = sorted((job for job in self.jobs if job.admitted), key=lambda job: job.submitted_at)
+        return [
+            Stage(job.job, stage, [_need(job.job, task, places, network=network) for task in tasks])
+            for job in jobs
+            for stage, tasks in job.stages.items()
+            if tasks
+        ]
+
+    def workers(self) -> Workers:
+        """The nodes."""
+
+        def column(name: str, width: int = 0) -> Any:
+            rows = [getattr(node, name) for node in self.nodes]
+            return np.array(rows, dtype=np.float64).reshape((len(rows), width) if width else len(rows))
+
+        return Workers(
+            self.settings.ept_s,
+            rates=column("rates", 3),
+            pending=column("pending", 3),
+            slots=column("slots", 3),
+            idle_cores=column("idle_cores"),
+            memory_free=column("memory_free_bytes"),
+            memory_capacity=column("memory_bytes"),
+            cores_free=column("cores_free"),
+        )
+
+
+def _need(job: str, task: RecordedTask, places: dict[str, int], *, network: bool) -> Need:
+    allowed = None
+    if task.nodes is not None:
+        allowed = np.zeros(len(places), dtype=np.bool_)
+        allowed[[places[name] for name in task.nodes]] = True
+    cpu, disk, sent = task.work
+    slots = (task.cores or float(cpu > 0), float(disk > 0), float(sent > 0), task.memory_bytes)
+    amounts = (cpu, disk, sent if network else 0.0, task.memory_bytes)
+    return Need(job, task.task, amounts, task.cores, task.unknown_size, allowed, slots)
+
+
+def record(cluster: Cluster, now: float) -> Recording:
+    """The state that a round would see now (monotonic time)."""
+    picture = Picture(cluster, now)
+    table = cluster.table
+    total = totals(cluster)
+    described = [job for job in cluster.jobs.values() if job.described]
+    settings = {
+        name: value
+        for name in MasterConfig.__struct_fields__
+        if (value := getattr(cluster.settings, name, None)) is not None
+    }
+    return Recording(
+        at=cluster.unix(now),
+        settings=MasterConfig(**settings),
+        capacity=total.capacity,
+        nodes=[
+            RecordedNode(
+                name=table.nodes[row].name,
+                rates=tuple(table.rates[row].tolist()),
+                pending=tuple(table.pending[row].tolist()),
+                slots=tuple(table.slots[row].tolist()),
+                idle_cores=float(table.idle[row, 0]),
+                memory_free_bytes=float(table.memory_free[row]),
+                memory_bytes=float(table.memory_capacity[row]),
+                cores_free=float(table.cores_free[row]),
+            )
+            for row in picture.rows.tolist()
+        ],
+        jobs=[
+            _job(picture, job, view) for job, view in zip(described, job_views(cluster, described, total), strict=True)
+        ],
+    )
+
+
+def _job(picture: Picture, job: Job, view: JobView) -> RecordedJob:
+    return RecordedJob(
+        job=job.job,
+        name=job.name,
+        tenant=view.tenant,
+        weight=view.weight,
+        submitted_at=job.submitted_at,
+        admitted=job.admitted,
+        holds=(view.holds[0], view.holds[1], view.holds[2], view.holds[3]),
+        containers=view.containers,
+        service_container_s=view.service,
+        remaining_s=(view.remaining[0], view.remaining[1], view.remaining[2]),
+        needs=view.needs if math.isfinite(view.needs) else None,
+        wants=view.wants if math.isfinite(view.wants) else None,
+        progress=[
+            RecordedProgress(stage=s.name, tasks=s.tasks, done=s.done, service_container_s=s.service)
+            for s in view.stages
+        ],
+        stages={
+            stage: [_task(picture, task) for task in tasks.values()]
+            for (stage, opportunistic), tasks in job.ready.items()
+            if not opportunistic
+        },
+    )
+
+
+def _task(picture: Picture, task: Task) -> RecordedTask:
+    need = picture.need(task)
+    request = task.request
+    assert request is not None
+    allowed = need.allowed
+    return RecordedTask(
+        task=task.name,
+        work=(request.usage.cpu, request.usage.disk, request.usage.network),
+        memory_bytes=need.amounts[3],
+        cores=need.cores,
+        unknown_size=need.unknown_size,
+        nodes=None if allowed is None else [picture.node(int(place)).name for place in np.flatnonzero(allowed)],
+    )
+
+
+def read(text: bytes, where: str) -> Recording:
+    """A recording from JSON.
+
+    Raises:
+        SnapshotError: it is none, or says something that cannot be; ``where`` (a file) stands before it.
+    """
+    try:
+        recording = msgspec.json.decode(text, type=Recording)
+        recording.settings.check()
+    except msgspec.ValidationError as error:
+        message, _, at = str(error).partition(" - at `$")
+        raise SnapshotError(f"{where}: {at.rstrip('`').lstrip('.') or 'the whole'}: {message}") from None
+    except msgspec.DecodeError as error:
+        raise SnapshotError(f"{where}: no JSON: {error}; GET /snapshot of a master makes one") from None
+    except SettingsError as error:
+        raise SnapshotError(f"{where}: settings: {error}") from None
+    return _checked(recording, where)
+
+
+def _checked(recording: Recording, where: str) -> Recording:
+    if recording.penstock_snapshot != FORMAT:
+        raise SnapshotError(f"{where}: penstock_snapshot: {recording.penstock_snapshot} is not {FORMAT}")
+    names = [node.name for node in recording.nodes]
+    jobs = [job.job for job in recording.jobs]
+    for field, all_of_them in (("nodes", names), ("jobs", jobs)):
+        twice = next((name for name in all_of_them if all_of_them.count(name) > 1), None)
+        if twice is not None:
+            raise SnapshotError(f"{where}: {field}: {twice!r} stands there twice")
+    known = set(names)
+    for job in recording.jobs:
+        for stage, tasks in job.stages.items():
+            for task in tasks:
+                unknown = next((name for name in task.nodes or () if name not in known), None)
+                if unknown is not None:
+                    raise SnapshotError(f"{where}: job {job.job}, stage {stage}, task {task.task}: no node {unknown!r}")
+    return recording

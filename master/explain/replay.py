@@ -1,0 +1,100 @@
+"""One round over a recorded state, in the order of its decisions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from master.explain.recording import Recording
+from master.ordering import Ranking, ordering_of
+from master.placement.ursa import Account, place, why_not
+
+
+def explained(recording: Recording) -> dict[str, Any]:
+    """What a round would decide, as JSON: ``order`` of the jobs, ``decisions``, and what was ``left`` and why.
+
+    Each decision has the stage's score, its key (the larger goes first) and the task's F on every node: null where it
+    must not go.
+    """
+    settings = recording.settings.cluster_settings()
+    ranking = ordering_of(settings.ordering_settings()).rank(recording.views(), recording.cluster())
+    order = _order(recording, ranking)
+    workers, stages = recording.workers(), recording.stages()
+    names = [node.name for node in recording.nodes]
+    accounts: list[Account] = []
+    place(
+        workers, stages, ranking, chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware,
+        account=accounts.append,
+    )  # fmt: skip
+    placed = {(account.placement.need.job, account.placement.need.task) for account in accounts}
+    left = [
+        {
+            "job": stage.job,
+            "stage": stage.stage,
+            "tasks": [need.task for need in waiting],
+            "waits": f"task {waiting[0].task}: {why_not(waiting[0], workers)}",
+        }
+        for stage in stages
+        if (waiting := [need for need in stage.needs if (need.job, need.task) not in placed])
+    ]
+    return {
+        "ordering": settings.ordering,
+        "order": order,
+        "decisions": [_decision(account, names) for account in accounts],
+        "left": left,
+        "not_admitted": [job.job for job in recording.jobs if not job.admitted and job.stages],
+    }
+
+
+def _order(recording: Recording, ranking: Ranking) -> list[dict[str, Any]]:
+    names = {job.job: job.name for job in recording.jobs}
+    return [
+        {
+            "job": job,
+            "name": names[job],
+            "why": ranking.why(job),
+            "room_containers": room if math.isfinite(room := ranking.room(job)) else None,
+        }
+        for job in ranking.order()
+    ]
+
+
+def _decision(account: Account, names: list[str]) -> dict[str, Any]:
+    placement = account.placement
+    return {
+        "job": placement.need.job,
+        "stage": placement.stage.stage,
+        "task": placement.need.task,
+        "node": names[placement.worker],
+        "stage_score": account.score,
+        "whole": account.whole,
+        "key": list(account.key),
+        "why": placement.why,
+        "fit": {
+            name: (fit if math.isfinite(fit) else None) for name, fit in zip(names, account.fit.tolist(), strict=True)
+        },
+    }
+
+
+def text(said: dict[str, Any], best: int = 3) -> str:
+    """The same to read: each task with its ``best`` nodes."""
+    lines = [f"Order ({said['ordering']}):"]
+    lines += [f"  {i}. {each['job']} {each['name']}: {each['why']}" for i, each in enumerate(said["order"], start=1)]
+    stage = None
+    for number, decision in enumerate(said["decisions"], start=1):
+        if stage != (decision["job"], decision["stage"]):
+            stage = (decision["job"], decision["stage"])
+            bonus = " + bonus" if decision["whole"] else ""
+            lines.append(f"Stage {stage[1]} of {stage[0]}: score {decision['stage_score']:.4g}{bonus}")
+        fits = {name: fit for name, fit in decision["fit"].items() if fit is not None}
+        ranked = sorted(fits, key=lambda name: -fits[name])[:best]
+        shown = ", ".join(f"{name} {fits[name]:.4g}" for name in ranked)
+        barred = len(decision["fit"]) - len(fits)
+        lines.append(
+            f"  {number}. {decision['task']} → {decision['node']}: F {shown}"
+            + (f"; {barred} of {len(decision['fit'])} nodes barred" if barred else "")
+        )
+    for each in said["left"]:
+        lines.append(f"Left of stage {each['stage']} of {each['job']}: {len(each['tasks'])} tasks; {each['waits']}")
+    lines += [f"Not admitted: {job}" for job in said["not_admitted"]]
+    return "\n".join(lines)

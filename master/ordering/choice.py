@@ -1,0 +1,57 @@
+"""The orderings by name, and the settings that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from master.ordering.drf import DominantResourceFairness
+from master.ordering.ejf import EarliestJobFirst
+from master.ordering.fair import Fair
+from master.ordering.fifo import FirstInFirstOut
+from master.ordering.las import LeastAttainedService
+from master.ordering.las_mq import LasMq
+from master.ordering.multilevel import Multilevel
+from master.ordering.policy import Ordering
+from master.ordering.srjf import SmallestRemainingJobFirst
+
+
+@dataclass(frozen=True, slots=True)
+class OrderingSettings:
+    """``name`` chooses; each of the others is read by the ordering that its name begins with.
+
+    ``weights`` are of tenants by their path (``research/eve``), for ``drf``.
+    """
+
+    name: str = "ejf"
+    ejf_weight: float = 1.0
+    srjf_weight: float = 100.0
+    las_quantum_s: float = 1.0
+    las_mq: Multilevel = field(default_factory=Multilevel)
+    las_mq_stage_aware: bool = True
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+_MAKERS: dict[str, Callable[[OrderingSettings], Ordering]] = {
+    "fifo": lambda settings: FirstInFirstOut(),
+    "fair": lambda settings: Fair(),
+    "drf": lambda settings: DominantResourceFairness(settings.weights),
+    "las": lambda settings: LeastAttainedService(settings.las_quantum_s),
+    "ejf": lambda settings: EarliestJobFirst(settings.ejf_weight),
+    "srjf": lambda settings: SmallestRemainingJobFirst(settings.srjf_weight),
+    "las_mq": lambda settings: LasMq(settings.las_mq, stage_aware=settings.las_mq_stage_aware),
+}
+#: Every ordering that can be chosen.
+NAMES: tuple[str, ...] = tuple(_MAKERS)
+
+
+def ordering_of(settings: OrderingSettings) -> Ordering:
+    """A fresh ordering.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    maker = _MAKERS.get(settings.name)
+    if maker is None:
+        raise ValueError(f"ordering: {settings.name!r} is none of {', '.join(NAMES)}")
+    return maker(settings)

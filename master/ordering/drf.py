@@ -1,0 +1,80 @@
+"""Dominant resource fairness over cores, disk slots, network slots and memory; weighted, with a tree of tenants.
+
+A job's dominant share is the largest part that it holds of any resource of the cluster. The tenants of one level are
+served by their dominant share ÷ weight, the smallest first; within a tenant its sub-tenants, and last its jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from master.ordering.policy import Key, Ranking
+from master.ordering.view import Amounts, ClusterView, JobView
+
+
+class DominantResourceFairness:
+    """``weights`` are of tenants by their path; 1 where none is given."""
+
+    def __init__(self, weights: Mapping[str, float] | None = None) -> None:
+        self._weights = dict(weights or {})
+
+    def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
+        """What the jobs hold now, by tenants."""
+        return _Dominant(jobs, cluster.capacity, self._weights)
+
+
+class _Dominant:
+    whole_stages = False
+
+    def __init__(self, jobs: Sequence[JobView], capacity: Amounts, weights: Mapping[str, float]) -> None:
+        self._capacity = capacity
+        self._paths = {job.job: (*_levels(job.tenant), f"\0{job.job}") for job in jobs}
+        self._weights = {level: weights.get(level, 1.0) for path in self._paths.values() for level in path}
+        self._weights |= {f"\0{job.job}": job.weight for job in jobs}
+        self._held: dict[str, list[float]] = {level: [0.0] * len(capacity) for level in self._weights}
+        self._shares = dict.fromkeys(self._weights, 0.0)
+        for job in jobs:
+            self.charge(job.job, job.holds)
+        ordered = sorted(jobs, key=lambda job: ([self._shares[level] for level in self._paths[job.job]], job.earliest))
+        self._place = {job.job: place for place, job in enumerate(ordered)}
+
+    def key(self, job: str, score: float) -> Key:
+        """Share ÷ weight of the topmost tenant, of the next, …, of the job; the place in the order; the score."""
+        return (*(-self._shares[level] for level in self._paths[job]), -float(self._place[job]), score)
+
+    def charge(self, job: str, taken: Amounts) -> bool:
+        """The job holds more, and so do its tenants, which moves their other jobs."""
+        for level in self._paths[job]:
+            held = self._held[level]
+            for resource, amount in enumerate(taken):
+                held[resource] += amount
+            self._shares[level] = max(self._parts(level)) / self._weights[level]
+        return len(self._paths[job]) > 1
+
+    def room(self, job: str) -> float:
+        """No bound: whoever is furthest below goes first."""
+        return float("inf")
+
+    def order(self) -> list[str]:
+        """By what was held when the round began."""
+        return list(self._place)
+
+    def why(self, job: str) -> str:
+        """The dominant share of each level."""
+        said = []
+        for level in self._paths[job]:
+            parts = self._parts(level)
+            name = "job" if level.startswith("\0") else level
+            said.append(f"{name} {max(parts):.3g} of {_RESOURCES[parts.index(max(parts))]}")
+        return f"drf: {', '.join(said)}, {self._place[job] + 1} of {len(self._place)}"
+
+    def _parts(self, level: str) -> list[float]:
+        return [held / have if have else 0.0 for held, have in zip(self._held[level], self._capacity, strict=True)]
+
+
+_RESOURCES = ("cores", "disk slots", "network slots", "memory")
+
+
+def _levels(tenant: str) -> list[str]:
+    parts = tenant.split("/") if tenant else []
+    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]

@@ -1,0 +1,23 @@
+"""Least attained service: the job that has received the fewest container-seconds goes first (LAS_MQ §2.1, §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from master.ordering.policy import Ranking
+from master.ordering.shares import Shared
+from master.ordering.view import ClusterView, JobView
+
+
+class LeastAttainedService:
+    """``quantum_s`` is what a container that is given now will have received before one can choose again."""
+
+    def __init__(self, quantum_s: float = 1.0) -> None:
+        self._quantum_s = quantum_s
+
+    def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
+        """Weights do not count."""
+        levels = {job.job: job.service + self._quantum_s * job.containers for job in jobs}
+        order = sorted(jobs, key=lambda job: (job.service, *job.earliest))
+        growth = dict.fromkeys(levels, self._quantum_s)
+        return Shared("las: container-seconds", levels, growth, [job.job for job in order])

@@ -1,0 +1,116 @@
+"""LAS_MQ: jobs are ordered without knowing anything about them in advance (§3).
+
+A job sinks from queue to queue with the service that it has received, or will have received when its stage ends; the
+queues share the cluster by weight, and within a queue jobs go one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from master.ordering.multilevel import Multilevel
+from master.ordering.policy import Key, Ranking
+from master.ordering.shares import received_since
+from master.ordering.turns import Turns
+from master.ordering.view import Amounts, ClusterView, JobView
+
+#: "We only apply the stage awareness when the stage progress is no less than 10 %" (§3.2).
+AWARE_FROM = 0.1
+#: Container-seconds that a queue may catch up on after its jobs wanted less than its share, for a weight of 1.
+LAG = 60.0
+
+
+class LasMq:
+    """``stage_aware`` off: the service received, and nothing else, moves a job (case 3 of Fig. 3)."""
+
+    def __init__(self, levels: Multilevel | None = None, *, stage_aware: bool = True) -> None:
+        self._levels = levels or Multilevel()
+        self._stage_aware = stage_aware
+        self._turns: Turns[int] = Turns(LAG)
+        self._seen: dict[str, float] = {}
+
+    def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
+        """Algorithm 1, then the allocation of Algorithm 2."""
+        services = {job.job: service(job) if self._stage_aware else job.service for job in jobs}
+        queues: dict[int, list[JobView]] = {}
+        for job in jobs:
+            queues.setdefault(self._levels.queue_of(services[job.job]), []).append(job)
+        for queue in queues.values():
+            queue.sort(key=lambda job: (job.needs, *job.earliest))
+        received = received_since(jobs, self._seen)
+        self._seen = {job.job: job.service for job in jobs}
+        served = {number: sum(received[job.job] for job in queue) for number, queue in queues.items()}
+        self._turns.update(served, {number: self._levels.weights[number] for number in queues})
+        turns = sorted(queues, key=lambda number: (self._turns.received[number], number))
+        order = [job.job for number in turns for job in queues[number]]
+        return _Queues({number: queues[number] for number in sorted(queues)}, services, order, self._levels, cluster)
+
+
+def service(job: JobView) -> float:
+    """Container-seconds that the job has received, of its present stages those that it will have received (§3.2)."""
+    ahead = sum(
+        stage.service / stage.progress - stage.service for stage in job.stages if AWARE_FROM <= stage.progress < 1
+    )
+    return job.service + ahead
+
+
+class _Queues:
+    whole_stages = False
+
+    def __init__(
+        self,
+        queues: dict[int, list[JobView]],
+        services: dict[str, float],
+        order: list[str],
+        levels: Multilevel,
+        cluster: ClusterView,
+    ) -> None:
+        self._order = order
+        self._services = services
+        self._queue = {job.job: number for number, queue in queues.items() for job in queue}
+        self._turn = {number: turn for turn, number in enumerate(dict.fromkeys(self._queue[job] for job in order))}
+        self._upper = {number: levels.upper(number) for number in queues}
+        self._place = {job.job: place for queue in queues.values() for place, job in enumerate(queue)}
+        self._needs = {job.job: job.needs for queue in queues.values() for job in queue}
+        self._beyond = dict.fromkeys(self._queue, 0)
+        self._room: dict[str, float] = {}
+        for number, share in levels.shares(list(queues)).items():
+            left = share * cluster.containers
+            for job in queues[number]:
+                given = min(left, max(job.wants, job.containers))
+                self._room[job.job] = given - job.containers
+                left -= given
+
+    def key(self, job: str, score: float) -> Key:
+        """First what the queues' shares allow, queue by queue and job by job; then what is left over, evenly.
+
+        Where a share ends in a part of a container, the queue whose turn it is gets the whole: so that none starves on
+        a cluster of fewer containers than queues.
+        """
+        room, place = self._room[job], -float(self._place[job])
+        if room >= 1 - 1e-9:
+            return (2.0, -float(self._queue[job]), place, score)
+        turn = -float(self._turn[self._queue[job]])
+        return (1.0, turn, place, score) if room > 1e-9 else (0.0, -float(self._beyond[job]), turn, place, score)
+
+    def charge(self, job: str, taken: Amounts) -> bool:
+        """One container."""
+        self._beyond[job] += self._room[job] <= 1e-9
+        self._room[job] -= 1
+        return False
+
+    def room(self, job: str) -> float:
+        """Containers that Algorithm 2 gives it beyond those that it holds."""
+        return self._room[job]
+
+    def order(self) -> list[str]:
+        """The queue whose turn it is first; within a queue by the containers that the remaining tasks need."""
+        return self._order
+
+    def why(self, job: str) -> str:
+        """Its queue, its place in it, its service."""
+        queue = self._queue[job]
+        return (
+            f"las_mq: queue {queue + 1}, {self._services[job]:.4g} container-seconds (up to {self._upper[queue]:g}), "
+            f"its tasks need {self._needs[job]:g} containers, place {self._place[job] + 1} in the queue"
+        )

@@ -1,0 +1,87 @@
+"""What every ordering is: an object that ranks the jobs of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from master.ordering.view import Amounts, ClusterView, JobView
+
+#: The larger goes first.
+Key = tuple[float, ...]
+
+
+class Ranking(Protocol):
+    """The jobs of one round. :meth:`charge` lets the next choice see what was just given."""
+
+    #: Whether a stage is placed whole (Ursa); if not, a few tasks of it at a time, so that shares are kept to.
+    whole_stages: bool
+
+    def key(self, job: str, score: float) -> Key:
+        """Of a stage of this job that Algorithm 1 scored so; the stage with the largest key is placed next."""
+        ...
+
+    def charge(self, job: str, taken: Amounts) -> bool:
+        """A task of the job was placed and takes so much (cores, disk slots, network slots, bytes of memory).
+
+        Returns whether the keys of other jobs may have changed with it; its own may in any case.
+        """
+        ...
+
+    def room(self, job: str) -> float:
+        """How many more containers the job may hold before others go first; infinite where there is no such bound."""
+        ...
+
+    def order(self) -> list[str]:
+        """All jobs, first to last: the order in the agents' queues and in admission."""
+        ...
+
+    def why(self, job: str) -> str:
+        """One line: the rule and the numbers that gave the job its place."""
+        ...
+
+
+class Ordering(Protocol):
+    """Chosen by name; may remember things from round to round, but knows no clock."""
+
+    def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
+        """The order of these jobs now."""
+        ...
+
+
+class Scored:
+    """A ranking in which a job adds a number to the scores of its stages (Ursa §4.2.2, "Job ordering")."""
+
+    whole_stages = True
+
+    def __init__(self, added: Mapping[str, float], order: list[str], why: Mapping[str, str]) -> None:
+        """``why`` is said per job; ``order`` is by ``added``, ties by submission."""
+        self._added = added
+        self._order = order
+        self._why = why
+
+    def key(self, job: str, score: float) -> Key:
+        """The score and what the job adds to it."""
+        return (score + self._added[job],)
+
+    def charge(self, job: str, taken: Amounts) -> bool:
+        """What a job holds does not change its place."""
+        return False
+
+    def room(self, job: str) -> float:
+        """No bound."""
+        return float("inf")
+
+    def order(self) -> list[str]:
+        """By what they add."""
+        return self._order
+
+    def why(self, job: str) -> str:
+        """See :class:`Ranking`."""
+        return self._why[job]
+
+
+def scored(jobs: Sequence[JobView], added: Mapping[str, float], why: Mapping[str, str]) -> Scored:
+    """The ranking of jobs that add so much."""
+    order = sorted(jobs, key=lambda job: (-added[job.job], *job.earliest))
+    return Scored(added, [job.job for job in order], why)

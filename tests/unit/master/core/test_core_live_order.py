@@ -1,0 +1,176 @@
+"""The order of jobs reaches the agents' queues: by few messages, and none where nothing changed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from master.core import events as e
+from master.core.priorities import renumbered
+from penstock.model import KindAmounts
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import Progress, StageProgress
+from tests.unit.master.test_cluster_core import Bed, bed, job_state, task
+
+# ---------------------------------------------------------------- numbers
+
+
+def test_what_is_in_order_is_left_alone() -> None:
+    assert renumbered(["a", "b", "c"], {"a": 3.0, "b": 2.0, "c": 1.0}) == {}
+
+
+def test_one_that_moves_is_one_message() -> None:
+    told = {"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0}
+    assert renumbered(["d", "a", "b", "c"], told) == {"d": 5.0}
+    assert renumbered(["b", "c", "d", "a"], told) == {"a": 0.0}
+    assert renumbered(["a", "c", "b", "d"], told).keys() in ({"b"}, {"c"})
+
+
+def test_where_numbers_leave_no_room_all_are_new() -> None:
+    close = {"a": 2.0, "b": 2.0 - 1e-9, "c": 1.0}
+    assert renumbered(["a", "b", "c"], close) == {"a": 3.0, "b": 2.0, "c": 1.0}
+
+
+def test_who_was_moved_a_moment_ago_stays_until_later() -> None:
+    told = {"a": 3.0, "b": 2.0, "c": 1.0}
+    assert renumbered(["c", "a", "b"], told, fixed={"c"}) == {}
+    assert renumbered(["c", "a", "b"], told, fixed={"a"}) == {"c": 4.0}
+
+
+@given(st.lists(st.sampled_from("abcdefgh"), unique=True), st.lists(st.integers(0, 9), min_size=8, max_size=8))
+def test_afterwards_the_larger_number_goes_first(order: list[str], numbers: list[int]) -> None:
+    told = dict(zip("abcdefgh", map(float, numbers), strict=True))
+    after = told | renumbered(order, told)
+    assert sorted(order, key=lambda job: -after[job]) == order
+    assert len({after[job] for job in order}) == len(order)
+    assert renumbered(order, after) == {}
+
+
+# ---------------------------------------------------------------- in the cluster
+
+
+def priorities(b: Bed, since: int = 0) -> list[tuple[str, str]]:
+    return [(node, d.job) for node, d in b.sent[since:] if isinstance(d, api.SetPriority)]
+
+
+def progress(b: Bed, job: str, left: int) -> None:
+    stage = StageProgress(stage="s", tasks=left, input_bytes=left * 10**6)
+    b.serve(api_said("a", job, [stage]))
+
+
+def api_said(node: str, job: str, stages: list[StageProgress]) -> e.Said:
+    return e.Said(node, Progress(job=job, stages=stages))
+
+
+def use(b: Bed, node: str, **service_s: float) -> None:
+    jobs = [api.JobUse(job=job, service_s=service, running=1) for job, service in service_s.items()]
+    b.heartbeat(node, jobs=jobs)
+
+
+def test_srjf_moves_the_job_that_has_less_left_to_the_front() -> None:
+    b = bed("a", ordering="srjf")
+    b.job("a", "long", at=1.0)
+    b.job("a", "short", at=2.0)
+    since = len(b.sent)
+    b.now = 5.0
+    progress(b, "long", 100)
+    progress(b, "short", 3)
+    b.now = 7.0
+    b.heartbeat("a")
+    assert priorities(b, since) in ([("a", "long")], [("a", "short")]), "one message is enough"
+    jobs = b.cluster.jobs
+    assert jobs["short"].priority > jobs["long"].priority
+    assert "srjf: score" in b.sent[-1][1].why
+    since = len(b.sent)
+    for second in range(10):
+        b.now = 10.0 + second
+        progress(b, "long", 100 - second)
+        b.heartbeat("a")
+    assert priorities(b, since) == [], "scores changed, the order did not"
+
+
+def test_a_job_is_told_at_most_once_a_heartbeat() -> None:
+    b = bed("a", ordering="srjf", heartbeat_s=1.0)
+    b.job("a", "x", at=1.0)
+    b.job("a", "y", at=2.0)
+    since = len(b.sent)
+    for tenth in range(100):  # the order turns faster than a heartbeat
+        b.now = 5.0 + tenth / 10
+        progress(b, "x", 10 if tenth // 7 % 2 else 1)
+        progress(b, "y", 1 if tenth // 7 % 2 else 10)
+        b.heartbeat("a")
+    told = [job for _, job in priorities(b, since)]
+    assert told
+    assert max(told.count("x"), told.count("y")) <= 11
+
+
+def test_service_from_the_nodes_sinks_a_job() -> None:
+    b = bed("a", "b", ordering="las_mq", las_mq_first_threshold_container_s=10.0)
+    b.job("a", "j", at=1.0)
+    b.job("a", "k", at=2.0)
+    progress(b, "j", 5)
+    progress(b, "k", 50)
+    b.now = 3.0
+    b.heartbeat("a")
+    assert b.cluster.jobs["j"].priority > b.cluster.jobs["k"].priority, "the same queue: the fewer tasks first"
+    use(b, "a", j=6.0)
+    use(b, "b", j=3.0)
+    assert b.cluster.jobs["j"].work.service_s == 9.0
+    b.now = 4.5
+    use(b, "b", j=7.0)
+    assert b.cluster.jobs["j"].work.service_s == 13.0
+    assert b.cluster.jobs["j"].priority < b.cluster.jobs["k"].priority
+    told = [node for node, d in b.said(api.SetPriority) if d.job == "j" and d.priority == b.cluster.jobs["j"].priority]
+    moved = b.cluster.jobs["k"].hosts == {"a": b.cluster.jobs["k"].priority}
+    assert set(told) == {"a", "b"} or moved, "whoever was moved, every node that serves it knows"
+
+
+def test_a_node_that_starts_anew_takes_nothing_away() -> None:
+    b = bed("a", ordering="las")
+    b.job("a", "j", at=1.0)
+    use(b, "a", j=6.0)
+    use(b, "a", j=1.0)  # its agent was restarted
+    assert b.cluster.jobs["j"].work.service_s == 7.0
+    assert b.cluster.jobs["j"].work.slots == 1
+
+
+def test_a_job_that_recurs_is_known_before_it_says_anything() -> None:
+    b = bed("a", ordering="srjf")
+    for name, size in (("big", 500), ("small", 5)):
+        b.job("a", name, at=1.0, name=name)
+        b.ready("a", task("t", cpu=size), job=name)
+        b.round()
+        b.serve(e.Said("a", api.TasksDone(job=name, tasks=["t"])))
+        b.serve(e.Said("a", api.JobEnded(job=name)))
+    b.job("a", "j1", at=2.0, name="big")
+    b.job("a", "j2", at=3.0, name="small")
+    assert b.cluster.rank(b.now).order() == ["j2", "j1"]
+    assert b.cluster.history.of(("u", "big")).work == (500e6, 0.0, 0.0)  # type: ignore[union-attr]
+
+
+def test_a_returning_node_hears_what_moved_meanwhile() -> None:
+    b = bed("a", "b", ordering="srjf")
+    b.job("a", "long", at=1.0)
+    b.job("b", "short", at=2.0)
+    b.serve(e.NodeAway("a"))
+    b.serve(api_said("b", "short", [StageProgress(stage="s", tasks=1, input_bytes=1)]))
+    b.cluster.jobs["long"].work.tell([StageProgress(stage="s", tasks=9, input_bytes=10**9)])
+    b.now = 3.0
+    b.heartbeat("b")
+    jobs = b.cluster.jobs
+    assert jobs["short"].priority > jobs["long"].priority
+    b.node("a", jobs=[job_state("long", at=1.0, priority=-1.0, admitted=True)])
+    assert jobs["long"].hosts["a"] == jobs["long"].priority
+
+
+@pytest.mark.parametrize("ordering", ["ejf", "fifo"])
+def test_by_submission_nothing_ever_moves(ordering: str) -> None:
+    b = bed("a", ordering=ordering)
+    for at in range(5):
+        b.job("a", f"j{at}", at=float(at))
+    since = len(b.sent)
+    for second in range(5):
+        b.now = 10.0 + second
+        b.heartbeat("a", pending=KindAmounts(cpu=float(second)))
+    assert priorities(b, since) == []

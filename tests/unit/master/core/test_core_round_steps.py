@@ -1,0 +1,137 @@
+"""The steps of a round, one by one: plan, order, admit, place, and opportunistic work by the same fairness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from master.core import events as e
+from master.core.plan import NothingPromised
+from penstock.model import KindAmounts, TaskRequest
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import Progress, StageProgress
+from tests.unit.master.test_cluster_core import MB, Bed, bed, command, load, task
+
+
+def assigned(b: Bed, since: int = 0) -> list[tuple[str, str]]:
+    """(job, task) in the order of decision on one node."""
+    return [(d.job, d.request.task) for _, d in b.sent[since:] if isinstance(d, api.Assign)]
+
+
+class _Promised:
+    def promised(self, at: float) -> Mapping[str, float]:
+        return {"late": 1.0}
+
+
+def test_what_the_plan_promises_comes_first() -> None:
+    for plan, first in ((NothingPromised(), "early"), (_Promised(), "late")):
+        b = bed("a", ordering="fifo")
+        b.cluster.plan = plan
+        b.job("a", "early", at=1.0)
+        b.job("a", "late", at=2.0)
+        for job in ("early", "late"):
+            b.ready("a", *[task(f"t{i}", 600) for i in range(2)], job=job)
+        b.round()
+        assert assigned(b) == [(first, "t0")]
+
+
+def test_shares_are_kept_to_and_not_bypassed_by_a_whole_stage() -> None:
+    for ordering, given in (("ejf", {"early": 4}), ("fair", {"early": 2, "late": 2}), ("drf", {"early": 2, "late": 2})):
+        b = bed("a", ordering=ordering, share_chunk_tasks=1)
+        b.job("a", "early", at=1.0, user="eve")
+        b.job("a", "late", at=2.0, user="bob")
+        b.ready("a", *[task(f"t{i}", 250) for i in range(4)], job="early")
+        b.ready("a", *[task(f"t{i}", 250) for i in range(9)], job="late")
+        b.round()
+        jobs = [job for job, _ in assigned(b)]
+        assert {job: jobs.count(job) for job in dict.fromkeys(jobs)} == given
+
+
+def test_drf_charges_the_tenant_that_the_settings_name() -> None:
+    b = bed("a", ordering="drf", share_chunk_tasks=1, tenants={"eve": "r/eve", "bob": "r/bob"}, weights={"p": 2.0})
+    for at, user in enumerate(("eve", "bob", "p")):
+        b.job("a", f"of-{user}", at=float(at), user=user)
+        b.ready("a", *[task(f"t{i}", 110) for i in range(9)], job=f"of-{user}")
+    b.heartbeat("a", idle=(99, 1, 2))
+    b.round()
+    jobs = [job for job, _ in assigned(b)]
+    assert [jobs.count(f"of-{user}") for user in ("eve", "bob", "p")] == [2, 1, 6]
+
+
+def test_opportunistic_work_is_shared_by_the_same_fairness_apart_from_regular_work() -> None:
+    b = bed("a", ordering="fair")
+    b.job("a", "early", at=1.0)
+    b.job("a", "late", at=2.0)
+    b.ready("a", command("regular", 900), job="early")
+    b.round()
+    b.heartbeat("a", used_memory_bytes=0, promised_memory_bytes=900 * MB)
+    since = len(b.sent)
+    for job in ("early", "late"):
+        b.ready("a", *[command(f"o{i}", 10, cores=0.5) for i in range(9)], job=job, opportunistic=True)
+    b.round()
+    jobs = [job for job, _ in assigned(b, since)]
+    assert jobs.count("early") == jobs.count("late") > 0, "what it has of regular work does not count"
+
+
+def test_the_ordering_orders_admission_and_who_has_waited_too_long_goes_first() -> None:
+    b = bed("a", ordering="srjf", admission_wait_max_s=60.0)
+    b.job("a", "holds", 600 * MB, at=1.0)
+    b.job("a", "large", 900 * MB, at=2.0)
+    b.serve(e.Said("a", Progress(job="large", stages=[StageProgress(stage="s", tasks=9, input_bytes=10**9)])))
+    for number in range(3):
+        b.now = 25.0 * (number + 1)
+        b.job("a", f"small{number}", 300 * MB, at=b.now)
+        progress = Progress(job=f"small{number}", stages=[StageProgress(stage="s", tasks=1, input_bytes=1)])
+        b.serve(e.Said("a", progress))
+        b.round()
+        if number < 2:
+            assert b.cluster.jobs[f"small{number}"].admitted, "it has less left"
+            b.serve(e.Said("a", api.JobEnded(job=f"small{number}")))
+    assert not b.cluster.jobs["small2"].admitted, "large has waited for a minute, and is waited for"
+    b.serve(e.Said("a", api.JobEnded(job="holds")))
+    assert b.cluster.jobs["large"].admitted
+
+
+def test_a_limit_on_running_jobs() -> None:
+    b = bed("a", max_running_jobs=2)
+    for number in range(4):
+        b.job("a", f"j{number}", at=float(number))
+    assert [d.job for _, d in b.said(api.AdmitJob)] == ["j0", "j1"]
+    assert {d.why for _, d in b.said(api.TellWaiting)} == {"2 jobs are running, which is max_running_jobs"}
+    b.serve(e.Said("a", api.JobEnded(job="j0")))
+    assert [d.job for _, d in b.said(api.AdmitJob)] == ["j0", "j1", "j2"]
+
+
+@pytest.mark.parametrize("aware", [True, False])
+def test_the_network_can_be_left_out_of_account(aware: bool) -> None:
+    b = bed("a", "b", network_aware=aware)
+    b.heartbeat("a", pending=KindAmounts(network=1e12))
+    b.heartbeat("b", pending=KindAmounts(cpu=1.0))
+    b.job("a")
+    b.ready("a", TaskRequest(task="t", usage=KindAmounts(network=1.0 * MB), memory_bytes=1))
+    assert b.round() == ([("t", "b")] if aware else [("t", "a")])
+
+
+def test_estimated_memory_is_held() -> None:
+    b = bed("a", memory_estimate=True)
+    b.job("a", "j", 400 * MB)
+    b.ready("a", task("t", cpu=300), task("u", cpu=100))
+    b.round()
+    held = b.cluster.nodes["a"].held
+    assert {key[1]: each.memory_bytes for key, each in held.items()} == {"t": 300 * MB, "u": 100 * MB}
+    assert all(d.request.memory_bytes for _, d in b.said(api.Assign)), "the node holds it, too"
+
+
+def test_rows_follow_their_nodes_when_one_is_lost() -> None:
+    b = bed("a", "b", "c")
+    b.job("c")
+    b.serve(e.NodeAway("a"))
+    b.now = 20.0
+    for name in ("b", "c"):
+        b.serve(e.Said(name, api.Heartbeat(load=load(), decided=b.numbers.get(name, 0))))
+    b.round()
+    assert [node.name for node in b.cluster.table.nodes] == ["b", "c"]
+    b.ready("c", task("t", 500, nodes=("c",)))
+    assert b.round() == [("t", "c")]
+    assert b.cluster.table.memory_free[1] == 1000 * MB or b.cluster.table.stale(b.cluster.nodes["c"])

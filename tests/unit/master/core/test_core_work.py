@@ -1,0 +1,101 @@
+"""What is known of a job's work, and what follows for its memory and for recurring jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.core.history import History, Needed
+from master.core.memory import MemoryEstimates
+from master.core.records import Job
+from master.core.work import MOST_STAGES, Work
+from penstock.model import ContainerSpec, KindAmounts, TaskRequest
+from penstock.wire.agent_api import StageProgress
+from penstock.wire.master_api import JobUse
+
+
+def told(name: str, tasks: int, done: int, *after: str) -> StageProgress:
+    return StageProgress(stage=name, tasks=tasks, done=done, after=list(after))
+
+
+def test_service_counts_for_the_stages_that_are_under_way() -> None:
+    work = Work()
+    work.tell([told("map", 4, 1), told("other", 2, 0), told("reduce", 2, 0, "map")])
+    work.attained("a", JobUse(job="j", service_s=6.0, running=2))
+    assert work.service == {"map": 3.0, "other": 3.0}
+    work.tell([told("map", 4, 4), told("reduce", 2, 0, "map")])
+    work.attained("a", JobUse(job="j", service_s=10.0, running=1))
+    work.attained("b", JobUse(job="j", service_s=1.0, running=3))
+    assert work.service == {"map": 3.0, "reduce": 5.0}
+    assert (work.service_s, work.slots, work.tasks_left) == (11.0, 4, 2)
+    work.gone("b")
+    assert (work.service_s, work.slots) == (11.0, 1)
+
+
+def test_a_stage_that_is_told_of_and_placed_counts_once() -> None:
+    work = Work()
+    for _ in range(2):
+        work.task_announced("map", KindAmounts(cpu=5.0))
+    work.tell([told("map", 6, 0), told("reduce", 3, 0, "map")])
+    assert work.tasks_left == 9
+    assert [stage.stage for stage in work.own] == ["reduce"]
+    work.task_ended("map", KindAmounts(cpu=5.0))
+    assert work.left() == [5.0, 0.0, 0.0]
+    assert not work.complete
+
+
+def test_a_job_with_ever_new_stages_does_not_grow() -> None:
+    work = Work()
+    for index in range(3 * MOST_STAGES):
+        work.task_announced(f"s{index}", KindAmounts())
+        work.task_ended(f"s{index}", KindAmounts())
+        if index % 64 == 0:
+            work.tell([told(f"s{index}", 1, 0)])
+        work.attained("a", JobUse(job="j", service_s=float(index)))
+    assert len(work.tallies) <= MOST_STAGES
+    assert len(work.service) <= 2 * MOST_STAGES
+
+
+def test_history_means_the_last_and_all_before_and_is_bounded() -> None:
+    history = History(most=2)
+    history.learn(("u", "a"), Needed((8.0, 0.0, 0.0), 10.0))
+    history.learn(("u", "a"), Needed((4.0, 0.0, 0.0), 20.0))
+    assert history.of(("u", "a")) == Needed((6.0, 0.0, 0.0), 15.0)
+    assert history.of(("v", "a")) is None, "the same name of another user is another job"
+    for name in "bcd":
+        history.learn(("u", name), Needed())
+    assert [history.of(("u", name)) is not None for name in "abcd"] == [False, False, True, True]
+
+
+def test_memory_is_the_smaller_of_its_part_of_the_job_and_of_its_input() -> None:
+    estimates = MemoryEstimates()
+    job = Job("j", "a", 1, name="n", user="u", memory_bytes=1000)
+    ready = [
+        TaskRequest(task=name, usage=KindAmounts(cpu=cpu, disk=100.0), memory_bytes=memory)
+        for name, cpu, memory in (("t", 300.0, 0), ("u", 100.0, 0), ("v", 100.0, 7), ("w", 0.0, 0))
+    ]
+    # I = 300, 100, 100 and (no CPU monotask) 100 of 600; r·M = 500, 166, …; 2·I = 600, 200, …
+    assert [request.memory_bytes for request in estimates.stated(job, "s", ready)] == [500, 166, 7, 166]
+    job.memory_bytes = 0
+    assert [request.memory_bytes for request in estimates.stated(job, "s", ready)] == [600, 200, 7, 200]
+
+
+def test_what_a_recurring_stage_peaked_at_is_remembered() -> None:
+    estimates = MemoryEstimates(most=2)
+    job = Job("j", "a", 1, name="n", user="u")
+    command = TaskRequest(task="t", usage=KindAmounts(cpu=100.0), command=ContainerSpec(argv=("true",)))
+    assert estimates.stated(job, "s", [command]) == [command], "what a program needs cannot be told from its input"
+    estimates.learn(job, "s", command.usage, 250)
+    estimates.learn(job, "s", command.usage, 150)
+    assert estimates.stated(job, "s", [command])[0].memory_bytes == 250
+    for stage in ("x", "y"):
+        estimates.learn(job, stage, command.usage, 10)
+    assert estimates.stated(job, "s", [command]) == [command], "forgotten"
+
+
+@pytest.mark.parametrize("usage", [KindAmounts(), KindAmounts(cpu=5.0)])
+def test_nothing_is_learned_from_nothing(usage: KindAmounts) -> None:
+    estimates = MemoryEstimates()
+    job = Job("j", "a", 1, name="n", user="u")
+    estimates.learn(job, "s", usage, 0 if usage.cpu else 50)
+    request = TaskRequest(task="t", usage=usage, command=ContainerSpec(argv=("true",)))
+    assert estimates.stated(job, "s", [request]) == [request]

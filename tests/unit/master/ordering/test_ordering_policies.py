@@ -1,0 +1,223 @@
+"""Each ordering by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from master.ordering import (
+    NAMES,
+    ClusterView,
+    JobView,
+    Multilevel,
+    OrderingSettings,
+    Ranking,
+    StageView,
+    ordering_of,
+    promised_first,
+)
+from master.ordering.las_mq import service
+from master.ordering.srjf import priority_score
+
+TEN = ClusterView(now=100.0, capacity=(10.0, 10.0, 10.0, 1000.0), containers=10.0)
+ONE = (1.0, 0.0, 0.0, 10.0)
+
+
+def job(name: str, **values: Any) -> JobView:
+    return JobView(name, sequence=sum(map(ord, name)), **values)
+
+
+def rank(name: str, *jobs: JobView, cluster: ClusterView = TEN, **settings: Any) -> Ranking:
+    return ordering_of(OrderingSettings(name, **settings)).rank(jobs, cluster)
+
+
+def filled(ranking: Ranking, *jobs: JobView, count: int, taken: tuple[float, ...] = ONE) -> dict[str, int]:
+    """How many containers each gets of ``count``, one after the other, whoever goes first."""
+    given = {each.job: 0 for each in jobs}
+    for _ in range(count):
+        first = max(given, key=lambda name: ranking.key(name, 0.0))
+        ranking.charge(first, taken)
+        given[first] += 1
+    return given
+
+
+def test_every_ordering_says_why_and_orders_all() -> None:
+    jobs = [job("a", submitted_at=2.0, tenant="x/y"), job("b", submitted_at=1.0), job("c", submitted_at=3.0)]
+    for name in NAMES:
+        ranking = rank(name, *jobs)
+        assert sorted(ranking.order()) == ["a", "b", "c"]
+        assert all(ranking.why(each.job).startswith(name) for each in jobs)
+        assert len({ranking.key(each.job, 1.0) for each in jobs}) == 3 or name == "srjf"
+        assert ranking.key("a", 2.0) > ranking.key("a", 1.0), "within a job the better score goes first"
+
+
+def test_an_unknown_ordering_is_said() -> None:
+    with pytest.raises(ValueError, match="'best' is none of fifo, fair"):
+        ordering_of(OrderingSettings("best"))
+
+
+def test_nobody_is_no_reason_to_fail() -> None:
+    for name in NAMES:
+        assert rank(name).order() == []
+
+
+def test_fifo_is_strict_and_ejf_is_not() -> None:
+    old, young = job("old", submitted_at=98.0), job("young", submitted_at=99.0)
+    fifo, ejf = rank("fifo", young, old), rank("ejf", young, old)
+    assert fifo.order() == ejf.order() == ["old", "young"]
+    assert fifo.key("old", 0.0) > fifo.key("young", 4.0)
+    assert ejf.key("old", 0.0) < ejf.key("young", 1.5)
+    assert ejf.key("old", 1.0) > ejf.key("young", 1.5)
+
+
+# ---------------------------------------------------------------- srjf
+
+
+def test_the_priority_score_is_the_inverse_of_the_load_that_goes_with_the_job() -> None:
+    # L = (4, 2): (2L − R)·R = (8 − 1)·1 + (4 − 1)·1 = 10 of L·L = 20; |L|² − |L − R|² = 20 − (9 + 1) = 10
+    assert priority_score((1, 1), (4, 2)) == pytest.approx(2.0)
+    assert priority_score((4, 2), (4, 2)) == pytest.approx(1.0), "all of the load"
+    assert priority_score((0, 0), (4, 2)) == 1e6
+
+
+def test_a_heavily_demanded_kind_weighs_more() -> None:
+    cpu, network = job("cpu", remaining=(2.0, 0.0, 0.0)), job("network", remaining=(0.0, 0.0, 2.0))
+    many = job("others", remaining=(50.0, 0.0, 1.0))
+    assert rank("srjf", cpu, network, many).order() == ["network", "cpu", "others"]
+
+
+def test_the_default_weight_orders_jobs_that_differ_by_a_fifth_whatever_fits() -> None:
+    small, large = job("small", remaining=(5.0, 0, 0)), job("large", remaining=(6.0, 0, 0))
+    ranking = rank("srjf", large, small)
+    assert ranking.order() == ["small", "large"]
+    assert ranking.key("small", 0.0) > ranking.key("large", 4.0)
+    assert ranking.key("small", 0.0) < ranking.key("large", 1e9), "a plan that is whole still goes first"
+
+
+def test_a_job_that_has_said_nothing_is_taken_for_a_mean_one() -> None:
+    jobs = [job("large", remaining=(9.0, 0, 0)), job("small", remaining=(1.0, 0, 0)), job("who", needs=math.inf)]
+    assert rank("srjf", *jobs).order() == ["small", "who", "large"]
+    recurring = job("who", needs=math.inf, remaining=(0.5, 0, 0))
+    assert rank("srjf", *jobs[:2], recurring).order()[0] == "who", "of this one something is remembered"
+
+
+# ---------------------------------------------------------------- fair, las, drf
+
+
+def test_fair_fills_by_weight() -> None:
+    a, b = job("a", weight=3.0), job("b", weight=1.0)
+    assert filled(rank("fair", a, b), a, b, count=8) == {"a": 6, "b": 2}
+    held = job("a", containers=5)
+    b = job("b", containers=1)
+    assert filled(rank("fair", held, b), held, b, count=4) == {"a": 0, "b": 4}
+    assert rank("fair", held, b).room("b") == 4.0
+
+
+def test_fair_takes_turns_by_what_was_received() -> None:
+    fair = ordering_of(OrderingSettings("fair"))
+    assert fair.rank([job("a", service=50.0), job("b", service=0.0)], TEN).order() == ["a", "b"], "none since it came"
+    assert fair.rank([job("a", service=55.0), job("b", service=1.0)], TEN).order() == ["b", "a"]
+    assert fair.rank([job("a", service=55.0), job("b", service=8.0)], TEN).order() == ["a", "b"]
+    late = fair.rank([job("a", service=55.0), job("b", service=8.0), job("c", service=0.0)], TEN).order()
+    assert late.index("c") < late.index("b"), "a newcomer is level with who has received the least"
+
+
+def test_las_serves_who_has_received_least() -> None:
+    a, b = job("a", service=10.0), job("b", service=7.0)
+    ranking = rank("las", a, b)
+    assert ranking.order() == ["b", "a"]
+    assert filled(ranking, a, b, count=5) == {"a": 1, "b": 4}
+
+
+def test_drf_as_in_its_paper() -> None:
+    """9 cores, 18 GB; tasks of A <1 core, 4 GB>, of B <3 cores, 1 GB>: three of A, two of B (Ghodsi et al., Fig. 3)."""
+    cluster = ClusterView(capacity=(9.0, 0.0, 0.0, 18.0), containers=9.0)
+    a, b = job("a"), job("b")
+    ranking = rank("drf", a, b, cluster=cluster)
+    given = {"a": 0, "b": 0}
+    asks = {"a": (1.0, 0.0, 0.0, 4.0), "b": (3.0, 0.0, 0.0, 1.0)}
+    for _ in range(5):
+        first = max(given, key=lambda name: ranking.key(name, 0.0))
+        ranking.charge(first, asks[first])
+        given[first] += 1
+    assert given == {"a": 3, "b": 2}
+
+
+def test_drf_is_hierarchical_and_weighted() -> None:
+    jobs = [job("r1", tenant="research/eve"), job("r2", tenant="research/bob"), job("p", tenant="production")]
+    assert filled(rank("drf", *jobs), *jobs, count=8) == {"r1": 2, "r2": 2, "p": 4}
+    weighted = rank("drf", *jobs, weights={"production": 3.0, "research/eve": 3.0})
+    assert filled(weighted, *jobs, count=16) == {"r1": 3, "r2": 1, "p": 12}
+    assert "research 0.4 of cores, research/eve 0.3 of cores, job 0.3 of cores" in weighted.why("r1")
+
+
+# ---------------------------------------------------------------- las_mq
+
+
+def test_stage_awareness_from_a_tenth_on() -> None:
+    """§3.2: 10 container-seconds at 10 % make 100; earlier stages count exactly."""
+    done = StageView("map", tasks=10, done=10, service=30.0)
+    assert service(job("j", service=40.0, stages=(done, StageView("r", 10, 1, 10.0)))) == pytest.approx(130.0)
+    assert service(job("j", service=40.0, stages=(done, StageView("r", 100, 9, 10.0)))) == 40.0
+    unaware = rank("las_mq", job("j", service=40.0, stages=(StageView("r", 10, 1, 40.0),)), las_mq_stage_aware=False)
+    assert "queue 1, 40 " in unaware.why("j")
+
+
+def test_jobs_sink_and_within_a_queue_the_fewest_containers_go_first() -> None:
+    jobs = [
+        job("many", service=5.0, needs=50.0, wants=50.0),
+        job("few", service=90.0, needs=3.0, wants=3.0),
+        job("sunk", service=101.0, needs=1.0, wants=1.0),
+    ]
+    ranking = rank("las_mq", *jobs)
+    assert ranking.order() == ["few", "many", "sunk"]
+    assert ranking.why("sunk").startswith("las_mq: queue 2, 101 container-seconds (up to 1000), its tasks need 1")
+
+
+def test_the_queues_share_and_nothing_is_left_unused() -> None:
+    """Two queues of ten containers: 6.67 and 3.33 by the default weights; what one does not want goes to the other."""
+    large, sunk = job("large", needs=50.0, wants=50.0), job("sunk", service=500.0, needs=50.0, wants=50.0)
+    ranking = rank("las_mq", large, sunk)
+    assert (ranking.room("large"), ranking.room("sunk")) == (pytest.approx(20 / 3), pytest.approx(10 / 3))
+    assert filled(ranking, large, sunk, count=11) == {"large": 7, "sunk": 4}
+    small = job("small", needs=1.0, wants=1.0)
+    ranking = rank("las_mq", small, sunk)
+    ranking.charge("small", ONE)
+    assert filled(ranking, small, sunk, count=4)["sunk"] == 4
+
+
+def test_demand_is_that_of_the_stages_that_can_run() -> None:
+    """§3.4: of 50 tasks left only two can run, so the next in the queue gets the rest."""
+    first, second = job("first", needs=20.0, wants=2.0), job("second", needs=50.0, wants=50.0)
+    ranking = rank("las_mq", first, second)
+    assert (ranking.room("first"), ranking.room("second")) == (2.0, 8.0)
+
+
+def test_queues_take_turns_at_the_hosts() -> None:
+    """Agents know an order and no shares: 2 : 1 by the default weights comes of turns."""
+    las_mq = ordering_of(OrderingSettings("las_mq", las_mq=Multilevel(queues=2)))
+    received = {"high": 0.0, "low": 1e6}
+    turns = []
+    for _ in range(30):
+        first = las_mq.rank([job(name, service=done, needs=1.0) for name, done in received.items()], TEN).order()[0]
+        received[first] += 3.0
+        turns.append(first)
+    assert turns[0] == "high"
+    assert turns.count("high") == pytest.approx(20, abs=1)
+
+
+# ---------------------------------------------------------------- what is promised
+
+
+def test_what_is_promised_comes_first() -> None:
+    jobs = [job("a", submitted_at=1.0), job("b", submitted_at=2.0, containers=1)]
+    plain = rank("fifo", *jobs)
+    assert promised_first(plain, {}, jobs) is plain
+    assert promised_first(plain, {"unknown": 3.0}, jobs) is plain
+    ranking = promised_first(plain, {"b": 3.0}, jobs)
+    assert ranking.order() == ["b", "a"]
+    assert "2 promised containers are lacking" in ranking.why("b")
+    assert filled(ranking, *jobs, count=5) == {"a": 3, "b": 2}, "until it has what it was promised"
+    assert not ranking.whole_stages
