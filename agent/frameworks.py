@@ -18,13 +18,14 @@ from agent.core import events as e
 from agent.core import running
 from agent.executor import Executor
 from agent.output import read_output
-from agent.shell import Shell
+from agent.shell import MasterLink, Shell
 from penstock import __version__
 from penstock.transport import RpcPeer
 from penstock.transport.peer import unknown_method
 from penstock.wire import agent_api as api
 from penstock.wire.connection import read_params
-from penstock.wire.errors import RpcError, bad_request
+from penstock.wire.errors import RpcError, bad_request, unavailable
+from penstock.wire.master_api import JobJoined, JoinJob
 
 log = structlog.get_logger()
 
@@ -206,7 +207,20 @@ class FrameworkSession:
         return self._shell.dispatch(e.Cancelled(self._session, params.job, params.ids))
 
     def _register_job(self, params: api.RegisterJob) -> object:
-        return self._shell.dispatch(e.JobRegistered(self._session, params, time.time()))
+        event = e.JobRegistered(self._session, params, time.time())
+        if params.job and params.job not in self._shell.node.jobs and self._shell.link is not None:
+            return self._join_elsewhere(event, self._shell.link)
+        return self._shell.dispatch(event)
+
+    async def _join_elsewhere(self, event: e.JobRegistered, link: MasterLink) -> object:
+        """A job that another node registered: the master knows it, and whose it is."""
+        job, opened = event.request.job, self._shell.node.sessions[self._session]
+        asked = JoinJob(job=job, user="" if opened.operator else opened.user)
+        known = await link.ask("join_job", asked, JobJoined)
+        if self._session not in self._shell.peers:
+            raise unavailable("the connection is gone")
+        self._shell.dispatch(e.JobIntroduced(job, known.name, known.user, known.priority))
+        return self._shell.dispatch(event)
 
     def _end_job(self, params: api.JobRef) -> object:
         return self._shell.dispatch(e.JobEndRequested(self._session, params.job))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -22,9 +22,10 @@ from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Params
 from penstock.wire.connection import read_params
-from penstock.wire.errors import RpcError
+from penstock.wire.errors import RpcError, unavailable
 
 log = structlog.get_logger()
+T = TypeVar("T")
 _KEPT = {"command_ended", "job_ended", "tasks_done", "tasks_cancelled"}
 #: What ended is told at once, but what ends within this time is told together (docs/architecture.md, time scales).
 COALESCE_S = 0.05
@@ -138,6 +139,19 @@ class Link:
         self._peer.notify(method, params)
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
+
+    async def ask(self, method: str, params: Params, result: type[T]) -> T:
+        """Ask, and wait for the answer.
+
+        Raises:
+            RpcError: the master's; ``unavailable`` where it is away.
+        """
+        try:
+            if self._peer is None:
+                raise ConnectionResetError("not linked")
+            return await self._peer.request(method, params, result)
+        except ConnectionResetError:
+            raise unavailable(f"the master at {self.address} is away", remedy="try again") from None
 
     # ------------------------------------------------------------ Handler
 

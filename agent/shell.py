@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -21,6 +21,7 @@ from penstock.wire.agent_api import Grants, Launched, Params, Resized
 from penstock.wire.errors import unavailable
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 
 class MasterLink(Protocol):
@@ -28,6 +29,9 @@ class MasterLink(Protocol):
 
     def tell(self, method: str, params: Params) -> None:
         """Send in order; what the core keeps anyway need not be kept while the master is away."""
+
+    async def ask(self, method: str, params: Params, result: type[T]) -> T:
+        """Ask, and wait for the answer. Raises RpcError, ``unavailable`` where the master is away."""
 
 
 class Shell:

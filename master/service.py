@@ -118,10 +118,10 @@ class AgentConnection:
         assert isinstance(message, e.Message)
         return message
 
-    async def _heed(self, message: e.Message) -> Done:
+    async def _heed(self, message: e.Message) -> Done | api.JobJoined:
         """A coroutine, so that it runs in its turn (see :meth:`notification`)."""
         self._service.said_by(self, e.Said(self.node, message))
-        return Done()
+        return self._service.cluster.joined(message.job) if isinstance(message, api.JoinJob) else Done()
 
     def _notified(self, method: str, message: e.Message) -> None:
         try:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from agent.core import events as e
 from agent.core import running, tasks
 from agent.core.instructions import Instruction, Notify, Record, Reply
-from agent.core.records import Job, JobRecord
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
     AdmitJob,
@@ -93,11 +92,7 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
     if decision.job not in node.jobs:
         if decision.origin == node.settings.node:
             return f"job {decision.job!r} has ended"
-        record = JobRecord(job=decision.job, name=decision.job, user=decision.user, here=False, admitted=True)
-        record.priority = decision.priority
-        node.jobs[decision.job] = Job(record)
-        node.queues.add_job(decision.job, decision.priority)
-        out.append(Record("jobs", decision.job, record))
+        out += node.welcome(decision.job, decision.job, decision.user, decision.priority)
     node.queues.set_priority(decision.job, decision.priority, now)
     out += node.recalls()
     held = node.held.hold(decision)

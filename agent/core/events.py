@@ -47,6 +47,16 @@ class JobRegistered:
 
 
 @dataclass(frozen=True, slots=True)
+class JobIntroduced:
+    """The master knows a job of another origin, which a framework here is about to join."""
+
+    job: str
+    name: str
+    user: str
+    priority: float
+
+
+@dataclass(frozen=True, slots=True)
 class JobEndRequested:
     """``end_job``."""
 
@@ -271,6 +281,7 @@ Event = (
     SessionOpened
     | SessionClosed
     | JobRegistered
+    | JobIntroduced
     | JobEndRequested
     | Submitted
     | Completed

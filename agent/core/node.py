@@ -70,6 +70,7 @@ class Node:
             e.SessionOpened: self._session_opened,
             e.SessionClosed: self._session_closed,
             e.JobRegistered: self._job_registered,
+            e.JobIntroduced: self._job_introduced,
             e.JobEndRequested: self._job_end_requested,
             e.PlacementRequested: self._placement_requested,
             e.TasksReportedDone: self._tasks_done,
@@ -127,6 +128,7 @@ class Node:
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,
             jobs=self.attained.report(self.jobs, now),
+            t_alloc=self.threshold.t_alloc if self.settings.t_alloc_tuning else None,
         )
 
     def link_opens(self) -> None:
@@ -177,7 +179,8 @@ class Node:
             if job is not None:
                 job.sessions.discard(event.session)
                 if not job.sessions:
-                    instructions += self.end_job(job, now)
+                    over = self.end_job(job, now) if job.record.here else running.forget_guest(self, name)
+                    instructions += over
         for container in sorted(session.launched):
             record = self.containers.live.get(container)
             if record is not None and not record.spec.detach:
@@ -214,6 +217,16 @@ class Node:
         session.jobs.add(job.record.job)
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
         return [Reply(reply), *instructions]
+
+    def _job_introduced(self, event: e.JobIntroduced, now: float) -> list[Instruction]:
+        return [] if event.job in self.jobs else self.welcome(event.job, event.name, event.user, event.priority)
+
+    def welcome(self, job: str, name: str, user: str, priority: float) -> list[Instruction]:
+        """A job of another origin has a queue here from now on."""
+        record = JobRecord(job=job, name=name, user=user, here=False, admitted=True, priority=priority)
+        self.jobs[job] = Job(record)
+        self.queues.add_job(job, priority)
+        return [Record(JOBS, job, record)]
 
     def _job_end_requested(self, event: e.JobEndRequested, now: float) -> list[Instruction]:
         job = self.job_of(event.session, event.job)
@@ -319,7 +332,8 @@ class Node:
         instructions: list[Instruction] = []
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
             if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:
-                instructions += self.end_job(job, now)  # its framework did not come back after our restart
+                gone = self.end_job(job, now) if job.record.here else running.forget_guest(self, job.record.job)
+                instructions += gone  # its framework did not come back after our restart
         return instructions + preempting.sampled(self, event, now)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:

@@ -18,8 +18,7 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
     """Frameworks have ``rejoin_s`` to come back to their jobs; containers go on as if nothing had happened."""
     for record in event.jobs:
         job = node.jobs[record.job] = Job(record, recovered=True)
-        if record.here:
-            job.orphan_since = now
+        job.orphan_since = now  # a guest whose tasks are here stays for as long as they do
         node.queues.add_job(record.job, record.priority)
     thawed: list[Instruction] = []
     for container in event.containers:

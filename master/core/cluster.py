@@ -59,6 +59,7 @@ class Cluster:
         self._handlers: dict[type[Any], Callable[[Node, Any, float], None]] = {
             api.Heartbeat: self._heartbeat,
             api.JobState: self._job_submitted,
+            api.JoinJob: self._job_joined,
             api.JobEnded: self._job_ended,
             api.ReadyTasks: self._tasks_ready,
             Progress: self._progress,
@@ -187,6 +188,19 @@ class Cluster:
         check_job(message)
         lifecycle.describe(self, job or self.new_job(message.job, node.name, now), message)
         self.room_changed = True
+
+    def _job_joined(self, node: Node, message: api.JoinJob, now: float) -> None:
+        job = self.jobs.get(message.job)
+        if job is None or not job.described:
+            raise bad_request(f"unknown job {message.job[:128]!r}", field="job", remedy="register_job first")
+        if message.user not in {"", job.user}:
+            raise refused(f"job {message.job!r} belongs to {job.user}", field="job")
+        job.served_by(node.name, job.priority)  # the answer carries it
+
+    def joined(self, job: str) -> api.JobJoined:
+        """What is answered to a :class:`~penstock.wire.master_api.JoinJob` that was heeded."""
+        known = self.jobs[job]
+        return api.JobJoined(name=known.name, user=known.user, priority=known.priority)
 
     def _job_ended(self, node: Node, message: api.JobEnded, now: float) -> None:
         job = self.jobs.get(message.job)

@@ -10,6 +10,7 @@ from penstock.wire.master_api import (
     Heartbeat,
     JobEnded,
     JobState,
+    JoinJob,
     ReadyTasks,
     Refusal,
     Register,
@@ -17,7 +18,18 @@ from penstock.wire.master_api import (
     TasksDone,
 )
 
-Message = Register | Heartbeat | JobState | JobEnded | ReadyTasks | TasksDone | TasksCancelled | CommandEnded | Progress
+Message = (
+    Register
+    | Heartbeat
+    | JobState
+    | JoinJob
+    | JobEnded
+    | ReadyTasks
+    | TasksDone
+    | TasksCancelled
+    | CommandEnded
+    | Progress
+)
 
 
 @dataclass(frozen=True, slots=True)

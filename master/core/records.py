@@ -174,6 +174,8 @@ class Node:
         """A new report: what it promises beyond the tasks that we know of is promised to others."""
         self.load = load
         self.decided = decided
+        if load.t_alloc is not None and math.isfinite(load.t_alloc) and load.t_alloc >= 0:
+            self.t_alloc = load.t_alloc
         ours = sum(held.memory_bytes for held in self.held.values() if held.seen_promised(decided))
         self.external_memory_bytes = max(0, load.promised_memory_bytes - ours)
 

@@ -88,6 +88,7 @@ class Load(Params, frozen=True):
     ``idle`` is the number of free slots per kind. ``used_cores`` and ``used_memory_bytes`` are what all containers
     really use; ``promised_…`` what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
     ``jobs`` are those of which something changed since the connection's last Load; the first names all.
+    ``t_alloc`` is UBIS's threshold as it is now, where the node tunes it.
     """
 
     rates: KindAmounts
@@ -99,6 +100,7 @@ class Load(Params, frozen=True):
     promised_memory_bytes: Bytes = 0
     opportunistic_memory_bytes: Bytes = 0
     jobs: list[JobUse] = []
+    t_alloc: float | None = None
 
 
 class Register(Params, frozen=True):
@@ -135,6 +137,21 @@ class Heartbeat(Params, frozen=True):
 
     load: Load
     decided: int = 0
+
+
+class JoinJob(Params, frozen=True):
+    """A process of ``user`` on the sending node wants to join a job of another origin ("": of an operator)."""
+
+    job: str
+    user: str
+
+
+class JobJoined(Result, frozen=True):
+    """It may: what the node has to know to have a queue for the job."""
+
+    name: str
+    user: str
+    priority: float
 
 
 class JobEnded(Params, frozen=True):
@@ -265,6 +282,7 @@ REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "register": (Register, Registered),
     "heartbeat": (Heartbeat, Done),
     "job_submitted": (JobState, Done),
+    "join_job": (JoinJob, JobJoined),
     "job_ended": (JobEnded, Done),
     "tasks_ready": (ReadyTasks, Done),
     "tasks_done": (TasksDone, Done),

@@ -1,9 +1,10 @@
-"""One job at the agent for all workers of a Dask cluster on a host, agreed upon through the cluster's scheduler.
+"""One job at the agents for all workers of a Dask cluster, agreed upon through the cluster's scheduler.
 
 Every worker process first registers a job of its own, writes its id into the scheduler's metadata below the host's
 name, and then reads all that are there: the one that was written first is everybody's. The scheduler needs nothing for
 this; its dictionary keeps the order, and whoever reads has written before. An agent, or a scheduler, that is slow to
-answer holds nobody up: the worker begins in its own job, and joins the others as soon as it can.
+answer holds nobody up: the worker begins in its own job, and joins the others as soon as it can. So do the workers of
+further hosts with the job of the host that was first, where one master knows their agents; else each host has a job.
 """
 
 from __future__ import annotations
@@ -89,6 +90,7 @@ class ClusterGate:
         if self._settings.share_job:
             if connected:
                 await self._agree()
+                self._agreed = ""  # there may be other hosts
             self._keeping = self._loop.create_task(self._keep(), name="penstock-job")
 
     def close(self) -> None:
@@ -149,14 +151,16 @@ class ClusterGate:
         own = self._gate.job
         if not own or own == self._agreed:
             return
-        offers = await self._offer(own)
-        for job in dict.fromkeys(offers.values()):
+        first, ours = await self._offer(own)
+        offered = ours if self._keeping is None else {**first, **ours}  # another host's job can wait until we work
+        for job in dict.fromkeys(offered.values()):
             if job == own:
                 break
             if job not in self._over and await self._join(job):
                 return
-        self.speaks = True
-        if offers and next(iter(offers)) == self.workers[0].address:
+        here = self.workers[0].address
+        self.speaks = next((address for address, job in ours.items() if job == own), here) == here
+        if ours and self._keeping is not None and (not self.speaks or next(iter(offered)) == here):
             self._agreed = own  # else, whoever was before us may yet come back with another job
 
     async def _join(self, job: str) -> bool:
@@ -178,22 +182,22 @@ class ClusterGate:
                 self._left.remove(gate)
                 gate.close()
 
-    async def _offer(self, job: str) -> dict[str, str]:
-        """Workers of this cluster on this host → the jobs that they have, oldest first, ours among them."""
+    async def _offer(self, job: str) -> tuple[dict[str, str], dict[str, str]]:
+        """Workers → their jobs, oldest first: on the cluster's first host, and on this one, ours among them."""
         worker = self.workers[0]
         place = ["penstock", f"{socket.gethostname()} {self._settings.socket}"]
         try:
             async with asyncio.timeout(_ANSWER_S):
                 await worker.scheduler.set_metadata(keys=[*place, worker.address], value=job)
-                offers = await worker.scheduler.get_metadata(keys=place)
+                said = await worker.scheduler.get_metadata(keys=["penstock"])
         except (OSError, TimeoutError) as error:
             _LOG.info("no answer from the scheduler about a common job: %s", error)
-            return {}
-        return {str(address): str(each) for address, each in offers.items()}
+            return {}, {}
+        return next(each for each in said.values() if isinstance(each, dict)), said[place[1]]
 
     async def _is_heir(self) -> bool:
         """Whether those who have had the job for longer are gone."""
-        offers = await self._offer(self._gate.job)
+        _, offers = await self._offer(self._gate.job)
         having = [address for address, job in offers.items() if job == self._gate.job]
         alive = await self.workers[0].scheduler.ncores(workers=having)
         return next((address for address in having if address in alive), "") == self.workers[0].address

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -317,6 +318,17 @@ def test_slack_is_t_alloc_of_the_capacity_less_what_is_used_and_launched() -> No
     assert b.round() == [("o2", "a")]
 
 
+def test_a_node_that_tunes_its_t_alloc_says_so_with_its_load() -> None:
+    b = Bed(promotion=False)
+    b.node("a", t_alloc=0.5, load=load(used_memory_bytes=100 * MB))
+    b.job("a")
+    b.ready("a", *[command(f"o{i}", 150) for i in range(4)], opportunistic=True)
+    b.heartbeat("a", used_memory_bytes=100 * MB, t_alloc=0.3)  # slack: 200 MB, 1.2 cores
+    assert [name for name, _ in b.round()] == ["o0"]
+    b.heartbeat("a", used_memory_bytes=100 * MB, used_cores=1.0, t_alloc=math.nan)  # an agent's number is not trusted
+    assert b.cluster.nodes["a"].t_alloc == 0.3
+
+
 def test_opportunistic_work_is_promoted_where_it_is_before_regular_work_is_placed() -> None:
     b = bed("a")
     b.heartbeat("a", promised_memory_bytes=800 * MB, used_memory_bytes=100 * MB)
@@ -539,3 +551,24 @@ def test_progress_is_the_origin_s_to_say_and_replaces_what_was_said() -> None:
     assert b.cluster.jobs["j"].work.told == [StageProgress(stage="s", tasks=3, done=2)]
     with pytest.raises(RpcError, match="belongs to node"):
         b.serve(e.Said("b", Progress(job="j", stages=[])))
+
+
+# ---------------------------------------------------------------- jobs on several hosts
+
+
+def test_a_node_that_joins_a_job_hears_of_its_place() -> None:
+    b = bed("a", "b")
+    b.job("a", at=100.0)
+    assert b.serve(e.Said("b", api.JoinJob(job="j", user="u"))) == []
+    assert b.cluster.joined("j") == api.JobJoined(name="j", user="u", priority=-100.0)
+    assert set(b.cluster.jobs["j"].hosts) == {"a", "b"}
+
+
+def test_a_job_that_is_unknown_or_somebody_elses_is_not_joined() -> None:
+    b = bed("a", "b")
+    b.job("a")
+    for job, user, says in (("k", "u", "unknown job 'k'"), ("j", "other", "belongs to u")):
+        with pytest.raises(RpcError, match=says):
+            b.serve(e.Said("b", api.JoinJob(job=job, user=user)))
+    b.serve(e.Said("b", api.JoinJob(job="j", user="")))  # an operator
+    assert "b" in b.cluster.jobs["j"].hosts
