@@ -1,18 +1,5 @@
-"""Discrete-event cluster that drives the very objects of :mod:`agent` and :mod:`master`; no clock, I/O or randomness.
+"""What would a cluster have done? Models that share one form of report (:mod:`simulator.report`).
 
-The same workload gives the same result, whatever else the machine does.
+``tasks`` drives the very objects of :mod:`agent` and :mod:`master`; ``fluid`` and ``executors`` are what papers
+simulate. No clock, no I/O, no chance but the seed's.
 """
-
-from simulator.cluster import NodeSpec, SimulatedCluster
-from simulator.results import Results
-from simulator.workload import SimulatedJob, SimulatedMonotask, SimulatedStage, SimulatedTask
-
-__all__ = [
-    "NodeSpec",
-    "Results",
-    "SimulatedCluster",
-    "SimulatedJob",
-    "SimulatedMonotask",
-    "SimulatedStage",
-    "SimulatedTask",
-]

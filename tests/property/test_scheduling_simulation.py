@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core import events as e
+from agent.core.settings import NodeSettings
 from master.core import MasterSettings
 from master.core import events as m
 from master.core.invariants import broken
+from master.ordering import NAMES
 from penstock.model import KINDS, Capacity, ResourceKind
-from simulator import (
-    NodeSpec,
-    SimulatedCluster,
+from simulator.tasks.cluster import SimulatedCluster, Surroundings
+from simulator.tasks.machine import NodeSpec
+from simulator.tasks.measure import report
+from simulator.tasks.workload import (
+    Phase,
+    SimulatedCommand,
     SimulatedJob,
     SimulatedMonotask,
     SimulatedStage,
@@ -58,33 +66,123 @@ def workloads(draw: st.DrawFn) -> list[SimulatedJob]:
 
 
 class Checked(SimulatedCluster):
-    """Looks at everything after every event at the master."""
+    """Looks at everything after every event at the master, and at the slots after every event at an agent."""
 
     def _to_master(self, event: m.Event) -> None:
         super()._to_master(event)
-        assert broken(self._master) == []
-        for name, node in self._nodes.items():
-            promised = sum(held.request.memory_bytes for held in node.held)
-            assert promised <= self._specs[name].capacity.memory_bytes
-            if name in self._master.nodes:
-                assert self._master.nodes[name].memory_free_bytes() >= 0
+        assert broken(self.master) == []
+        for name, node in self.nodes.items():
+            promised = sum(held.request.memory_bytes for held in node.held if not held.opportunistic)
+            assert promised <= self.machines[name].spec.capacity.memory_bytes
+            if name in self.master.nodes:
+                assert self.master.nodes[name].memory_free_bytes() >= 0
+
+    def ask(self, node: str, event: e.Event) -> object:
+        reply = super().ask(node, event)
+        capacity = self.machines[node].spec.capacity
+        for kind in KINDS:
+            assert self.nodes[node].queues.running(kind) <= capacity.slots(kind)
+        ledger = self.nodes[node].ledger()
+        assert ledger.promised_cores <= capacity.cores + 1e-6
+        return reply
 
 
-@given(clusters(), workloads(), st.sampled_from(["ejf", "fifo"]), st.sampled_from([0.0001, 0.01, 0.2]))
+def critical_path_s(job: SimulatedJob, spec: NodeSpec) -> float:
+    """The least time of a job on nodes like this one: the longest chain of the stages' longest tasks."""
+    rates = dict(zip(KINDS, (spec.cpu_bytes_per_s, spec.disk_bytes_per_s, spec.link_bytes_per_s), strict=True))
+    ends_s: dict[str, float] = {}
+    for stage in job.stages:
+        longest_s = max(sum(part.input_bytes / rates[part.kind] for part in task.monotasks) for task in stage.tasks)
+        ends_s[stage.name] = longest_s + max((ends_s[name] for name in stage.after), default=0.0)
+    return max(ends_s.values())
+
+
+@given(clusters(), workloads(), st.sampled_from(list(NAMES)), st.sampled_from([0.0001, 0.01, 0.2]))
 @settings(max_examples=40, deadline=None)
 def test_all_work_is_done_no_faster_than_it_can_be_and_nothing_is_refused(
     nodes: list[NodeSpec], jobs: list[SimulatedJob], ordering: str, latency_s: float
 ) -> None:
-    policy = MasterSettings(ordering=ordering)
-    run = Checked(nodes, policy, latency_s=latency_s)
-    result = run.run(jobs, limit_s=3000.0)
+    policy, around = MasterSettings(ordering=ordering), Surroundings(latency_s=latency_s)
+    run = Checked(nodes, policy, around)
+    run.run(jobs, limit_s=3000.0)
+    result = report(run, {})
     everything = [task for job in jobs for stage in job.stages for task in stage.tasks]
-    assert len(result.placed_on) == len(everything)
-    assert run._master.counts["assigned"] == len(everything)
-    assert run._master.counts["refused"] == 0, "nothing else runs there, so nothing has to be refused"
+    assert result.measures["tasks"] == len(everything)
+    assert run.master.counts["assigned"] == len(everything)
+    assert run.master.counts["refused"] == 0, "nothing else runs there, so nothing has to be refused"
+    speeds = {
+        ResourceKind.CPU: [node.capacity.cpu_slots * node.cpu_bytes_per_s for node in nodes],
+        ResourceKind.DISK: [node.capacity.disk_slots * node.disk_bytes_per_s for node in nodes],
+        ResourceKind.NETWORK: [node.link_bytes_per_s for node in nodes],
+    }
     for kind in KINDS:
-        slots = [(run._specs[name].capacity.slots(kind), run.slot_rate(name, kind)) for name in run.names]
         total = sum(task.usage().of(kind) for task in everything)
-        assert result.makespan_s >= total / sum(count * rate for count, rate in slots) - 1e-9
-        assert 0 <= result.scheduling_efficiency[kind.value] <= 1 + 1e-9
-    assert SimulatedCluster(nodes, policy, latency_s=latency_s).run(jobs, limit_s=3000.0) == result
+        assert result.makespan_s >= total / sum(speeds[kind]) - 1e-6
+        if kind is ResourceKind.NETWORK:
+            carried = run.usage.used["network"].integral
+            assert carried == pytest.approx(total, rel=1e-6, abs=1e-3), "every byte is carried once"
+    for resource in result.resources.values():
+        assert 0 <= resource.utilization <= 1 + 1e-9
+        assert 0 <= (resource.scheduling_efficiency or 0) <= 1 + 1e-9
+    again = SimulatedCluster(nodes, policy, around)
+    again.run(jobs, limit_s=3000.0)
+    assert msgspec.json.encode(report(again, {})) == msgspec.json.encode(result), "same workload, same report"
+
+
+@given(clusters(), workloads())
+@settings(max_examples=25, deadline=None)
+def test_a_job_alone_on_many_nodes_takes_its_critical_path_and_the_scheduling_latency(
+    nodes: list[NodeSpec], jobs: list[SimulatedJob]
+) -> None:
+    """With a node for every task nothing waits but for placement: a round and a few messages for each stage."""
+    spec, job = nodes[0], jobs[0]
+    count = max(len(stage.tasks) for stage in job.stages) * len(job.stages)
+    run = SimulatedCluster([spec] * count, MasterSettings())
+    run.run([SimulatedJob(job.name, 0.0, job.stages, 0)], limit_s=3000.0)
+    least_s = critical_path_s(job, spec)
+    assert least_s - 1e-6 <= run.clock.now_s
+
+
+commands = st.builds(
+    lambda seconds, cores, used, memory: SimulatedTask(
+        "",
+        (),
+        0,
+        SimulatedCommand(
+            (Phase(seconds, min(cores, used), memory * 0.3), Phase(seconds, used, float(memory))),
+            cores,
+            memory,
+            ResourceKind.NETWORK,
+        ),
+    ),
+    st.floats(0.1, 8),
+    st.sampled_from([0.25, 0.5, 1.0]),
+    st.floats(0.0, 2.0),
+    st.integers(MB, MEMORY // 2),
+)
+
+
+@given(
+    st.lists(st.tuples(st.lists(commands, min_size=1, max_size=8), st.booleans()), min_size=1, max_size=3),
+    st.floats(0.5, 1.0),
+    st.integers(1, 3),
+)
+@settings(max_examples=25, deadline=None)
+def test_all_commands_end_whatever_is_preempted_and_no_promise_is_broken(
+    shapes: list[tuple[list[SimulatedTask], bool]], t_alloc: float, count: int
+) -> None:
+    jobs = []
+    for number, (drawn, opportunistic) in enumerate(shapes):
+        tasks = tuple(SimulatedTask(f"t{i}", (), 0, task.command) for i, task in enumerate(drawn))
+        jobs.append(SimulatedJob(f"j{number}", number * 0.7, (SimulatedStage("s", tasks, (), opportunistic),)))
+    spec = NodeSpec(Capacity(cores=2.0, memory_bytes=MEMORY, network_slots=64))
+    around = Surroundings(agent=NodeSettings("", "", spec.capacity, t_alloc=t_alloc))
+    runs = []
+    for _ in range(2):
+        run = Checked([spec] * count, MasterSettings(), around)
+        run.run(jobs, limit_s=3000.0)
+        runs.append(report(run, {}))
+    asked = sum(len(drawn) for drawn, _ in shapes)
+    assert runs[0].measures["tasks"] == asked
+    assert runs[0].measures["containers"] == asked + runs[0].preemptions
+    assert msgspec.json.encode(runs[0]) == msgspec.json.encode(runs[1])

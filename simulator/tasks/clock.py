@@ -1,0 +1,47 @@
+"""Time that jumps from one event to the next."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any
+
+
+class Clock:
+    """What is due at the same time happens in the order in which it was asked for. ``now_s`` starts at 0."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.events = 0
+        self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+        self._soon: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._number = 0
+
+    def fresh_number(self) -> int:
+        """Rises by one."""
+        self._number += 1
+        return self._number
+
+    def after(self, seconds: float, action: Callable[..., object], *arguments: Any) -> None:
+        """Do something later."""
+        self._number += 1
+        heappush(self._heap, (self.now_s + seconds, self._number, action, arguments))
+
+    def soon(self, action: Callable[..., object], *arguments: Any) -> None:
+        """Do something at this very time, once what is being done is done."""
+        self._soon.append((action, arguments))
+
+    def run(self, over: Callable[[], bool], limit_s: float) -> bool:
+        """Until ``over()``; False where ``limit_s`` came first, or nothing is left to happen."""
+        heap, soon = self._heap, self._soon
+        while not over():
+            self.events += 1
+            if soon:
+                action, arguments = soon.popleft()
+            elif heap and heap[0][0] <= limit_s:
+                self.now_s, _, action, arguments = heappop(heap)
+            else:
+                return False
+            action(*arguments)
+        return True

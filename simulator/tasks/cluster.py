@@ -1,0 +1,213 @@
+"""The cluster: agents' cores, the master's core and the messages between them, on a clock that jumps between events.
+
+What the daemons' shells do with sockets and timers is done here with a heap; every decision is production code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from agent.core import Node
+from agent.core import events as e
+from agent.core import instructions as i
+from agent.core.settings import NodeSettings
+from agent.core.tasks import unplaced
+from master.core import Cluster, MasterSettings
+from master.core import events as m
+from master.core.instructions import SendDecisions
+from penstock.model import Capacity
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import Grants, Params
+from simulator.tasks.clock import Clock
+from simulator.tasks.commands import Commands, Tally
+from simulator.tasks.framework import Framework
+from simulator.tasks.machine import Machine, NodeSpec
+from simulator.tasks.usage import Usage, capacity_of
+from simulator.tasks.workload import SimulatedCommand, SimulatedJob
+
+#: As agent/link.py: what ends within this time is told together.
+COALESCE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the daemons live in. ``agent`` is every node's settings but for its name and capacity.
+
+    ``latency_s`` is a message's way between agent and master, ``start_s`` what the launcher needs to start a command.
+    The monitor samples every ``sample_s`` and looks at memory every ``look_s`` in between (0: never). Frameworks tell
+    their progress at most every ``progress_s`` (0: never). ``timeline_s`` is a step of the report's timeline.
+    """
+
+    latency_s: float = 0.001
+    start_s: float = 0.0
+    sample_s: float = 1.0
+    look_s: float = 0.05
+    progress_s: float = 1.0
+    timeline_s: float = 0.0
+    agent: NodeSettings = field(
+        default_factory=lambda: NodeSettings("", "", Capacity(cores=1.0, memory_bytes=0), has_master=True)
+    )
+
+
+class SimulatedCluster:
+    """Build it, :meth:`run` a workload, once."""
+
+    def __init__(
+        self, nodes: Sequence[NodeSpec], settings: MasterSettings, surroundings: Surroundings | None = None
+    ) -> None:
+        self.clock = Clock()
+        self.tally = Tally()
+        self.surroundings = around = surroundings or Surroundings()
+        self.names = [f"n{number}" for number in range(len(nodes))]
+        self.usage = Usage(capacity_of(nodes), around.timeline_s)
+        self.machines = {
+            name: Machine(self.clock, spec, self.usage) for name, spec in zip(self.names, nodes, strict=True)
+        }
+        self.master = Cluster(settings)
+        self.nodes = {name: Node(self._settings_of(name)) for name in self.names}
+        self.frameworks: list[Framework] = []
+        self._commands = {name: self._commands_of(name) for name in self.names}
+        self._left = 0
+        self._heartbeat_due: set[str] = set()
+        self._round_due = False
+
+    def run(self, jobs: Sequence[SimulatedJob], *, limit_s: float = 1e6) -> None:
+        """Until every job has ended; what happened is in ``frameworks``, ``usage`` and ``tally``.
+
+        Raises:
+            ValueError: something did not end within ``limit_s`` of simulated time.
+        """
+        heartbeat_s = self.master.settings.heartbeat_s
+        for number, name in enumerate(self.names):
+            self._register(name)
+            self.clock.after(heartbeat_s * (number + 1) / len(self.names), self._beat, name)
+        for number, job in enumerate(jobs, start=1):
+            framework = Framework(self, job, number, self.surroundings.progress_s)
+            self.frameworks.append(framework)
+            self.clock.after(job.submitted_at_s, framework.start)
+        self._left = len(jobs)
+        if not self.clock.run(lambda: not self._left, limit_s):
+            waiting = [f.job.name for f in self.frameworks if f.ended_at_s is None]
+            named = ", ".join(waiting[:8]) + (f" and {len(waiting) - 8} more" if len(waiting) > 8 else "")
+            raise ValueError(f"after {limit_s:g} s of simulated time these jobs have not ended: {named}")
+
+    # ------------------------------------------------------------ for frameworks
+
+    def allocate_memory(self, size_bytes: int) -> None:
+        """A framework's task holds so much more, or less, from now on; it is taken to use what it asks for."""
+        if size_bytes:
+            self.usage.allocated["memory"].change(self.clock.now_s, size_bytes)
+            self.usage.used["memory"].change(self.clock.now_s, size_bytes)
+
+    def ended(self, framework: Framework) -> None:
+        """Its job is over."""
+        self._left -= 1
+
+    # ------------------------------------------------------------ agents
+
+    def _settings_of(self, name: str) -> NodeSettings:
+        capacity = self.machines[name].spec.capacity
+        return replace(self.surroundings.agent, node=name, instance="sim", capacity=capacity, has_master=True)
+
+    def _commands_of(self, name: str) -> Commands:
+        around = self.surroundings
+        return Commands(
+            self.clock,
+            self.machines[name],
+            lambda event: self.ask(name, event),
+            self._find,
+            self.usage,
+            self.tally,
+            start_s=around.start_s,
+            sample_s=around.sample_s,
+            look_s=around.look_s,
+        )
+
+    def _find(self, name: str) -> SimulatedCommand:
+        number, _, task = name.partition("/")
+        return self.frameworks[int(number) - 1].command(task)
+
+    def ask(self, node: str, event: e.Event) -> object:
+        """Have an agent's core decide, and carry out what it says; its reply."""
+        reply: object = None
+        for instruction in self.nodes[node].handle(event, self.clock.now_s):
+            match instruction:
+                case i.Reply(result):
+                    reply = result
+                case i.Grant(session, job, ids):
+                    self._notify(node, session, "grant", Grants(job=job, ids=ids))
+                case i.Notify(session, method, params):
+                    self._notify(node, session, method, params)
+                case i.TellMaster(_, params):
+                    self._tell_master(node, params)
+                case i.Record() | i.Explain():
+                    pass
+                case _:
+                    if not self._commands[node].carry_out(instruction):
+                        raise NotImplementedError(f"not simulated: {instruction}")
+        return reply
+
+    def _notify(self, node: str, session: int, method: str, params: Params) -> None:
+        self.clock.soon(self.frameworks[session - 1].notified, node, method, params)
+
+    # ------------------------------------------------------------ between agents and master
+
+    def _register(self, name: str) -> None:
+        node = self.nodes[name]
+        here = [job for job in node.jobs.values() if job.record.here]
+        self._to_master(
+            m.Said(
+                name,
+                api.Register(
+                    protocol=api.PROTOCOL,
+                    node=name,
+                    version="simulated",
+                    capacity=node.settings.capacity,
+                    load=node.load(self.clock.now_s),
+                    t_alloc=node.settings.t_alloc,
+                    jobs=node.job_states(),
+                    ready=[tasks for job in here for tasks in unplaced(job)],
+                    placed=node.held.report(),
+                ),
+            )
+        )
+
+    def _tell_master(self, name: str, params: Params) -> None:
+        assert isinstance(params, m.Message)
+        self.clock.after(self.surroundings.latency_s, self._to_master, m.Said(name, params))
+        self._heartbeat_soon(name)
+
+    def _heartbeat_soon(self, name: str) -> None:
+        if name not in self._heartbeat_due:
+            self._heartbeat_due.add(name)
+            self.clock.after(COALESCE_S, self._heartbeat, name)
+
+    def _heartbeat(self, name: str) -> None:
+        self._heartbeat_due.discard(name)
+        node = self.nodes[name]
+        beat = api.Heartbeat(load=node.load(self.clock.now_s), decided=node.decided)
+        self.clock.after(self.surroundings.latency_s, self._to_master, m.Said(name, beat))
+
+    def _beat(self, name: str) -> None:
+        self._heartbeat(name)
+        self.clock.after(self.master.settings.heartbeat_s, self._beat, name)
+
+    def _to_master(self, event: m.Event) -> None:
+        for instruction in self.master.handle(event, self.clock.now_s):
+            if isinstance(instruction, SendDecisions):
+                self.clock.after(self.surroundings.latency_s, self._decide, instruction)
+        if not self._round_due and self.master.wants_round:
+            self._round_due = True
+            self.clock.after(self.master.settings.interval_s, self._round)
+
+    def _round(self) -> None:
+        self._round_due = False
+        self._to_master(m.RoundDue(self.clock.now_s))
+
+    def _decide(self, sent: SendDecisions) -> None:
+        answer = self.ask(sent.node, e.Decided(sent.number, sent.decisions))
+        assert isinstance(answer, api.Decided)
+        self._heartbeat_soon(sent.node)
+        answered = m.Answered(sent.node, sent.number, answer.refused)
+        self.clock.after(self.surroundings.latency_s, self._to_master, answered)

@@ -1,0 +1,202 @@
+"""A node's launcher and monitor: what the agent's core says about containers is done to simulated commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from agent.core import events as e
+from agent.core import instructions as i
+from agent.core.snapshot import ContainerUse, HostUse, Snapshot
+from simulator.tasks.clock import Clock
+from simulator.tasks.machine import Machine, RunningCommand
+from simulator.tasks.usage import Usage
+from simulator.tasks.workload import SimulatedCommand
+
+_KILLED = 9
+#: A frozen or waiting command whose sample says so.
+_STALLED_BELOW = 0.05
+
+
+@dataclass(slots=True)
+class Tally:
+    """Containers of the whole cluster. ``opportunistic``: when a sample first saw them, or at an earlier end."""
+
+    started: int = 0
+    opportunistic: int = 0
+    paused: int = 0
+    opportunistic_s: float = 0.0
+    container_s: float = 0.0
+
+
+class Commands:
+    """Of one node. ``ask`` hands an event to the agent's core; ``find`` knows what a container's name will do."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        machine: Machine,
+        ask: Callable[[e.Event], object],
+        find: Callable[[str], SimulatedCommand],
+        usage: Usage,
+        tally: Tally,
+        *,
+        start_s: float,
+        sample_s: float,
+        look_s: float,
+    ) -> None:
+        self._clock, self._machine, self._ask, self._find = clock, machine, ask, find
+        self._usage, self._tally = usage, tally
+        self._start_s, self._sample_s, self._look_s = start_s, sample_s, look_s
+        self._begun_s: dict[str, float] = {}
+        self._promised: dict[str, SimulatedCommand] = {}  # of regular containers
+        self._used_bytes = 0
+        self._memory: dict[str, int] = {}  # peaks
+        self._before: dict[str, tuple[float, float]] = {}  # CPU seconds and disk bytes at the last sample
+        self._sampled_s = 0.0
+        self._last: Snapshot | None = None
+        self._sampling = self._looking = self._watched = False
+        self._wake = 0
+
+    def carry_out(self, instruction: i.Instruction) -> bool:
+        """Whether it was for us."""
+        match instruction:
+            case i.StartContainer(container, _, spec):
+                self._tally.started += 1
+                self._clock.after(self._start_s, self._started, container, spec.name, spec.opportunistic)
+            case i.KillContainer(container, _):
+                self._clock.soon(self._killed, container)
+            case i.Freeze(container, frozen):
+                self._tally.paused += frozen
+                self._machine.change(container, frozen=frozen)
+            case i.Confine(container, confinement):
+                self._machine.change(container, opportunistic=confinement.opportunistic)
+                if not confinement.opportunistic and container in self._machine.running:
+                    self._promise(container, self._machine.running[container].command)
+                self._clock.soon(self._ask, e.Confined(container, {}))
+            case i.Reclaim(container, _):  # simulated commands have no page cache to give
+                self._clock.soon(self._ask, e.Reclaimed(container, 0))
+            case i.WatchMemory(on):
+                self._watched = on
+                self._look_again()
+            case i.Wake(at):
+                self._wake += 1
+                self._clock.after(max(0.0, at - self._clock.now_s), self._woken, self._wake)
+            case i.Signal() | i.RemoveContainer():
+                pass
+            case _:
+                return False
+        return True
+
+    # ------------------------------------------------------------ the launcher
+
+    def _started(self, container: str, name: str, opportunistic: bool) -> None:
+        self._begun_s[container] = self._clock.now_s
+        running = RunningCommand(self._find(name), opportunistic)
+        if not opportunistic:
+            self._promise(container, running.command)
+        self._machine.begin(container, running, lambda: self._exited(container, running, 0, None))
+        self._ask(e.ContainerStarted(container, 1, {}, self._clock.now_s))
+        if not self._sampling:
+            self._sampling = True
+            self._clock.after(self._sample_s - self._clock.now_s % self._sample_s, self._sample)
+        self._look_again()
+
+    def _promise(self, container: str, command: SimulatedCommand | None) -> None:
+        """What is promised to a container from now on; None: nothing any more."""
+        before = self._promised.pop(container, None)
+        if command is not None:
+            self._promised[container] = command
+        allocated, now_s = self._usage.allocated, self._clock.now_s
+        for which, sign in ((before, -1), (command, 1)):
+            if which is not None:
+                allocated["cpu"].change(now_s, sign * which.cpu_cores)
+                allocated["memory"].change(now_s, sign * which.memory_bytes)
+
+    def _killed(self, container: str) -> None:
+        running = self._machine.end(container)
+        if running is not None:
+            self._exited(container, running, 128 + _KILLED, _KILLED)
+
+    def _exited(self, container: str, running: RunningCommand, status: int, signal: int | None) -> None:
+        now_s = self._clock.now_s
+        self._tally.container_s += now_s - self._begun_s.pop(container)
+        self._promise(container, None)
+        self._see(running)
+        self._before.pop(container, None)
+        peak = self._memory.pop(container, 0)
+        self._ask(e.ContainerExited(container, status, signal, running.cpu_seconds, peak, 0, now_s))
+
+    def _see(self, running: RunningCommand) -> None:
+        if not running.seen:
+            running.seen = True
+            self._tally.opportunistic += running.opportunistic
+
+    def _woken(self, wake: int) -> None:
+        if wake == self._wake:
+            self._ask(e.Woken(self._clock.now_s))
+
+    # ------------------------------------------------------------ the monitor
+
+    def _sample(self) -> None:
+        """As agent/monitor does, at each tick while there are containers, and once when the last has ended."""
+        self._last = self._snapshot()
+        self._sampled_s = self._clock.now_s
+        for running in self._machine.running.values():
+            self._see(running)
+            self._tally.opportunistic_s += self._sample_s * running.opportunistic
+        self._ask(e.Sampled(self._last, self._clock.now_s))
+        if self._machine.running:
+            self._clock.after(self._sample_s, self._sample)
+        else:
+            self._sampling = False
+
+    def _snapshot(self) -> Snapshot:
+        machine, now_s = self._machine, self._clock.now_s
+        interval_s = min(self._sample_s, now_s - self._sampled_s) or self._sample_s
+        machine.look()
+        uses: dict[str, ContainerUse] = {}
+        disk = 0.0
+        for container, running in machine.running.items():
+            cpu_seconds, disk_bytes = self._before.get(container, (0.0, 0.0))
+            self._before[container] = running.cpu_seconds, running.disk_bytes
+            cores = (running.cpu_seconds - cpu_seconds) / interval_s
+            disk_bytes_per_s = (running.disk_bytes - disk_bytes) / interval_s
+            disk += disk_bytes_per_s
+            memory = running.memory_bytes()
+            self._memory[container] = max(memory, self._memory.get(container, 0))
+            wants = running.wants.cpu_cores
+            uses[container] = ContainerUse(
+                cpu_cores=cores,
+                memory_bytes=memory,
+                memory_peak_bytes=self._memory[container],
+                disk_bytes_per_s=disk_bytes_per_s,
+                cpu_seconds=running.cpu_seconds,
+                cpu_stalled=1.0 - running.speed if wants > 0 and running.cores < _STALLED_BELOW * wants else 0.0,
+            )
+        used_bytes = sum(use.memory_bytes for use in uses.values())
+        self._usage.used["memory"].change(now_s, used_bytes - self._used_bytes)
+        self._used_bytes = used_bytes
+        spec = machine.spec
+        whole = spec.disk_bytes_per_s * spec.capacity.disk_slots
+        host = HostUse(disk_read_bytes_per_s=disk, disk_busy=min(1.0, disk / whole), network_busy=0.0)
+        return Snapshot(now_s, interval_s, host, uses)
+
+    def _look_again(self) -> None:
+        if self._look_s and self._watched and not self._looking:
+            self._looking = True
+            self._clock.after(self._look_s, self._look)
+
+    def _look(self) -> None:
+        """Memory between two samples, while there is opportunistic work."""
+        self._looking = False
+        if self._watched and self._last is not None:
+            self._machine.look()
+            fresh = {
+                container: replace(use, memory_bytes=self._machine.running[container].memory_bytes())
+                for container, use in self._last.containers.items()
+                if container in self._machine.running
+            }
+            snapshot = Snapshot(self._clock.now_s, self._last.interval_s, self._last.host, fresh)
+            self._ask(e.MemoryLooked(snapshot, (), self._clock.now_s))
+        self._look_again()

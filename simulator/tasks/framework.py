@@ -1,0 +1,193 @@
+"""A job's processes, simulated: a job manager at its origin, and a job process on every node that its tasks go to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.core import events as e
+from penstock.model import ContainerSpec, MonotaskSpec, TaskRequest
+from penstock.wire.agent_api import (
+    Completion,
+    Grants,
+    JobRegistered,
+    Params,
+    Progress,
+    RegisterJob,
+    StageProgress,
+    TaskEnded,
+    TaskPlaced,
+)
+from simulator.tasks.course import Course
+from simulator.tasks.workload import SimulatedCommand, SimulatedJob, SimulatedStage, SimulatedTask
+
+if TYPE_CHECKING:
+    from simulator.tasks.cluster import SimulatedCluster
+
+#: The argv of every simulated command: nothing is ever started.
+_ARGV = ("simulated",)
+
+
+class Framework(Course):
+    """Speaks to agents as any framework does: hello, register, place, submit, complete, end."""
+
+    def __init__(self, cluster: SimulatedCluster, job: SimulatedJob, number: int, progress_s: float) -> None:
+        super().__init__(job)
+        self._cluster = cluster
+        self._number = number
+        self._progress_s = progress_s
+        self.id = ""
+        self.placed_on: dict[str, str] = {}
+        self._joined: dict[str, None] = {}
+        self._running: dict[tuple[str, int], tuple[SimulatedTask, int]] = {}  # monotask → its task and place in it
+        self._progress_due = False
+
+    @property
+    def origin(self) -> str:
+        """The node whose agent the job is registered with."""
+        return self._cluster.names[self.job.origin % len(self._cluster.names)]
+
+    def start(self) -> None:
+        """Register at the origin; placement is asked for once the job is admitted."""
+        self._open(self.origin)
+        request = RegisterJob(name=self.job.name, memory_bytes=self.job.memory_bytes)
+        event = e.JobRegistered(self._number, request, self._cluster.clock.now_s)
+        registered = self._cluster.ask(self.origin, event)
+        assert isinstance(registered, JobRegistered)
+        self.id = registered.job
+        self._report_progress()
+
+    def command(self, task: str) -> SimulatedCommand:
+        """What a task's container will do."""
+        command = self.tasks[task].command
+        assert command is not None
+        return command
+
+    def _open(self, node: str) -> None:
+        self._joined[node] = None
+        self._cluster.ask(node, e.SessionOpened(self._number, "user", 1000, self.job.name))
+
+    def notified(self, node: str, method: str, params: Params) -> None:
+        """A notification from a node's agent."""
+        match params:
+            case Grants():
+                for monotask in params.ids:
+                    assert isinstance(monotask, int)
+                    self._work(node, monotask)
+            case TaskPlaced():
+                self._placed(params.task, params.node)
+            case TaskEnded():
+                self._command_ended(params)
+            case _:
+                if method == "job_admitted":
+                    self._ask_for_places()
+
+    # ------------------------------------------------------------ tasks
+
+    def _ask_for_places(self) -> None:
+        for stage in self.newly_ready(self._cluster.clock.now_s):
+            requests = [self._request(task) for task in stage.tasks]
+            event = e.PlacementRequested(self._number, self.id, stage.name, requests, stage.opportunistic)
+            self._cluster.ask(self.origin, event)
+
+    def _request(self, task: SimulatedTask) -> TaskRequest:
+        command = task.command
+        if command is None:
+            return TaskRequest(task=task.name, usage=task.usage(), memory_bytes=task.memory_bytes, nodes=task.nodes)
+        spec = ContainerSpec(
+            argv=_ARGV,
+            name=f"{self._number}/{task.name}",
+            cpu_cores=command.cpu_cores,
+            memory_bytes=command.memory_bytes,
+        )
+        return TaskRequest(
+            task=task.name,
+            usage=task.usage(),
+            memory_bytes=command.memory_bytes,
+            nodes=task.nodes,
+            command=spec,
+            command_kind=command.kind,
+        )
+
+    def _placed(self, name: str, node: str) -> None:
+        if self.started_at_s is None:
+            self.started_at_s = self._cluster.clock.now_s
+        self.placed_on[name] = node
+        task = self.tasks[name]
+        if task.command is not None:
+            return
+        self._cluster.allocate_memory(task.memory_bytes)
+        if node not in self._joined:
+            self._open(node)
+            join = RegisterJob(name=self.job.name, job=self.id)
+            self._cluster.ask(node, e.JobRegistered(self._number, join, self._cluster.clock.now_s))
+        self._submit(node, task, 0)
+
+    def _submit(self, node: str, task: SimulatedTask, step: int) -> None:
+        number = self._cluster.clock.fresh_number()
+        self._running[node, number] = task, step
+        monotask = task.monotasks[step]
+        spec = MonotaskSpec(
+            id=number,
+            kind=monotask.kind,
+            input_bytes=monotask.input_bytes,
+            stage=self.stage_of[task.name],
+            task=task.name,
+        )
+        self._cluster.ask(node, e.Submitted(self._number, self.id, [spec]))
+
+    def _work(self, node: str, number: int) -> None:
+        task, step = self._running[node, number]
+        self._cluster.machines[node].execute(task.monotasks[step], lambda: self._complete(node, number))
+
+    def _complete(self, node: str, number: int) -> None:
+        task, step = self._running.pop((node, number))
+        self._cluster.ask(node, e.Completed(self._number, self.id, [Completion(id=number)]))
+        if step + 1 < len(task.monotasks):
+            self._submit(node, task, step + 1)
+            return
+        self._cluster.allocate_memory(-task.memory_bytes)
+        self._cluster.ask(self.origin, e.TasksReportedDone(self._number, self.id, [task.name]))
+        self._done(task.name)
+
+    def _command_ended(self, over: TaskEnded) -> None:
+        if not over.ended.ok:
+            raise ValueError(f"{over.task} of {self.job.name} ended as {over.ended.by}: {over.ended.reason}")
+        self._done(over.task)
+
+    def _done(self, task: str) -> None:
+        stage_over = self.done(task, self._cluster.clock.now_s)
+        if self.ended_at_s is not None:
+            self._end()
+            return
+        if stage_over:
+            self._ask_for_places()
+        self._report_soon()
+
+    def _end(self) -> None:
+        self._cluster.ask(self.origin, e.JobEndRequested(self._number, self.id))
+        for node in self._joined:
+            self._cluster.ask(node, e.SessionClosed(self._number))
+        self._cluster.ended(self)
+
+    # ------------------------------------------------------------ progress
+
+    def _report_soon(self) -> None:
+        if self._progress_s and not self._progress_due:
+            self._progress_due = True
+            self._cluster.clock.after(self._progress_s, self._report_progress)
+
+    def _report_progress(self) -> None:
+        """What orderings that look at service or at what is left need (Ursa §4.2.2, LAS_MQ §3)."""
+        self._progress_due = False
+        if not self._progress_s or self.ended_at_s is not None:
+            return
+        stages = [self._progress_of(stage) for stage in self.job.stages]
+        self._cluster.ask(self.origin, e.ProgressReported(self._number, Progress(job=self.id, stages=stages)))
+
+    def _progress_of(self, stage: SimulatedStage) -> StageProgress:
+        left = self.left[stage.name]
+        whole = len(stage.tasks)
+        work = sum(monotask.input_bytes for name in left for monotask in self.tasks[name].monotasks)
+        return StageProgress(
+            stage=stage.name, tasks=whole, done=whole - len(left), after=list(stage.after), input_bytes=work
+        )

@@ -1,0 +1,297 @@
+"""A node's hardware: what monotasks and commands get of its cores, disks and link, and how long they take.
+
+CPU and disk monotasks have their slot's resource to themselves. Network monotasks share the link evenly: what is
+modelled is the receiving side, as in Ursa §4.2.3. Commands share the cores that no CPU monotask runs on, and the disks
+among themselves; who gets what is :func:`share`. Commands and disk or network monotasks on one node do not slow each
+other down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from penstock.model import Capacity, ResourceKind
+from simulator.tasks.clock import Clock
+from simulator.tasks.usage import Level, Usage
+from simulator.tasks.workload import Phase, SimulatedCommand, SimulatedMonotask
+
+_NOTHING = Phase(0.0)
+_NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A node: what its agent may hand out, and what its hardware does.
+
+    ``cpu_bytes_per_s`` is one core, ``disk_bytes_per_s`` one disk slot, ``link_bytes_per_s`` the whole link.
+    ``isolated_disk``: regular commands go before opportunistic ones at the disk, too (they always do at the CPU).
+    """
+
+    capacity: Capacity
+    cpu_bytes_per_s: float = 50e6
+    disk_bytes_per_s: float = 100e6
+    link_bytes_per_s: float = 125e6
+    isolated_disk: bool = True
+
+
+def share(capacity: float, wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Weighted max-min: nobody gets more than wanted; who gets less has as much per weight as anybody.
+
+    ``capacity`` and ``wanted`` in one unit; weights are positive. Everything is given out, or everybody has enough.
+    """
+    given = [0.0] * len(wanted)
+    left, weight = capacity, float(sum(weights))
+    for index in sorted(range(len(wanted)), key=lambda one: wanted[one] / weights[one]):
+        given[index] = max(0.0, min(wanted[index], left * weights[index] / weight if weight > 0 else 0.0))
+        left -= given[index]
+        weight -= weights[index]
+    return given
+
+
+class Link:
+    """Shared evenly by its flows, at any moment: a link, or disks, or (with ``most_bytes_per_s``) cores.
+
+    A flow gets at most ``most_bytes_per_s``. ``used`` is at ``amount`` while all of it is used.
+    """
+
+    def __init__(
+        self, clock: Clock, bytes_per_s: float, used: Level, amount: float, most_bytes_per_s: float = float("inf")
+    ) -> None:
+        self._clock = clock
+        self._bytes_per_s = bytes_per_s
+        self._most_bytes_per_s = most_bytes_per_s
+        self._used, self._amount = used, amount
+        self._in_use = 0.0  # of the amount
+        self._flows: list[tuple[float, int, Callable[[], None]]] = []  # what `served` will be at its end
+        self._served = 0.0  # what each flow has had since the link was idle
+        self._at_s = 0.0
+        self._wake = 0  # the wake-up that counts: those before it were for other flows
+
+    def start(self, size_bytes: float, done: Callable[[], None]) -> None:
+        """A flow; ``done`` is called at its end."""
+        now_s = self._clock.now_s
+        if self._flows:
+            self._served += (now_s - self._at_s) * self._flow_bytes_per_s()
+        else:
+            self._served = 0.0  # an idle link forgets, so that rounding does not grow with time
+        self._at_s = now_s
+        heappush(self._flows, (self._served + size_bytes, self._clock.fresh_number(), done))
+        self._await()
+
+    def _flow_bytes_per_s(self) -> float:
+        return min(self._most_bytes_per_s, self._bytes_per_s / len(self._flows))
+
+    def _await(self) -> None:
+        self._wake += 1
+        in_use = 0.0
+        if self._flows:
+            each_bytes_per_s = self._flow_bytes_per_s()
+            in_use = self._amount * each_bytes_per_s * len(self._flows) / self._bytes_per_s
+            left_bytes = max(0.0, self._flows[0][0] - self._served)
+            self._clock.after(left_bytes / each_bytes_per_s, self._ended, self._wake)
+        if in_use != self._in_use:
+            self._used.change(self._clock.now_s, in_use - self._in_use)
+            self._in_use = in_use
+
+    def _ended(self, wake: int) -> None:
+        if wake != self._wake:
+            return
+        self._at_s, self._served = self._clock.now_s, self._flows[0][0]
+        ended: list[Callable[[], None]] = []
+        while self._flows and self._flows[0][0] <= self._served:
+            ended.append(heappop(self._flows)[2])
+        self._await()
+        for done in ended:
+            done()
+
+
+@dataclass(slots=True, eq=False)
+class RunningCommand:
+    """A command while it runs. ``speed`` is the share of its own time that passes: 1 when it gets all that it wants."""
+
+    command: SimulatedCommand
+    opportunistic: bool
+    frozen: bool = False
+    phase: int = 0
+    passed_s: float = 0.0  # of the phase
+    speed: float = 0.0
+    cores: float = 0.0
+    disk_bytes_per_s: float = 0.0
+    cpu_seconds: float = 0.0
+    disk_bytes: float = 0.0
+    seen: bool = False  # by a sample
+    wants: Phase = _NOTHING  # the phase that it is in
+
+    def __post_init__(self) -> None:
+        self.enter(0)
+
+    def enter(self, phase: int) -> None:
+        """A phase begins; behind the last it wants nothing."""
+        phases = self.command.phases
+        self.phase, self.passed_s = phase, 0.0
+        self.wants = phases[phase] if phase < len(phases) else _NOTHING
+
+    def memory_bytes(self) -> int:
+        """What it holds: on the line between the ends of the phase before and of this one."""
+        phases = self.command.phases
+        if self.phase >= len(phases):
+            return int(phases[-1].memory_bytes)
+        before = phases[self.phase - 1].memory_bytes if self.phase else 0.0
+        here = phases[self.phase]
+        part = self.passed_s / here.seconds if here.seconds else 1.0
+        return int(before + (here.memory_bytes - before) * part)
+
+
+class Machine:
+    """One node's hardware."""
+
+    def __init__(self, clock: Clock, spec: NodeSpec, usage: Usage) -> None:
+        self.spec = spec
+        self.running: dict[str, RunningCommand] = {}  # by container
+        self._ended: dict[str, Callable[[], None]] = {}
+        self._clock = clock
+        self._usage = usage
+        self._link = Link(clock, spec.link_bytes_per_s, usage.used["network"], spec.link_bytes_per_s)
+        self._busy_cores = 0
+        self._at_s = 0.0
+        self._wake = 0
+        self._used_cores = 0.0
+        self._used_disks = 0.0
+
+    # ------------------------------------------------------------ monotasks
+
+    def execute(self, monotask: SimulatedMonotask, done: Callable[[], None]) -> None:
+        """A monotask whose slot was granted; ``done`` is called at its end."""
+        if monotask.kind is ResourceKind.NETWORK:
+            self._link.start(monotask.input_bytes, done)
+            return
+        cpu = monotask.kind is ResourceKind.CPU
+        rate = self.spec.cpu_bytes_per_s if cpu else self.spec.disk_bytes_per_s
+        self._occupy(cpu, 1)
+        self._clock.after(monotask.input_bytes / rate, self._executed, cpu, done)
+
+    def _executed(self, cpu: bool, done: Callable[[], None]) -> None:
+        self._occupy(cpu, -1)
+        done()
+
+    def _occupy(self, cpu: bool, count: int) -> None:
+        name = "cpu" if cpu else "disk"
+        self._usage.used[name].change(self._clock.now_s, count)
+        self._usage.allocated[name].change(self._clock.now_s, count)
+        if cpu:
+            self._busy_cores += count
+            if self.running:
+                self._share_again()
+
+    # ------------------------------------------------------------ commands
+
+    def begin(self, container: str, running: RunningCommand, ended: Callable[[], None]) -> None:
+        """A command starts; ``ended`` is called when it has done its work, not when it is killed."""
+        self._advance()
+        self._ended[container] = ended
+        self.running[container] = running
+        self._share_again()
+
+    def end(self, container: str) -> RunningCommand | None:
+        """It is killed; None where it has ended."""
+        self._advance()
+        self._ended.pop(container, None)
+        gone = self.running.pop(container, None)
+        if gone is not None:
+            self._share_again()
+        return gone
+
+    def change(self, container: str, *, opportunistic: bool | None = None, frozen: bool | None = None) -> None:
+        """Another class, frozen or thawed."""
+        running = self.running.get(container)
+        if running is None:
+            return
+        self._advance()
+        if opportunistic is not None:
+            running.opportunistic = opportunistic
+        if frozen is not None:
+            running.frozen = frozen
+            running.speed = running.cores = running.disk_bytes_per_s = 0.0
+        self._share_again()
+
+    def look(self) -> None:
+        """Bring every command's figures up to now."""
+        self._advance()
+
+    def _advance(self) -> None:
+        passed_s = self._clock.now_s - self._at_s
+        self._at_s = self._clock.now_s
+        if passed_s <= 0:
+            return
+        for running in self.running.values():
+            running.passed_s += passed_s * running.speed
+            running.cpu_seconds += passed_s * running.cores
+            running.disk_bytes += passed_s * running.disk_bytes_per_s
+
+    def _share_again(self) -> None:
+        """Who gets how much from now on, and when the next phase ends."""
+        self._advance()
+        spec = self.spec
+        cores_left = spec.capacity.cores - self._busy_cores
+        disk_left = spec.disk_bytes_per_s * spec.capacity.disk_slots
+        active = [running for running in self.running.values() if not running.frozen]
+        cores_wanted = disk_wanted = 0.0
+        for running in active:
+            wants = running.wants
+            cores_wanted += wants.cpu_cores
+            disk_wanted += wants.disk_bytes_per_s
+            running.speed = 1.0
+        if cores_wanted > cores_left:
+            self._slow_down(active, cores_left, [one.wants.cpu_cores for one in active], True)
+        if disk_wanted > disk_left:
+            self._slow_down(active, disk_left, [one.wants.disk_bytes_per_s for one in active], spec.isolated_disk)
+        self._set_off(active, disk_left)
+
+    def _set_off(self, active: list[RunningCommand], disk_bytes_per_s: float) -> None:
+        cores = disk = 0.0
+        next_s = _NEVER
+        for running in active:
+            wants, speed = running.wants, running.speed
+            running.cores = wants.cpu_cores * speed
+            running.disk_bytes_per_s = wants.disk_bytes_per_s * speed
+            cores += running.cores
+            disk += running.disk_bytes_per_s
+            if speed > 0:
+                left_s = (wants.seconds - running.passed_s) / speed
+                next_s = min(next_s, left_s)
+        now_s, disks = self._clock.now_s, disk / disk_bytes_per_s * self.spec.capacity.disk_slots
+        self._usage.used["cpu"].change(now_s, cores - self._used_cores)
+        self._usage.used["disk"].change(now_s, disks - self._used_disks)
+        self._used_cores, self._used_disks = cores, disks
+        self._wake += 1
+        if next_s < _NEVER:
+            self._clock.after(max(0.0, next_s), self._phase_ends, self._wake)
+
+    def _slow_down(
+        self, active: list[RunningCommand], capacity: float, wanted: list[float], regular_first: bool
+    ) -> None:
+        """Regular commands share by their promise, opportunistic ones what those leave (cpu.idle; UBIS §IV.C)."""
+        for opportunistic in (False, True) if regular_first else (None,):
+            chosen = [i for i, one in enumerate(active) if opportunistic in (None, one.opportunistic)]
+            weights = [max(0.01, active[i].command.cpu_cores) if regular_first else 1.0 for i in chosen]
+            for i, part in zip(chosen, share(capacity, [wanted[i] for i in chosen], weights), strict=True):
+                capacity -= part
+                if wanted[i] > 0:
+                    active[i].speed = min(active[i].speed, part / wanted[i])
+
+    def _phase_ends(self, wake: int) -> None:
+        if wake != self._wake:
+            return
+        self._advance()
+        for container, running in list(self.running.items()):
+            while running.speed > 0 and running.phase < len(running.command.phases):
+                left_s = running.wants.seconds - running.passed_s
+                if left_s > 1e-9 * max(1.0, self._clock.now_s):
+                    break
+                running.enter(running.phase + 1)
+            if running.phase >= len(running.command.phases):
+                del self.running[container]
+                self._clock.soon(self._ended.pop(container))
+        self._share_again()

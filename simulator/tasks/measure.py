@@ -1,0 +1,101 @@
+"""What a run comes to: the measures of Ursa §5 and UBIS §V as a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from simulator.report import JobReport, Report
+from simulator.tasks.cluster import SimulatedCluster
+from simulator.tasks.course import Course
+from simulator.tasks.usage import Usage
+
+
+def report(cluster: SimulatedCluster, alone_s: Mapping[str, float]) -> Report:
+    """Of a cluster that has run. ``alone_s``: job → what it takes alone, where that is known."""
+    tally, counts = cluster.tally, cluster.master.counts
+    measures = {"rounds": float(counts["rounds"]), "refused": float(counts["refused"])}
+    if tally.started:
+        measures |= {
+            "containers": float(tally.started),
+            "container_s": tally.container_s,
+            "promoted": float(counts["promoted"]),
+            "paused": float(tally.paused),
+            "opportunistic_time_share": tally.opportunistic_s / tally.container_s if tally.container_s else 0.0,
+        }
+    acts = [(name, count) for node in cluster.nodes.values() for (name, _), count in node.acts.items()]
+    return report_of(
+        cluster.frameworks,
+        cluster.usage,
+        alone_s,
+        opportunistic_share=tally.opportunistic / tally.started if tally.started else None,
+        preemptions=sum(count for name, count in acts if name == "preempted"),
+        measures=measures,
+    )
+
+
+def report_of(
+    courses: Sequence[Course],
+    usage: Usage,
+    alone_s: Mapping[str, float],
+    *,
+    opportunistic_share: float | None = None,
+    preemptions: int = 0,
+    measures: Mapping[str, float],
+) -> Report:
+    """Of jobs that have all ended, on whatever they ran."""
+    jobs = [_job(course, alone_s.get(course.job.name)) for course in courses]
+    end_s = max(job.ended_at_s for job in jobs)
+    makespan_s = end_s - min(job.submitted_at_s for job in jobs)
+    late = [[straggling(times_s) for times_s in course.stage_times_s()] for course in courses]
+    ratios = [
+        sum(time_s for _, time_s in stages) / job.response_s if job.response_s else 0.0
+        for stages, job in zip(late, jobs, strict=True)
+    ]
+    own = {
+        "straggler_time_ratio": sum(ratios) / len(ratios),
+        "tasks": float(sum(course.tasks_ended for course in courses)),
+    }
+    return Report(
+        model="tasks",
+        makespan_s=makespan_s,
+        jobs=jobs,
+        resources=usage.resources(end_s, makespan_s),
+        timeline=usage.timeline(),
+        opportunistic_share=opportunistic_share,
+        preemptions=preemptions,
+        stragglers=sum(count for stages in late for count, _ in stages),
+        measures=own | dict(measures),
+    )
+
+
+def _job(course: Course, alone_s: float | None) -> JobReport:
+    assert course.ended_at_s is not None
+    return JobReport(
+        name=course.job.name,
+        submitted_at_s=course.job.submitted_at_s,
+        started_at_s=course.started_at_s,
+        ended_at_s=course.ended_at_s,
+        alone_s=alone_s,
+    )
+
+
+def straggling(times_s: list[float]) -> tuple[int, float]:
+    """How many tasks of a stage are stragglers, and the stage's straggler time in seconds (Ursa §5.1.2).
+
+    Stragglers end later than 1.5 inter-quartile ranges above the third quartile; the stage's straggler time is how much
+    later the last of them ends.
+    """
+    ordered = sorted(times_s)
+    if len(ordered) < 4:
+        return 0, 0.0
+    low, high = _quantile(ordered, 0.25), _quantile(ordered, 0.75)
+    # The smallest differences are rounding: tasks that end together are no stragglers of each other.
+    threshold = high + 1.5 * (high - low) + 1e-9 * ordered[-1]
+    return sum(1 for time_s in ordered if time_s > threshold), max(0.0, ordered[-1] - threshold)
+
+
+def _quantile(ordered: list[float], part: float) -> float:
+    place = part * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)

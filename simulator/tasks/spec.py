@@ -1,0 +1,247 @@
+"""The tables of a scenario with ``model = "tasks"``. Bytes, bytes/s, seconds and cores are plain numbers."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from agent.core.settings import NodeSettings
+from master.core import MasterSettings
+from penstock.model import Capacity
+from simulator.tasks.cluster import Surroundings
+from simulator.tasks.executors import ExecutorSettings
+from simulator.tasks.machine import NodeSpec
+
+_T = TypeVar("_T")
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Amount = Annotated[float, msgspec.Meta(ge=0)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+KindName = Literal["cpu", "disk", "network"]
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the scenario: unknown keys are errors."""
+
+
+class NodeTable(Table, frozen=True, kw_only=True):
+    """``count`` equal nodes. Rates: of one core, of one disk slot, of the whole link."""
+
+    count: Count = 1
+    cores: Positive
+    memory_bytes: Positive
+    disk_slots: Count = 1
+    network_slots: Count = 2
+    cpu_bytes_per_s: Positive = 50e6
+    disk_bytes_per_s: Positive = 100e6
+    link_bytes_per_s: Positive = 1.25e9
+    isolated_disk: bool = True
+
+    def spec(self) -> NodeSpec:
+        """As the cluster takes it."""
+        capacity = Capacity(
+            cores=self.cores,
+            memory_bytes=int(self.memory_bytes),
+            disk_slots=self.disk_slots,
+            network_slots=self.network_slots,
+        )
+        return NodeSpec(
+            capacity, self.cpu_bytes_per_s, self.disk_bytes_per_s, self.link_bytes_per_s, self.isolated_disk
+        )
+
+
+class ClusterTable(Table, frozen=True, kw_only=True):
+    """Nodes, and what :class:`simulator.tasks.cluster.Surroundings` says of the daemons' surroundings."""
+
+    nodes: Annotated[list[NodeTable], msgspec.Meta(min_length=1)]
+    latency_s: Amount = 0.001
+    start_s: Amount = 0.0
+    sample_s: Positive = 1.0
+    look_s: Amount = 0.05
+    progress_s: Amount = 1.0
+    limit_s: Positive = 1e6
+
+
+class MonotaskTable(Table, frozen=True, kw_only=True):
+    """``bytes`` of work, or what takes ``seconds`` on an idle slot (network: an idle link) of the first node."""
+
+    kind: KindName
+    bytes: Amount = 0.0
+    seconds: Amount = 0.0
+
+
+class PhaseTable(Table, frozen=True, kw_only=True):
+    """As :class:`simulator.tasks.workload.Phase`."""
+
+    seconds: Positive
+    cpu_cores: Amount = 0.0
+    memory_bytes: Amount = 0.0
+    disk_bytes_per_s: Amount = 0.0
+
+
+class CommandTable(Table, frozen=True, kw_only=True):
+    """A container: what is promised to it, and the phases of what it will use. ``kind`` is the slot it waits for."""
+
+    cpu_cores: Amount = 1.0
+    memory_bytes: Amount = 0.0
+    kind: KindName = "cpu"
+    phases: Annotated[list[PhaseTable], msgspec.Meta(min_length=1)]
+
+
+class StageTable(Table, frozen=True, kw_only=True):
+    """``tasks`` equal tasks of either monotasks or a command, but for ``spread``: sizes vary by ± so much, uniformly.
+
+    Without ``after`` a stage waits for the one before it; ``repeat`` makes so many of it, one after the other.
+    """
+
+    name: str = ""
+    after: list[str] | None = None
+    repeat: Count = 1
+    tasks: Count = 1
+    memory_bytes: Amount = 0.0
+    spread: Fraction = 0.0
+    monotasks: list[MonotaskTable] = []
+    command: CommandTable | None = None
+    opportunistic: bool = False
+    nodes: list[str] = []
+
+
+class JobTable(Table, frozen=True, kw_only=True):
+    """``count`` jobs (0: none), one every ``every_s`` from ``submitted_at_s`` on. ``memory_bytes`` is M(j)."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    count: Annotated[int, msgspec.Meta(ge=0)] = 1
+    submitted_at_s: Amount = 0.0
+    every_s: Amount = 0.0
+    memory_bytes: Amount = 0.0
+    stages: Annotated[list[StageTable], msgspec.Meta(min_length=1)]
+
+
+class TpchTable(Table, frozen=True, kw_only=True):
+    """``count`` jobs drawn from a file of TPC-H DAGs (``penstock`` comes with none), one every ``every_s``.
+
+    ``scales`` are the data sizes to draw from and their weights (``{ "100g" = 1 }``), ``least_stages`` leaves out
+    shallow queries. The file has milliseconds per task and no bytes, so they are assumed: a task of t s, times
+    ``time_scale``, ± ``spread``, is one core's work on an input of t × ``cpu_bytes_per_s`` of the first node. Where the
+    stage has no parents it reads input ÷ ``disk_compression`` from disk, else ``shuffle`` × input from the network. Its
+    memory is ``memory_to_input`` × input (Ursa's m2i); M(j) is that of the job's largest stage.
+    """
+
+    file: str
+    count: Count = 25
+    every_s: Amount = 5.0
+    scales: Annotated[dict[str, Positive], msgspec.Meta(min_length=1)]
+    least_stages: Count = 1
+    time_scale: Positive = 1.0
+    spread: Fraction = 0.0
+    shuffle: Amount = 1.0
+    disk_compression: Positive = 4.0
+    memory_to_input: Amount = 2.0
+
+
+class WorkflowTable(Table, frozen=True, kw_only=True):
+    """Runs of scientific workflows from a file, one every ``every_s``; ``names`` are their instances (empty: all).
+
+    A task reads its input from the network, computes on one core for ``time_scale`` × its runtime, and writes its
+    output to disk. Its memory is what the file says, where it does. Tasks that wait for the same tasks and are awaited
+    by the same ones are a stage.
+    """
+
+    file: str
+    names: list[str] = []
+    every_s: Amount = 0.0
+    time_scale: Positive = 1.0
+
+
+class ExecutorTable(Table, frozen=True, kw_only=True):
+    """As :class:`simulator.tasks.executors.ExecutorSettings`; ``policy`` and ``agent`` do not matter then."""
+
+    cores: Count = 4
+    memory_bytes: Amount = 8e9
+    idle_timeout_s: Positive = 2.0
+    heartbeat_s: Positive = 1.0
+    start_s: Amount = 0.0
+    oversubscription: Positive = 1.0
+
+    def settings(self) -> ExecutorSettings:
+        """As the cluster takes them."""
+        return ExecutorSettings(**{key: getattr(self, key) for key in self.__struct_fields__})
+
+
+class MeasureTable(Table, frozen=True, kw_only=True):
+    """``timeline_s``: a step of utilization over time (0: none). ``alone``: run each kind of job alone, too."""
+
+    timeline_s: Amount = 0.0
+    alone: bool = False
+
+
+class Spec(Table, frozen=True, kw_only=True):
+    """``policy`` are the master's settings by their names, ``agent`` the agents' (docs/scheduling.md).
+
+    With ``opportunistic = false`` nothing runs on slack, whatever the stages allow.
+    """
+
+    cluster: ClusterTable
+    policy: dict[str, Any] = {}
+    agent: dict[str, Any] = {}
+    opportunistic: bool = True
+    jobs: list[JobTable] = []
+    tpch: TpchTable | None = None
+    workflows: WorkflowTable | None = None
+    executors: ExecutorTable | None = None
+    measure: MeasureTable = MeasureTable()
+
+    def nodes(self) -> list[NodeSpec]:
+        """Every node."""
+        return [table.spec() for table in self.cluster.nodes for _ in range(table.count)]
+
+    def master(self) -> MasterSettings:
+        """What nobody has measured yet is what the first node does, unless ``policy`` says otherwise.
+
+        Raises:
+            ValueError: an unknown setting, or an impossible value.
+        """
+        first = self.cluster.nodes[0]
+        known = {
+            "default_cpu_bytes_per_s": first.cpu_bytes_per_s,
+            "default_disk_bytes_per_s": first.disk_bytes_per_s,
+            "default_network_bytes_per_s": first.link_bytes_per_s,
+        }
+        return _settings("policy", known | self.policy, MasterSettings, {})
+
+    def surroundings(self) -> Surroundings:
+        """Raises ValueError: an unknown setting of the agent, or an impossible value."""
+        cluster = self.cluster
+        fixed = {"node": "", "instance": "", "capacity": {"cores": 1.0, "memory_bytes": 0}, "has_master": True}
+        return Surroundings(
+            cluster.latency_s,
+            cluster.start_s,
+            cluster.sample_s,
+            cluster.look_s,
+            cluster.progress_s,
+            self.measure.timeline_s,
+            _settings("agent", self.agent, NodeSettings, fixed),
+        )
+
+
+def _settings(table: str, given: dict[str, Any], kind: type[_T], fixed: dict[str, Any]) -> _T:
+    _check_names(table, given, kind, fixed)
+    try:
+        return msgspec.convert(given | fixed, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"[{table}]: {error}") from None
+
+
+def _check_names(table: str, given: dict[str, Any], kind: type[Any], fixed: dict[str, Any]) -> None:
+    """msgspec lets unknown keys of dataclasses pass."""
+    known = {field.name: field for field in fields(kind) if field.name not in fixed}
+    for name, value in given.items():
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise ValueError(f"unknown key {table}.{name}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        inner: Any = known[name].default_factory
+        if isinstance(value, dict) and isinstance(inner, type):
+            _check_names(f"{table}.{name}", value, inner, {})

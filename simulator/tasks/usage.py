@@ -1,0 +1,92 @@
+"""How much of each resource of the cluster was allocated and used, as it changes (Ursa §5: SE and UE)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from simulator.report import ResourceReport, Timeline
+
+if TYPE_CHECKING:
+    from simulator.tasks.machine import NodeSpec
+
+
+class Level:
+    """A quantity that changes in steps: its integral, and its means over steps of ``step_s`` (0: none kept)."""
+
+    def __init__(self, step_s: float = 0.0) -> None:
+        self.now = 0.0
+        self.integral = 0.0
+        self.peak = 0.0
+        self.bins: list[float] = []
+        self._step_s = step_s
+        self._at_s = 0.0
+
+    def change(self, now_s: float, delta: float) -> None:
+        """From ``now_s`` on it is ``delta`` more."""
+        if now_s > self._at_s:
+            self.advance(now_s)
+        self.now += delta
+        self.peak = max(self.peak, self.now)
+
+    def advance(self, now_s: float) -> None:
+        """Count what it was until now."""
+        self.integral += self.now * (now_s - self._at_s)
+        step_s = self._step_s
+        while step_s and self._at_s < now_s:
+            number = int(self._at_s / step_s + 1e-9)
+            until_s = min(now_s, (number + 1) * step_s)
+            while len(self.bins) <= number:
+                self.bins.append(0.0)
+            self.bins[number] += self.now * (until_s - self._at_s)
+            self._at_s = until_s
+        self._at_s = now_s
+
+
+class Usage:
+    """Levels per resource of the whole cluster: cores, bytes of memory, disks busy, bytes/s of the links."""
+
+    def __init__(self, capacity: Mapping[str, float], step_s: float) -> None:
+        self.capacity = dict(capacity)
+        self.used = {resource: Level(step_s) for resource in capacity}
+        self.allocated = {resource: Level() for resource in capacity}
+        self._step_s = step_s
+
+    def resources(self, end_s: float, makespan_s: float) -> dict[str, ResourceReport]:
+        """Utilization, SE = allocated ÷ capacity and UE = used ÷ allocated over the makespan; only what was touched."""
+        reports: dict[str, ResourceReport] = {}
+        for resource, capacity in self.capacity.items():
+            used, allocated = self.used[resource], self.allocated[resource]
+            used.advance(end_s)
+            allocated.advance(end_s)
+            whole = capacity * makespan_s
+            if whole <= 0 or not (used.integral or allocated.integral):
+                continue
+            known = allocated.integral > 0
+            reports[resource] = ResourceReport(
+                utilization=used.integral / whole,
+                scheduling_efficiency=allocated.integral / whole if known else None,
+                utilization_efficiency=used.integral / allocated.integral if known else None,
+            )
+        return reports
+
+    def timeline(self) -> Timeline | None:
+        """After :meth:`resources`; None where no step was asked for."""
+        if not self._step_s:
+            return None
+        used = {
+            resource: [round(value / (self._step_s * self.capacity[resource]), 6) for value in level.bins]
+            for resource, level in self.used.items()
+            if level.integral
+        }
+        return Timeline(step_s=self._step_s, used=used)
+
+
+def capacity_of(nodes: Sequence[NodeSpec]) -> dict[str, float]:
+    """What all nodes have together, in the units of :class:`Usage`."""
+    return {
+        "cpu": sum(node.capacity.cores for node in nodes),
+        "memory": float(sum(node.capacity.memory_bytes for node in nodes)),
+        "disk": float(sum(node.capacity.disk_slots for node in nodes)),
+        "network": sum(node.link_bytes_per_s for node in nodes),
+    }

@@ -1,0 +1,168 @@
+"""A simulated node's hardware: who gets how much, and when what ends."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model import Capacity, ResourceKind
+from simulator.tasks.clock import Clock
+from simulator.tasks.machine import Link, Machine, NodeSpec, RunningCommand, share
+from simulator.tasks.usage import Level, Usage
+from simulator.tasks.workload import Phase, SimulatedCommand, SimulatedMonotask
+
+GB = 10**9
+
+
+class Bench:
+    """One machine, its clock, and when what ended."""
+
+    def __init__(self, cores: float = 4, isolated_disk: bool = True) -> None:
+        self.clock = Clock()
+        self.usage = Usage({"cpu": cores, "memory": GB, "disk": 1.0, "network": 100.0}, 0.0)
+        capacity = Capacity(cores=cores, memory_bytes=GB)
+        spec = NodeSpec(capacity, 10.0, 100.0, 100.0, isolated_disk)
+        self.machine = Machine(self.clock, spec, self.usage)
+        self.ended: dict[str, float] = {}
+
+    def end(self, name: str) -> None:
+        self.ended[name] = self.clock.now_s
+
+    def execute(self, name: str, kind: ResourceKind, size: int) -> None:
+        self.machine.execute(SimulatedMonotask(kind, size), lambda: self.end(name))
+
+    def begin(self, name: str, *phases: Phase, cpu_cores: float = 1.0, opportunistic: bool = False) -> RunningCommand:
+        running = RunningCommand(SimulatedCommand(phases, cpu_cores), opportunistic)
+        self.machine.begin(name, running, lambda: self.end(name))
+        return running
+
+    def run(self, until_s: float = 1e3) -> dict[str, float]:
+        self.clock.run(lambda: False, until_s)
+        return {name: round(at_s, 6) for name, at_s in self.ended.items()}
+
+
+def test_a_link_is_shared_evenly_by_its_flows() -> None:
+    """100 B/s: 50 B and 150 B together: the first has its 50 B after 1 s, the second then goes twice as fast."""
+    bench = Bench()
+    bench.execute("small", ResourceKind.NETWORK, 50)
+    bench.execute("large", ResourceKind.NETWORK, 150)
+    assert bench.run() == {"small": 1.0, "large": 2.0}
+    assert bench.usage.resources(2.0, 2.0)["network"].utilization == pytest.approx(1.0)
+
+
+def test_a_flow_that_joins_slows_the_others() -> None:
+    bench = Bench()
+    bench.execute("first", ResourceKind.NETWORK, 200)
+    bench.clock.after(1.0, bench.execute, "second", ResourceKind.NETWORK, 50)
+    assert bench.run() == {"first": 2.5, "second": 2.0}
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.integers(0, 10_000)), min_size=1, max_size=20))
+def test_a_link_does_all_work_at_its_rate_and_never_faster(flows: list[tuple[float, int]]) -> None:
+    clock = Clock()
+    usage = Usage({"network": 100.0}, 0.0)
+    link = Link(clock, 100.0, usage.used["network"], 100.0)
+    ends: list[float] = []
+    for at_s, size in flows:
+        clock.after(at_s, link.start, size, lambda: ends.append(clock.now_s))
+    clock.run(lambda: False, 1e9)
+    assert len(ends) == len(flows)
+    usage.resources(clock.now_s, 1.0)
+    assert usage.used["network"].integral == pytest.approx(sum(size for _, size in flows), rel=1e-6, abs=1e-6)
+
+
+def test_cpu_and_disk_monotasks_have_their_slot_to_themselves() -> None:
+    bench = Bench()
+    for name in ("a", "b"):
+        bench.execute(name, ResourceKind.CPU, 20)
+        bench.execute(f"disk-{name}", ResourceKind.DISK, 50)
+    assert bench.run() == {"a": 2.0, "b": 2.0, "disk-a": 0.5, "disk-b": 0.5}
+
+
+@given(
+    st.floats(0, 100),
+    st.lists(st.tuples(st.floats(0, 50), st.floats(0.01, 10)), min_size=1, max_size=12),
+)
+def test_sharing_gives_everything_out_and_nobody_more_than_wanted(
+    capacity: float, wants: list[tuple[float, float]]
+) -> None:
+    wanted, weights = [want for want, _ in wants], [weight for _, weight in wants]
+    given_out = share(capacity, wanted, weights)
+    assert all(got <= want + 1e-9 for got, want in zip(given_out, wanted, strict=True))
+    assert sum(given_out) == pytest.approx(min(capacity, sum(wanted)), rel=1e-9, abs=1e-9)
+    short = [got / weight for got, want, weight in zip(given_out, wanted, weights, strict=True) if got < want - 1e-6]
+    per_weight = [got / weight for got, weight in zip(given_out, weights, strict=True)]
+    assert all(level >= max(per_weight) - 1e-6 for level in short), "who has less than wanted has as much as anybody"
+
+
+def test_a_command_goes_through_its_phases() -> None:
+    bench = Bench()
+    running = bench.begin("c", Phase(2.0, cpu_cores=1.0, memory_bytes=100.0), Phase(3.0, memory_bytes=400.0))
+    bench.run(until_s=1.0)
+    bench.machine.look()
+    assert bench.ended == {}
+    bench.clock.after(3.5, lambda: None)
+    bench.run(until_s=3.5)
+    bench.machine.look()
+    assert running.memory_bytes() == pytest.approx(250, abs=1), "half way from 100 to 400"
+    assert running.cpu_seconds == pytest.approx(2.0)
+    assert bench.run() == {"c": 5.0}
+
+
+def test_regular_commands_go_first_and_opportunistic_ones_have_what_is_left() -> None:
+    """One core: the regular one takes three quarters of it for 4 s, the other gets a quarter of what it wants."""
+    bench = Bench(cores=1)
+    bench.begin("opportunistic", Phase(2.0, cpu_cores=1.0), opportunistic=True)
+    bench.begin("regular", Phase(4.0, cpu_cores=0.75))
+    assert bench.run() == {"regular": 4.0, "opportunistic": 5.0}
+
+
+def test_regular_commands_share_by_their_promises() -> None:
+    bench = Bench(cores=3)
+    bench.begin("two", Phase(3.0, cpu_cores=3.0), cpu_cores=2.0)
+    bench.begin("one", Phase(3.0, cpu_cores=3.0), cpu_cores=1.0)
+    assert bench.run() == {"two": 4.5, "one": 6.0}
+
+
+@pytest.mark.parametrize(("isolated", "regular_s"), [(True, 1.0), (False, 2.0)])
+def test_disks_are_isolated_or_not(isolated: bool, regular_s: float) -> None:
+    bench = Bench(isolated_disk=isolated)
+    bench.begin("regular", Phase(1.0, disk_bytes_per_s=100.0))
+    bench.begin("other", Phase(1.0, disk_bytes_per_s=100.0), opportunistic=True)
+    assert bench.run() == {"regular": regular_s, "other": 2.0}
+
+
+def test_what_is_frozen_stands_still_and_holds_its_memory() -> None:
+    bench = Bench()
+    running = bench.begin("c", Phase(2.0, cpu_cores=1.0, memory_bytes=100.0), opportunistic=True)
+    bench.clock.after(1.0, lambda: bench.machine.change("c", frozen=True))
+    bench.clock.after(6.0, lambda: bench.machine.change("c", frozen=False))
+    bench.run(until_s=5.0)
+    assert running.memory_bytes() == 50
+    assert bench.run() == {"c": 7.0}
+
+
+def test_cpu_monotasks_take_their_cores_from_commands() -> None:
+    bench = Bench(cores=1)
+    bench.begin("c", Phase(2.0, cpu_cores=1.0))
+    bench.clock.after(1.0, bench.execute, "m", ResourceKind.CPU, 30)
+    assert bench.run() == {"m": 4.0, "c": 5.0}
+
+
+def test_a_killed_command_does_not_end_by_itself() -> None:
+    bench = Bench()
+    bench.begin("c", Phase(2.0, cpu_cores=1.0))
+    bench.clock.after(1.0, bench.machine.end, "c")
+    assert bench.run() == {}
+    assert bench.usage.resources(2.0, 2.0)["cpu"].utilization == pytest.approx(1.0 / 8)
+
+
+def test_a_level_remembers_its_integral_and_its_means_over_steps() -> None:
+    level = Level(step_s=2.0)
+    level.change(1.0, 4.0)
+    level.change(3.0, -1.0)
+    level.advance(5.0)
+    assert level.integral == pytest.approx(4 * 2 + 3 * 2)
+    assert level.bins == pytest.approx([4.0, 4.0 + 3.0, 3.0])
+    assert level.peak == 4.0
