@@ -25,8 +25,9 @@ from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Completion, Leased
 from penstock.wire.errors import bad_request
 
-#: How far beyond its end a lease may have been used before its session gets no more of them.
+#: How far beyond its end a lease may have been used before its session gets no more of them for a while.
 _OVERRUN_S = 0.1
+_NO_LEASES_S = 10.0
 _CPU, _DISK, _NETWORK = KINDS
 
 
@@ -61,7 +62,7 @@ class MonotaskQueues:
         }
         self._sequence = 0
         self._recalled: list[Recalled] = []
-        self._no_leases: set[int] = set()  # sessions that used one far beyond its end
+        self._no_leases: dict[int, float] = {}  # sessions that used one far beyond its end → until when
 
     # ------------------------------------------------------------ jobs
 
@@ -203,7 +204,7 @@ class MonotaskQueues:
             if known is None:
                 continue
             touched |= self._withdraw(known, known.live.pop(session, {}).values(), now)
-        self._no_leases.discard(session)
+        self._no_leases.pop(session, None)
         for resource in self._resources.values():
             resource.keepers = dict.fromkeys(keeper for keeper in resource.keepers if keeper[0] != session)
         return self._fill(touched, now)
@@ -280,7 +281,7 @@ class MonotaskQueues:
         then.lease_until = monotask.lease_until
         job.last_grant[resource.index] = now
         if then.granted_at > then.lease_until + _OVERRUN_S:
-            self._no_leases.add(then.session)
+            self._no_leases[then.session] = now + _NO_LEASES_S
         return True
 
     def _withdraw(self, job: JobQueue, monotasks: Iterable[Monotask], now: float) -> set[Resource]:
@@ -325,8 +326,8 @@ class MonotaskQueues:
         job.done += leased.monotasks - leased.failed
         job.failed += leased.failed
         resource.rate.completed(now, leased.input_bytes, leased.execution_s)
-        if now - leased.last_s > monotask.lease_until + _OVERRUN_S:
-            self._no_leases.add(monotask.session)
+        if now - leased.began_s > monotask.lease_until + _OVERRUN_S:
+            self._no_leases[monotask.session] = now + _NO_LEASES_S
 
     def _fill(self, touched: set[Resource], now: float) -> list[Monotask]:
         granted: list[Monotask] = []
@@ -340,8 +341,9 @@ class MonotaskQueues:
         return self._lend(granted, now)
 
     def _lend(self, granted: list[Monotask], now: float) -> list[Monotask]:
-        """Who may keep his slot, as nobody waits; whoever did not keep to the rules has no lease at all."""
+        """Who may keep his slot, as nobody waits; whoever did not keep to the rules has no lease for a while."""
         if self._no_leases:
+            self._no_leases = {session: until for session, until in self._no_leases.items() if until > now}
             for monotask in granted:
                 if monotask.session in self._no_leases:
                     monotask.lease_until = 0.0

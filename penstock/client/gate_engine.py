@@ -253,7 +253,7 @@ class Engine:
                     self._decide(slot, gated=gated)
                 case Complete(slot, failed):
                     if slot.monotask is not None and slot.lease is not None:
-                        slot.monotask.complete(failed, slot.lease.first_s, slot.lease.leased())
+                        slot.monotask.complete(failed, slot.lease.first_s, slot.lease.leased(time.monotonic()))
                     elif slot.monotask is not None:
                         slot.monotask.complete(failed)
                 case Withdraw(slot):

@@ -31,7 +31,6 @@ class Lease:
         "_first",
         "_used_bytes",
         "_used_s",
-        "last_s",
         "monotasks",
         "slot",
         "until",
@@ -41,7 +40,6 @@ class Lease:
         self.slot = slot
         self.until = until
         self.monotasks = 0  # that the agent does not know
-        self.last_s = 0.0
         self._epoch = epoch
         self._began = now
         self._first: tuple[bool, float] | None = None
@@ -64,7 +62,6 @@ class Lease:
             self._first = failed, took_s
             return
         self.monotasks += 1
-        self.last_s = took_s
         if failed:
             self._failed += 1
         else:
@@ -81,7 +78,7 @@ class Lease:
         """How long that took."""
         return None if self._first is None else self._first[1]
 
-    def leased(self) -> Leased | None:
+    def leased(self, now: float) -> Leased | None:
         """What the agent does not know yet."""
         if not self.monotasks:
             return None
@@ -90,7 +87,7 @@ class Lease:
             failed=self._failed,
             input_bytes=self._used_bytes,
             execution_s=self._used_s,
-            last_s=self.last_s,
+            began_s=max(0.0, now - self._began),
         )
 
 

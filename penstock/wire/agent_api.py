@@ -128,15 +128,15 @@ def rejection(asked: Submit, error: RpcError) -> Rejected:
 class Leased(Params, frozen=True):
     """Further monotasks, never submitted, that ran one after the other in a slot while its lease lasted.
 
-    How many, how many of them failed, the bytes and the execution time of the others together, and how long the last
-    one took, which ended just now.
+    How many, how many of them failed, the bytes and the execution time of the others together, and how long ago the
+    last one began.
     """
 
     monotasks: Annotated[int, msgspec.Meta(ge=1)]
     failed: Annotated[int, msgspec.Meta(ge=0)] = 0
     input_bytes: Bytes = 0
     execution_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    last_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    began_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
 class Completion(Params, frozen=True):

@@ -130,7 +130,7 @@ class KeptSlots(RuleBasedStateMachine):
         gate.leases.returned(lease)
 
     def complete(self, gate: OneGate, one: int, failed: bool, lease: Lease | None) -> None:
-        first_s, leased = (None, None) if lease is None else (lease.first_s, lease.leased())
+        first_s, leased = (None, None) if lease is None else (lease.first_s, lease.leased(self.now))
         passed = gate.ledger.pass_on(one, self.now, failed, first_s, leased)
         if passed is None:
             assert gate.ledger.complete(one, failed, first_s, leased)

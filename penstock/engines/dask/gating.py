@@ -161,9 +161,11 @@ class WorkerGating:
         return gated and not hooks.is_coroutine(task.run_spec)
 
     def _describe(self, task: Any) -> DaskMonotask:
-        said = (task.annotations or {}).get("penstock")
-        said = said if isinstance(said, dict) else {}
-        one = DaskMonotask(_kind(said.get("kind", _CPU)), stage=str(said.get("stage") or hooks.group(task.key)))
+        said = task.annotations.get("penstock") if task.annotations else None
+        if not isinstance(said, dict):
+            said, one = {}, DaskMonotask(stage=hooks.group(task.key))
+        else:
+            one = DaskMonotask(_kind(said.get("kind", _CPU)), stage=str(said.get("stage") or hooks.group(task.key)))
         if isinstance(input_bytes := said.get("input_bytes"), int | float) and input_bytes >= 0:
             one.input_bytes = int(input_bytes)
         elif task.dependencies:

@@ -8,6 +8,7 @@ gate goes on ungated, and one warning for the process says which names are missi
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -22,7 +23,7 @@ from typing import Any, TypeVar
 from distributed.utils import iscoroutinefunction
 
 from penstock.engines.dask.busy import Busy
-from penstock.engines.dask.pool import GatedThreadPoolExecutor, GateLike, current_turn
+from penstock.engines.dask.pool import GatedThreadPoolExecutor, GateLike, Turn, current_turn
 
 T = TypeVar("T")
 Wrapper = Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]
@@ -146,7 +147,9 @@ def reschedule(key: object) -> object:
 # ---------------------------------------------------------------- seceding from the pool, and rejoining it
 
 
-POOL_NAMES = ("_threads", "_rejoin_list", "_rejoin_lock", "_adjust_thread_count")
+POOL_NAMES = (
+    "_threads", "_rejoin_list", "_rejoin_lock", "_adjust_thread_count", "_work_queue", "_shutdown", "_shutdown_lock",
+)  # fmt: skip
 
 
 class _SecedingThreadPoolExecutor(GatedThreadPoolExecutor):
@@ -159,7 +162,10 @@ class _SecedingThreadPoolExecutor(GatedThreadPoolExecutor):
 
     _rejoin_list: list[tuple[threading.Thread, threading.Event]]
     _rejoin_lock: threading.Lock
+    _shutdown: bool
+    _shutdown_lock: threading.Lock
     _threads: set[threading.Thread]
+    _work_queue: queue.Queue[Any]
 
     def submit(  # type: ignore[override]
         self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
@@ -183,6 +189,14 @@ class _SecedingThreadPoolExecutor(GatedThreadPoolExecutor):
         future = self.bypass(fn, *args, **kwargs)
         turn.seceded = False
         return future
+
+    def start(self, turn: Turn) -> None:
+        """A turn is what the pool's threads run, as it is: it needs no future of the pool's beside its own."""
+        with self._shutdown_lock:
+            if self._shutdown:
+                raise RuntimeError("cannot schedule new calls after shutdown")
+            self._work_queue.put(turn)
+            self._adjust_thread_count()
 
     def _adjust_thread_count(self) -> None:
         turn = current_turn()
