@@ -347,10 +347,13 @@ class MonotaskQueues:
             for monotask in granted:
                 if monotask.session in self._no_leases:
                     monotask.lease_until = 0.0
-        if self._kept_s:
+        if self._kept_s and granted:
+            resource = self._resources[granted[0].kind]
             for monotask in granted:
-                if monotask.lease_until:
-                    self._resources[monotask.kind].keep(self._jobs[monotask.job], monotask, now + self._kept_s)
+                if monotask.kind is not resource.kind:
+                    resource = self._resources[monotask.kind]
+                if monotask.lease_until and not resource.queued and not monotask.small:
+                    resource.keep(self._jobs[monotask.job], monotask, now + self._kept_s)
         return granted
 
     def _recall(self, resource: Resource, job: JobQueue, now: float) -> None:

@@ -182,11 +182,10 @@ class Resource:
         return recalled
 
     def keep(self, job: JobQueue, monotask: Monotask, until: float) -> None:
-        """It was granted under a lease: as long as nobody waits, its slot may be kept idle, and for longer."""
-        if not self.queued and not monotask.small:
-            monotask.keep = True
-            self.leases[job] = monotask.lease_until = until
-            self.keepers[monotask.session, job] = None
+        """It was granted under a lease, and nobody waits: its slot may be kept idle, and for longer."""
+        monotask.keep = True
+        self.leases[job] = monotask.lease_until = until
+        self.keepers[monotask.session, job] = None
 
     def called_back(self) -> list[tuple[int, JobQueue]]:
         """The sessions, each with its job, that may not keep slots idle any more, as somebody waits; told once.
