@@ -133,8 +133,8 @@ SAYS = {
 }
 #: What parameters and results are made of.
 STRUCTURES: tuple[type[msgspec.Struct], ...] = (
-    MonotaskSpec, api.Completion, api.Leased, TaskRequest, KindAmounts, api.StageProgress, ContainerSpec, Limits, Notice,
-    Profile, Capacity, Ended, ErrorBody,
+    MonotaskSpec, api.Completion, api.Leased, TaskRequest, KindAmounts, api.StageProgress, ContainerSpec, Limits,
+    Notice, Profile, Capacity, Ended, ErrorBody,
 )  # fmt: skip
 ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, Choice, EndedBy, ErrorCode)
 
