@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from distributed.worker import Worker
 
 _LOG = logging.getLogger(__name__)
+#: States of a worker's task whose beginning :meth:`WorkerGating.transition` has to hear of.
+MATTER = frozenset({"long-running", "released", "memory"})
 _CPU, _DISK, _NETWORK = ResourceKind.CPU, ResourceKind.DISK, ResourceKind.NETWORK
 
 
@@ -111,7 +113,7 @@ class WorkerGating:
     # ------------------------------------------------------------ told by the plugin
 
     def transition(self, key: Key, start: str, finish: str) -> None:
-        """A task of the worker changes its state."""
+        """A task of the worker changes its state, to one of :data:`MATTER`."""
         if finish == "long-running":
             if (one := self._executing.get(key)) is not None and one.turn is not None:
                 one.turn.long_running()
@@ -128,7 +130,7 @@ class WorkerGating:
             task = self._worker.state.tasks.get(key)
             if task is None:
                 return await original(key, stimulus_id=stimulus_id)
-            if self._evictor is not None:
+            if self._evictor is not None and task.dependencies:
                 await self._evictor.read_back((each.key, each.nbytes or 0) for each in task.dependencies)
             one = self._executing[key] = self._describe(task)
             EXECUTING.set(one)

@@ -15,7 +15,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from penstock.engines.dask import hooks
 from penstock.engines.dask.belonging import Belonging
-from penstock.engines.dask.gating import WorkerGating
+from penstock.engines.dask.gating import MATTER, WorkerGating
 from penstock.engines.dask.jobs import ClusterGate, new_gate
 from penstock.engines.dask.progress import Reporter, answer_at
 from penstock.engines.dask.settings import Settings
@@ -136,7 +136,7 @@ class PenstockWorkerPlugin(WorkerPlugin):
 
     def transition(self, key: Key, start: Any, finish: Any, **_: Any) -> None:
         """Called by the worker."""
-        if self._gating is not None:
+        if finish in MATTER and self._gating is not None:  # of six changes that a task goes through, two
             self._gating.transition(key, start, finish)
 
     def __reduce__(self) -> tuple[Any, ...]:
