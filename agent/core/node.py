@@ -283,9 +283,9 @@ class Node:
                 before = owner
                 if owner not in by_owner:
                     settings = self.settings
-                    lease_s = settings.lease_kept_s if monotask.keep else settings.lease_s
-                    if not monotask.lease_until:
-                        lease_s = 0.0
+                    lease_s = settings.lease_s if monotask.lease_until else 0.0
+                    if monotask.keep:
+                        lease_s = settings.lease_kept_s
                     by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s, monotask.keep)
                     instructions.append(by_owner[owner])
                 ids = by_owner[owner].ids

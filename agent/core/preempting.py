@@ -27,12 +27,18 @@ _DONE = {
 def sampled(node: Node, event: e.Sampled, now: float) -> list[Instruction]:
     """A tick."""
     instructions = carry_out(node, node.preemption.sampled(_view(node, event.snapshot), now), event.at, now)
+    if node.settings.t_alloc_tuning is not None:
+        _tune(node, now)
+    return instructions
+
+
+def _tune(node: Node, now: float) -> None:
+    """T_alloc, by what this tick and those before it came to."""
     ledger, capacity = node.ledger(), node.settings.capacity
     acts = sum(count for (done, _), count in node.acts.items() if done in (_DONE[Act.PAUSE], _DONE[Act.END]))
     node.threshold.sampled(
         max(ledger.used_cores / capacity.cores, ledger.used_memory_bytes / capacity.memory_bytes), acts, now
     )
-    return instructions
 
 
 def memory_looked(node: Node, event: e.MemoryLooked, now: float) -> list[Instruction]:

@@ -32,7 +32,7 @@ def check_completions(live: Mapping[MonotaskId, Monotask], completions: Sequence
             raise _not_granted(completion, index)
         seen.add(completion.id)
         if completion.leased is not None:
-            _check_leased(completion.leased, monotask, begun, index)
+            _check_leased(completion.leased, monotask, index)
         if completion.then is None:
             continue
         then = live.get(completion.then)
@@ -45,9 +45,9 @@ def check_completions(live: Mapping[MonotaskId, Monotask], completions: Sequence
         leased.add(completion.then)
 
 
-def _check_leased(leased: Leased, monotask: Monotask, begun: bool, index: int) -> None:
-    if not (monotask.lease_until or begun):
-        raise bad_request(f"{monotask.id!r} was granted without a lease", field=f"monotasks[{index}].leased")
+def _check_leased(leased: Leased, monotask: Monotask, index: int) -> None:
+    if not monotask.keep:
+        raise bad_request(f"{monotask.id!r} was granted without `keep`", field=f"monotasks[{index}].leased")
     if leased.failed > leased.monotasks:
         raise bad_request("more failed than there were", field=f"monotasks[{index}].leased.failed")
 

@@ -313,7 +313,7 @@ class MonotaskQueues:
         if completion is None or completion.leased is None:
             held_s = execution_s
         else:
-            self._count_leased(job, resource, monotask, completion.leased, now)
+            self._count_leased(job, resource, monotask, completion.leased, now, held_s - execution_s)
         monotask.granted_at += held_s
         if state is BYPASSING:
             resource.bypassing -= 1
@@ -321,11 +321,13 @@ class MonotaskQueues:
             resource.release(monotask, held_s)
         return execution_s
 
-    def _count_leased(self, job: JobQueue, resource: Resource, monotask: Monotask, leased: Leased, now: float) -> None:
-        """What else ran in its slot, which nobody else waited for then."""
+    def _count_leased(
+        self, job: JobQueue, resource: Resource, monotask: Monotask, leased: Leased, now: float, left_s: float
+    ) -> None:
+        """What else ran in its slot, in the ``left_s`` seconds that were left of its time."""
         job.done += leased.monotasks - leased.failed
         job.failed += leased.failed
-        resource.rate.completed(now, leased.input_bytes, leased.execution_s)
+        resource.rate.completed(now, leased.input_bytes, min(leased.execution_s, left_s))
         if now - leased.began_s > monotask.lease_until + _OVERRUN_S:
             self._no_leases[monotask.session] = now + _NO_LEASES_S
 

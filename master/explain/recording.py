@@ -251,7 +251,7 @@ def read(text: bytes, where: str) -> Recording:
         recording.settings.check()
     except msgspec.ValidationError as error:
         message, _, at = str(error).partition(" - at `$")
-        raise SnapshotError(f"{where}: {at.rstrip('`').lstrip('.') or 'the whole'}: {message}") from None
+        raise SnapshotError(f"{where}: {at.rstrip('`').lstrip('.') or 'the snapshot'}: {message}") from None
     except msgspec.DecodeError as error:
         raise SnapshotError(f"{where}: no JSON: {error}; GET /snapshot of a master makes one") from None
     except SettingsError as error:

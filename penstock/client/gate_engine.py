@@ -252,10 +252,7 @@ class Engine:
                 case Go(slot, gated):
                     self._decide(slot, gated=gated)
                 case Complete(slot, failed):
-                    if slot.monotask is not None and slot.lease is not None:
-                        slot.monotask.complete(failed, slot.lease.first_s, slot.lease.leased(time.monotonic()))
-                    elif slot.monotask is not None:
-                        slot.monotask.complete(failed)
+                    slot.complete(failed)
                 case Withdraw(slot):
                     if slot.monotask is not None:
                         slot.monotask.cancel()
@@ -359,6 +356,7 @@ class Engine:
             self.open = self._end is None
             self.over = True
             self.connected.clear()
+            self.leases.recall()  # they went with the connection
             self._do(self._gating.close(self._end))
             self._turn_away()
 

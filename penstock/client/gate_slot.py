@@ -162,6 +162,15 @@ class Slot:
         if wake is not None:
             wake(self)
 
+    def complete(self, failed: bool) -> None:
+        """Called by the engine: tell the agent, of all that ran in the slot."""
+        if self.monotask is None:
+            return
+        if self.lease is None:
+            self.monotask.complete(failed)
+        else:
+            self.monotask.complete(failed, self.lease.first_s, self.lease.leased(time.monotonic()))
+
     # ------------------------------------------------------------ inside
 
     def _give(self, lease: Lease, failed: bool | None) -> None:

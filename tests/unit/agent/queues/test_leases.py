@@ -7,7 +7,7 @@ import pytest
 from agent.queues import MonotaskQueues
 from agent.queues.queues import Recalled
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
-from penstock.wire.agent_api import Completion
+from penstock.wire.agent_api import Completion, Leased
 from penstock.wire.errors import RpcError
 
 CPU, DISK = ResourceKind.CPU, ResourceKind.DISK
@@ -137,3 +137,63 @@ def test_a_job_that_starves_gets_a_slot_and_no_lease() -> None:
     [granted] = queues.complete(1, "first", [Completion(id=2)], 11.0)
     assert (granted.job, granted.id, granted.lease_until) == ("last", 1, 0.0)
     assert [(m.job, m.id) for m in queues.complete(1, "last", [Completion(id=1)], 12.0)] == [("first", 3)]
+
+
+def kept(cores: int = 1) -> MonotaskQueues:
+    queues = MonotaskQueues(
+        Capacity(cores=cores, memory_bytes=1),
+        network_bypass_bytes=0,
+        rate_window_s=10,
+        lease_s=LEASE_S,
+        lease_kept_s=3.0,
+    )
+    queues.add_job("j", 0.0)
+    queues.add_job("other", 5.0)
+    return queues
+
+
+def test_a_slot_is_kept_only_while_nobody_waits_and_called_back_once_when_anybody_does() -> None:
+    queues = kept()
+    [first] = queues.submit(1, "j", specs(1), 0.0)
+    assert (first.keep, first.lease_until) == (True, 3.0)
+    queues.submit(2, "other", specs(1), 0.1)
+    assert Recalled("j", CPU, 1) in queues.take_recalled()
+    queues.submit(2, "other", specs(2), 0.2)
+    assert queues.take_recalled() == []
+    [second] = queues.complete(1, "j", [Completion(id=1)], 0.3)
+    assert (second.keep, second.lease_until) == (False, 0.3 + LEASE_S)  # another one waits
+
+
+def test_what_ran_in_a_kept_slot_counts_once_and_no_longer_than_the_slot_was_held() -> None:
+    queues = kept()
+    queues.submit(1, "j", specs(1), 0.0)
+    leased = Leased(monotasks=4, failed=1, input_bytes=300, execution_s=100.0, began_s=0.1)
+    queues.complete(1, "j", [Completion(id=1, execution_s=0.5, leased=leased)], 2.0)
+    assert queues.job_counts("j") == {"queued": 0, "running": 0, "done": 4, "failed": 1}
+    assert queues.counts(CPU, 2.0)["slot_seconds"] == 2.0
+    assert queues.rates(2.0).cpu == (100 + 300) / 2.0
+    assert queues.idle().cpu == 1
+
+
+def test_who_may_not_keep_a_slot_cannot_say_that_others_ran_in_it() -> None:
+    queues = make()  # leases, but none that may be idle
+    queues.submit(1, "j", specs(1), 0.0)
+    with pytest.raises(RpcError, match="without `keep`"):
+        queues.complete(1, "j", [Completion(id=1, leased=Leased(monotasks=1))], 0.1)
+    queues = kept()
+    queues.submit(1, "j", specs(1), 0.0)
+    with pytest.raises(RpcError, match="more failed"):
+        queues.complete(1, "j", [Completion(id=1, leased=Leased(monotasks=1, failed=2))], 0.1)
+    assert queues.counts(CPU, 0.1)["running"] == 1
+
+
+def test_a_session_that_used_a_slot_far_beyond_its_lease_has_none_for_a_while() -> None:
+    queues = kept()
+    queues.submit(1, "j", specs(1), 0.0)
+    late = Leased(monotasks=1, began_s=0.5)  # at 4.5, a second and a half after the end
+    queues.complete(1, "j", [Completion(id=1, execution_s=0.1, leased=late)], 5.0)
+    [granted] = queues.submit(1, "j", specs(2), 6.0)
+    assert (granted.keep, granted.lease_until) == (False, 0.0)
+    queues.complete(1, "j", [Completion(id=2)], 6.0)
+    [granted] = queues.submit(1, "j", specs(3), 15.1)
+    assert granted.keep

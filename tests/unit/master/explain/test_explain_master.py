@@ -74,7 +74,7 @@ def test_the_command_explains_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     ("change", "said"),
     [
         ({"nodes": [{"name": "x"}]}, "state.json: nodes[0]: Object missing required field `rates`"),
-        ({"ndoes": []}, "state.json: the whole: Object contains unknown field `ndoes`"),
+        ({"ndoes": []}, "state.json: the snapshot: Object contains unknown field `ndoes`"),
         ({"settings": {"ordering": "best"}}, "state.json: settings.ordering: Invalid enum value 'best'"),
         ({"settings": {"ept_s": 0.01}}, "state.json: settings: ept_s: 0.01 is below interval_s"),
         ({"penstock_snapshot": 9}, "state.json: penstock_snapshot: 9 is not 1"),
