@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import msgspec.inspect
 
 from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
 
@@ -70,7 +71,22 @@ def _convert(of: type[T], values: Mapping[str, Any], where: str) -> T:
         return msgspec.convert(readable, of)
     except msgspec.ValidationError as error:
         message, _, at = str(error).partition(" - at `$")
-        raise SettingsError(f"{where}: {at.rstrip('`').lstrip('.') or 'settings'}: {message}") from None
+        key = at.rstrip("`").lstrip(".")
+        if choices := _choices(of, key):
+            message += f"; one of {', '.join(choices)}"
+        raise SettingsError(f"{where}: {key or 'settings'}: {message}") from None
+
+
+def _choices(of: type[msgspec.Struct], key: str) -> list[str]:
+    """The values that a key may have, where they are few words."""
+    declared = msgspec.inspect.type_info(of)
+    assert isinstance(declared, msgspec.inspect.StructType)
+    kind = next((field.type for field in declared.fields if field.encode_name == key), None)
+    if isinstance(kind, msgspec.inspect.Metadata):  # it is documented
+        kind = kind.type
+    if isinstance(kind, msgspec.inspect.LiteralType):
+        return [str(value) for value in kind.values]
+    return [str(each.value) for each in kind.cls] if isinstance(kind, msgspec.inspect.EnumType) else []
 
 
 def _quantity(key: str, value: Any) -> Any:

@@ -191,7 +191,7 @@ class Cluster:
 
     def _job_joined(self, node: Node, message: api.JoinJob, now: float) -> None:
         job = self.jobs.get(message.job)
-        if job is None or not job.described:
+        if job is None or not job.described or job.origin == node.name:  # its own origin has forgotten it: it is over
             raise bad_request(f"unknown job {message.job[:128]!r}", field="job", remedy="register_job first")
         if message.user not in {"", job.user}:
             raise refused(f"job {message.job!r} belongs to {job.user}", field="job")

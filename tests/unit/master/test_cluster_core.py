@@ -571,4 +571,6 @@ def test_a_job_that_is_unknown_or_somebody_elses_is_not_joined() -> None:
         with pytest.raises(RpcError, match=says):
             b.serve(e.Said("b", api.JoinJob(job=job, user=user)))
     b.serve(e.Said("b", api.JoinJob(job="j", user="")))  # an operator
+    with pytest.raises(RpcError, match="unknown job"):
+        b.serve(e.Said("a", api.JoinJob(job="j", user="u")))  # its origin, which must have forgotten it
     assert "b" in b.cluster.jobs["j"].hosts

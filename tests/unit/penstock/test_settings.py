@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 import pytest
@@ -17,6 +18,10 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rate_bytes_per_s: int = 1
     interval_s: float = 1.0
     on: bool = False
+
+
+class Chosen(msgspec.Struct):
+    order: Annotated[Literal["first", "last"], msgspec.Meta(description="who goes first")] = "first"
 
 
 def test_defaults() -> None:
@@ -72,3 +77,8 @@ def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"node = '\xff'")
     with pytest.raises(SettingsError, match=r"bytes\.toml"):
         load(Table, tmp_path / "bytes.toml")
+
+
+def test_a_value_that_is_none_of_a_few_words_is_answered_with_them() -> None:
+    with pytest.raises(SettingsError, match=r"--set: order: .*; one of first, last$"):
+        load(Chosen, None, {"order": "frist"})
