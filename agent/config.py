@@ -55,7 +55,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     lease_kept_s: Annotated[
         float,
         Meta(ge=0, le=1, description="as lease_s, where nobody else waits: the slot may be idle meanwhile; 0: never"),
-    ] = 0.025
+    ] = 0.05
     job_wait_max_s: Annotated[
         float, Meta(gt=0, description="a job that waited so long for its turn gets one slot before all others")
     ] = 30.0

@@ -86,13 +86,16 @@ class Belonging:
     # ------------------------------------------------------------ around the worker's instructions
 
     def _execute(self, original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def execute(key: Any, *, stimulus_id: str) -> Any:
-            task = self._worker.state.tasks.get(key)
-            job, name = said_job([task] if task is not None else [])
-            if not job:
-                return await original(key, stimulus_id=stimulus_id)
+        async def belonging(job: str, name: str, key: Any, stimulus_id: str) -> Any:
             async with self._belonging(job, name):
                 return await original(key, stimulus_id=stimulus_id)
+
+        def execute(key: Any, *, stimulus_id: str) -> Awaitable[Any]:
+            task = self._worker.state.tasks.get(key)
+            if task is None or not task.annotations:  # the most, which are not to pay for the others
+                return original(key, stimulus_id=stimulus_id)
+            job, name = said_job([task])
+            return belonging(job, name, key, stimulus_id) if job else original(key, stimulus_id=stimulus_id)
 
         return execute
 

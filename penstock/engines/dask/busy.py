@@ -23,17 +23,21 @@ class Busy:
         """One less."""
         with self._lock:
             self._count -= 1
-        self._look()
+            idle = self._if_idle()
+        if idle is not None:
+            idle()
 
     def when_idle(self, callback: Callable[[], object]) -> None:
         """Call back once, in whatever thread, when nothing is under way: at once if that is so now."""
         with self._lock:
             self._idle = callback
-        self._look()
+            idle = self._if_idle()
+        if idle is not None:
+            idle()
 
-    def _look(self) -> None:
-        with self._lock:
-            if self._count or self._idle is None:
-                return
-            callback, self._idle = self._idle, None
-        callback()
+    def _if_idle(self) -> Callable[[], object] | None:
+        """Whom to call."""
+        if self._count or self._idle is None:
+            return None
+        callback, self._idle = self._idle, None
+        return callback

@@ -33,7 +33,7 @@ class _Mean:
 
 
 class ReadEstimates:
-    """Mean bytes read by the tasks of each prefix. For any thread."""
+    """Mean bytes read by the tasks of each prefix: asked in one thread, and told by any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,10 +41,11 @@ class ReadEstimates:
 
     def expect(self, prefix: str) -> tuple[int, bool]:
         """What the next task of a prefix will read, in bytes, and whether it should be measured."""
-        with self._lock:
+        one = self._means.get(prefix)
+        if one is None:
             one = self._means.setdefault(prefix, _Mean())
-            one.seen += 1
-            return round(one.mean_bytes), one.seen <= _FIRST or one.seen % _EVERY == 0
+        one.seen += 1  # nobody else writes it
+        return int(one.mean_bytes), one.seen <= _FIRST or one.seen % _EVERY == 0
 
     def learn(self, prefix: str, read_bytes: int) -> None:
         """What a task of a prefix did read."""

@@ -158,17 +158,18 @@ class WorkerGating:
         return gather_dep
 
     def _goes_through_pool(self, task: Any) -> bool:
-        executor = (task.annotations or {}).get("executor", "default")
+        executor = task.annotations.get("executor", "default") if task.annotations else "default"
         gated = self._pool is not None and self._worker.executors.get(executor) is self._pool
         return gated and not hooks.is_coroutine(task.run_spec)
 
     def _describe(self, task: Any) -> DaskMonotask:
+        one = DaskMonotask(stage=hooks.group(task.key))
         said = task.annotations.get("penstock") if task.annotations else None
-        if not isinstance(said, dict):
-            said, one = {}, DaskMonotask(stage=hooks.group(task.key))
-        else:
-            one = DaskMonotask(_kind(said.get("kind", _CPU)), stage=str(said.get("stage") or hooks.group(task.key)))
-        if isinstance(input_bytes := said.get("input_bytes"), int | float) and input_bytes >= 0:
+        input_bytes = None
+        if isinstance(said, dict):
+            one.kind, one.stage = _kind(said.get("kind", _CPU)), str(said.get("stage") or one.stage)
+            input_bytes = said.get("input_bytes")
+        if isinstance(input_bytes, int | float) and input_bytes >= 0:
             one.input_bytes = int(input_bytes)
         elif task.dependencies:
             one.input_bytes = sum(each.nbytes or 0 for each in task.dependencies)

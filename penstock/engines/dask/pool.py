@@ -56,20 +56,22 @@ def refused(error: Exception) -> None:
         _LOG.warning("work goes on without a grant: %s", text)
 
 
-class Turn:
-    """One call on its way: queued at the agent, then run by a thread of the pool that holds the slot."""
+class Turn(Future[Any]):
+    """One call on its way: queued at the agent, then run by a thread of the pool that holds the slot.
 
-    __slots__ = ("_call", "_granted", "_lock", "_noticed", "_pool", "_slot", "future", "monotask", "seceded")
+    It is the future that its pool returns, too, and nothing that it refers to refers to it once it is done: results
+    are large, and must not wait for the garbage collector.
+    """
 
     def __init__(self, pool: GatedThreadPoolExecutor, call: Callable[[], Any], monotask: DaskMonotask) -> None:
+        super().__init__()
         self.monotask = monotask
-        self.future: Future[Any] = Future()
+        #: It is out of the pool now. For its own thread.
+        self.seceded = False
         self._pool = pool
         self._call: Callable[[], Any] | None = call
         self._slot: SlotLike | None = None
         self._granted = False
-        #: It is out of the pool now. For its own thread.
-        self.seceded = False
         self._noticed = False
         self._lock = threading.Lock()
 
@@ -78,10 +80,12 @@ class Turn:
         one = self.monotask
         assert one.kind is not None
         slot = self._pool.gate.submit(one.kind, one.input_bytes, self.granted, stage=one.stage)
+        if self._granted:
+            return
         with self._lock:
             if not self._granted:
                 self._slot = slot
-        if self.future.cancelled():
+        if self.cancelled():
             self.cancel_slot()
 
     def granted(self, slot: SlotLike) -> None:
@@ -95,17 +99,26 @@ class Turn:
         except RuntimeError as error:  # shut down in this very moment
             self.abandon(error)
 
+    def cancel(self) -> bool:
+        """As any future's; what was cancelled neither waits for a slot nor holds one."""
+        cancelled = super().cancel()
+        if cancelled:
+            self.cancel_slot()
+            self._over()
+        return cancelled
+
     def abandon(self, error: Exception) -> None:
         """It will not run."""
         self.cancel_slot()
-        if not self.future.cancelled():
+        if not self.cancelled():
             with contextlib.suppress(Exception):  # somebody was faster
-                self.future.set_exception(error)
+                self.set_exception(error)
+                self._over()
 
     def run(self) -> None:
         """In a thread of the pool."""
         call, self._call = self._call, None
-        if call is None or not self.future.set_running_or_notify_cancel():
+        if call is None or not self.set_running_or_notify_cancel():
             self.cancel_slot()
             return
         _LOCAL.turn = self
@@ -113,12 +126,13 @@ class Turn:
             result = self._measured(call)
         except BaseException as error:  # noqa: BLE001 - the future tells whoever waits
             self.give_back(failed=True)
-            self.future.set_exception(error)
+            self.set_exception(error)
         else:
             self.give_back(failed=isinstance(result, dict) and result.get("op") == "task-erred")
-            self.future.set_result(result)
+            self.set_result(result)
         finally:
             _LOCAL.turn = None
+            self._over()
 
     def give_back(self, *, failed: bool = False) -> None:
         """The slot, if it is held now."""
@@ -156,6 +170,11 @@ class Turn:
             slot, self._slot = self._slot, None
         if slot is not None:
             slot.cancel()
+
+    def _over(self) -> None:
+        """It has an end, of whatever kind."""
+        self.monotask.turn = self.monotask.withdraw = None
+        self._pool.ended(self)
 
     def _measured(self, call: Callable[[], Any]) -> Any:
         learn = self.monotask.learn
@@ -198,15 +217,14 @@ class GatedThreadPoolExecutor(ThreadPoolExecutor):
             monotask = DaskMonotask(monotask.kind, stage=monotask.stage)
         turn = Turn(self, partial(fn, *args, **kwargs), monotask)
         monotask.turn = turn
-        monotask.withdraw = turn.future.cancel
+        monotask.withdraw = turn.cancel
         self._busy.enter()
         self._turns.add(turn)
-        turn.future.add_done_callback(lambda _: self._ended(turn))
         if monotask.kind is None:
             self.start(turn)
         else:
             turn.queue()
-        return turn.future
+        return turn
 
     def start(self, turn: Turn) -> None:
         """It is granted: the next free thread runs it.
@@ -224,11 +242,13 @@ class GatedThreadPoolExecutor(ThreadPoolExecutor):
     def shutdown(self, wait: bool = True, timeout: float | None = None) -> None:  # type: ignore[override]
         """What has not begun will not; what runs keeps its slot to its end."""
         for turn in list(self._turns):
-            turn.future.cancel()
+            turn.cancel()
         super().shutdown(wait=wait, timeout=timeout)  # type: ignore[no-untyped-call]
 
-    def _ended(self, turn: Turn) -> None:
-        if turn.future.cancelled():
-            turn.cancel_slot()
-        self._turns.discard(turn)
+    def ended(self, turn: Turn) -> None:
+        """A turn has its end, or is told of it again."""
+        try:
+            self._turns.remove(turn)
+        except KeyError:
+            return
         self._busy.leave()

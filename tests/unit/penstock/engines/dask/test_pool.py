@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from typing import Any
@@ -82,12 +84,30 @@ def test_the_monotask_is_what_the_context_says(make_pool: Callable[..., Any]) ->
     said = DaskMonotask(ResourceKind.DISK, input_bytes=77, stage="read")
     token = EXECUTING.set(said)
     try:
-        pool.submit(int).result(WAIT_S)
+        turn = pool.submit(lambda: said.turn).result(WAIT_S)
     finally:
         EXECUTING.reset(token)
     (slot,) = pool.gate.asked
     assert (slot.kind, slot.input_bytes, slot.stage) == ("disk", 77, "read")
-    assert said.turn is not None
+    assert turn is not None
+
+
+def test_a_result_that_nobody_has_any_more_does_not_wait_for_the_garbage_collector(
+    make_pool: Callable[..., Any],
+) -> None:
+    class Large:
+        pass
+
+    pool = make_pool(1, 1)
+    pool.submit(int).result(WAIT_S)  # the threads' own beginnings
+    gc.collect()
+    gc.disable()
+    try:
+        large = weakref.ref(pool.submit(Large).result(WAIT_S))
+        pool.submit(int).result(WAIT_S)  # the thread has let go of the turn before
+        assert large() is None
+    finally:
+        gc.enable()
 
 
 def test_what_shall_be_ungated_asks_nobody(make_pool: Callable[..., Any]) -> None:
