@@ -1,0 +1,87 @@
+"""How well runs foretell the next one: each third run of a lumos file, forecast from the two before it.
+
+``python -m bench.prediction FILE``: usage recorded second by second (``lumos_series.csv``); nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from master.prediction import Errors, Predictor, Rules, Run, Settings, errors_of
+from master.prediction.runs import RESOURCES, Floats
+from simulator.traces import lumos
+from simulator.traces.lumos import LumosRun
+
+_NEAR = 0.2
+
+
+def slots_of(run: LumosRun, slot_s: float) -> Run:
+    """The samples' means and peaks in each slot."""
+    # The network is the loopback device, on which what one process sends is what another receives: counted once.
+    usage = np.array(
+        [
+            (
+                each.cpu_cores,
+                each.disk_read_bytes_per_s + each.disk_write_bytes_per_s,
+                each.network_send_bytes_per_s,
+                each.memory_bytes,
+            )
+            for each in run.samples
+        ]
+    )
+    slots = (np.array([each.t_s for each in run.samples]) // slot_s).astype(int)
+
+    def of(slot: int) -> Floats:
+        within: Floats = usage[slots == slot]
+        return within
+
+    mean = np.array([of(slot).mean(axis=0) for slot in np.unique(slots)]).T
+    peak = np.array([of(slot).max(axis=0) for slot in np.unique(slots)]).T
+    return Run(Settings(0, 8.0, 32 * 2**30), mean, peak)
+
+
+def measure(runs: Sequence[LumosRun], slot_s: float) -> dict[str, Errors]:
+    """Workload → how far the forecast of its third run was off."""
+    by_workload: dict[str, list[Run]] = {}
+    for run in runs:
+        by_workload.setdefault(run.workload, []).append(slots_of(run, slot_s))
+    found = {}
+    for workload, (*before, last) in sorted(by_workload.items()):
+        if len(before) >= 2:
+            forecast = Predictor(Rules(runs=2)).predict(last.settings, before)
+            found[workload] = errors_of(forecast, last)
+    return found
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.prediction")
+    parser.add_argument("file", type=Path, help="lumos_series.csv")
+    parser.add_argument("--slot-s", type=float, default=3.0)
+    parser.add_argument("--sampled-every-s", type=float, default=1.0, help="the runs that were sampled so often")
+    options = parser.parse_args(argv)
+    text = options.file.read_text(encoding="utf-8").splitlines()
+    runs = [run for run in lumos(text, where=str(options.file)) if run.interval_s == options.sampled_every_s]
+    found = measure(runs, options.slot_s)
+    print("relative errors in percent: of all that was used / of the peak")
+    print(f"{'workload':<34}{'length':>8}" + "".join(f"{name:>14}" for name in RESOURCES))
+    for workload, errors in found.items():
+        cells = (f"{errors.total[name]:>8.0%} /{errors.peak[name]:>4.0%}" for name in RESOURCES)
+        print(f"{workload:<34}{errors.length:>8.0%}" + "".join(cells))
+    for name in RESOURCES:
+        near = [errors.total[name] <= _NEAR for errors in found.values()]
+        peak = statistics.median(errors.peak[name] for errors in found.values())
+        print(
+            f"{name}: {sum(near)} of {len(near)} within {_NEAR:.0%} of the total; median error of the peak {peak:.0%}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

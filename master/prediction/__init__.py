@@ -1,0 +1,7 @@
+"""PURE. What an executor will use over time, from what its like have used (Elasecutor §II.B, §IV.C)."""
+
+from master.prediction.choice import Predictor, Rules
+from master.prediction.errors import Errors, errors_of
+from master.prediction.runs import Forecast, Run, Settings
+
+__all__ = ["Errors", "Forecast", "Predictor", "Rules", "Run", "Settings", "errors_of"]

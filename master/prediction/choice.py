@@ -1,0 +1,118 @@
+"""Which prediction a run gets: of its like, of a model, or none, and then its bounds are its demand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from master.prediction.align import alike
+from master.prediction.errors import Errors, errors_of
+from master.prediction.models import Model, Neighbours, Svr
+from master.prediction.recent import LATEST, mean_of_latest
+from master.prediction.runs import RESOURCES, Floats, Forecast, Run, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When which one is believed.
+
+    ``runs``: so many with the same settings are enough; ``settings``: so many different ones for a model, which is
+    believed while its error on held-back settings (:attr:`Errors.judged`) is at most ``error``.
+    """
+
+    latest: int = LATEST
+    runs: int = 3
+    settings: int = 4
+    error: float = 0.3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Learnt:
+    model: Model
+    held_back: tuple[Errors, ...]
+
+    @property
+    def error(self) -> float:
+        return float(np.mean([each.judged for each in self.held_back]))
+
+
+class Predictor:
+    """Of one application. :meth:`learn` takes seconds and may be called from another thread; the rest does not."""
+
+    def __init__(self, rules: Rules | None = None, models: Sequence[Callable[[], Model]] = (Svr, Neighbours)) -> None:
+        self.rules = rules or Rules()
+        self._models = models
+        self._learnt: _Learnt | None = None
+        #: What each model missed held-back settings by when it was last looked at; name → error.
+        self.errors: dict[str, float] = {}
+
+    def learn(self, runs: Sequence[Run]) -> None:
+        """Train every model on all but some settings, in turns, and keep the one that misses those least."""
+        runs = alike(runs)
+        self._learnt, self.errors = None, {}
+        if len({run.settings for run in runs}) < self.rules.settings:
+            return
+        for make in self._models:
+            held_back = tuple(_held_back(make, runs))
+            model = make()
+            learnt = _Learnt(model, held_back)
+            self.errors[model.name] = learnt.error
+            if self._learnt is None or learnt.error < self._learnt.error:
+                self._learnt = learnt
+        if self._learnt is not None:
+            self._learnt.model.learn(runs)
+
+    def predict(self, settings: Settings, runs: Sequence[Run]) -> Forecast:
+        """What a run will use; ``runs`` are all of the application's, in the order in which they ended."""
+        same = [run for run in runs if run.settings == settings]
+        if len(same) >= self.rules.runs:
+            return mean_of_latest(same, self.rules.latest)
+        if self._learnt is not None and self._learnt.error <= self.rules.error:
+            return _forecast(self._learnt, settings)
+        return _bounds(settings, [*same] or [*runs], why=self._why_not(len(same)))
+
+    def _why_not(self, same: int) -> str:
+        if self._learnt is not None:
+            return f"{self._learnt.model.name} missed held-back settings by {self._learnt.error:.0%}"
+        return f"{same} of {self.rules.runs} runs with these settings, too few others"
+
+
+def _held_back(make: Callable[[], Model], runs: Sequence[Run], folds: int = 5) -> list[Errors]:
+    """Errors on settings that the model had not seen, each setting once."""
+    known = list(dict.fromkeys(run.settings for run in runs))
+    found = []
+    for fold in range(min(folds, len(known))):
+        out = set(known[fold::folds])
+        model = make()
+        model.learn([run for run in runs if run.settings not in out])
+        for run in runs:
+            if run.settings in out:
+                mean, peak, stages = model.predict(run.settings)
+                found.append(errors_of(Forecast(mean, peak, mean, mean, stages, model.name, math.nan), run))
+    return found
+
+
+def _forecast(learnt: _Learnt, settings: Settings) -> Forecast:
+    mean, peak, stages = learnt.model.predict(settings)
+    shapes = np.array([[min(1.0, error) for error in each.shape.values()] for each in learnt.held_back])
+    margin: Floats = mean * shapes.mean(axis=0)[:, None]
+    low, high = np.maximum(0.0, mean - margin), mean + margin
+    return Forecast(mean, peak, low, high, stages, learnt.model.name, learnt.error)
+
+
+def _bounds(settings: Settings, runs: Sequence[Run], *, why: str) -> Forecast:
+    """Peak reservation: the bounds that were asked for, and the highest that is known where there are none.
+
+    For as long as the longest known run; an application that nobody knows is said to take one slot, and keeps what its
+    last slot has.
+    """
+    slots = max((run.mean.shape[1] for run in runs), default=1)
+    highest = np.max([run.peak.max(axis=1) for run in runs], axis=0) if runs else np.zeros(len(RESOURCES))
+    for name, bound in (("cpu", settings.cores), ("memory", float(settings.memory_bytes))):
+        if bound:
+            highest[RESOURCES.index(name)] = bound
+    flat: Floats = np.repeat(highest[:, None], slots, axis=1)
+    return Forecast(flat, flat, np.zeros_like(flat), flat, (slots,), f"peak reservation ({why})", math.nan)

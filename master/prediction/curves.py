@@ -1,0 +1,65 @@
+"""Runs as vectors of one length, which models of new settings learn and give back.
+
+A run is told apart into how long each stage took, how much it used of each resource on average, and the shape of that
+over time. Sizes are learnt as logarithms: twice the input makes a run so many times longer, not so many slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from master.prediction.align import at_lengths, ends_of, stretched, whole
+from master.prediction.runs import RESOURCES, Floats, Run, Settings
+
+#: Points of a stage's shape.
+POINTS = 16
+#: Below this part of its unit a level counts as nothing (cores, bytes, bytes/s).
+_NOTHING = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curves:
+    """n runs: ``sizes`` (n × (stages + 2 resources)): logarithms of stage lengths and of the mean and peak levels;
+    ``shapes`` (n × 2 resources × stages · POINTS): usage ÷ its level."""
+
+    stages: int
+    sizes: Floats
+    shapes: Floats
+
+    @classmethod
+    def of(cls, runs: Sequence[Run]) -> Curves:
+        """Of runs that have the same number of stages."""
+        stages = len(runs[0].ends)
+        both = np.array([_points(run) for run in runs])
+        levels = both.mean(axis=2)
+        lengths = np.array([run.lengths for run in runs])
+        sizes = np.log(np.concatenate((lengths, np.maximum(levels, _NOTHING)), axis=1))
+        shapes = both / np.maximum(levels, _NOTHING)[:, :, None]
+        return cls(stages, sizes, shapes)
+
+    def back(self, sizes: Floats, shape: Floats) -> tuple[Floats, Floats, tuple[int, ...]]:
+        """Mean, peak (resources × slots) and the ends of stages, of one vector of sizes and one shape."""
+        lengths = whole(np.exp(sizes[: self.stages]))
+        levels = np.exp(sizes[self.stages :])
+        levels[levels <= 2 * _NOTHING] = 0.0
+        points = np.maximum(shape, 0.0) * levels[:, None]
+        ends = [POINTS * (stage + 1) for stage in range(self.stages)]
+        usage = at_lengths(points, ends, lengths)
+        mean, peak = usage[: len(RESOURCES)], usage[len(RESOURCES) :]
+        return mean, np.maximum(mean, peak), ends_of(lengths)
+
+
+def _points(run: Run) -> Floats:
+    both = np.concatenate((run.mean, run.peak))
+    starts = (0, *run.ends[:-1])
+    return np.concatenate([stretched(both[:, a:b], POINTS) for a, b in zip(starts, run.ends, strict=True)], axis=1)
+
+
+def features(settings: Sequence[Settings]) -> Floats:
+    """Settings as a model sees them (n × 3): logarithms, of which equal steps are equal factors."""
+    rows = [(each.input_bytes, each.cores, each.memory_bytes) for each in settings]
+    logarithms: Floats = np.log2(np.maximum(np.array(rows, dtype=float), _NOTHING))
+    return logarithms

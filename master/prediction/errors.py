@@ -1,0 +1,61 @@
+"""How far a forecast was from what came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from master.prediction.align import stretched
+from master.prediction.runs import RESOURCES, Floats, Forecast, Run
+
+#: What resizing and placement depend on most; disk and network are too erratic to choose a predictor by.
+_JUDGED = [RESOURCES.index("cpu"), RESOURCES.index("memory")]
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Relative errors, resource → error; one that was not used and not forecast has 0.
+
+    ``total``: of what was used in all (core-seconds, bytes, byte-seconds). ``peak``: of the most in any slot.
+    ``shape``: mean absolute error of a slot, both over the same length, to the mean. ``length``: of the time it took.
+    """
+
+    total: dict[str, float]
+    peak: dict[str, float]
+    shape: dict[str, float]
+    length: float
+
+    @property
+    def judged(self) -> float:
+        """One number to compare predictors by: the mean of CPU's and memory's totals, their shapes and the length."""
+        names = [RESOURCES[each] for each in _JUDGED]
+        parts = [self.total[name] for name in names] + [self.shape[name] for name in names] + [self.length]
+        return sum(parts) / len(parts)
+
+
+def errors_of(forecast: Forecast, run: Run) -> Errors:
+    """Compare."""
+    slots = run.mean.shape[1]
+    same = stretched(forecast.mean, slots)
+    return Errors(
+        total=_named(_relative(forecast.mean.sum(axis=1), run.mean.sum(axis=1))),
+        peak=_named(_relative(forecast.peak.max(axis=1), run.peak.max(axis=1))),
+        shape=_named(_ratio(np.abs(same - run.mean).mean(axis=1), run.mean.mean(axis=1))),
+        length=abs(forecast.slots - slots) / slots,
+    )
+
+
+def _relative(said: Floats, came: Floats) -> Floats:
+    return _ratio(np.abs(said - came), came)
+
+
+def _ratio(wrong: Floats, of: Floats) -> Floats:
+    """``wrong`` ÷ ``of``; of nothing, everything that is said is wrong."""
+    out: Floats = np.where(wrong > 0, np.inf, 0.0)
+    np.divide(wrong, of, out=out, where=of > 0)
+    return out
+
+
+def _named(values: Floats) -> dict[str, float]:
+    return dict(zip(RESOURCES, map(float, values), strict=True))

@@ -1,0 +1,54 @@
+"""The same application with the same settings again: the mean of its latest runs (Elasecutor §IV.C)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from master.prediction.align import alike, at_lengths, ends_of, whole
+from master.prediction.errors import errors_of
+from master.prediction.runs import Floats, Forecast, Run
+
+#: "the average resource time series of the latest 3 runs"
+LATEST = 3
+
+
+def mean_of_latest(runs: Sequence[Run], latest: int = LATEST) -> Forecast:
+    """Of runs in the order in which they ended, at least one.
+
+    They are aligned stage by stage: a stage takes as long as it did on average. The peak of a slot is the highest of
+    all runs there. The band is what the runs spanned, wider by what the mean of the others missed each one by.
+    """
+    chosen = alike(runs[-latest:])
+    mean = _mean(chosen)
+    if len(chosen) == 1:
+        return mean
+    missed = [errors_of(_mean([*chosen[:each], *chosen[each + 1 :]]), run) for each, run in enumerate(chosen)]
+    shapes = np.array([[min(1.0, error) for error in each.shape.values()] for each in missed])
+    margin: Floats = mean.mean * shapes.mean(axis=0)[:, None]
+    return Forecast(
+        mean=mean.mean,
+        peak=mean.peak,
+        low=np.maximum(0.0, mean.low - margin),
+        high=mean.high + margin,
+        stages=mean.stages,
+        by=f"mean of {len(chosen)} runs",
+        error=float(np.mean([each.judged for each in missed])),
+    )
+
+
+def _mean(runs: Sequence[Run]) -> Forecast:
+    lengths = whole(np.mean([run.lengths for run in runs], axis=0))
+    means = np.array([at_lengths(run.mean, run.ends, lengths) for run in runs])
+    peaks = np.array([at_lengths(run.peak, run.ends, lengths) for run in runs])
+    return Forecast(
+        mean=means.mean(axis=0),
+        peak=np.maximum(peaks.max(axis=0), means.max(axis=0)),
+        low=means.min(axis=0),
+        high=means.max(axis=0),
+        stages=ends_of(lengths),
+        by="1 run",
+        error=math.nan,
+    )
