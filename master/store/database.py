@@ -1,0 +1,101 @@
+"""The connection to the master's database, and the version of what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+#: All tables of all rooms that keep something.
+METADATA = sa.MetaData()
+#: What the tables look like. Another number in a database: it was written by another version, and is left alone.
+VERSION = 1
+
+_VERSION = sa.Table("penstock_schema", METADATA, sa.Column("version", sa.Integer, nullable=False))
+
+
+class StoreError(Exception):
+    """One line: what is wrong with the database, and the remedy."""
+
+
+class Database:
+    """Blocking; for any thread, one at a time for each call. Tables are made when they are not there."""
+
+    def __init__(self, url: str) -> None:
+        """``url`` as SQLAlchemy has it, or the path of an SQLite file.
+
+        Raises:
+            StoreError: it cannot be opened, its driver is missing, or another version of Penstock has written it.
+        """
+        self.url = url if "://" in url else f"sqlite:///{Path(url)}"
+        self._engine = self._open()
+        try:
+            METADATA.create_all(self._engine)
+            with self.transaction() as connection:
+                self._look_at_version(connection)
+        except StoreError:
+            self.close()
+            raise
+        except sa.exc.SQLAlchemyError as error:
+            self.close()
+            raise StoreError(f"store: {self.shown}: {_line(error)}; is it a database, and may we write it?") from None
+
+    @property
+    def shown(self) -> str:
+        """Its address, for people: without the password."""
+        return sa.engine.make_url(self.url).render_as_string(hide_password=True)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """All that is done within happens, or nothing.
+
+        Raises:
+            StoreError: the database does not do it.
+        """
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except sa.exc.SQLAlchemyError as error:
+            raise StoreError(f"store: {self.shown}: {_line(error)}") from error
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+    def _open(self) -> sa.Engine:
+        try:
+            engine = sa.create_engine(self.url)
+        except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
+            raise StoreError(
+                f"store: {self.url.split('@')[-1]!r}: {_line(error)}; a path of a file, or such as "
+                "postgresql+psycopg://USER@HOST/NAME with its driver installed"
+            ) from None
+        if engine.dialect.name == "sqlite":
+            sa.event.listen(engine, "connect", _sqlite)
+        return engine
+
+    def _look_at_version(self, connection: sa.Connection) -> None:
+        found = connection.scalar(sa.select(_VERSION.c.version))
+        if found is None:
+            connection.execute(sa.insert(_VERSION).values(version=VERSION))
+        elif found != VERSION:
+            raise StoreError(
+                f"store: {self.shown}: was written by another version of Penstock (schema {found}, here {VERSION}); "
+                "upgrade the master, or name another database"
+            )
+
+
+def _sqlite(connection: Any, _: object) -> None:
+    """Readers do not wait for the writer, and a power cut loses the last transaction at most, never the file."""
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=5000", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _line(error: Exception) -> str:
+    cause = getattr(error, "orig", None) or error
+    return " ".join(str(cause).split())
