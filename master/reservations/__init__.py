@@ -1,0 +1,1 @@
+"""Reservations ahead of time: who is promised how much when (Rayon)."""

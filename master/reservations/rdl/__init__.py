@@ -1,0 +1,43 @@
+"""PURE. The reservation definition language (Rayon §3.1): text or JSON in, a normalized expression out."""
+
+from master.reservations.rdl.calendar import Calendar
+from master.reservations.rdl.expressions import (
+    All,
+    Any,
+    Atom,
+    Bundle,
+    Expression,
+    Order,
+    RdlError,
+    Request,
+    Window,
+    atoms_of,
+)
+from master.reservations.rdl.feasible import infeasible
+from master.reservations.rdl.json_form import from_json, to_json
+from master.reservations.rdl.normal import alternatives, normalized
+from master.reservations.rdl.satisfied import Allocation, unsatisfied
+from master.reservations.rdl.text import parse, show
+
+__all__ = [
+    "All",
+    "Allocation",
+    "Any",
+    "Atom",
+    "Bundle",
+    "Calendar",
+    "Expression",
+    "Order",
+    "RdlError",
+    "Request",
+    "Window",
+    "alternatives",
+    "atoms_of",
+    "from_json",
+    "infeasible",
+    "normalized",
+    "parse",
+    "show",
+    "to_json",
+    "unsatisfied",
+]

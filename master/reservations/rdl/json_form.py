@@ -1,0 +1,147 @@
+"""The same as JSON, one key for each operator: ``{"window": [{"atom": ["b", 1, 10, 240, 2400]}, 0, 800]}``.
+
+Times and durations are numbers of steps, or text as in the text syntax; a bundle is its name or an object with the
+fields of :class:`Bundle`; ``"no_gap": true`` stands beside ``"order"``, ``"every"`` and ``"until"`` stand beside the
+outermost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any as Anything
+
+import msgspec
+
+from master.reservations.rdl.calendar import Calendar
+from master.reservations.rdl.expressions import All, Any, Atom, Bundle, Expression, Order, RdlError, Request, Window
+from master.reservations.rdl.text import DEEPEST
+
+_BESIDE = {"order": {"no_gap"}}
+
+
+def from_json(value: object, calendar: Calendar | None = None, bundles: Mapping[str, Bundle] | None = None) -> Request:
+    """The request that decoded JSON is.
+
+    Raises:
+        RdlError: it is none; the line names the place (``$.window[0].atom[1]``).
+    """
+    reader = _Reader(calendar or Calendar(), bundles or {})
+    if not isinstance(value, dict):
+        raise RdlError("rdl: $: an object with one of atom, any, all, order, window")
+    inner = {key: each for key, each in value.items() if key not in ("every", "until")}
+    expression = reader.expression(inner, "$", 0)
+    every = reader.span(value["every"], "$.every") if "every" in value else None
+    if every == 0 or ("until" in value and every is None):
+        raise RdlError("rdl: $.every: a period of one step at least")
+    until = reader.time(value["until"], "$.until", last=True) if "until" in value else None
+    return Request(expression=expression, every=every, until=until)
+
+
+def to_json(request: Request) -> dict[str, Anything]:
+    """What :func:`from_json` reads; times are steps."""
+    said = _expression(request.expression)
+    if request.every is not None:
+        said["every"] = request.every
+    if request.until is not None:
+        said["until"] = request.until
+    return said
+
+
+def _expression(expression: Expression) -> dict[str, Anything]:
+    match expression:
+        case Atom(bundle, gang, parallelism, lease, work, start, finish):
+            atom = {"atom": [msgspec.to_builtins(bundle), gang, parallelism, lease, work]}
+            if start is None and finish is None:
+                return atom
+            return {"window": [atom, start or 0, finish]}
+        case Window(part, start, finish):
+            return {"window": [_expression(part), start, finish]}
+        case Order(parts, no_gap):
+            return {"order": [*map(_expression, parts)], **({"no_gap": True} if no_gap else {})}
+        case Any(parts) | All(parts):
+            return {type(expression).__name__.lower(): [*map(_expression, parts)]}
+
+
+class _Reader:
+    def __init__(self, calendar: Calendar, bundles: Mapping[str, Bundle]) -> None:
+        self._calendar = calendar
+        self._bundles = bundles
+
+    def expression(self, value: object, at: str, depth: int) -> Expression:
+        if depth > DEEPEST:
+            raise RdlError(f"rdl: nested deeper than {DEEPEST}")
+        names = [
+            name for name in ("atom", "any", "all", "order", "window") if isinstance(value, dict) and name in value
+        ]
+        if not isinstance(value, dict) or len(names) != 1:
+            raise RdlError(f"rdl: {at}: an object with one of atom, any, all, order, window")
+        (name,) = names
+        unknown = set(value) - {name} - _BESIDE.get(name, set())
+        if unknown:
+            raise RdlError(f"rdl: {at}: {name} and {min(map(str, unknown))!r} do not go together")
+        inside = value[name]
+        if not isinstance(inside, list) or not inside:
+            raise RdlError(f"rdl: {at}.{name}: a list that is not empty")
+        if name == "atom":
+            return self._atom(inside, f"{at}.atom")
+        if name == "window":
+            return self._window(inside, f"{at}.window", depth)
+        parts = tuple(self.expression(part, f"{at}.{name}[{index}]", depth + 1) for index, part in enumerate(inside))
+        if name == "order":
+            no_gap = value.get("no_gap", False)
+            if not isinstance(no_gap, bool):
+                raise RdlError(f"rdl: {at}.no_gap: true or false")
+            return Order(parts, no_gap)
+        return Any(parts) if name == "any" else All(parts)
+
+    def span(self, value: object, at: str) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        try:
+            return self._calendar.span(value if isinstance(value, str) else repr(value))
+        except RdlError as error:
+            raise RdlError(f"rdl: {at}: {error}") from None
+
+    def time(self, value: object, at: str, *, last: bool = False) -> int:
+        if not isinstance(value, str):
+            return self.span(value, at)
+        try:
+            return self._calendar.time(value, last=last)
+        except RdlError as error:
+            raise RdlError(f"rdl: {at}: {error}") from None
+
+    def _window(self, inside: list[object], at: str, depth: int) -> Window:
+        if len(inside) != 3:
+            raise RdlError(f"rdl: {at}: [expression, start, finish]")
+        start, finish = self.time(inside[1], f"{at}[1]"), self.time(inside[2], f"{at}[2]", last=True)
+        if finish <= start:
+            raise RdlError(f"rdl: {at}[2]: the window ends at step {finish}, not behind its start at {start}")
+        return Window(self.expression(inside[0], f"{at}[0]", depth + 1), start, finish)
+
+    def _atom(self, inside: list[object], at: str) -> Atom:
+        if len(inside) != 5:
+            raise RdlError(f"rdl: {at}: [bundle, g, h, l, w]")
+        gang, parallelism = (self._count(inside[index], f"{at}[{index}]") for index in (1, 2))
+        if parallelism < gang:
+            raise RdlError(f"rdl: {at}[2]: at most {parallelism} bundles are fewer than the gang of {gang}")
+        lease, work = max(1, self.span(inside[3], f"{at}[3]")), self.span(inside[4], f"{at}[4]")
+        return Atom(self._bundle(inside[0], f"{at}[0]"), gang, parallelism, lease, work)
+
+    def _count(self, value: object, at: str) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise RdlError(f"rdl: {at}: a whole number from 1 on")
+        return value
+
+    def _bundle(self, value: object, at: str) -> Bundle:
+        if isinstance(value, str):
+            if value not in self._bundles:
+                known = ", ".join(sorted(self._bundles)) or "none is"
+                raise RdlError(f"rdl: {at}: no bundle is named {value!r} (known: {known})")
+            return self._bundles[value]
+        try:
+            bundle = msgspec.convert(value, Bundle)
+        except msgspec.ValidationError as error:
+            raise RdlError(f"rdl: {at}: {error}") from None
+        if not any(bundle.amounts):
+            raise RdlError(f"rdl: {at}: a bundle has some of each resource that it names")
+        return bundle

@@ -1,0 +1,131 @@
+"""The same request in its simplest form: what a planner sees (Rayon §3.1, "Compiling RDL").
+
+Windows are pushed down to the atoms, nested operators of one kind become one, equal atoms that any number of bundles
+may serve become one, and choices are drawn to the top as long as they are few. Every allocation that satisfies an
+expression satisfies its normal form, and the other way round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice, product
+
+from master.reservations.rdl.expressions import All, Any, Atom, Expression, Order, Window, atoms_of
+
+#: More alternatives than these stay where they stand.
+MOST_ALTERNATIVES = 16
+
+
+def normalized(expression: Expression) -> Expression:
+    """Its normal form."""
+    pushed = _pushed(expression, None, None)
+    choices = alternatives(pushed, MOST_ALTERNATIVES)
+    if choices is None:
+        return _flat(pushed)
+    flat = list(dict.fromkeys(_flat(each) for each in choices))
+    return flat[0] if len(flat) == 1 else Any(tuple(flat))
+
+
+def alternatives(expression: Expression, most: int) -> list[Expression] | None:
+    """What it can be satisfied by, each without a choice, the first preferred; None where there are more than ``most``.
+
+    ``any`` distributes over the others: any(all(a, c), all(b, c)) is all(any(a, b), c).
+    """
+    match expression:
+        case Atom():
+            return [expression]
+        case Window(part, start, finish):
+            inner = alternatives(part, most)
+            return None if inner is None else [Window(each, start, finish) for each in inner]
+        case Any(parts):
+            found: list[Expression] = []
+            for part in parts:
+                inner = alternatives(part, most)
+                if inner is None or len(found) + len(inner) > most:
+                    return None
+                found += inner
+            return found
+        case All(parts) | Order(parts):
+            choices = [alternatives(part, most) for part in parts]
+            known = [each for each in choices if each is not None]
+            if len(known) < len(choices):
+                return None
+            combined = list(islice(product(*known), most + 1))
+            if len(combined) > most:
+                return None
+            return [_like(expression, each) for each in combined]
+
+
+def _like(expression: All | Order, parts: tuple[Expression, ...]) -> Expression:
+    return All(parts) if isinstance(expression, All) else Order(parts, expression.no_gap)
+
+
+def _pushed(expression: Expression, start: int | None, finish: int | None) -> Expression:
+    """Without windows: each atom has the intersection of those around it."""
+    match expression:
+        case Atom(bundle, gang, parallelism, lease, work, own_start, own_finish):
+            return Atom(bundle, gang, parallelism, lease, work, *_both(start, finish, own_start, own_finish))
+        case Window(part, own_start, own_finish):
+            return _pushed(part, *_both(start, finish, own_start, own_finish))
+        case Any(parts):
+            return Any(tuple(_pushed(part, start, finish) for part in parts))
+        case All(parts):
+            return All(tuple(_pushed(part, start, finish) for part in parts))
+        case Order(parts, no_gap):
+            return Order(tuple(_pushed(part, start, finish) for part in parts), no_gap)
+
+
+def _both(start: int | None, finish: int | None, other: int | None, end: int | None) -> tuple[int | None, int | None]:
+    starts = [each for each in (start, other) if each is not None]
+    finishes = [each for each in (finish, end) if each is not None]
+    return max(starts, default=None), min(finishes, default=None)
+
+
+def _flat(expression: Expression) -> Expression:
+    """One operator where several of a kind are nested; void atoms, which are satisfied by nothing, are left out."""
+    if isinstance(expression, Atom | Window):
+        return expression
+    parts: list[Expression] = []
+    for part in map(_flat, expression.parts):
+        if not isinstance(part, Atom | Window) and _same_kind(part, expression):
+            parts += part.parts
+        elif isinstance(expression, Any) or not _void(part):
+            parts.append(part)
+    if isinstance(expression, All):
+        parts = _unified(parts)
+    elif isinstance(expression, Any):
+        parts = list(dict.fromkeys(parts))
+    if not parts:
+        return next(iter(atoms_of(expression)))
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(expression, Any):
+        return Any(tuple(parts))
+    return _like(expression, tuple(parts))
+
+
+def _same_kind(part: Expression, outer: Any | All | Order) -> bool:
+    if isinstance(part, Order) and isinstance(outer, Order):
+        return part.no_gap == outer.no_gap
+    return type(part) is type(outer)
+
+
+def _void(part: Expression) -> bool:
+    return isinstance(part, Atom) and not part.work
+
+
+def _unified(parts: list[Expression]) -> list[Expression]:
+    """Equal atoms of which any number of bundles is welcome at any time, as one: k · h bundles for k · w.
+
+    It is the same because so many bundles can be dealt out evenly, one to each in turn: nobody gets more than h at a
+    time, and all get w. With gangs or leases it would not be.
+    """
+    counts = Counter(parts)
+    unified: list[Expression] = []
+    for part, count in counts.items():
+        if isinstance(part, Atom) and part.gang == 1 and part.lease == 1:
+            more = Atom(part.bundle, 1, count * part.parallelism, 1, count * part.work, part.start, part.finish)
+            unified.append(more)
+        else:
+            unified += [part] * count
+    return unified

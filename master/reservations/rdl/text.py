@@ -1,0 +1,235 @@
+"""The text syntax of RDL: ``window(order(atom(<2GB,1core>,1,10,240,2400), …),0,800)`` (Rayon §3.1, Fig. 9).
+
+A bundle is written out, or the name of one. Beyond the paper: ``order(…, no_gap)``, and ``every 24h until …`` behind a
+whole expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any as Anything
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from master.reservations.rdl.calendar import Calendar
+from master.reservations.rdl.expressions import All, Any, Atom, Bundle, Expression, Order, RdlError, Request, Window
+from penstock.model.units import QuantityError, parse_bytes, parse_rate
+
+#: What is longer, or nested deeper, was written by a mistake.
+LONGEST = 100_000
+DEEPEST = 50
+_Tree = Tree[Token]
+_KINDS = {
+    "RAM": "memory_bytes",
+    "memory": "memory_bytes",
+    "disk": "disk_bytes_per_s",
+    "network": "network_bytes_per_s",
+    "core": "cpu_cores",
+    "cores": "cpu_cores",
+}
+_EXPECTED = {
+    "LPAR": "(",
+    "RPAR": ")",
+    "COMMA": ",",
+    "LESSTHAN": "<",
+    "MORETHAN": ">",
+    "INT": "a whole number",
+    "SPAN": "a duration such as 5min",
+    "AHEAD": "a time from now such as +2h",
+    "DATE": "a time such as 2026-11-21T10:00:00Z",
+    "QUANTITY": "a quantity such as 2GB",
+    "RESOURCE": "RAM, disk or network",
+    "NAME": "a bundle's name",
+    "NO_GAP": "no_gap",
+    "$END": "the end",
+}
+
+
+def parse(text: str, calendar: Calendar | None = None, bundles: Mapping[str, Bundle] | None = None) -> Request:
+    """The request that a text is. ``bundles`` are those that have names.
+
+    Raises:
+        RdlError: it is none; the line points at the character.
+    """
+    if len(text) > LONGEST:
+        raise RdlError(f"an expression of {len(text)} characters; at most {LONGEST}")
+    _look_at_depth(text)
+    try:
+        tree = _parser().parse(text)
+    except UnexpectedInput as error:
+        raise _unexpected(text, error) from None
+    return _Reader(text, calendar or Calendar(), bundles or {}).request(tree)
+
+
+def show(expression: Expression) -> str:
+    """The text of an expression, with steps for times, that :func:`parse` gives back."""
+    match expression:
+        case Atom(bundle, gang, parallelism, lease, work, start, finish):
+            atom = f"atom({_show_bundle(bundle)},{gang},{parallelism},{lease},{work})"
+            if start is None and finish is None:
+                return atom
+            return f"window({atom},{start or 0},{'∞' if finish is None else finish})"
+        case Window(part, start, finish):
+            return f"window({show(part)},{start},{finish})"
+        case Any(parts) | All(parts):
+            return f"{type(expression).__name__.lower()}({','.join(map(show, parts))})"
+        case Order(parts, no_gap):
+            return f"order({','.join([*map(show, parts), *(['no_gap'] if no_gap else [])])})"
+
+
+def _show_bundle(bundle: Bundle) -> str:
+    amounts = (
+        (f"{bundle.cpu_cores:g}core", bundle.cpu_cores),
+        (f"{bundle.memory_bytes}B", bundle.memory_bytes),
+        (f"{bundle.disk_bytes_per_s}B/s disk", bundle.disk_bytes_per_s),
+        (f"{bundle.network_bytes_per_s}B/s network", bundle.network_bytes_per_s),
+    )
+    return "<" + ",".join(text for text, amount in amounts if amount) + ">"
+
+
+@cache
+def _parser() -> Lark:
+    from master.reservations.rdl.grammar import GRAMMAR
+
+    return Lark(GRAMMAR, start="request", parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+def _at(text: str, position: int, what: str) -> RdlError:
+    before, after = text[max(0, position - 24) : position], text[position : position + 12]
+    shown = f"{before}▸{after}".replace("\n", " ")
+    return RdlError(f"rdl: character {position + 1}: {what}; at ▸ in: {shown}")
+
+
+def _look_at_depth(text: str) -> None:
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth > DEEPEST:
+            raise _at(text, position, f"nested deeper than {DEEPEST}")
+
+
+def _unexpected(text: str, error: UnexpectedInput) -> RdlError:
+    match error:
+        case UnexpectedCharacters():
+            names, position = error.allowed or set(), error.pos_in_stream
+        case UnexpectedToken():
+            names, position = error.accepts or error.expected, error.pos_in_stream
+            if error.token.type == "$END":
+                position = len(text)
+        case UnexpectedEOF():
+            names, position = set(error.expected), len(text)
+        case _:
+            names, position = set(), 0
+    words = sorted({_EXPECTED.get(name, name.lower()) for name in names if name != "WS"})
+    wanted = " or ".join(words) if words else "something else"
+    return _at(text, position if position is not None and position >= 0 else len(text), f"expected {wanted}")
+
+
+class _Reader:
+    """From Lark's tree to ours."""
+
+    def __init__(self, text: str, calendar: Calendar, bundles: Mapping[str, Bundle]) -> None:
+        self._text = text
+        self._calendar = calendar
+        self._bundles = bundles
+
+    def request(self, tree: _Tree) -> Request:
+        expression = self._expression(_tree(tree.children[0]))
+        if len(tree.children) == 1:
+            return Request(expression=expression)
+        every = _tree(tree.children[1])
+        period = self._steps(every.children[0], self._calendar.span)
+        if not period:
+            raise self._wrong(every, "a period takes one step at least")
+        if len(every.children) == 1:
+            return Request(expression=expression, every=period)
+        until = self._time(_tree(_tree(every.children[1]).children[0]), last=True)
+        return Request(expression=expression, every=period, until=until)
+
+    def _expression(self, tree: _Tree) -> Expression:
+        match tree.data:
+            case "atom":
+                return self._atom(tree)
+            case "any_of":
+                return Any(self._parts(tree))
+            case "all_of":
+                return All(self._parts(tree))
+            case "order":
+                return Order(self._parts(tree), any(isinstance(child, Token) for child in tree.children))
+        part, first, last = map(_tree, tree.children)
+        start, finish = self._time(first), self._time(last, last=True)
+        if finish <= start:
+            raise self._wrong(last, f"the window ends at step {finish}, not behind its start at {start}")
+        return Window(self._expression(part), start, finish)
+
+    def _parts(self, tree: _Tree) -> tuple[Expression, ...]:
+        return tuple(self._expression(child) for child in tree.children if isinstance(child, Tree))
+
+    def _atom(self, tree: _Tree) -> Atom:
+        bundle, gang, parallelism, lease, work = tree.children
+        low, high = int(str(gang)), int(str(parallelism))
+        if low < 1:
+            raise self._wrong(gang, "a gang has one bundle at least; write 1 where the job takes any number")
+        if high < low:
+            raise self._wrong(parallelism, f"at most {high} bundles are fewer than the gang of {low}")
+        span = partial(self._steps, read=self._calendar.span)
+        return Atom(
+            bundle=self._bundle(_tree(bundle)),
+            gang=low,
+            parallelism=high,
+            lease=max(1, span(_tree(lease).children[0])),
+            work=span(_tree(work).children[0]),
+        )
+
+    def _bundle(self, tree: _Tree) -> Bundle:
+        first = tree.children[0]
+        if isinstance(first, Token):
+            found = self._bundles.get(str(first))
+            if found is None:
+                known = ", ".join(sorted(self._bundles)) or "none is"
+                raise self._wrong(first, f"no bundle is named {str(first)!r} (known: {known})")
+            return found
+        amounts: dict[str, Anything] = {}
+        for child in tree.children:
+            name, amount = self._amount(_tree(child))
+            if name in amounts:
+                raise self._wrong(child, f"{name} stands twice in one bundle")
+            amounts[name] = amount
+        return Bundle(**amounts)
+
+    def _amount(self, tree: _Tree) -> tuple[str, float | int]:
+        quantity = str(tree.children[0]).replace(" ", "")
+        number = quantity.removesuffix("s").removesuffix("core") if "core" in quantity else None
+        kind = _KINDS[str(tree.children[1])] if len(tree.children) > 1 else "cpu_cores" if number else "memory_bytes"
+        try:
+            if kind == "cpu_cores":
+                amount: float = float(number if number is not None else quantity)
+            elif number is not None:
+                raise QuantityError("cores are neither memory nor a rate")
+            else:
+                amount = parse_bytes(quantity) if kind == "memory_bytes" else parse_rate(quantity)
+        except ValueError as error:
+            raise self._wrong(tree, str(error)) from None
+        if amount <= 0:
+            raise self._wrong(tree, "a bundle has some of each resource that it names")
+        return kind, amount
+
+    def _time(self, tree: _Tree, *, last: bool = False) -> int:
+        return self._steps(tree.children[0], partial(self._calendar.time, last=last))
+
+    def _steps(self, token: Token | _Tree, read: Callable[[str], int]) -> int:
+        try:
+            return read(str(token))
+        except RdlError as error:
+            raise self._wrong(token, str(error)) from None
+
+    def _wrong(self, where: Token | _Tree, what: str) -> RdlError:
+        position = where.start_pos if isinstance(where, Token) else where.meta.start_pos
+        return _at(self._text, position or 0, what)
+
+
+def _tree(child: Token | _Tree) -> _Tree:
+    assert isinstance(child, Tree)
+    return child

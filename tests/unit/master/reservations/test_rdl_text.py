@@ -1,0 +1,167 @@
+"""The text syntax and the JSON form: what they say, and what is said of what they cannot be."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from master.reservations.rdl import (
+    All,
+    Any,
+    Atom,
+    Bundle,
+    Calendar,
+    Expression,
+    Order,
+    RdlError,
+    Request,
+    Window,
+    atoms_of,
+    from_json,
+    normalized,
+    parse,
+    show,
+    to_json,
+)
+from tests.unit.master.reservations.rdl_strategies import expressions
+
+GB = 10**9
+B = Bundle(cpu_cores=1.0, memory_bytes=2 * GB)
+NAMED = {"b": B, "big-1.x": Bundle(cpu_cores=16.0)}
+FIG_9 = "window(order(atom(b,1,10,240,2400), atom(b,1,20,120,2400), atom(b,1,15,120,1800)),0,800)"
+
+
+def test_the_papers_own_example() -> None:
+    stages = (Atom(B, 1, 10, 240, 2400), Atom(B, 1, 20, 120, 2400), Atom(B, 1, 15, 120, 1800))
+    assert parse(FIG_9, bundles=NAMED) == Request(expression=Window(Order(stages), 0, 800))
+
+
+def test_bundles_written_out_and_named() -> None:
+    said = parse(
+        "all(atom(<2GB RAM, 1core>,1,1,1,1), atom(big-1.x,1,1,1,1), atom(<0.5cores,8GiB memory>,1,1,1,1))",
+        bundles=NAMED,
+    )
+    assert isinstance(said.expression, All)
+    bundles = [part.bundle for part in said.expression.parts if isinstance(part, Atom)]
+    assert bundles == [B, NAMED["big-1.x"], Bundle(cpu_cores=0.5, memory_bytes=8 * 2**30)]
+    rates = parse("atom(<100MB/s disk,1Gbit/s network>,1,1,1,1)").expression
+    assert isinstance(rates, Atom)
+    assert rates.bundle == Bundle(disk_bytes_per_s=100 * 10**6, network_bytes_per_s=125 * 10**6)
+
+
+def test_times_as_people_write_them() -> None:
+    calendar = Calendar(step_s=60.0, origin=1_795_255_200.0, now=30)  # 2026-11-21T10:00:00Z
+    said = parse("window(atom(b,1,2,90s,1.5h),2026-11-21T10:00:30Z,2026-11-21T12:00:30+01:00)", calendar, NAMED)
+    assert said.expression == Window(Atom(B, 1, 2, 2, 90), 1, 60)
+    ahead = parse("window(atom(b,1,2,1,1),+0,+1h)", calendar, NAMED)
+    assert ahead.expression == Window(Atom(B, 1, 2, 1, 1), 30, 90)
+    assert calendar.at(60) == 1_795_255_200.0 + 3600
+
+
+def test_beyond_the_paper() -> None:
+    assert parse("order(atom(b,1,1,1,1), atom(b,1,1,1,1), no_gap)", bundles=NAMED).expression == Order(
+        (Atom(B, 1, 1, 1, 1),) * 2, no_gap=True
+    )
+    said = parse("atom(b,1,1,1,1) every 24h until 2026-12-01T00:00:00Z", Calendar(3600.0), NAMED)
+    assert (said.every, said.until) == (24, 1_796_083_200 // 3600)
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "said"),
+    [
+        ("", 1, "expected all or any or atom or order or window"),
+        ("atom(b,1,10,240)", 16, "expected ,"),
+        ("atom(b,1,10,240,2400", 21, "expected )"),
+        ("atom(b,x,10,240,2400)", 8, "expected a whole number"),
+        ("atom(c,1,10,240,2400)", 6, "no bundle is named 'c' (known: b, big-1.x)"),
+        ("atom(b,0,10,240,2400)", 8, "a gang has one bundle at least"),
+        ("atom(b,5,2,240,2400)", 10, "at most 2 bundles are fewer than the gang of 5"),
+        ("atom(<2GB,4GB>,1,1,1,1)", 11, "memory_bytes stands twice"),
+        ("atom(<0core>,1,1,1,1)", 7, "some of each resource"),
+        ("atom(<2 RAM>,1,1,1,1) x", 23, "expected every or the end"),
+        ("window(atom(b,1,1,1,1),8,8)", 26, "ends at step 8, not behind its start at 8"),
+        ("window(atom(b,1,1,1,1),2026-13-01T00:00Z,8)", 24, "is no time"),
+        ("any()", 5, "expected all or any"),
+        ("atom(b,1,1,1,1) every 0h", 17, "one step at least"),
+        ("order(atom(b,1,1,1,1),no_gap,atom(b,1,1,1,1))", 29, "expected )"),
+        ("atom(b,1,1,1,1)\x00", 16, "or every"),
+    ],
+)
+def test_what_is_wrong_is_pointed_at(text: str, position: int, said: str) -> None:
+    with pytest.raises(RdlError) as caught:
+        parse(text, bundles=NAMED)
+    line = str(caught.value)
+    assert line.startswith(f"rdl: character {position}: "), line
+    assert said in line
+    assert "\n" not in line
+
+
+def test_what_is_too_deep_or_too_long_is_not_read() -> None:
+    with pytest.raises(RdlError, match="nested deeper"):
+        parse("any(" * 5000 + "atom(b,1,1,1,1)" + ")" * 5000, bundles=NAMED)
+    with pytest.raises(RdlError, match="at most 100000"):
+        parse("x" * 200_000)
+    deep: object = {"atom": ["b", 1, 1, 1, 1]}
+    for _ in range(100):
+        deep = {"any": [deep]}
+    with pytest.raises(RdlError, match="nested deeper"):
+        from_json(deep, bundles=NAMED)
+
+
+@given(expressions)
+def test_text_and_json_give_back_what_was_said(expression: Expression) -> None:
+    assert parse(show(expression)).expression == expression
+    assert from_json(to_json(Request(expression=expression, every=7))) == Request(expression=expression, every=7)
+    once = normalized(Window(expression, 0, 9))
+    assume(all((atom.start or 0) < (atom.finish or 9) for atom in atoms_of(once)))  # else no text says it
+    assert normalized(parse(show(once)).expression) == once
+    assert normalized(from_json(to_json(Request(expression=once))).expression) == once
+
+
+@given(st.text(alphabet="atomnylderwi()<>,0123456789GBcore+:.-TZ \n", max_size=60) | st.text(max_size=30))
+def test_no_text_ends_in_anything_but_a_request_or_a_line(text: str) -> None:
+    try:
+        parse(text, bundles=NAMED)
+    except RdlError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ([], "$: an object with one of"),
+        ({"atom": ["b", 1, 1, 1]}, "$.atom: [bundle, g, h, l, w]"),
+        ({"atom": ["c", 1, 1, 1, 1]}, "$.atom[0]: no bundle is named 'c'"),
+        ({"atom": [{"cores": 1}, 1, 1, 1, 1]}, "$.atom[0]: Object contains unknown field `cores`"),
+        ({"atom": ["b", True, 1, 1, 1]}, "$.atom[1]: a whole number"),
+        ({"atom": ["b", 2, 1, 1, 1]}, "$.atom[2]: at most 1"),
+        ({"atom": ["b", 1, 1, "soon", 1]}, "$.atom[3]: 'soon' is no duration"),
+        ({"any": []}, "$.any: a list that is not empty"),
+        ({"any": [{"all": [3]}]}, "$.any[0].all[0]: an object"),
+        ({"window": [{"atom": ["b", 1, 1, 1, 1]}, 4, "3"]}, "$.window[2]: the window ends"),
+        ({"any": [{"atom": ["b", 1, 1, 1, 1]}], "no_gap": True}, "$: any and 'no_gap' do not go together"),
+        ({"order": [{"atom": ["b", 1, 1, 1, 1]}], "no_gap": 1}, "$.no_gap: true or false"),
+        ({"atom": ["b", 1, 1, 1, 1], "until": 3}, "$.every: a period"),
+    ],
+)
+def test_what_is_wrong_in_json_is_named(value: object, said: str) -> None:
+    with pytest.raises(RdlError) as caught:
+        from_json(value, bundles=NAMED)
+    assert said in str(caught.value)
+
+
+def test_json_says_the_same_as_text() -> None:
+    value = {
+        "window": [
+            {"order": [{"atom": ["b", 1, 10, "4min", "1h"]}, {"any": [{"atom": ["b", 2, 2, 1, 4]}]}], "no_gap": True},
+            "+1h",
+            9000,
+        ]
+    }
+    said = from_json(value, Calendar(now=100), NAMED)
+    text = "window(order(atom(b,1,10,4min,1h),any(atom(b,2,2,1,4)),no_gap),+1h,9000)"
+    assert said == parse(text, Calendar(now=100), NAMED)
+    assert isinstance(said.expression, Window)
+    assert isinstance(said.expression.part, Order)
+    assert isinstance(said.expression.part.parts[1], Any)
