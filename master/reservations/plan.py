@@ -1,0 +1,171 @@
+"""PURE. The plan: what is promised when, in run-length form, of a capacity that changes over time (Rayon §5.2).
+
+Every dimension counts. Steps are whole numbers from 0 on; behind the last change everything stays as it is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from master.reservations.rdl import Bundle
+
+#: Cores, disk bytes/s, network bytes/s, bytes of memory, as :attr:`Bundle.amounts`.
+Vector = tuple[float, float, float, float]
+#: Fractions of cores add up with errors of this size; all else is whole.
+EPSILON = 1e-6
+
+
+class Piece(NamedTuple):
+    """So many bundles in the steps [start, finish)."""
+
+    start: int
+    finish: int
+    bundle: Bundle
+    number: int
+
+
+class Steps:
+    """Amounts over time, one row for each run of steps in which nothing changes."""
+
+    def __init__(self, amounts: Vector) -> None:
+        #: Rising, from 0; row i holds until start i + 1.
+        self.starts: list[int] = [0]
+        self.rows: list[list[float]] = [list(amounts)]
+
+    def at(self, step: int) -> list[float]:
+        """What holds in a step; not to be changed."""
+        return self.rows[bisect_right(self.starts, step) - 1]
+
+    def add(self, start: int, finish: int | None, amounts: Sequence[float]) -> None:
+        """Add amounts in [start, finish), or from ``start`` on."""
+        first = self._cut(start)
+        last = len(self.rows) if finish is None else self._cut(finish)
+        used = [(index, amount) for index, amount in enumerate(amounts) if amount]
+        for row in self.rows[first:last]:
+            for index, amount in used:
+                row[index] += amount
+        self._join(last)
+        self._join(first)
+
+    def lowest(self, start: int, finish: int) -> list[float]:
+        """The least of each amount in [start, finish)."""
+        first, last = bisect_right(self.starts, start) - 1, bisect_right(self.starts, finish - 1)
+        return [min(values) for values in zip(*self.rows[first:last], strict=True)]
+
+    def runs(self) -> Iterator[tuple[int, int | None, list[float]]]:
+        """(from, to, amounts); the last one has no end."""
+        for index, row in enumerate(self.rows):
+            yield self.starts[index], (self.starts[index + 1] if index + 1 < len(self.rows) else None), row
+
+    def _cut(self, step: int) -> int:
+        """The row that begins at a step, made if it is not there."""
+        index = bisect_right(self.starts, step)
+        if self.starts[index - 1] == step:
+            return index - 1
+        self.starts.insert(index, step)
+        self.rows.insert(index, self.rows[index - 1][:])
+        return index
+
+    def _join(self, index: int) -> None:
+        """One row where two say the same."""
+        if 0 < index < len(self.rows) and all(
+            abs(a - b) < EPSILON for a, b in zip(self.rows[index - 1], self.rows[index], strict=True)
+        ):
+            del self.starts[index], self.rows[index]
+
+
+class Plan:
+    """Who is promised what. It keeps what it is told to: that nothing exceeds the capacity is the planners' affair."""
+
+    def __init__(self, capacity: Bundle) -> None:
+        self.capacity = Steps(capacity.amounts)
+        self.free = Steps(capacity.amounts)
+        self._pieces: dict[str, tuple[Piece, ...]] = {}
+
+    def __contains__(self, reservation: object) -> bool:
+        return reservation in self._pieces
+
+    def reservations(self) -> Mapping[str, tuple[Piece, ...]]:
+        """Reservation → what it is promised, in the order in which they came."""
+        return self._pieces
+
+    def add(self, reservation: str, pieces: Iterable[Piece]) -> None:
+        """Promise it.
+
+        Raises:
+            KeyError: it is promised something already.
+        """
+        if reservation in self._pieces:
+            raise KeyError(f"{reservation} is in the plan")
+        self._pieces[reservation] = tuple(sorted(pieces, key=lambda piece: (piece.start, piece.finish)))
+        for piece in self._pieces[reservation]:
+            self.take(piece)
+
+    def remove(self, reservation: str) -> tuple[Piece, ...]:
+        """Promise it no longer; what it was promised.
+
+        Raises:
+            KeyError: it is not in the plan.
+        """
+        pieces = self._pieces.pop(reservation)
+        for piece in pieces:
+            self.give_back(piece)
+        return pieces
+
+    def change(self, reservation: str, pieces: Iterable[Piece]) -> None:
+        """Promise something else instead; it keeps its place among the others.
+
+        Raises:
+            KeyError: it is not in the plan.
+        """
+        for piece in self._pieces[reservation]:
+            self.give_back(piece)
+        self._pieces[reservation] = tuple(sorted(pieces, key=lambda piece: (piece.start, piece.finish)))
+        for piece in self._pieces[reservation]:
+            self.take(piece)
+
+    def set_capacity(self, since: int, capacity: Bundle, until: int | None = None) -> None:
+        """The cluster has so much in [since, until), or from ``since`` on; what is promised stays promised."""
+        changes = Steps((0.0, 0.0, 0.0, 0.0))
+        for start, finish, row in self.capacity.runs():
+            first, end = max(start, since), _earlier(finish, until)
+            if end is None or first < end:
+                changes.add(first, end, [new - old for new, old in zip(capacity.amounts, row, strict=True)])
+        for start, finish, change in changes.runs():
+            self.capacity.add(start, finish, change)
+            self.free.add(start, finish, change)
+
+    def promised(self, step: int) -> dict[str, Vector]:
+        """Reservation → what it is promised in a step; those that are promised nothing then are left out."""
+        found: dict[str, Vector] = {}
+        for reservation, pieces in self._pieces.items():
+            now = [piece for piece in pieces if piece.start <= step < piece.finish]
+            if now:
+                cores, disk, network, memory = (
+                    sum(piece.number * piece.bundle.amounts[index] for piece in now) for index in range(4)
+                )
+                found[reservation] = (cores, disk, network, memory)
+        return found
+
+    def overcommitted(self, since: int = 0) -> int | None:
+        """The first step from ``since`` on in which more is promised than there is."""
+        for start, finish, row in self.free.runs():
+            if (finish is None or finish > since) and min(row) < -EPSILON:
+                return max(start, since)
+        return None
+
+    def take(self, piece: Piece) -> None:
+        """Count a piece as promised, whoever it is for: a planner's tries."""
+        self.free.add(piece.start, piece.finish, [-piece.number * amount for amount in piece.bundle.amounts])
+
+    def give_back(self, piece: Piece) -> None:
+        """The contrary."""
+        self.free.add(piece.start, piece.finish, [piece.number * amount for amount in piece.bundle.amounts])
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return min(one, other)

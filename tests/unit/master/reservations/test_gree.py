@@ -1,0 +1,169 @@
+"""GREE: what is placed where, by example; that it is what was asked for, by property."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from master.reservations.gree import Gree
+from master.reservations.plan import Piece, Plan
+from master.reservations.rdl import (
+    All,
+    Any,
+    Atom,
+    Bundle,
+    Expression,
+    Order,
+    Window,
+    infeasible,
+    normalized,
+    parse,
+)
+from tests.unit.master.reservations.plan_bed import CORE, flat, rebuilt, wrong
+from tests.unit.master.reservations.rdl_strategies import _nested
+
+FIG_9 = "window(order(atom(b,1,10,240,2400), atom(b,1,20,120,2400), atom(b,1,15,120,1800)),0,800)"
+
+
+def place(plan: Plan, text: str, *, early: bool = False) -> list[tuple[int, int, int]] | None:
+    """From left to right: (start, finish, bundles)."""
+    expression = normalized(parse(text, bundles={"b": CORE}).expression)
+    placed = Gree(plan, early=early).place(expression, 0, 1000)
+    if placed is None:
+        return None
+    assert wrong(expression, placed) == ""
+    return sorted((piece.start, piece.finish, piece.number) for piece in flat(placed))
+
+
+def cluster(cores: float, *taken: tuple[int, int, int]) -> Plan:
+    plan = Plan(Bundle(cpu_cores=cores))
+    plan.add("others", [Piece(start, finish, CORE, number) for start, finish, number in taken])
+    return plan
+
+
+def test_the_papers_own_example() -> None:
+    assert place(cluster(100), FIG_9) == [(320, 560, 10), (560, 680, 20), (680, 800, 15)]
+    assert place(cluster(100), FIG_9, early=True) == [(0, 240, 10), (240, 360, 20), (360, 480, 15)]
+
+
+def test_as_tall_and_as_late_as_there_is_room() -> None:
+    assert place(cluster(10, (10, 20, 7)), "window(atom(b,1,10,1,60),0,20)") == [(7, 10, 10), (10, 20, 3)]
+    assert place(cluster(10, (10, 20, 7)), "window(atom(b,1,10,1,60),8,30)", early=True) == [
+        (8, 10, 10),
+        (10, 20, 3),
+        (20, 21, 10),
+    ]
+
+
+def test_a_lease_is_as_high_as_its_lowest_point() -> None:
+    """Then the search goes on to the left of that point, also upon what is placed."""
+    assert place(cluster(10, (14, 16, 6)), "window(atom(b,1,10,8,80),0,20)") == [(6, 14, 6), (12, 20, 4)]
+
+
+def test_a_gang_that_does_not_fit_goes_further_left() -> None:
+    assert place(cluster(10, (12, 18, 6)), "window(atom(b,5,10,4,20),0,20)") == [(8, 12, 5)]
+    assert place(cluster(10, (4, 18, 6)), "window(atom(b,5,10,5,20),0,20)") is None
+
+
+def test_order_leaves_gaps_where_it_must_and_none_where_it_may_not() -> None:
+    text = "window(order(atom(b,1,5,2,10), atom(b,1,5,2,10){}),0,20)"
+    busy = cluster(10, (14, 18, 10))
+    assert place(busy, text.format("")) == [(12, 14, 5), (18, 20, 5)]
+    assert place(busy, text.format(",no_gap")) == [(10, 12, 5), (12, 14, 5)]
+
+
+def test_the_first_alternative_that_fits_is_taken() -> None:
+    text = "window(any(atom(b,9,9,2,18), atom(b,3,3,6,18)),0,20)"
+    assert place(cluster(10), text) == [(18, 20, 9)]
+    assert place(cluster(8), text) == [(14, 20, 3)]
+    assert place(cluster(2), text) is None
+
+
+def test_every_dimension_binds() -> None:
+    plan = Plan(Bundle(cpu_cores=10, memory_bytes=100))
+    big = Atom(Bundle(cpu_cores=1, memory_bytes=40), 1, 10, 1, 4, 0, 10)
+    placed = Gree(plan).place(big, 0, 10)
+    assert placed == [[Piece(8, 10, big.bundle, 2)]]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_what_does_not_fit_leaves_the_plan_as_it_was(early: bool) -> None:
+    plan = cluster(10, (0, 9, 9))
+    before = [list(row) for row in plan.free.rows]
+    assert place(plan, "window(all(atom(b,1,1,1,5),atom(b,10,10,5,50)),0,10)", early=early) is None
+    assert plan.free.rows == before
+
+
+# ---------------------------------------------------------------- any stream of requests
+
+_BUNDLES = st.sampled_from([CORE, Bundle(cpu_cores=0.3, memory_bytes=3), Bundle(memory_bytes=2, disk_bytes_per_s=1)])
+_ATOMS = st.builds(
+    lambda bundle, gang, more, lease, work: Atom(bundle, gang, gang + more, lease, work),
+    _BUNDLES, st.integers(1, 4), st.integers(0, 6), st.integers(1, 6), st.integers(0, 40),
+)  # fmt: skip
+_EXPRESSIONS = st.recursive(_ATOMS, _nested, max_leaves=6)
+_ASKED = st.builds(
+    lambda part, start, length: Window(part, start, start + length),
+    _EXPRESSIONS,
+    st.integers(0, 40),
+    st.integers(1, 40),
+)
+_CAPACITY = st.builds(
+    lambda cores, memory, disk: Bundle(cpu_cores=float(cores), memory_bytes=memory, disk_bytes_per_s=disk),
+    st.integers(0, 8), st.integers(0, 20), st.integers(0, 6),
+)  # fmt: skip
+_ACTS = st.one_of(
+    st.tuples(st.just("ask"), _ASKED), st.tuples(st.just("ask"), _ASKED),
+    st.tuples(st.just("remove"), st.integers(0, 9)),
+    st.tuples(st.just("capacity"), st.tuples(st.integers(0, 60), _CAPACITY)),
+)  # fmt: skip
+
+
+@given(_CAPACITY, st.lists(_ACTS, max_size=14), st.booleans())
+@settings(max_examples=300)
+def test_what_is_accepted_is_what_was_asked_for_and_fits(
+    capacity: Bundle, acts: list[tuple[str, object]], early: bool
+) -> None:
+    plan, asked, capacities = Plan(capacity), dict[str, Expression](), [(0, capacity)]
+    planner = Gree(plan, early=early)
+    for number, (kind, what) in enumerate(acts):
+        if kind == "remove":
+            if asked:
+                plan.remove(gone := sorted(asked)[int(str(what)) % len(asked)])
+                del asked[gone]
+        elif kind == "capacity":
+            assert isinstance(what, tuple)
+            since, bundle = what
+            more = plan.overcommitted() is None
+            before = [list(row) for row in plan.free.rows]
+            plan.set_capacity(since, bundle)
+            if more and plan.overcommitted() is not None:  # who has been promised something keeps it, here
+                del before
+                plan.set_capacity(since, Bundle(cpu_cores=99, memory_bytes=999, disk_bytes_per_s=99))
+                bundle = Bundle(cpu_cores=99, memory_bytes=999, disk_bytes_per_s=99)
+            capacities.append((since, bundle))
+        else:
+            assert isinstance(what, Window)
+            expression = normalized(what)
+            placed = planner.place(expression, 0, 100)
+            if placed is not None:
+                assert wrong(expression, placed) == ""
+                plan.add(name := f"r{number:02}", flat(placed))
+                asked[name] = expression
+                assert plan.overcommitted() is None
+                assert infeasible(expression) == ""
+    again = rebuilt(plan, capacities)
+    assert [again.free.at(step) for step in range(100)] == [pytest.approx(plan.free.at(step)) for step in range(100)]
+
+
+@given(_ASKED)
+@settings(max_examples=200)
+def test_an_empty_cluster_takes_each_atom_that_is_feasible(asked: Window) -> None:
+    """With others in the way, or parts that want the same, it may not find what there is: no backtracking."""
+    expression = normalized(asked)
+    plan = Plan(Bundle(cpu_cores=1e6, memory_bytes=10**9, disk_bytes_per_s=10**9))
+    if isinstance(expression, Atom | All) and not infeasible(expression):
+        assert Gree(plan).place(expression, 0, 100) is not None
+    if isinstance(expression, Any) and not infeasible(expression):
+        assert any(isinstance(part, Order) for part in expression.parts) or Gree(plan).place(expression, 0, 100)
