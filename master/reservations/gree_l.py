@@ -1,0 +1,148 @@
+"""PURE. GREE-L (Rayon §4.2, Algorithm 1): as flat as possible, each part of an order in an interval of its own.
+
+Flat allocations make the cluster preempt less from one step to the next; they leave less room near the deadline, so
+fewer requests are accepted.
+"""
+
+from __future__ import annotations
+
+from master.reservations.gree import Gree, Placed
+from master.reservations.plan import Piece, Plan
+from master.reservations.rdl import All, Any, Atom, Expression, Order, Window
+
+
+class GreeL(Gree):
+    """``fallback``: what does not fit into its interval is placed as GREE would; else the request is rejected."""
+
+    def __init__(self, plan: Plan, *, early: bool = False, fallback: bool = True) -> None:
+        super().__init__(plan, early=early)
+        self._fallback = fallback
+        self._tall = False
+
+    def _in_turn(
+        self, parts: tuple[Expression, ...], start: int, finish: int, *, in_order: bool = True
+    ) -> tuple[Placed | None, int]:
+        """As GREE from right to left; of an order each part within the share of what is left that is guessed for it."""
+        if not in_order:
+            return super()._in_turn(parts, start, finish, in_order=False)
+        found: list[Placed] = []
+        low, high, first_gap, before = start, finish, 0, False
+        line = list(parts if self._early else reversed(parts))
+        for index, part in enumerate(line):
+            placed = self._in_its_share(part, line[index + 1 :], low, high)
+            if placed is None:
+                for each in found:
+                    self._undo(each)
+                return None, 0
+            found.append(placed)
+            if any(placed):
+                begins = min(piece.start for pieces in placed for piece in pieces)
+                ends = max(piece.finish for pieces in placed for piece in pieces)
+                gap = (begins - low if self._early else high - ends) if before else 0
+                first_gap, before = first_gap or gap, True
+                low, high = (ends, high) if self._early else (low, begins)
+        return [pieces for each in (found if self._early else reversed(found)) for pieces in each], first_gap
+
+    def _in_its_share(self, part: Expression, others: list[Expression], low: int, high: int) -> Placed | None:
+        """guessIntervals: in proportion to the least time that each part takes, and no less than that."""
+        own, left = _least_steps(part), sum(map(_least_steps, others))
+        first, last = _bounds(part)
+        low, high = max(low, first), high if last is None else min(high, last)
+        share = max(own, (high - low) * own // max(1, own + left))
+        placed = self._place(part, *((low, min(high, low + share)) if self._early else (max(low, high - share), high)))
+        if placed is None and self._fallback and not self._tall:
+            self._tall = True
+            placed = self._place(part, low, high)
+            self._tall = False
+        return placed
+
+    def _atom(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
+        """One height throughout if there is room for it; else no higher than it must be where there is room."""
+        length = finish - start
+        if self._tall or not atom.work or length < atom.lease:
+            return super()._atom(atom, start, finish)
+        number = max(atom.gang, -(-atom.work // length))
+        if number <= atom.parallelism:
+            steps = max(atom.lease, -(-atom.work // number))
+            a, b = (start, start + steps) if self._early else (finish - steps, finish)
+            piece = Piece(a, b, atom.bundle, number)
+            if self._fits(piece):
+                self._plan.take(piece)
+                return [piece]
+        if atom.lease == 1 and (pieces := self._level(atom, start, finish)) is not None:
+            for each in pieces:
+                self._plan.take(each)
+            return pieces
+        return super()._atom(atom, start, finish) if self._fallback else None
+
+    def _fits(self, piece: Piece) -> bool:
+        lowest = self._plan.free.lowest(piece.start, piece.finish)
+        return all(
+            piece.number * amount <= free + 1e-6 for amount, free in zip(piece.bundle.amounts, lowest, strict=True)
+        )
+
+    def _level(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
+        """The lowest height at which the work is done, cut off where there is less room; for leases of one step."""
+        runs = [
+            (near, far, room) if self._early else (-far, -near, room)
+            for near, far, room in self._runs(atom, start, finish, [])
+            if room >= atom.gang
+        ]
+        if sum((far - near) * min(room, atom.parallelism) for near, far, room in runs) < atom.work:
+            return None
+        low, high = atom.gang, atom.parallelism
+        while low < high:
+            middle = (low + high) // 2
+            if sum((far - near) * min(room, middle) for near, far, room in runs) >= atom.work:
+                high = middle
+            else:
+                low = middle + 1
+        return self._cut(atom, runs, low)
+
+    def _cut(self, atom: Atom, runs: list[tuple[int, int, int]], level: int) -> list[Piece]:
+        """At that height, but one less farther from the edge as far as the work allows."""
+        spare = sum((far - near) * min(room, level) for near, far, room in runs) - atom.work
+        pieces: list[Piece] = []
+        for near, far, room in reversed(runs):  # from the far end on
+            number = min(room, level)
+            lower = min(far - near, spare) if number == level > atom.gang else 0
+            spare -= lower
+            split = (far - lower, far) if self._early else (near, near + lower)
+            rest = (near, far - lower) if self._early else (near + lower, far)
+            for (a, b), bundles in ((split, number - 1), (rest, number)):
+                if a < b:
+                    pieces.append(Piece(a, b, atom.bundle, bundles))
+        return pieces
+
+
+def _bounds(expression: Expression) -> tuple[int, int | None]:
+    """Before and behind what nothing of it may lie."""
+    match expression:
+        case Atom():
+            return expression.start or 0, expression.finish
+        case Window(part, start, finish):
+            first, last = _bounds(part)
+            return max(first, start), finish if last is None else min(last, finish)
+        case Any(parts) | All(parts) | Order(parts):
+            firsts, lasts = zip(*map(_bounds, parts), strict=True)
+            return min(firsts), None if None in lasts else max(last for last in lasts if last is not None)
+
+
+def _least_steps(expression: Expression) -> int:
+    """The least time that it can take."""
+    match expression:
+        case Atom():
+            return atom_steps(expression)
+        case Window(part):
+            return _least_steps(part)
+        case Any(parts):
+            return min(map(_least_steps, parts))
+        case All(parts):
+            return max(map(_least_steps, parts))
+        case Order(parts):
+            return sum(map(_least_steps, parts))
+
+
+def atom_steps(atom: Atom) -> int:
+    """The least time that an atom can take; none where it asks for nothing."""
+    return max(atom.lease, -(-atom.work // atom.parallelism)) if atom.work else 0

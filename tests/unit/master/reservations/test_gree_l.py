@@ -1,0 +1,93 @@
+"""GREE-L: flat where GREE is tall; what it places is what was asked for."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from master.reservations.gree import Gree
+from master.reservations.gree_l import GreeL
+from master.reservations.plan import Piece, Plan
+from master.reservations.rdl import Bundle, Window, normalized, parse
+from tests.unit.master.reservations.plan_bed import CORE, flat, wrong
+from tests.unit.master.reservations.test_gree import _ASKED, _CAPACITY, FIG_9, cluster
+
+
+def place(plan: Plan, text: str, *, early: bool = False, fallback: bool = True) -> list[tuple[int, int, int]] | None:
+    expression = normalized(parse(text, bundles={"b": CORE}).expression)
+    placed = GreeL(plan, early=early, fallback=fallback).place(expression, 0, 1000)
+    if placed is None:
+        return None
+    assert wrong(expression, placed) == ""
+    return sorted((piece.start, piece.finish, piece.number) for piece in flat(placed))
+
+
+def test_one_height_from_the_beginning_to_the_end() -> None:
+    assert place(cluster(100), "window(atom(b,1,10,1,60),0,20)") == [(0, 20, 3)]
+    assert place(cluster(100), "window(atom(b,1,10,5,61),0,20)") == [(4, 20, 4)]
+    assert place(cluster(100), "window(atom(b,6,10,5,60),0,20)", early=True) == [(0, 10, 6)]
+
+
+def test_no_higher_than_it_must_be_where_there_is_less_room() -> None:
+    assert place(cluster(10, (10, 20, 8)), "window(atom(b,1,10,1,60),0,20)") == [(0, 10, 4), (10, 20, 2)]
+    assert place(cluster(10, (10, 20, 8)), "window(atom(b,1,10,1,65),0,20)") == [(0, 5, 4), (5, 10, 5), (10, 20, 2)]
+
+
+def test_parts_of_an_order_share_the_time_by_what_they_need() -> None:
+    """240, 120 and 120 steps at least, of 800: an interval of 200, then what is left in the same proportion."""
+    assert place(cluster(100), FIG_9) == [(0, 400, 6), (400, 600, 12), (600, 800, 9)]
+
+
+def test_what_does_not_fit_into_its_interval_is_placed_as_gree_would_or_rejected() -> None:
+    text = "window(order(atom(b,1,4,5,20), atom(b,1,4,5,20)),0,20)"
+    busy = cluster(4, (9, 20, 4))
+    assert place(busy, text, fallback=False) is None
+    assert place(busy, text) is None  # the second takes [4, 9), and five steps before are not left
+    roomy = cluster(4, (11, 20, 4))
+    assert place(roomy, text, fallback=False) is None
+    assert place(roomy, text) == [(1, 6, 4), (6, 11, 4)]
+
+
+@given(_CAPACITY, st.lists(_ASKED, max_size=8), st.booleans(), st.booleans())
+@settings(max_examples=200)
+def test_what_is_accepted_is_what_was_asked_for_and_fits(
+    capacity: Bundle, asked: list[Window], early: bool, fallback: bool
+) -> None:
+    plan = Plan(capacity)
+    planner = GreeL(plan, early=early, fallback=fallback)
+    for number, each in enumerate(asked):
+        before = [list(plan.free.at(step)) for step in range(100)]
+        expression = normalized(each)
+        placed = planner.place(expression, 0, 100)
+        assert [plan.free.at(step) for step in range(100)] == [pytest.approx(row) for row in before]
+        if placed is not None:
+            assert wrong(expression, placed) == ""
+            plan.add(f"r{number}", flat(placed))
+            assert plan.overcommitted() is None
+
+
+def test_flatter_than_gree() -> None:
+    """The sum of all ups and downs of what is promised: Rayon's preemption."""
+    ups = {}
+    for planner in (Gree, GreeL):
+        plan = Plan(Bundle(cpu_cores=100.0))
+        for number in range(20):
+            text = f"window(atom(b,1,20,1,{200 + 10 * number}),{10 * number},{100 + 20 * number})"
+            placed = planner(plan).place(normalized(parse(text, bundles={"b": CORE}).expression), 0, 1000)
+            assert placed is not None
+            plan.add(f"r{number}", flat(placed))
+        heights = [100 - plan.free.at(step)[0] for step in range(600)]
+        ups[planner] = sum(abs(b - a) for a, b in pairwise(heights))
+    assert ups[GreeL] < 0.7 * ups[Gree]
+
+
+def test_pieces_are_what_the_plan_takes() -> None:
+    plan = cluster(10)
+    placed = GreeL(plan).place(
+        normalized(parse("window(atom(b,1,10,1,60),0,20)", bundles={"b": CORE}).expression), 0, 99
+    )
+    assert placed == [[Piece(0, 20, CORE, 3)]]
+    assert plan.free.rows == [[10.0, 0, 0, 0]]
