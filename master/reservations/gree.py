@@ -37,6 +37,13 @@ class Gree:
         self._undo(placed or [])
         return placed
 
+    def promise(self, reservation: str, expression: Expression, now: int, horizon: int) -> Placed | None:
+        """As :meth:`place`, and add it to the plan."""
+        placed = self._place(expression, now, horizon)
+        if placed is not None:
+            self._plan.add_taken(reservation, (piece for pieces in placed for piece in pieces))
+        return placed
+
     def _place(self, expression: Expression, start: int, finish: int) -> Placed | None:
         """Taken in the plan if it fits."""
         match expression:
@@ -164,10 +171,15 @@ class Gree:
         first, last = bisect_right(starts, low) - 1, bisect_left(starts, high)
         for index in range(first, last) if self._early else range(last - 1, first - 1, -1):
             row = rows[index]
-            room = min((int((row[each] + EPSILON) / amount) for each, amount in needs), default=atom.parallelism)
-            a, b = max(low, starts[index]), min(high, starts[index + 1] if index + 1 < len(starts) else high)
+            room = atom.parallelism
+            for each, amount in needs:
+                bundles = int((row[each] + EPSILON) / amount)
+                if bundles < room:
+                    room = bundles
+            a = starts[index] if index > first else low
+            b = starts[index + 1] if index + 1 < last else high
             if not own:
-                yield (a, b, min(room, atom.parallelism)) if self._early else (-b, -a, min(room, atom.parallelism))
+                yield (a, b, room) if self._early else (-b, -a, room)
                 continue
             parts = _split(a, b, marks)
             for x, y in parts if self._early else reversed(parts):

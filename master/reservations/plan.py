@@ -69,10 +69,8 @@ class Steps:
         return index
 
     def _join(self, index: int) -> None:
-        """One row where two say the same."""
-        if 0 < index < len(self.rows) and all(
-            abs(a - b) < EPSILON for a, b in zip(self.rows[index - 1], self.rows[index], strict=True)
-        ):
+        """One row where two say the same. (Fractions that differ by rounding stay apart, and do no harm.)"""
+        if 0 < index < len(self.rows) and self.rows[index - 1] == self.rows[index]:
             del self.starts[index], self.rows[index]
 
 
@@ -102,6 +100,11 @@ class Plan:
         self._pieces[reservation] = tuple(sorted(pieces, key=lambda piece: (piece.start, piece.finish)))
         for piece in self._pieces[reservation]:
             self.take(piece)
+
+    def add_taken(self, reservation: str, pieces: Iterable[Piece]) -> None:
+        """As :meth:`add`, of what a planner has taken already."""
+        self.add(reservation, ())
+        self._pieces[reservation] = tuple(sorted(pieces, key=lambda piece: (piece.start, piece.finish)))
 
     def remove(self, reservation: str) -> tuple[Piece, ...]:
         """Promise it no longer; what it was promised.

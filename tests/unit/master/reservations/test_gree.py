@@ -167,3 +167,20 @@ def test_an_empty_cluster_takes_each_atom_that_is_feasible(asked: Window) -> Non
         assert Gree(plan).place(expression, 0, 100) is not None
     if isinstance(expression, Any) and not infeasible(expression):
         assert any(isinstance(part, Order) for part in expression.parts) or Gree(plan).place(expression, 0, 100)
+
+
+def test_a_promise_is_what_would_be_placed() -> None:
+    expression = normalized(parse(FIG_9, bundles={"b": CORE}).expression)
+    one, other = cluster(100), cluster(100)
+    placed = Gree(one).promise("r", expression, 0, 1000)
+    assert placed == Gree(other).place(expression, 0, 1000)
+    other.add("r", flat(placed or []))
+    assert one.reservations() == other.reservations()
+    assert one.free.rows == other.free.rows
+    assert (
+        Gree(one).promise(
+            "again", normalized(parse("window(atom(b,99,99,1,99),0,700)", bundles={"b": CORE}).expression), 600, 700
+        )
+        is None
+    )
+    assert "again" not in one
