@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -111,8 +112,10 @@ class _Model:
                 ]
             case Order(parts, no_gap):
                 found = [self.expression(part, chosen) for part in parts]
-                for left, right in zip(found, found[1:], strict=False):
-                    self._before(left, right, no_gap=no_gap)
+                boundaries = [self._before(left, right, no_gap=no_gap) for left, right in pairwise(found)]
+                for boundary, following in pairwise(boundaries):  # also where what lies between them is given nothing
+                    for one, other in zip(boundary, following, strict=True):
+                        self.bound({one: 1.0, other: -1.0}, low=0.0)
                 return [each for part in found for each in part]
 
     def _atom(self, atom: Atom, chosen: int) -> _AtomVars:
@@ -145,8 +148,11 @@ class _Model:
             if slot + lease - 1 not in one.height:  # it could not stay
                 self.bound({came[slot]: 1.0}, high=0.0)
 
-    def _before(self, left: list[_AtomVars], right: list[_AtomVars], *, no_gap: bool) -> None:
-        """(12)–(17): a boundary, before which only the one is given something, and behind which only the other."""
+    def _before(self, left: list[_AtomVars], right: list[_AtomVars], *, no_gap: bool) -> list[int]:
+        """(12)–(17): a boundary, before which only the one is given something, and behind which only the other.
+
+        Whether each slot lies behind it.
+        """
         behind = [self.binary() for _ in range(self.slots)]
         for slot in range(self.slots - 1):
             self.bound({behind[slot]: 1.0, behind[slot + 1]: -1.0}, high=0.0)
@@ -163,6 +169,7 @@ class _Model:
                 first = {one.busy[slot]: 1.0 for one in right if slot in one.busy}
                 self.bound({**last, **begins}, low=0.0)
                 self.bound({**first, **begins}, low=0.0)
+        return behind
 
     def capacity(self, plan: Plan) -> None:
         """(1), in every dimension, of what is free in a whole slot."""
