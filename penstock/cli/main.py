@@ -30,11 +30,12 @@ _INSTALLED = {
     "uninstall": "remove what agents have set up on this host",
     "dask-worker": "run a gated Dask worker in a container",
     "place": "one scheduling round over a recorded state, explained",
+    "plan": "plan reservation requests off line: accepted, rejected, why",
     "simulate": "what a cluster would do: run a scenario of the simulator",
     "paper": "try what the papers claim, their figures beside ours",
 }
 _EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent", "dask-worker": "dask"}
-_EXTRAS |= {"place": "master", "simulate": "simulate", "paper": "simulate"}
+_EXTRAS |= {"place": "master", "plan": "master", "simulate": "simulate", "paper": "simulate"}
 
 
 def main(argv: list[str] | None = None) -> int:

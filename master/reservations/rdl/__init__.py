@@ -12,12 +12,13 @@ from master.reservations.rdl.expressions import (
     Request,
     Window,
     atoms_of,
+    turn,
 )
 from master.reservations.rdl.feasible import infeasible
 from master.reservations.rdl.json_form import from_json, to_json
 from master.reservations.rdl.normal import alternatives, normalized
 from master.reservations.rdl.satisfied import Allocation, unsatisfied
-from master.reservations.rdl.text import parse, show
+from master.reservations.rdl.text import parse, parse_bundle, show
 
 __all__ = [
     "All",
@@ -37,7 +38,9 @@ __all__ = [
     "infeasible",
     "normalized",
     "parse",
+    "parse_bundle",
     "show",
     "to_json",
+    "turn",
     "unsatisfied",
 ]

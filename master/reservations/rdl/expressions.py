@@ -102,6 +102,27 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
     return (expression.part,) if isinstance(expression, Window) else expression.parts
 
 
+def turn(expression: Expression, number: int, every: int) -> Expression:
+    """The ``number``-th time (from 0) that a request in its normal form is meant, ``every`` so many steps.
+
+    Its windows move along; what has none lies within its own turn.
+    """
+    by = number * every
+    match expression:
+        case Atom(bundle, gang, parallelism, lease, work, start, finish):
+            first = by if start is None else start + by
+            last = by + every if finish is None else finish + by
+            return Atom(bundle, gang, parallelism, lease, work, first, last)
+        case Window(part, start, finish):
+            return Window(turn(part, number, every), start + by, finish + by)
+        case Any(parts):
+            return Any(tuple(turn(part, number, every) for part in parts))
+        case All(parts):
+            return All(tuple(turn(part, number, every) for part in parts))
+        case Order(parts, no_gap):
+            return Order(tuple(turn(part, number, every) for part in parts), no_gap)
+
+
 def atoms_of(expression: Expression) -> Iterator[Atom]:
     """Its atoms from left to right; equal ones as often as they stand there."""
     if isinstance(expression, Atom):

@@ -57,10 +57,23 @@ def parse(text: str, calendar: Calendar | None = None, bundles: Mapping[str, Bun
         raise RdlError(f"an expression of {len(text)} characters; at most {LONGEST}")
     _look_at_depth(text)
     try:
-        tree = _parser().parse(text)
+        tree = _parser("request").parse(text)
     except UnexpectedInput as error:
         raise _unexpected(text, error) from None
     return _Reader(text, calendar or Calendar(), bundles or {}).request(tree)
+
+
+def parse_bundle(text: str) -> Bundle:
+    """The bundle that ``<2GB,1core>`` is.
+
+    Raises:
+        RdlError: it is none; the line points at the character.
+    """
+    try:
+        tree = _parser("bundle").parse(text)
+    except UnexpectedInput as error:
+        raise _unexpected(text, error) from None
+    return _Reader(text, Calendar(), {}).bundle(tree)
 
 
 def show(expression: Expression) -> str:
@@ -90,10 +103,10 @@ def _show_bundle(bundle: Bundle) -> str:
 
 
 @cache
-def _parser() -> Lark:
+def _parser(start: str) -> Lark:
     from master.reservations.rdl.grammar import GRAMMAR
 
-    return Lark(GRAMMAR, start="request", parser="lalr", propagate_positions=True, maybe_placeholders=False)
+    return Lark(GRAMMAR, start=start, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
 def _at(text: str, position: int, what: str) -> RdlError:
@@ -176,14 +189,14 @@ class _Reader:
             raise self._wrong(parallelism, f"at most {high} bundles are fewer than the gang of {low}")
         span = partial(self._steps, read=self._calendar.span)
         return Atom(
-            bundle=self._bundle(_tree(bundle)),
+            bundle=self.bundle(_tree(bundle)),
             gang=low,
             parallelism=high,
             lease=max(1, span(_tree(lease).children[0])),
             work=span(_tree(work).children[0]),
         )
 
-    def _bundle(self, tree: _Tree) -> Bundle:
+    def bundle(self, tree: _Tree) -> Bundle:
         first = tree.children[0]
         if isinstance(first, Token):
             found = self._bundles.get(str(first))

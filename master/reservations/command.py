@@ -1,0 +1,156 @@
+"""``penstock plan REQUESTS.json``: would the cluster accept these reservations, and what would it promise?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from master.reservations.gree import Gree, Placed
+from master.reservations.gree_l import GreeL
+from master.reservations.measures import Measures, measure
+from master.reservations.milp import solve
+from master.reservations.rdl import Bundle, infeasible
+from master.reservations.requests_file import Asked, Requests, RequestsError, read
+
+_EXAMPLE = """\
+a file:  {"capacity": "<400core,800GB>", "bundles": {"b": "<2GB,1core>"}, "step": "1s",
+          "requests": [{"name": "nightly", "rdl": "window(atom(b,1,10,240,2400),0,800)"}]}
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command; its exit status: 0, or 2 where the file or the command line is at fault."""
+    parser = argparse.ArgumentParser(
+        prog="penstock plan",
+        description="Plan a set of reservation requests against a cluster, off line (docs/reservations.md).",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("requests", metavar="REQUESTS.json", help="the cluster and the requests; - is stdin")
+    parser.add_argument("--planner", choices=["gree", "gree_l", "milp"], default="gree")
+    parser.add_argument("--early", action="store_true", help="as early as possible instead of as late (not milp)")
+    parser.add_argument("--strict", action="store_true", help="gree_l: reject what does not fit into its interval")
+    parser.add_argument("--quantum", type=int, default=1, metavar="STEPS", help="milp: steps that are one to it")
+    parser.add_argument("--time-limit-s", type=float, default=60.0, help="milp: then the best so far counts")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw what is promised over time")
+    options = parser.parse_args(argv)
+    try:
+        asked = read(_bytes(options.requests), options.requests)
+        if options.quantum < 1 or options.time_limit_s <= 0:
+            raise RequestsError("--quantum is 1 or more, --time-limit-s above 0")
+        began = time.perf_counter()
+        placed = _planned(asked, options)
+        took_s = time.perf_counter() - began
+    except RequestsError as error:
+        print(f"penstock plan: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    measures = measure({each.name: each.expression for each in asked.asked}, placed, asked.plan, asked.horizon)
+    print(_json(asked, placed, measures, took_s) if options.json else _text(asked, placed, measures, took_s))  # noqa: T201
+    if options.plot is not None:
+        return _drawn(asked, placed, options.plot)
+    return 0
+
+
+def _bytes(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise RequestsError(f"{name}: {error.strerror}") from None
+
+
+def _planned(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | None]:
+    """What each gets, also in the plan."""
+    if options.planner == "milp":
+        return _solved(asked, options)
+    if options.planner == "gree":
+        planner = Gree(asked.plan, early=options.early)
+    else:
+        planner = GreeL(asked.plan, early=options.early, fallback=not options.strict)
+    return {each.name: planner.promise(each.name, each.expression, 0, asked.horizon) for each in asked.asked}
+
+
+def _solved(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | None]:
+    try:
+        solved = solve(
+            asked.plan,
+            {each.name: each.expression for each in asked.asked},
+            0,
+            asked.horizon,
+            quantum=options.quantum,
+            time_limit_s=options.time_limit_s,
+        )
+    except ModuleNotFoundError:
+        raise RequestsError("--planner milp needs scipy: pip install 'penstock[milp]'") from None
+    if solved is None:
+        raise RequestsError(
+            f"no solution was found in {options.time_limit_s:g} s; raise --time-limit-s or --quantum, or try gree_l"
+        )
+    for name, placed in solved.placed.items():
+        if placed is not None:
+            asked.plan.add(name, (piece for pieces in placed for piece in pieces))
+    return dict(solved.placed)
+
+
+def _why_not(asked: Requests, one: Asked) -> str:
+    """Why a request was rejected."""
+    has = [max(values) for values in zip(*asked.plan.capacity.rows, strict=True)]
+    most = Bundle(
+        cpu_cores=has[0], disk_bytes_per_s=int(has[1]), network_bytes_per_s=int(has[2]), memory_bytes=int(has[3])
+    )
+    return infeasible(one.expression, 0, most) or "no room beside what is promised"
+
+
+def _rows(asked: Requests, placed: Mapping[str, Placed | None]) -> list[dict[str, Any]]:
+    rows = []
+    for each in asked.asked:
+        given = placed[each.name]
+        row: dict[str, Any] = {"name": each.name, "owner": each.owner, "accepted": given is not None}
+        if given is None:
+            row["reason"] = _why_not(asked, each)
+        else:
+            pieces = sorted((piece.start, piece.finish, piece.number) for atom in given for piece in atom)
+            row["promised"] = [{"start": start, "finish": finish, "bundles": n} for start, finish, n in pieces]
+        rows.append(row)
+    return rows
+
+
+def _json(asked: Requests, placed: Mapping[str, Placed | None], measures: Measures, took_s: float) -> str:
+    said = {"requests": _rows(asked, placed), "measures": msgspec.to_builtins(measures) | {"runtime_s": took_s}}
+    return json.dumps(said, ensure_ascii=False, indent=1)
+
+
+def _text(asked: Requests, placed: Mapping[str, Placed | None], measures: Measures, took_s: float) -> str:
+    lines = []
+    for row in _rows(asked, placed):
+        if row["accepted"]:
+            shown = [f"[{one['start']}, {one['finish']}) × {one['bundles']}" for one in row["promised"]]
+            lines.append(f"accepted  {row['name']}: {', '.join(shown) or 'nothing'}")
+        else:
+            lines.append(f"REJECTED  {row['name']}: {row['reason']}")
+    lines.append(
+        f"{measures.accepted} of {measures.requests} accepted ({measures.acceptance:.1%} of the work) in "
+        f"{took_s * 1e3:.0f} ms; preemption {measures.preemption:.3f}, uniformity {measures.uniformity:.3f}"
+    )
+    return "\n".join(lines)
+
+
+def _drawn(asked: Requests, placed: Mapping[str, Placed | None], path: Path) -> int:
+    try:
+        from master.reservations.picture import draw
+
+        draw(asked.plan, {name: given for name, given in placed.items() if given is not None}, asked.horizon, path)
+    except ModuleNotFoundError:
+        print("penstock plan: --plot needs matplotlib: pip install 'penstock[simulate]'", file=sys.stderr)  # noqa: T201
+        return 2
+    except (OSError, ValueError) as error:
+        print(f"penstock plan: --plot: {path}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)  # noqa: T201
+        return 2
+    return 0

@@ -1,0 +1,80 @@
+"""PURE. What a plan is judged by (Rayon §6.3); how long planning took is for whoever has a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
+
+from master.reservations.gree import Placed
+from master.reservations.plan import Plan, Steps
+from master.reservations.rdl import Expression, alternatives, atoms_of
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Of requests that were planned together.
+
+    ``accepted`` of ``requests``; ``acceptance``: the same, weighted by the work that each asked for. ``preemption``:
+    the sum of all downward steps of what is promised, each as a share of the cluster. ``uniformity``: standard
+    deviation ÷ mean of the plan's utilization over time; lower is more even. Utilization is that of the fullest
+    resource.
+    """
+
+    requests: int
+    accepted: int
+    acceptance: float
+    preemption: float
+    uniformity: float
+
+
+def measure(
+    requests: Mapping[str, Expression], placed: Mapping[str, Placed | None], plan: Plan, until: int
+) -> Measures:
+    """Of what was asked, in its normal form, what was given, and the plan with it over the steps [0, until)."""
+    work = {name: _work(expression) for name, expression in requests.items()}
+    accepted = [name for name, given in placed.items() if given is not None]
+    asked = sum(work.values())
+    utilization = _utilization(plan, until)
+    mean = sum(n * share for n, share in utilization) / max(1, until)
+    variance = sum(n * (share - mean) ** 2 for n, share in utilization) / max(1, until)
+    return Measures(
+        requests=len(requests),
+        accepted=len(accepted),
+        acceptance=sum(work[name] for name in accepted) / asked if asked else 1.0,
+        preemption=sum(_downs(given, plan) for given in placed.values() if given is not None),
+        uniformity=sqrt(variance) / mean if mean else 0.0,
+    )
+
+
+def _work(expression: Expression) -> float:
+    """Of the first alternative, in bundle-steps times the bundle's cores, or of what it has where it has none."""
+    first = (alternatives(expression, 1000) or [expression])[0]
+    return sum(atom.work * (atom.bundle.cpu_cores or 1.0) for atom in atoms_of(first))
+
+
+def _downs(placed: Placed, plan: Plan) -> float:
+    held = Steps((0.0, 0.0, 0.0, 0.0))
+    for pieces in placed:
+        for piece in pieces:
+            held.add(piece.start, piece.finish, [piece.number * amount for amount in piece.bundle.amounts])
+    downs = 0.0
+    for step, before, after in zip(held.starts[1:], held.rows, held.rows[1:], strict=False):
+        shares = [
+            (old - new) / has
+            for old, new, has in zip(before, after, plan.capacity.at(step), strict=True)
+            if has and old > new
+        ]
+        downs += max(shares, default=0.0)
+    return downs
+
+
+def _utilization(plan: Plan, until: int) -> list[tuple[int, float]]:
+    """(steps, share of the fullest resource), one after the other."""
+    found = []
+    marks = sorted({*(step for step in (*plan.free.starts, *plan.capacity.starts) if step < until), until})
+    for start, finish in pairwise(marks):
+        pairs = zip(plan.free.at(start), plan.capacity.at(start), strict=True)
+        found.append((finish - start, max((1 - free / has for free, has in pairs if has), default=0.0)))
+    return found

@@ -1,0 +1,139 @@
+"""The file that ``penstock plan`` reads: a cluster, its bundles, and who asks for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from master.reservations.plan import Plan
+from master.reservations.rdl import (
+    Bundle,
+    Calendar,
+    Expression,
+    RdlError,
+    Request,
+    atoms_of,
+    from_json,
+    normalized,
+    parse,
+    parse_bundle,
+    turn,
+)
+from penstock.model.units import QuantityError, parse_duration_s
+
+
+class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class _Capacity(_Struct, frozen=True, kw_only=True):
+    since: str | int = 0
+    bundle: str
+
+
+class _Asked(_Struct, frozen=True, kw_only=True):
+    name: str
+    rdl: str | dict[str, Any]
+    owner: str = ""
+
+
+class _File(_Struct, frozen=True, kw_only=True):
+    capacity: str | list[_Capacity]
+    requests: list[_Asked]
+    bundles: dict[str, str] = {}
+    step: str = "1s"
+    begins: str = "1970-01-01T00:00:00Z"
+    horizon: str | int | None = None
+
+
+class RequestsError(ValueError):
+    """One line: the file, the key, and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, in its normal form; where ``every`` is said, each of its turns is a request of its own."""
+
+    name: str
+    owner: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What a file says: the cluster, empty; who asks; how far ahead is planned (steps)."""
+
+    plan: Plan
+    asked: list[Asked]
+    calendar: Calendar
+    horizon: int
+
+
+def read(data: bytes, name: str) -> Requests:
+    """What the bytes of a file say.
+
+    Raises:
+        RequestsError: it is none.
+    """
+    try:
+        file = msgspec.json.decode(data, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RequestsError(f"{name}: {error}") from None
+    try:
+        calendar = Calendar(step_s=parse_duration_s(file.step))
+        calendar = Calendar(step_s=calendar.step_s, origin=calendar.time(file.begins) * calendar.step_s)
+    except (QuantityError, RdlError) as error:
+        raise RequestsError(f"{name}: step, begins: {error}") from None
+    try:
+        bundles = {key: parse_bundle(text) for key, text in file.bundles.items()}
+        plan = _plan(file.capacity, calendar)
+        horizon = None if file.horizon is None else calendar.time(str(file.horizon), last=True)
+    except RdlError as error:
+        raise RequestsError(f"{name}: bundles, capacity, horizon: {error}") from None
+    asked: list[tuple[_Asked, Request]] = []
+    for index, each in enumerate(file.requests):
+        try:
+            if isinstance(each.rdl, str):
+                asked.append((each, parse(each.rdl, calendar, bundles)))
+            else:
+                asked.append((each, from_json(each.rdl, calendar, bundles)))
+        except RdlError as error:
+            raise RequestsError(f"{name}: requests[{index}] ({each.name}): {error}") from None
+    names = [each.name for each in file.requests]
+    if twice := [each for index, each in enumerate(names) if each in names[:index]]:
+        raise RequestsError(f"{name}: requests: the name {twice[0]!r} stands twice")
+    until = horizon if horizon is not None else _latest([request for _, request in asked])
+    return Requests(plan, [turn for each, request in asked for turn in _turns(each, request, until)], calendar, until)
+
+
+def _plan(said: str | list[_Capacity], calendar: Calendar) -> Plan:
+    if isinstance(said, str):
+        return Plan(parse_bundle(said))
+    changes = sorted((calendar.time(str(each.since)), index) for index, each in enumerate(said))
+    plan = Plan(parse_bundle(said[changes[0][1]].bundle) if changes and changes[0][0] == 0 else Bundle())
+    for since, index in changes:
+        plan.set_capacity(since, parse_bundle(said[index].bundle))
+    return plan
+
+
+def _latest(requests: list[Request]) -> int:
+    """The latest end that anybody names; a day's worth of steps where somebody names none."""
+    ends = [_last_step(request) for request in requests]
+    return max((end for end in ends if end is not None), default=86_400)
+
+
+def _last_step(request: Request) -> int | None:
+    finishes = [atom.finish for atom in atoms_of(normalized(request.expression)) if atom.finish is not None]
+    return max(finishes, default=None)
+
+
+def _turns(said: _Asked, request: Request, horizon: int) -> list[Asked]:
+    """Once, or as often as ``every`` says until the horizon."""
+    expression = normalized(request.expression)
+    if request.every is None:
+        return [Asked(said.name, said.owner, expression)]
+    until = horizon if request.until is None else min(horizon, request.until)
+    times = range(max(1, until // request.every))
+    return [Asked(f"{said.name}+{number}", said.owner, turn(expression, number, request.every)) for number in times]

@@ -1,0 +1,111 @@
+"""``penstock plan``: what it prints, and what it says of files that are none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from master.reservations.command import main
+
+FIG_9 = "window(order(atom(b,1,10,240,2400), atom(b,1,20,120,2400), atom(b,1,15,120,1800)),0,800)"
+
+
+def file(tmp_path: Path, **more: Any) -> str:
+    path = tmp_path / "requests.json"
+    said = {
+        "capacity": "<40core,80GB>",
+        "bundles": {"b": "<2GB,1core>"},
+        "requests": [{"name": "nightly", "rdl": FIG_9}],
+    } | more
+    path.write_text(json.dumps(said), encoding="utf-8")
+    return str(path)
+
+
+def test_the_papers_own_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([file(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "accepted  nightly: [320, 560) × 10, [560, 680) × 20, [680, 800) × 15" in said
+    assert "1 of 1 accepted (100.0% of the work)" in said
+
+
+@pytest.mark.parametrize("planner", ["gree", "gree_l", "milp"])
+def test_every_planner_says_what_it_rejects_and_why(
+    planner: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    requests = [
+        {"name": "fits", "owner": "eve", "rdl": "window(atom(b,40,40,5,200),0,10)"},
+        {"name": "beside", "rdl": {"window": [{"atom": ["b", 40, 40, 6, 240]}, 0, 10]}},
+        {"name": "never", "rdl": "window(atom(b,41,41,5,205),0,10)"},
+    ]
+    assert main([file(tmp_path, requests=requests), "--planner", planner, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [row["accepted"] for row in said["requests"]].count(True) == 1
+    never = said["requests"][2]
+    assert "41 bundles at once want 41 cpu_cores; the cluster has 40" in never["reason"]
+    assert {row.get("reason") for row in said["requests"][:2]} == {None, "no room beside what is promised"}
+    assert said["measures"]["accepted"] == 1
+    assert said["measures"]["preemption"] == pytest.approx(1.0)
+    assert 0 < said["measures"]["uniformity"] < 2
+    assert said["measures"]["runtime_s"] > 0
+
+
+def test_what_recurs_is_planned_turn_by_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    requests = [{"name": "daily", "rdl": "window(atom(b,1,4,2h,8h),0,6h) every 24h until 3d"}]
+    assert main([file(tmp_path, requests=requests, step="1h", horizon="5d"), "--early"]) == 0
+    said = capsys.readouterr().out
+    assert "daily+0: [0, 2) × 4" in said
+    assert "daily+2: [48, 50) × 4" in said
+    assert "daily+3" not in said
+
+
+def test_capacity_that_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capacity = [{"since": 0, "bundle": "<4core>"}, {"since": "2026-11-21T00:10:00Z", "bundle": "<40core>"}]
+    requests = [{"name": "big", "rdl": "atom(<1core>,20,20,1,20)"}]
+    given = file(tmp_path, capacity=capacity, requests=requests, step="1min", begins="2026-11-21T00:00:00Z")
+    assert main([given, "--early"]) == 0
+    assert "accepted  big: [10, 11) × 20" in capsys.readouterr().out
+
+
+def test_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    requests = [{"name": f"r{n}", "rdl": f"window(atom(b,1,9,3,60),{n},{20 + n})"} for n in range(20)]
+    picture = tmp_path / "plan.png"
+    assert main([file(tmp_path, requests=requests), "--plot", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main([file(tmp_path), "--plot", str(tmp_path / "plan.nothing")]) == 2
+    assert "--plot" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"capasity": "<4core>"}, "unknown field `capasity`"),
+        ({"capacity": "<4cores"}, "character 8: expected"),
+        ({"step": "often"}, "step, begins: 'often'"),
+        ({"bundles": {"b": "2GB"}}, "bundles, capacity, horizon: rdl: character 1"),
+        ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1)"}]}, "requests[0] (x): rdl: character 13"),
+        ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1,1)"}] * 2}, "the name 'x' stands twice"),
+        ({"requests": [{"name": "x"}]}, "missing required field `rdl`"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_one_line(
+    more: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([file(tmp_path, **more)]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("penstock plan: ")
+    assert said in line
+    assert line.count("\n") == 1
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["/nowhere/requests.json"]) == 2
+    assert "/nowhere/requests.json: No such file" in capsys.readouterr().err
+    assert main(["/dev/null"]) == 2
+
+
+def test_a_program_that_has_no_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([file(tmp_path), "--planner", "milp", "--quantum", "0"]) == 2
+    assert "--quantum is 1 or more" in capsys.readouterr().err
