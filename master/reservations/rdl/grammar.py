@@ -2,7 +2,7 @@
 
 GRAMMAR = r"""
 request: expression every?
-every: "every" SPAN until?
+every: "every" span until?
 until: "until" time
 
 ?expression: atom | any_of | all_of | order | window

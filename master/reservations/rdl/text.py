@@ -153,7 +153,7 @@ class _Reader:
         if len(tree.children) == 1:
             return Request(expression=expression)
         every = _tree(tree.children[1])
-        period = self._steps(every.children[0], self._calendar.span)
+        period = self._steps(_tree(every.children[0]).children[0], self._calendar.span)
         if not period:
             raise self._wrong(every, "a period takes one step at least")
         if len(every.children) == 1:

@@ -121,7 +121,7 @@ _ACTS = st.one_of(
 
 
 @given(_CAPACITY, st.lists(_ACTS, max_size=14), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_what_is_accepted_is_what_was_asked_for_and_fits(
     capacity: Bundle, acts: list[tuple[str, object]], early: bool
 ) -> None:
@@ -158,7 +158,7 @@ def test_what_is_accepted_is_what_was_asked_for_and_fits(
 
 
 @given(_ASKED)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_an_empty_cluster_takes_each_atom_that_is_feasible(asked: Window) -> None:
     """With others in the way, or parts that want the same, it may not find what there is: no backtracking."""
     expression = normalized(asked)

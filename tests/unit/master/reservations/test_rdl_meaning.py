@@ -32,7 +32,7 @@ def test_the_normal_form_means_the_same(expression: Expression) -> None:
 
 
 @given(expressions)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_normal_form_of_a_normal_form_is_itself(expression: Expression) -> None:
     once = normalized(expression)
     assert normalized(once) == once

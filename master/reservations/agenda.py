@@ -1,0 +1,248 @@
+"""PURE. The cluster's agenda: who asked for what, what was promised, and what becomes of it (Rayon §5.1, §5.2).
+
+One door for each call of the paper's interface (createRes, updateRes, deleteRes, listRes), one for time that passes,
+and one for the adapter: where capacity is lost, what no longer fits is planned anew, and the newest go first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from master.reservations.gree import Placed
+from master.reservations.plan import Piece, Plan
+from master.reservations.rdl import Bundle, Expression, Request, atoms_of, infeasible, normalized, turn
+from master.reservations.remaining import remaining
+from master.reservations.sharing import SharingPolicy
+
+
+class Planner(Protocol):
+    """GREE and GREE-L: place in the plan and keep it there, or return None and leave the plan alone."""
+
+    def promise(self, reservation: str, expression: Expression, now: int, horizon: int) -> Placed | None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """What is promised one of the times that a reservation is meant; ``key`` is its name in the plan.
+
+    ``placed`` has pieces for each atom of ``expression``, which is in its normal form.
+    """
+
+    key: str
+    expression: Expression
+    placed: Placed
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """All of them."""
+        return [piece for pieces in self.placed for piece in pieces]
+
+    @property
+    def ends(self) -> int:
+        """The step from which on nothing of it is left."""
+        return max((piece.finish for piece in self.pieces), default=0)
+
+    def holds(self, step: int) -> bool:
+        """Whether it is promised something then."""
+        return any(piece.start <= step < piece.finish for piece in self.pieces)
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """Accepted. ``turns`` by their keys; of one that recurs those from ``next_turn`` on are still to be planned."""
+
+    id: str
+    owner: str
+    request: Request
+    sequence: int
+    turns: dict[str, Turn] = field(default_factory=dict)
+    next_turn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A turn that can be kept no longer, or could not be planned when its time came, and why."""
+
+    id: str
+    owner: str
+    turn: str
+    why: str
+
+
+class Agenda:
+    """``horizon``: so many steps ahead is planned what recurs, or has no end of its own."""
+
+    def __init__(
+        self,
+        capacity: Bundle,
+        planner: Callable[[Plan], Planner],
+        *,
+        horizon: int,
+        policies: Sequence[SharingPolicy] = (),
+    ) -> None:
+        self.plan = Plan(capacity)
+        self._planner = planner(self.plan)
+        self._horizon = horizon
+        self._policies = policies
+        self._reservations: dict[str, Reservation] = {}
+        self._sequence = 0
+
+    def reservations(self, owner: str | None = None) -> list[Reservation]:
+        """Those that are kept, of one owner or of all, in the order in which they were accepted."""
+        kept = sorted(self._reservations.values(), key=lambda one: one.sequence)
+        return [one for one in kept if owner is None or one.owner == owner]
+
+    def create(self, id: str, owner: str, request: Request, now: int) -> str:  # noqa: A002 - the field's name
+        """Promise it; why it cannot be, in a line: empty if it was.
+
+        Raises:
+            KeyError: there is one of that id.
+        """
+        if id in self._reservations:
+            raise KeyError(f"the reservation {id} exists")
+        self._sequence += 1
+        one = Reservation(id, owner, request, self._sequence)
+        why = self._plan_turns(one, now) or self._too_much(one)
+        if why:
+            self._forget(one)
+        else:
+            self._reservations[id] = one
+        return why
+
+    def update(self, id: str, request: Request, now: int) -> str:  # noqa: A002 - the field's name
+        """Promise something else instead; why it cannot be, and then it keeps what it had.
+
+        Raises:
+            KeyError: there is none.
+        """
+        old = self._reservations.pop(id)
+        self._forget(old)
+        why = self.create(id, old.owner, request, now)
+        if why:
+            for each in old.turns.values():
+                self.plan.add(each.key, each.pieces)
+            self._reservations[id] = old
+        else:
+            self._reservations[id].sequence = old.sequence
+        return why
+
+    def delete(self, id: str) -> None:  # noqa: A002 - the field's name
+        """Its time is everybody's again.
+
+        Raises:
+            KeyError: there is none.
+        """
+        self._forget(self._reservations.pop(id))
+
+    def advance(self, now: int) -> list[Dropped]:
+        """Time has passed: what is over is forgotten; turns that come into sight are planned, if they can be."""
+        dropped: list[Dropped] = []
+        for one in self.reservations():
+            for each in [each for each in one.turns.values() if each.ends <= now]:
+                self._drop(one, each)
+            for number in self._in_sight(one, now):
+                one.next_turn = number + 1
+                why = self._plan_turn(one, number, now)
+                if why:
+                    dropped.append(Dropped(one.id, one.owner, f"{one.id}+{number}", why))
+            if not one.turns and not self._goes_on(one, now):
+                del self._reservations[one.id]
+        return dropped
+
+    def set_capacity(self, since: int, capacity: Bundle, now: int, until: int | None = None) -> list[Dropped]:
+        """The cluster has so much in [since, until), or from ``since`` on; those that are promised less by it."""
+        self.plan.set_capacity(since, capacity, until)
+        moved: list[tuple[Reservation, Turn]] = []
+        newest_first = self.reservations()[::-1]
+        while (step := self.plan.overcommitted(now)) is not None:
+            holding = ((one, each) for one in newest_first for each in one.turns.values() if each.holds(step))
+            found = next(holding, None)
+            if found is None:  # nobody is promised anything then
+                break
+            self._drop(*found)
+            moved.append(found)
+        return self._anew(moved, now)
+
+    # ------------------------------------------------------------ inside
+
+    def _plan_turns(self, one: Reservation, now: int) -> str:
+        """All that are in sight, or none; why not."""
+        if one.request.every is None:
+            return self._plan_turn(one, None, now)
+        numbers = self._in_sight(one, now)
+        first = normalized(one.request.expression)
+        if numbers and infeasible(turn(first, numbers[0], one.request.every), now):
+            numbers = numbers[1:]  # too late for that one
+        if not numbers:
+            return "no turn of it lies within the plan's horizon"
+        for number in numbers:
+            one.next_turn = number + 1
+            why = self._plan_turn(one, number, now)
+            if why:
+                return f"turn {number}: {why}"
+        return ""
+
+    def _plan_turn(self, one: Reservation, number: int | None, now: int) -> str:
+        expression = normalized(one.request.expression)
+        key = one.id
+        if number is not None:
+            assert one.request.every is not None
+            expression, key = turn(expression, number, one.request.every), f"{one.id}+{number}"
+        placed = self._planner.promise(key, expression, now, self._last(expression, now))
+        if placed is not None:
+            one.turns[key] = Turn(key, expression, placed)
+            return ""
+        return infeasible(expression, now, self._most()) or "no room beside what is promised"
+
+    def _in_sight(self, one: Reservation, now: int) -> range:
+        """The numbers of its turns that begin before the horizon and are not planned."""
+        every, until = one.request.every, one.request.until
+        if every is None:
+            return range(0)
+        last = now + self._horizon if until is None else min(now + self._horizon, until)
+        return range(max(one.next_turn, now // every), -(-last // every))
+
+    def _goes_on(self, one: Reservation, now: int) -> bool:
+        return one.request.every is not None and (one.request.until is None or now < one.request.until)
+
+    def _last(self, expression: Expression, now: int) -> int:
+        """How far ahead it may lie."""
+        finishes = [atom.finish for atom in atoms_of(expression)]
+        return max(now + self._horizon, *(finish for finish in finishes if finish is not None), 0)
+
+    def _most(self) -> Bundle:
+        """All that the cluster has at its best."""
+        cores, disk, network, memory = (max(values) for values in zip(*self.plan.capacity.rows, strict=True))
+        rates = {"disk_bytes_per_s": int(disk), "network_bytes_per_s": int(network)}
+        return Bundle(cpu_cores=cores, memory_bytes=int(memory), **rates)
+
+    def _too_much(self, one: Reservation) -> str:
+        others = [each for other in self.reservations(one.owner) for each in other.turns.values()]
+        pieces = [piece for each in (*others, *one.turns.values()) for piece in each.pieces]
+        said = (policy.too_much(self.plan, one.owner, pieces) for policy in self._policies)
+        return next((why for why in said if why), "")
+
+    def _forget(self, one: Reservation) -> None:
+        for each in one.turns.values():
+            self.plan.remove(each.key)
+
+    def _drop(self, one: Reservation, each: Turn) -> None:
+        self.plan.remove(each.key)
+        del one.turns[each.key]
+
+    def _anew(self, moved: list[tuple[Reservation, Turn]], now: int) -> list[Dropped]:
+        """The oldest first."""
+        dropped = []
+        for one, each in sorted(moved, key=lambda pair: (pair[0].sequence, pair[1].key)):
+            left = remaining(each.expression, each.placed, now)
+            placed = self._planner.promise(each.key, left, now, self._last(left, now))
+            if placed is not None:
+                one.turns[each.key] = Turn(each.key, left, placed)
+                continue
+            why = "the cluster has less than was promised, and no room for it in its time"
+            dropped.append(Dropped(one.id, one.owner, each.key, why))
+            if not one.turns and not self._goes_on(one, now):
+                del self._reservations[one.id]
+        return dropped

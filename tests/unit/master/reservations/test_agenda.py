@@ -1,0 +1,179 @@
+"""The agenda: what is accepted stays accepted, and is what was asked for, whatever comes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from master.reservations.agenda import Agenda, Dropped, Planner
+from master.reservations.gree import Gree
+from master.reservations.gree_l import GreeL
+from master.reservations.plan import Plan
+from master.reservations.rdl import Bundle, Request, parse
+from master.reservations.sharing import Instantaneous, SharingPolicy
+from tests.unit.master.reservations.plan_bed import CORE, wrong
+from tests.unit.master.reservations.test_gree import _ASKED, _CAPACITY
+
+
+def agenda(cores: float = 10.0, horizon: int = 100, policies: tuple[SharingPolicy, ...] = ()) -> Agenda:
+    return Agenda(Bundle(cpu_cores=cores), Gree, horizon=horizon, policies=policies)
+
+
+def asked(text: str) -> Request:
+    return parse(text, bundles={"b": CORE})
+
+
+def promised(one: Agenda) -> dict[str, list[tuple[int, int, int]]]:
+    return {
+        key: sorted((piece.start, piece.finish, piece.number) for piece in each.pieces)
+        for reservation in one.reservations()
+        for key, each in reservation.turns.items()
+    }
+
+
+def test_a_yes_or_a_no_at_once() -> None:
+    one = agenda()
+    assert one.create("a", "eve", asked("window(atom(b,8,8,5,40),0,10)"), 0) == ""
+    assert one.create("b", "bob", asked("window(atom(b,8,8,6,48),0,10)"), 0) == "no room beside what is promised"
+    assert "takes 6 steps" in one.create("c", "bob", asked("window(atom(b,8,8,6,48),5,10)"), 0)
+    assert "the cluster has 10" in one.create("d", "bob", asked("atom(b,11,11,1,11)"), 0)
+    assert promised(one) == {"a": [(5, 10, 8)]}
+    assert [each.id for each in one.reservations("bob")] == []
+    with pytest.raises(KeyError):
+        one.create("a", "eve", asked("atom(b,1,1,1,1)"), 0)
+    one.delete("a")
+    assert promised(one) == {}
+    assert one.plan.free.rows == [[10.0, 0, 0, 0]]
+
+
+def test_an_update_that_does_not_fit_leaves_what_was() -> None:
+    one = agenda()
+    one.create("a", "eve", asked("window(atom(b,4,4,5,20),0,10)"), 0)
+    one.create("b", "eve", asked("window(atom(b,4,4,5,20),0,10)"), 0)
+    before = promised(one)
+    assert one.update("a", asked("window(atom(b,8,8,8,64),0,10)"), 0) == "no room beside what is promised"
+    assert promised(one) == before
+    assert one.update("a", asked("window(atom(b,6,6,5,30),0,10)"), 0) == ""
+    assert promised(one)["a"] == [(5, 10, 6)]
+    assert [each.id for each in one.reservations()] == ["a", "b"]  # it keeps its place
+
+
+def test_a_policy_has_the_last_word() -> None:
+    one = agenda(policies=(Instantaneous(0.5),))
+    assert one.create("a", "eve", asked("window(atom(b,3,3,5,15),0,5)"), 0) == ""
+    assert "eve would have 60.0% of the cpu" in one.create("b", "eve", asked("window(atom(b,3,3,5,15),0,5)"), 0)
+    assert one.create("b", "bob", asked("window(atom(b,3,3,5,15),0,5)"), 0) == ""
+    assert set(promised(one)) == {"a", "b"}
+
+
+def test_what_recurs_is_planned_as_it_comes_into_sight() -> None:
+    one = agenda(horizon=20)
+    assert one.create("daily", "eve", asked("window(atom(b,5,5,2,10),0,4) every 10 until 45"), 3) == ""
+    assert promised(one) == {"daily+1": [(12, 14, 5)], "daily+2": [(22, 24, 5)]}  # too late for the first
+    assert one.advance(14) == []
+    assert set(promised(one)) == {"daily+2", "daily+3"}
+    assert one.advance(30) == []
+    assert set(promised(one)) == {"daily+3", "daily+4"}
+    assert one.advance(44) == []
+    assert promised(one) == {}
+    assert one.reservations() != []
+    assert one.advance(45) == []
+    assert one.reservations() == []
+
+
+def test_a_turn_that_finds_no_room_is_told_and_the_others_stay() -> None:
+    one = agenda(horizon=20)
+    one.create("daily", "eve", asked("window(atom(b,5,5,2,10),0,4) every 10"), 0)
+    one.create("all", "bob", asked("window(atom(b,10,10,10,100),20,30)"), 0)
+    assert one.advance(5) == [Dropped("daily", "eve", "daily+2", "no room beside what is promised")]
+    assert one.advance(15) == []
+    assert set(promised(one)) == {"all", "daily+3"}
+
+
+def test_what_is_over_is_forgotten() -> None:
+    one = agenda()
+    one.create("a", "eve", asked("window(atom(b,5,5,2,10),0,4)"), 0)
+    assert one.advance(3) == []
+    assert set(promised(one)) == {"a"}
+    assert one.advance(4) == []
+    assert one.reservations() == []
+
+
+def test_lost_capacity_drops_the_newest_and_moves_what_can_be_moved() -> None:
+    one = agenda()
+    one.create("old", "eve", asked("window(atom(b,5,5,5,25),0,10)"), 0)
+    one.create("movable", "eve", asked("window(atom(b,5,5,5,25),0,20)"), 0)
+    one.create("new", "bob", asked("window(atom(b,5,5,5,25),5,10)"), 0)
+    assert promised(one) == {"old": [(5, 10, 5)], "movable": [(15, 20, 5)], "new": [(5, 10, 5)]}
+    said = one.set_capacity(5, Bundle(cpu_cores=5.0), 0)
+    assert [each.id for each in said] == ["new"]
+    assert "less than was promised" in said[0].why
+    assert one.set_capacity(15, Bundle(cpu_cores=4.0), 0) == []
+    assert promised(one) == {"old": [(5, 10, 5)], "movable": [(10, 15, 5)]}
+
+
+def test_what_has_begun_is_planned_anew_for_what_is_left() -> None:
+    one = agenda()
+    one.create("a", "eve", asked("window(order(atom(b,5,5,2,50),atom(b,2,2,2,10)),0,30)"), 0)
+    assert promised(one) == {"a": [(15, 25, 5), (25, 30, 2)]}
+    assert one.set_capacity(18, Bundle(cpu_cores=4.0), 18, until=20) == [
+        Dropped("a", "eve", "a", "the cluster has less than was promised, and no room for it in its time")
+    ]
+    one.create("b", "eve", asked("window(order(atom(b,5,5,2,25),atom(b,2,2,2,10)),18,35)"), 18)
+    assert promised(one) == {"b": [(25, 30, 5), (30, 35, 2)]}
+    one.advance(27)
+    assert one.set_capacity(27, Bundle(cpu_cores=4.0), 27, until=28) != []
+
+
+@given(
+    _CAPACITY,
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("create"), _ASKED, st.sampled_from([None, None, 7, 30])),
+            st.tuples(st.just("update"), _ASKED, st.integers(0, 9)),
+            st.tuples(st.just("delete"), st.none(), st.integers(0, 9)),
+            st.tuples(st.just("advance"), st.none(), st.integers(0, 25)),
+            st.tuples(st.just("capacity"), _CAPACITY, st.integers(0, 40)),
+        ),
+        max_size=14,
+    ),
+    st.sampled_from([Gree, GreeL]),
+)
+@settings(max_examples=100)
+def test_every_promise_is_what_was_asked_for_and_the_plan_never_exceeds_the_capacity(
+    capacity: Bundle, acts: list[tuple[str, object, int | None]], planner: type[Gree]
+) -> None:
+    def make(plan: Plan) -> Planner:
+        return planner(plan)
+
+    one, now = Agenda(capacity, make, horizon=50), 0
+    for number, (kind, what, more) in enumerate(acts):
+        known = [each.id for each in one.reservations()]
+        some = known[(more or 0) % len(known)] if known else ""
+        before = promised(one)
+        if kind == "create":
+            request = Request(expression=what, every=more)  # type: ignore[arg-type]
+            why = one.create(f"r{number}", "eve", request, now)
+            assert bool(why) == (f"r{number}" not in {each.id for each in one.reservations()})
+            assert {key: promised(one)[key] for key in before} == before
+        elif kind == "update" and some:
+            request = Request(expression=what)  # type: ignore[arg-type]
+            assert not one.update(some, request, now) or promised(one) == before
+        elif kind == "delete" and some:
+            one.delete(some)
+        elif kind == "advance":
+            now += more or 0
+            one.advance(now)
+        elif kind == "capacity":
+            assert isinstance(what, Bundle)
+            dropped = one.set_capacity(now + (more or 0), what, now)
+            assert {each.turn for each in dropped} == before.keys() - promised(one).keys()
+        assert one.plan.overcommitted(now) is None
+        assert sorted(one.plan.reservations()) == sorted(promised(one))
+        for each in one.reservations():
+            for made in each.turns.values():
+                assert wrong(made.expression, made.placed) == ""
+                assert one.plan.reservations()[made.key] == tuple(
+                    sorted(made.pieces, key=lambda p: (p.start, p.finish))
+                )
