@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -11,10 +11,11 @@ import numpy as np
 from master.config import MasterConfig
 from master.core import Cluster
 from master.core.records import Job, Task
-from master.core.snapshot import Picture
+from master.core.snapshot import Picture, reserved
 from master.core.views import job_views, totals
 from master.ordering import ClusterView, JobView, StageView
-from master.placement import Need, Stage, Workers
+from master.placement import AlgorithmOne, Need, PeakPlacement, Stage, TaskPlacement, Unreserved, Workers
+from master.placement.workers import Floats
 from penstock.model import ResourceKind
 from penstock.settings import SettingsError
 
@@ -33,7 +34,10 @@ class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RecordedNode(_Struct, frozen=True, kw_only=True):
-    """A connected node. Three values are of cpu, disk, network; ``rates`` are bytes/s, ``pending`` bytes."""
+    """A connected node. Three values are of cpu, disk, network; ``rates`` are bytes/s, ``pending`` bytes.
+
+    ``reserved`` are the cores of placed tasks and their peaks of disk and network in bytes/s, as Tetris counts them.
+    """
 
     name: str
     rates: tuple[Positive, Positive, Positive]
@@ -43,6 +47,7 @@ class RecordedNode(_Struct, frozen=True, kw_only=True):
     memory_free_bytes: float
     memory_bytes: Positive
     cores_free: float
+    reserved: tuple[Amount, Amount, Amount] = (0.0, 0.0, 0.0)
 
 
 class RecordedTask(_Struct, frozen=True, kw_only=True):
@@ -135,23 +140,34 @@ class Recording(_Struct, frozen=True, kw_only=True):
             if tasks
         ]
 
-    def workers(self) -> Workers:
-        """The nodes."""
-
-        def column(name: str, width: int = 0) -> Any:
-            rows = [getattr(node, name) for node in self.nodes]
-            return np.array(rows, dtype=np.float64).reshape((len(rows), width) if width else len(rows))
-
-        return Workers(
-            self.settings.ept_s,
-            rates=column("rates", 3),
-            pending=column("pending", 3),
-            slots=column("slots", 3),
-            idle_cores=column("idle_cores"),
-            memory_free=column("memory_free_bytes"),
-            memory_capacity=column("memory_bytes"),
+    def placement(self) -> TaskPlacement:
+        """What the nodes are for the placement that the settings name."""
+        settings, column = self.settings.cluster_settings(), self._column
+        if settings.placement == "ursa":
+            workers = Workers(
+                settings.ept_s,
+                rates=column("rates", 3),
+                pending=column("pending", 3),
+                slots=column("slots", 3),
+                idle_cores=column("idle_cores"),
+                memory_free=column("memory_free_bytes"),
+                memory_capacity=column("memory_bytes"),
+                cores_free=column("cores_free"),
+            )
+            return AlgorithmOne(workers, chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware)
+        unreserved = Unreserved.of(
+            settings.peaks(),
+            cores=column("slots", 3)[:, 0],
             cores_free=column("cores_free"),
+            memory=column("memory_bytes"),
+            memory_free=column("memory_free_bytes"),
+            reserved=column("reserved", 3),
         )
+        return PeakPlacement(settings.placement, unreserved, settings.peaks())
+
+    def _column(self, name: str, width: int = 0) -> Floats:
+        rows = [getattr(node, name) for node in self.nodes]
+        return np.array(rows, dtype=np.float64).reshape((len(rows), width) if width else len(rows))
 
 
 def _need(job: str, task: RecordedTask, places: dict[str, int], *, network: bool) -> Need:
@@ -167,9 +183,9 @@ def _need(job: str, task: RecordedTask, places: dict[str, int], *, network: bool
 
 def record(cluster: Cluster, now: float) -> Recording:
     """The state that a round would see now (monotonic time)."""
-    picture = Picture(cluster, now)
+    picture = Picture(cluster)
     table = cluster.table
-    total = totals(cluster)
+    total, peaks = totals(cluster), cluster.settings.peaks()
     described = [job for job in cluster.jobs.values() if job.described]
     settings = {
         name: value
@@ -190,6 +206,7 @@ def record(cluster: Cluster, now: float) -> Recording:
                 memory_free_bytes=float(table.memory_free[row]),
                 memory_bytes=float(table.memory_capacity[row]),
                 cores_free=float(table.cores_free[row]),
+                reserved=reserved(table.nodes[row], peaks),
             )
             for row in picture.rows.tolist()
         ],
@@ -217,11 +234,7 @@ def _job(picture: Picture, job: Job, view: JobView) -> RecordedJob:
             RecordedProgress(stage=s.name, tasks=s.tasks, done=s.done, service_container_s=s.service)
             for s in view.stages
         ],
-        stages={
-            stage: [_task(picture, task) for task in tasks.values()]
-            for (stage, opportunistic), tasks in job.ready.items()
-            if not opportunistic
-        },
+        stages={stage: [_task(picture, task) for task in tasks] for stage, tasks in job.ready_for_regular().items()},
     )
 
 

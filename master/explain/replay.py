@@ -7,38 +7,37 @@ from typing import Any
 
 from master.explain.recording import Recording
 from master.ordering import Ranking, ordering_of
-from master.placement.ursa import Account, place, why_not
+from master.placement import why_not
+from master.placement.ursa import Account
 
 
 def explained(recording: Recording) -> dict[str, Any]:
     """What a round would decide, as JSON: ``order`` of the jobs, ``decisions``, and what was ``left`` and why.
 
-    Each decision has the stage's score, its key (the larger goes first) and the task's F on every node: null where it
-    must not go.
+    Each decision has the stage's score, its key (the larger goes first) and the task's F, or what another placement
+    scores it by, on every node: null where it must not go.
     """
     settings = recording.settings.cluster_settings()
     ranking = ordering_of(settings.ordering_settings()).rank(recording.views(), recording.cluster())
     order = _order(recording, ranking)
-    workers, stages = recording.workers(), recording.stages()
+    placement, stages = recording.placement(), recording.stages()
     names = [node.name for node in recording.nodes]
     accounts: list[Account] = []
-    place(
-        workers, stages, ranking, chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware,
-        account=accounts.append,
-    )  # fmt: skip
+    placement.place(stages, ranking, account=accounts.append)
     placed = {(account.placement.need.job, account.placement.need.task) for account in accounts}
     left = [
         {
             "job": stage.job,
             "stage": stage.stage,
             "tasks": [need.task for need in waiting],
-            "waits": f"task {waiting[0].task}: {why_not(waiting[0], workers)}",
+            "waits": f"task {waiting[0].task}: {why_not(waiting[0], placement)}",
         }
         for stage in stages
         if (waiting := [need for need in stage.needs if (need.job, need.task) not in placed])
     ]
     return {
         "ordering": settings.ordering,
+        "placement": settings.placement,
         "order": order,
         "decisions": [_decision(account, names) for account in accounts],
         "left": left,

@@ -6,7 +6,8 @@ from typing import Any
 
 from master.core import Cluster
 from master.core.snapshot import Picture
-from master.placement.ursa import lacks, why_not
+from master.opportunistic import why_not as no_slack
+from master.placement import why_not
 
 
 class UnknownJobError(Exception):
@@ -26,25 +27,26 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         raise UnknownJobError(f"no job {job[:128]!r}; known jobs: {some}")
     ranking = cluster.rank(now)
     order = ranking.order()
-    picture = Picture(cluster, now)
-    workers = picture.workers()
+    picture = Picture(cluster)
+    placement = picture.placement()
     room = ranking.room(job)
     stages: list[dict[str, Any]] = []
     for (stage, opportunistic), tasks in known.ready.items():
-        first = picture.need(next(iter(tasks.values())))
-        stages.append(
-            {
-                "stage": stage,
-                "opportunistic": opportunistic,
-                "ready": len(tasks),
-                "lacks": lacks(first, workers) if len(workers) else {},
-                "waits": f"task {first.task}: {why_not(first, workers)}",
-            }
-        )
+        first = next(iter(tasks.values()))
+        said: dict[str, Any] = {"stage": stage, "opportunistic": opportunistic, "ready": len(tasks)}
+        if opportunistic:
+            asked, slack = picture.asked(first), picture.slack()
+            said |= {"slack_lacks": slack.lacks(asked), "waits": f"task {first.name}: {no_slack(asked, slack)}"}
+        if opportunistic != "only":
+            need = picture.need(first)
+            said["lacks"] = placement.lacks(need) if len(placement) else {}
+            said["waits"] = f"task {first.name}: {why_not(need, placement)}"
+        stages.append(said)
     return {
         "job": job,
         "name": known.name,
         "ordering": cluster.settings.ordering,
+        "placement": cluster.settings.placement,
         "place": order.index(job) + 1,
         "of": len(order),
         "before_it": order[: order.index(job)][-10:],
@@ -55,6 +57,6 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         "service_container_s": known.work.service_s,
         "admitted": known.admitted,
         "waits": known.waits,
-        "nodes": len(workers),
+        "nodes": len(placement),
         "stages": stages,
     }

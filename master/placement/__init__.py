@@ -2,6 +2,9 @@
 
 from master.placement.executors import Demands, ExecutorPolicy, Launch, Machines, Pending
 from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy
+from master.placement.peaks import PeakPlacement, Peaks, Unreserved
+from master.placement.singly import place_singly
+from master.placement.tasks import TASK_PLACEMENTS, AlgorithmOne, PlacementName, TaskPlacement, why_not
 from master.placement.ursa import Placement, Stage, place
 from master.placement.workers import Need, Workers
 
@@ -11,6 +14,15 @@ __all__ = [
     "Stage",
     "Workers",
     "place",
+    "place_singly",
+    "TASK_PLACEMENTS",
+    "AlgorithmOne",
+    "PeakPlacement",
+    "Peaks",
+    "PlacementName",
+    "TaskPlacement",
+    "Unreserved",
+    "why_not",
     "EXECUTOR_POLICIES",
     "Demands",
     "ExecutorPolicy",

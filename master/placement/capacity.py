@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from master.placement.choices import Choices
 from master.placement.drr import Floats
 from master.placement.executors import Launch, Machines, Pending
 from master.placement.peak import fit, peak, reserving
@@ -20,6 +21,7 @@ class MostAvailable:
 
     def __init__(self) -> None:
         self.reserves = reserving()
+        self._choices: Choices | None = None
 
     def demand(self, profile: Floats) -> Floats:
         """The peak of every resource."""
@@ -31,19 +33,22 @@ class MostAvailable:
         One pass: while this machine fills, it only becomes a worse choice for those that it did not get.
         """
         capacity, free = machines.capacity[machine], machines.available(machine)[:, 0].copy()
-        elsewhere = machines.free()
-        shares = (elsewhere / machines.capacity).sum(axis=1)
+        if self._choices is None or not self._choices.of(machines, pending.demands):
+            self._choices = Choices(machines, pending.demands)
+        choices = self._choices
+        choices.look()
+        shares = choices.shares.copy()
         shares[machine] = -np.inf
         numbers, counts = pending.waiting()
         peaks = pending.demands.peaks[numbers]
         fits = fit(peaks, free, capacity)
         top = int(shares.argmax())
         if shares[top] > (free / capacity).sum():  # most that wait fit there, and need no look at all the others
-            fits &= ~fit(peaks, elsewhere[top], machines.capacity[top])
+            fits &= ~choices.fits[numbers, top]
         launches: list[Launch] = []
         for place in np.flatnonzero(fits).tolist():
             wanted, number = peaks[place], int(numbers[place])
-            best = shares[fit(wanted, elsewhere, machines.capacity)].max()
+            best = shares[choices.fits[number]].max()
             for turn in range(int(counts[place])):
                 share = float((free / capacity).sum())
                 if share < best or not fit(wanted[None], free, capacity)[0]:

@@ -148,6 +148,8 @@ class Machines:
         self._free: Floats = np.repeat(capacity[:, :, None], 2 * slots if slots > 1 else 1, axis=2)
         self._origin: Ints = np.zeros(len(self.names), dtype=np.intp)
         self._passed = [0] * len(self.names)
+        self.changes = 0  # rises with each change of what is free somewhere
+        self._changed_in: Ints = np.zeros(len(self.names), dtype=np.intp)
         self._held: list[dict[Hashable, _Held]] = [{} for _ in self.names]
 
     def __len__(self) -> int:
@@ -171,6 +173,15 @@ class Machines:
         ends = [held.began + held.amounts.shape[1] - passed for held in self._held[machine].values()]
         return min((end for end in ends if end > 0), default=self.slots)
 
+    def changed_since(self, change: int) -> list[int]:
+        """The machines on which more or less is free than at that number of changes."""
+        found: list[int] = np.flatnonzero(self._changed_in > change).tolist()
+        return found
+
+    def _changed(self, machine: int) -> None:
+        self.changes += 1
+        self._changed_in[machine] = self.changes
+
     def held(self, machine: int, executor: Hashable) -> Floats:
         """What an executor still holds, resources × slots from now on."""
         held = self._held[machine][executor]
@@ -187,12 +198,14 @@ class Machines:
         if executor in self._held[machine] or (demand > available + slack).any():
             raise ValueError(f"{executor} runs on {self.names[machine]} already or does not fit there")
         available -= demand
+        self._changed(machine)
         self._held[machine][executor] = _Held(demand, self._passed[machine])
 
     def end(self, machine: int, executor: Hashable) -> None:
         """Give back what an executor holds from now on."""
         left = self.held(machine, executor)
         self.available(machine)[:, : left.shape[1]] += left
+        self._changed(machine)
         del self._held[machine][executor]
 
     def replan(self, machine: int, executor: Hashable, wanted: Floats) -> Floats:
@@ -212,6 +225,7 @@ class Machines:
         """A slot has passed. Peaks (one slot) know no time."""
         if self.slots == 1:
             return
+        self._changed(machine)
         self._passed[machine] += 1
         self._origin[machine] += 1
         if self._origin[machine] == self.slots:

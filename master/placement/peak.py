@@ -34,6 +34,12 @@ def in_units(held: Floats) -> Floats:
     return rounded
 
 
+def roomy(free: Floats, capacity: Floats) -> list[float]:
+    """What a peak may be at most to fit one machine (resources): :func:`fit` of one peak, in plain numbers."""
+    room: list[float] = (free + TOLERANCE * capacity).tolist()
+    return room
+
+
 def fit(peaks: Floats, free: Floats, capacity: Floats) -> Mask:
     """Which peaks fit a machine, or which machines a peak fits: one of the two is n × resources."""
     # Over four columns, three "and" are several times as fast as a reduction of each row.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log1p
+from operator import gt
 
 import numpy as np
 
+from master.placement.choices import Choices
 from master.placement.drr import Floats
 from master.placement.executors import Launch, Machines, Pending
-from master.placement.peak import fit, in_units, peak, reserving
+from master.placement.peak import fit, in_units, peak, reserving, roomy
 
 
 class RandomFit:
@@ -24,6 +26,7 @@ class RandomFit:
 
     def __init__(self, draw: Callable[[], float], *without: str) -> None:
         self._draw = draw
+        self._choices: Choices | None = None
         self.reserves = reserving(*without)
 
     def demand(self, profile: Floats) -> Floats:
@@ -33,24 +36,32 @@ class RandomFit:
     def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
         """In the order of asking, who draws this machine."""
         capacity, free = machines.capacity[machine], machines.available(machine)[:, 0].copy()
-        others = machines.free()
+        choosing = self._choosing(machines, pending)
         numbers, counts = pending.waiting()
         peaks = pending.demands.peaks[numbers]
         launches: list[Launch] = []
+        room = roomy(free, capacity)
         for place in np.flatnonzero(fit(peaks, free, capacity)).tolist():
-            wanted, number, won = peaks[place], int(numbers[place]), 0
-            choices = int(np.count_nonzero(fit(wanted, others, machines.capacity)))
+            wanted, number, won = peaks[place].tolist(), int(numbers[place]), 0
+            choices = int(choosing.counts[number])
             undrawn = int(counts[place])
             while undrawn > 0:
                 undrawn -= self._losers(choices)
-                if undrawn <= 0 or not fit(wanted[None], free, capacity)[0]:
+                if undrawn <= 0 or any(map(gt, wanted, room)):
                     break
                 why = f"random: drawn from {choices} machines that fit"
                 launches.append(Launch(pending.peek(number, won), number, machine, why))
-                free -= wanted
+                free -= peaks[place]
+                room = roomy(free, capacity)
                 won += 1
                 undrawn -= 1
         return launches
+
+    def _choosing(self, machines: Machines, pending: Pending) -> Choices:
+        if self._choices is None or not self._choices.of(machines, pending.demands):
+            self._choices = Choices(machines, pending.demands)
+        self._choices.look()
+        return self._choices
 
     def _losers(self, choices: int) -> int:
         """How many in a row draw another machine, with probability 1 − 1/choices each: one draw for all of them."""

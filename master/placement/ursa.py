@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -9,7 +10,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from master.ordering import Key, Ranking
-from master.placement.workers import COLUMN_NAMES, MEMORY, Floats, Need, NeedsTable, Undo, Workers
+from master.placement.workers import COLUMN_NAMES, MEMORY, Floats, Ints, Need, NeedsTable, Undo, Workers
 
 #: "Initialize stage_bonus to a large number": F is at most 4, so nothing that is not whole reaches it.
 STAGE_BONUS = 1e9
@@ -78,14 +79,12 @@ def place(
     ranking: Ranking,
     *,
     chunk: int = 4,
-    stage_aware: bool = True,
     account: Callable[[Account], None] | None = None,
 ) -> list[Placement]:
     """Algorithm 1: again and again the stage with the largest key is placed. Consumes ``workers`` and the ranking.
 
     Ties go to the stage that stands first. Where the ranking does not place stages whole, the next ``chunk`` tasks of a
-    stage stand for it. Without stage awareness "one task (instead of a whole stage) that has the highest score" is
-    picked each time (§5.2).
+    stage stand for it.
 
     A stage is scored only when a bound on its score lets it be the next one, and again only when a worker of its plan
     has changed. Both are exact: D never grows within a round, so that no F does, a worker that lost against the plan's
@@ -94,8 +93,6 @@ def place(
     placements: list[Placement] = []
     if not len(workers):
         return placements
-    if not stage_aware:
-        stages = [Stage(stage.job, stage.stage, [need]) for stage in stages for need in stage.needs]
     whole = ranking.whole_stages
     bonus = STAGE_BONUS if whole else 0.0
     left = {i: _Open(stage, workers, bonus, 0 if whole else chunk) for i, stage in enumerate(stages) if stage.needs}
@@ -153,17 +150,17 @@ class _Line:
 class _Open:
     """A stage while the round lasts: the tasks still to be placed, the plan for them while it is true."""
 
-    __slots__ = ("_bonus", "_limit", "_most", "behind", "key", "plan", "stage", "start", "table", "workers")
+    __slots__ = ("_bonus", "_limit", "_most", "alike", "behind", "key", "plan", "stage", "start", "workers")
 
     def __init__(self, stage: Stage, workers: Workers, bonus: float, limit: int) -> None:
         self.stage = stage
-        self.table = NeedsTable(stage.needs)
+        self.alike = Alike(stage.needs)
         self.start = 0
         self.plan: Plan | None = None
         self.workers: set[int] = set()
         self.key: Key = ()
         self.behind: Key = ()
-        most = workers.most(self.table)
+        most = np.repeat(workers.most(self.alike.table), self.alike.counts)
         self._bonus, self._limit = bonus, limit
         self._most = float(most.max() if limit else max(most.mean() + bonus, most.max()))
 
@@ -174,7 +171,9 @@ class _Open:
 
     def score(self, workers: Workers) -> bool:
         """Make the plan; False if no task finds a worker."""
-        plan = self.plan = stage_score(self.stage, workers, self.table, self._bonus, self.start, self._limit)
+        if workers.none_for(self.alike.table):
+            return False
+        plan = self.plan = stage_score(self.stage, workers, self.alike, self._bonus, self.start, self._limit)
         self.workers = plan.workers
         self._most = min(self._most, plan.most)
         return bool(plan.chosen)
@@ -185,10 +184,33 @@ class _Open:
         return self.start < len(self.stage.needs)
 
 
+class Alike:
+    """The needs of a stage, where those in a row that are the same count once: mostly all of a stage's tasks are.
+
+    ``table`` has a row for each such group, ``counts`` are their sizes; group g ends before the need ``ends[g]``.
+    """
+
+    __slots__ = ("counts", "ends", "table")
+
+    def __init__(self, needs: list[Need]) -> None:
+        firsts: list[Need] = []
+        self.ends: list[int] = []
+        last: Need | None = None
+        for index, need in enumerate(needs):
+            if last is None or need.amounts != last.amounts or not need.is_like(last):
+                firsts.append(need)
+                self.ends.append(index)
+                last = need
+        del self.ends[:1]
+        self.ends.append(len(needs))
+        self.counts = np.diff(self.ends, prepend=0)
+        self.table = NeedsTable(firsts)
+
+
 def stage_score(
     stage: Stage,
     workers: Workers,
-    table: NeedsTable | None = None,
+    alike: Alike | None = None,
     bonus: float = STAGE_BONUS,
     start: int = 0,
     limit: int = 0,
@@ -197,62 +219,60 @@ def stage_score(
 
     With a ``limit`` the plan ends with so many tasks.
     """
-    table = table or NeedsTable(stage.needs)
-    count = len(stage.needs)
+    alike = alike or Alike(stage.needs)
+    table, ends, count = alike.table, alike.ends, len(stage.needs)
     together = max(4, _TOGETHER // max(1, len(workers)))
-    together = min(together, limit) if limit else together
+    at_once = min(together, limit) if limit else together
     chosen: list[tuple[int, int, float]] = []
     taken: list[Undo] = []
-    score = 0.0
     most = np.inf
     tried = start
-    too_much: dict[object, float] = {}  # signature → the least memory that found no worker, so that more cannot either
-    while tried < count and not (limit and len(chosen) >= limit):
-        part = table.part(tried, tried + together)
+    wanted = limit or count + 1
+    group = bisect_right(ends, start)
+    while group < len(ends) and len(chosen) < wanted:
+        part, first = table.part(group, group + at_once), group
+        group += part.rows
+        at_once = min(together, 8 * at_once)  # the first found nobody: the next hardly will
         fit = workers.fitness(part)
-        if part.rows == count and bonus:
-            most = _bound(fit, bonus)
-        for row in range(part.rows):
-            if limit and len(chosen) >= limit:
-                break
-            index, tried = tried, tried + 1
-            worker = _best(stage.needs[index], fit[row], too_much)
-            if worker < 0:
-                continue
-            best = float(fit[row, worker])
-            score += best
-            chosen.append((index, worker, best))
-            taken.append(workers.take(worker, stage.needs[index]))
-            if row + 1 < part.rows:
-                fit[row + 1 :, worker] = workers.fitness_on(worker, part, row + 1)
+        if part is table and bonus:
+            most = _bound(np.repeat(fit.max(axis=1, initial=-np.inf), alike.counts), bonus)
+        open_to = np.count_nonzero(fit > -np.inf, axis=1)  # by how many workers; who finds none now finds none later
+        row = _next(open_to, 0)
+        while row < part.rows and len(chosen) < wanted:
+            tried = max(tried, ends[first + row - 1] if first + row else 0)
+            while open_to[row] and tried < ends[first + row] and len(chosen) < wanted:
+                worker = int(fit[row].argmax())
+                best = float(fit[row, worker])
+                chosen.append((tried, worker, best))
+                taken.append(workers.take(worker, stage.needs[tried]))
+                now, column = workers.fitness_on(worker, part, row), fit[row:, worker]
+                open_to[row:] -= (column > -np.inf) & (now == -np.inf)
+                column[:] = now
+                tried += 1
+            row += 1
+            if row < part.rows and not open_to[row]:
+                row = _next(open_to, row)
+    if len(chosen) < wanted:
+        tried = count
     after = workers.swap(taken)
     if not chosen:
         return Plan(0.0, False, chosen, tried)
+    score = sum(best for _, _, best in chosen)
     whole = len(chosen) == count
     return Plan(score / len(chosen) + (bonus if whole else 0.0), whole, chosen, tried, most, taken, after)
 
 
-def _best(need: Need, fit: Floats, too_much: dict[object, float]) -> int:
-    """The worker with the largest F; −1 where there is none."""
-    signature = None
-    if need.allowed is None and too_much:
-        signature = need.signature()
-        if need.amounts[MEMORY] >= too_much.get(signature, np.inf):
-            return -1
-    worker = int(fit.argmax())
-    if fit[worker] != -np.inf:
-        return worker
-    if need.allowed is None:
-        too_much[signature or need.signature()] = need.amounts[MEMORY]
-    return -1
+def _next(open_to: Ints, start: int) -> int:
+    """The first row from ``start`` on that finds a worker; behind the last where there is none."""
+    rest = np.flatnonzero(open_to[start:])
+    return start + int(rest[0]) if len(rest) else len(open_to)
 
 
-def _bound(fit: Floats, bonus: float) -> float:
-    """What the score of a stage can be at most while D does not grow; ``fit`` is F of all its tasks."""
-    most = fit.max(axis=1)
-    if most.min() == -np.inf:
-        return float(most.max())  # never whole
-    return float(most.mean()) + bonus
+def _bound(largest: Floats, bonus: float) -> float:
+    """What the score of a stage can be at most while D does not grow, from the largest F of each of its tasks."""
+    if largest.min() == -np.inf:
+        return float(largest.max())  # never whole
+    return float(largest.mean()) + bonus
 
 
 def _carry_out(
@@ -266,7 +286,7 @@ def _carry_out(
     moved = False
     for (index, worker, fit), before, after in zip(plan.chosen, plan.before, plan.after, strict=True):
         need = stage.needs[index]
-        terms = _terms(before[-1], workers.increase(need, worker))
+        terms = terms_of(before[-1], workers.increase(need, worker))
         at_that_moment = workers.fitness(NeedsTable([need]))[0] if account is not None else None
         workers.restore(after)
         moved |= ranking.charge(stage.job, need.holds)
@@ -276,7 +296,8 @@ def _carry_out(
     return placed, moved
 
 
-def _terms(d: tuple[float, ...], inc: list[float]) -> str:
+def terms_of(d: tuple[float, ...], inc: list[float]) -> str:
+    """The terms of F in words, from D and Inc."""
     return " + ".join(
         [
             f"{COLUMN_NAMES[i]} {d[i]:.2g}×{min(d[i], asked):.2g}"
@@ -295,11 +316,3 @@ def lacks(need: Need, workers: Workers) -> dict[str, int]:
     if need.allowed is not None:
         masks["permission for it (its nodes, or an earlier refusal)"] = ~need.allowed
     return {what: int(mask.sum()) for what, mask in masks.items() if mask.any()}
-
-
-def why_not(need: Need, workers: Workers) -> str:
-    """The same in words, for the status page."""
-    if not len(workers):
-        return "no node is connected"
-    said = [f"{count} lack {what}" for what, count in lacks(need, workers).items()]
-    return f"of {len(workers)} nodes {', '.join(said) or 'none could take it in this order'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from penstock.model import KINDS, ResourceKind
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
 CPU, DISK, NETWORK, MEMORY = range(4)
@@ -36,10 +38,15 @@ class Need:
     allowed: Mask | None = None
     holds: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
-    def signature(self) -> tuple[object, ...]:
-        """Needs with the same signature can be kept from a worker by the same things, but for the amount of memory."""
-        cpu, disk, network, _ = self.amounts
-        return (cpu > 0, disk > 0, network > 0, self.unknown_size, self.cores)
+    def is_like(self, other: Need) -> bool:
+        """Whether both ask the same of every worker."""
+        return (
+            self.amounts == other.amounts
+            and self.cores == other.cores
+            and self.unknown_size is other.unknown_size
+            and self.allowed is None
+            and other.allowed is None
+        )
 
 
 class Workers:
@@ -157,9 +164,9 @@ class Workers:
         per_amount, most = self._per_amount * self.d, self.d * self.d
         barred: list[tuple[Mask, Mask]] = []
         for resource, d in enumerate(self.d):
-            asked = needs.asks[:, resource]
-            if not asked.any():
+            if not needs.some_ask[resource]:
                 continue
+            asked = needs.asks[:, resource]
             np.multiply(needs.amounts[:, resource, None], per_amount[resource], out=term)
             if resource in needs.unknown:
                 term[needs.unknown[resource]] = self._per_slot[resource] * d
@@ -201,6 +208,10 @@ class Workers:
                 fit[row - start] = -np.inf
         return fit
 
+    def none_for(self, needs: NeedsTable) -> bool:
+        """Whether all workers have used up what all these tasks need, so that none finds one; seen at a glance."""
+        return bool((needs.all_ask & (self.d.max(axis=1, initial=0.0) <= 0.0)).any())
+
     def most(self, needs: NeedsTable) -> Floats:
         """For each task a number that F exceeds nowhere, now or later in the round (m): D is at most 1."""
         inc = needs.amounts * self._per_amount.max(axis=1, initial=0.0)
@@ -213,14 +224,16 @@ class Workers:
 class NeedsTable:
     """Needs of m tasks as arrays.
 
-    ``amounts`` (m × 4), ``asks`` (m × 4): whether Inc is above 0, ``cores`` (m), ``unknown``: by kind, the rows of
-    commands of unknown size, ``allowed``: by row, for those that may not go everywhere.
+    ``amounts`` (m × 4), ``asks`` (m × 4): whether Inc is above 0, ``some_ask`` and ``all_ask`` (4): of any, of all,
+    ``cores`` (m), ``unknown``: by kind, the rows of commands of unknown size, ``allowed``: by row, for those that may
+    not go everywhere.
     """
 
-    __slots__ = ("allowed", "amounts", "asks", "cores", "most_memory", "some_cores", "unknown")
+    __slots__ = ("all_ask", "allowed", "amounts", "asks", "cores", "most_memory", "some_ask", "some_cores", "unknown")
 
     amounts: Floats
     asks: Mask
+    some_ask: list[bool]
     cores: Floats
     some_cores: bool
     most_memory: float
@@ -228,9 +241,10 @@ class NeedsTable:
     unknown: dict[int, NDArray[np.intp]]
 
     def __init__(self, needs: list[Need]) -> None:
-        self.amounts = np.array([need.amounts for need in needs], dtype=np.float64).reshape(len(needs), 4)
+        amounts = chain.from_iterable(need.amounts for need in needs)
+        self.amounts = np.fromiter(amounts, np.float64, 4 * len(needs)).reshape(len(needs), 4)
         self.asks = self.amounts > 0
-        self.cores = np.array([need.cores for need in needs], dtype=np.float64)
+        self.cores = np.fromiter((need.cores for need in needs), np.float64, len(needs))
         self.some_cores = bool(self.cores.any())
         self.most_memory = float(self.amounts[:, MEMORY].max(initial=0.0))
         self.allowed = {row: need.allowed for row, need in enumerate(needs) if need.allowed is not None}
@@ -240,6 +254,8 @@ class NeedsTable:
             rows = np.array([row for row, need in enumerate(needs) if need.unknown_size is kind], dtype=np.intp)
             self.unknown[COLUMN[kind]] = rows
             self.asks[rows, COLUMN[kind]] = True
+        self.some_ask = [bool(column.any()) for column in self.asks.T]
+        self.all_ask: Mask = np.array([bool(column.all()) for column in self.asks.T])
 
     @property
     def rows(self) -> int:
@@ -252,7 +268,8 @@ class NeedsTable:
             return self
         part = NeedsTable.__new__(NeedsTable)
         part.amounts, part.asks, part.cores = self.amounts[start:stop], self.asks[start:stop], self.cores[start:stop]
-        part.some_cores, part.most_memory = self.some_cores, self.most_memory
+        part.some_cores, part.most_memory, part.some_ask = self.some_cores, self.most_memory, self.some_ask
+        part.all_ask = self.all_ask
         part.allowed = {row - start: mask for row, mask in self.allowed.items() if start <= row < stop}
         part.unknown = {
             column: here - start

@@ -1,0 +1,76 @@
+"""Algorithm 1 without stage-awareness: "pick one task (instead of a whole stage) that has the highest score each time"
+(Ursa §5.2). It shows what stage-awareness is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from master.ordering import Key, Ranking
+from master.placement.ursa import Account, Placement, Stage, terms_of
+from master.placement.workers import NeedsTable, Workers
+
+
+def place_singly(
+    workers: Workers, stages: list[Stage], ranking: Ranking, *, account: Callable[[Account], None] | None = None
+) -> list[Placement]:
+    """Again and again the task with the largest key, where its F is the largest. Consumes ``workers`` and the ranking.
+
+    Ties go to the stage, and in it to the task, that stands first. D never grows within a round, so that no F does: the
+    best task of a stage is looked for again only when the worker that it would go to has changed.
+    """
+    placements: list[Placement] = []
+    opened = [_Open(stage, workers) for stage in stages if stage.needs and len(workers)]
+    opened = [each for each in opened if each.find(ranking)]
+    while opened:
+        best = max(opened, key=lambda each: each.key)
+        if best.worker in best.changed:
+            if not best.look_again(workers, ranking):
+                opened.remove(best)
+            continue
+        need, worker = best.stage.needs[best.row], best.worker
+        before = workers.take(worker, need)[-1]
+        terms = terms_of(before, workers.increase(need, worker))
+        why = f"ursa: F = {best.score:.3g} (D×Inc: {terms}); the best of all single tasks, {ranking.why(need.job)}"
+        placements.append(Placement(best.stage, need, worker, why))
+        if account is not None:
+            account(Account(placements[-1], best.key, best.score, False, best.fit[best.row].copy()))
+        best.fit[best.row] = -np.inf
+        all_move = ranking.charge(need.job, need.holds)
+        for other in list(opened):
+            other.changed.add(worker)
+            mine = other is best or all_move or other.stage.job == need.job
+            if mine and not other.look_again(workers, ranking):
+                opened.remove(other)
+    return placements
+
+
+class _Open:
+    """A stage while the round lasts: F of its tasks, and the best of them. ``changed`` are workers that F is old on."""
+
+    __slots__ = ("changed", "fit", "key", "row", "score", "stage", "table", "worker")
+
+    def __init__(self, stage: Stage, workers: Workers) -> None:
+        self.stage = stage
+        self.table = NeedsTable(stage.needs)
+        self.fit = workers.fitness(self.table)
+        self.changed: set[int] = set()
+        self.key: Key = ()
+        self.score = 0.0
+        self.row = self.worker = -1
+
+    def look_again(self, workers: Workers, ranking: Ranking) -> bool:
+        """Bring F up to date, then as :meth:`find`."""
+        for worker in self.changed:
+            gone = self.fit[:, worker] == -np.inf  # placed, or barred: it stays so
+            self.fit[:, worker] = np.where(gone, -np.inf, workers.fitness_on(worker, self.table, 0))
+        self.changed.clear()
+        return self.find(ranking)
+
+    def find(self, ranking: Ranking) -> bool:
+        """The best task and its worker; False where none finds one."""
+        self.row, self.worker = divmod(int(self.fit.argmax()), self.fit.shape[1])
+        self.score = float(self.fit[self.row, self.worker])
+        self.key = ranking.key(self.stage.job, self.score)
+        return self.score != -np.inf

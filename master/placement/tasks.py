@@ -1,0 +1,66 @@
+"""The placement of a round's tasks, chosen by name: Ursa's Algorithm 1, or what the paper compares it with (§5.1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, Protocol, get_args
+
+from master.ordering import Ranking
+from master.placement import ursa
+from master.placement.singly import place_singly
+from master.placement.ursa import Account, Placement, Stage
+from master.placement.workers import Need, Workers
+
+PlacementName = Literal["ursa", "tetris", "tetris2", "capacity"]
+#: Every placement that can be chosen.
+TASK_PLACEMENTS: tuple[str, ...] = get_args(PlacementName)
+
+
+class TaskPlacement(Protocol):
+    """Made for one round, of what the cluster is then."""
+
+    def place(
+        self, stages: list[Stage], ranking: Ranking, *, account: Callable[[Account], None] | None = None
+    ) -> list[Placement]:
+        """Which task goes where, in the order of decision; ``account`` is told of each."""
+        ...
+
+    def lacks(self, need: Need) -> dict[str, int]:
+        """What keeps a task from how many workers now."""
+        ...
+
+    def __len__(self) -> int:
+        """How many workers there are."""
+        ...
+
+
+class AlgorithmOne:
+    """Ursa's TaskPlacement (§4.2.2)."""
+
+    def __init__(self, workers: Workers, *, chunk: int, stage_aware: bool) -> None:
+        self._workers = workers
+        self._chunk = chunk
+        self._stage_aware = stage_aware
+
+    def place(
+        self, stages: list[Stage], ranking: Ranking, *, account: Callable[[Account], None] | None = None
+    ) -> list[Placement]:
+        """See :func:`master.placement.ursa.place` and :func:`master.placement.singly.place_singly`."""
+        if not self._stage_aware:
+            return place_singly(self._workers, stages, ranking, account=account)
+        return ursa.place(self._workers, stages, ranking, chunk=self._chunk, account=account)
+
+    def lacks(self, need: Need) -> dict[str, int]:
+        """See :func:`master.placement.ursa.lacks`."""
+        return ursa.lacks(need, self._workers)
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+
+def why_not(need: Need, placement: TaskPlacement) -> str:
+    """What keeps a task from the workers, in words, for the status page."""
+    if not len(placement):
+        return "no node is connected"
+    said = [f"{count} lack {what}" for what, count in placement.lacks(need).items()]
+    return f"of {len(placement)} nodes {', '.join(said) or 'none could take it in this order'}"
