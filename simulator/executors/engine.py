@@ -13,6 +13,7 @@ from master.placement.executors import TOLERANCE, Demands, ExecutorPolicy, Machi
 from simulator.executors.lives import Life, lives_of
 from simulator.executors.measures import Measures
 from simulator.executors.reprovisioning import Reprovisioning
+from simulator.executors.rescheduling import Rescheduling
 from simulator.executors.running import FIELDS, Parts, Rows, Table, row
 from simulator.executors.sharing import contended, per_machine, shares
 from simulator.executors.spec import CAPACITY_KEYS, Spec
@@ -46,6 +47,8 @@ class Engine:
         self._groups = [np.arange(phase, cluster.machines, phases) for phase in range(phases)]
         self._rows: list[Rows] = [np.zeros(0, dtype=FIELDS) for _ in range(phases)]
         self._reprovisioning = Reprovisioning(self._machines, self._plans, self._parts, spec.policy, self._slot_s)
+        self._reschedules = spec.policy.rescheduling and spec.policy.reprovisioning
+        self._rescheduling = Rescheduling(self._machines, self._parts, lambda key: self._who[key][0])
         self._arrivals: list[tuple[float, int, int, int]] = []  # when, number, application, place in its chain
         self._who: list[tuple[int, int]] = []  # key → application, place in its chain
         self.measures = Measures(self._capacity, policy.reserves, self._slot_s, spec.timeline_step_s)
@@ -61,6 +64,11 @@ class Engine:
     def reprovisioned(self) -> int:
         """How often (§III.C)."""
         return self._reprovisioning.count
+
+    @property
+    def rescheduled(self) -> int:
+        """Slots of executors in which copies of their tasks ran elsewhere (§III.D)."""
+        return self._rescheduling.count
 
     def _chain(self, life: list[Life], name: str) -> list[int]:
         """The numbers of an executor's parts, which are those of their demands and of their plans, too."""
@@ -116,6 +124,8 @@ class Engine:
         rows = self._settle(phase, now_s)
         if self._policy.elastic:
             self._reprovisioning.boundary(rows, now_s)
+            if self._reschedules:
+                self._rescheduling.boundary(rows)
         rows = np.concatenate([rows, *self._launch(self._groups[phase], now_s)])
         self._rows[phase] = rows
         return self._advance(phase, rows, now_s) if len(rows) else 0
@@ -128,6 +138,7 @@ class Engine:
                 self._machines.tick(machine)
             rows["at"] += 1
             self._reprovisioning.end_observation(rows)
+            self._rescheduling.end_slot(rows)
         done = rows["ended_at_s"] + self._latency_s <= now_s + 1e-9
         for ended in rows[done]:
             self._machines.end(int(ended["machine"]), int(ended["key"]))
@@ -146,7 +157,7 @@ class Engine:
                 application = self._who[key][0]
                 self.started_at_s[application] = min(self.started_at_s[application], now_s)
                 part = launch.demand
-                factor = self._applications[application].factor
+                truth = self._applications[application]
                 length = self._parts.ends[part, -1]
                 made.append(
                     row(
@@ -156,7 +167,8 @@ class Engine:
                         plan=part,
                         length=length,
                         stage_since_s=now_s,
-                        factor=factor,
+                        factor=truth.factor,
+                        stretch=truth.stretch,
                     )
                 )
         self.launches += len(made)
@@ -173,15 +185,16 @@ class Engine:
         group = self._groups[phase]
         wanted = truth * pace[:, None]
         speed = pace * shares(wanted, local, contended(wanted, local, self._capacity[group], self._loss))
-        left = rows["length"] - rows["position"]
+        left = (rows["length"] - rows["position"]) * rows["stretch"]
         alive = np.isinf(rows["ended_at_s"])
-        ends = alive & (speed >= left - 1e-9)
-        lasted = np.where(ends, np.divide(left, speed, out=np.ones_like(left), where=speed > 0).clip(0.0, 1.0), 1.0)
+        whole = speed + rows["helped"]
+        ends = alive & (whole >= left - 1e-9)
+        lasted = np.where(ends, np.divide(left, whole, out=np.ones_like(left), where=whole > 0).clip(0.0, 1.0), 1.0)
         used = truth * speed[:, None]
         used[:, _MEMORY] = np.minimum(truth, limit)[:, _MEMORY]
         rows["used"], rows["seen_at"], rows["bounded"] = used, seen_at, pace < 1
-        done = np.where(alive, speed * lasted, 0.0)
-        rows["position"] += done
+        done = np.where(alive, whole * lasted, 0.0)
+        rows["position"] += done / rows["stretch"]
         self.progress += float(done.sum())
         rows["ended_at_s"][ends] = now_s + lasted[ends] * self._slot_s
         held = np.where(np.isfinite(limit), limit, 0.0) * lasted[:, None]
@@ -189,6 +202,8 @@ class Engine:
             per_machine(each, local, len(group)) for each in (used * lasted[:, None], held, truth * lasted[:, None])
         ]
         self.measures.slot(now_s, *sums)
+        if rows["helped"].any():
+            self.measures.elsewhere(now_s, (truth * (rows["helped"] * lasted)[:, None]).sum(axis=0))
         return sum(self._ended(int(each["key"]), float(each["ended_at_s"])) for each in rows[ends])
 
     def _ended(self, key: int, at_s: float) -> int:

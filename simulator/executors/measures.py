@@ -42,6 +42,13 @@ class Measures:
             self._steps[step] = np.zeros(len(RESOURCES))
         self._steps[step] += used.sum(axis=0) * self._slot_s
 
+    def elsewhere(self, now_s: float, used: Floats) -> None:
+        """What copies of tasks used in a slot (resources), on machines that are not told apart: it counts as used and
+        as allocated, and not in how often a machine is beyond a threshold."""
+        self._used += used * self._slot_s
+        self._allocated += used * self._slot_s
+        self._steps[int(now_s // self._step_s)] += used * self._slot_s
+
     def resources(self, makespan_s: float) -> dict[str, ResourceReport]:
         """Over the makespan. Where nothing is allocated, only the utilization is known."""
         total = self._capacity.sum(axis=0) * makespan_s

@@ -42,7 +42,7 @@ class Reprovisioning:
             self._rescale(rows, index)
         rows["observed"] = False
         done = (rows["position"] + 1e-9).astype(np.intp)
-        late = done < rows["origin"] + rows["at"]
+        late = done != rows["origin"] + rows["at"]  # or, with the help of others, early
         for index in np.flatnonzero((late | observed) & alive).tolist():
             self._replan(rows, index, int(done[index]))
         if self._policy.reprovisioning:
@@ -80,13 +80,19 @@ class Reprovisioning:
         rows["reprovisioned"][entered] = False
         ends = np.concatenate((np.zeros((len(self._parts.ends), 1), dtype=np.intp), self._parts.ends), axis=1)
         within = np.minimum(stage, self._parts.ends.shape[1] - 1)
-        predicted_s = (ends[rows["part"], within + 1] - ends[rows["part"], within]) * self._slot_s
-        overdue = now_s - rows["stage_since_s"] > self._policy.rho * predicted_s + 1e-9
+        begins = ends[rows["part"], within]
+        predicted_s = (ends[rows["part"], within + 1] - begins) * self._slot_s
+        elapsed_s = now_s - rows["stage_since_s"]
+        overdue = elapsed_s > self._policy.rho * predicted_s + 1e-9
+        behind = elapsed_s > (rows["position"] - begins) * self._slot_s + 1e-9
+        rows["stuck"] = alive & rows["watched"] & rows["bounded"] & behind
         for index in np.flatnonzero(overdue & alive & ~rows["reprovisioned"]).tolist():
             machine, key = int(rows["machine"][index]), int(rows["key"][index])
             extra = np.maximum(self._machines.available(machine)[:, :1], 0.0)
             if machine in self._observing or not extra.any():
-                continue  # there is nothing to give in this slot (§III.D)
+                rows["stuck"][index] = rows["bounded"][index]  # there is nothing to give in this slot (§III.D)
+                continue
+            rows["watched"][index] = True
             self._machines.launch(machine, ("observed", key), extra.copy())
             self._observing[machine] = key
             rows["extra"][index] = extra[:, 0]

@@ -13,7 +13,9 @@ from master.placement.executors import RESOURCES
 _R = len(RESOURCES)
 #: A running executor. ``position`` counts the slots of its profile that are done; its plan (a row of the plans' table)
 #: begins at slot ``origin`` of the profile and is ``at`` slots old.
-#: ``factor`` is truth ÷ prediction, ``scale`` plan ÷ prediction.
+#: ``factor`` is truth ÷ prediction, ``stretch`` the same of time, ``scale`` plan ÷ prediction. One that was
+#: ``watched`` (reprovisioned before, in whatever stage), is held back all the same and is behind is ``stuck``;
+#: ``helped`` is by how much copies of its tasks elsewhere speed it up.
 FIELDS = np.dtype(
     [
         ("key", np.int64),
@@ -29,12 +31,16 @@ FIELDS = np.dtype(
         ("reprovisioned", np.bool_),
         ("observed", np.bool_),
         ("bounded", np.bool_),
+        ("watched", np.bool_),
+        ("stuck", np.bool_),
         ("ended_at_s", np.float64),
         ("factor", np.float64, (_R,)),
         ("scale", np.float64, (_R,)),
         ("extra", np.float64, (_R,)),
         ("used", np.float64, (_R,)),
         ("seen_at", np.intp),
+        ("stretch", np.float64),
+        ("helped", np.float64),
     ]
 )
 Rows = NDArray[np.void]
@@ -44,7 +50,7 @@ def row(**values: Any) -> Rows:
     """One executor that begins."""
     made = np.zeros(1, dtype=FIELDS)
     made["ended_at_s"] = np.inf
-    made["scale"] = 1.0
+    made["scale"] = made["stretch"] = 1.0
     for name, value in values.items():
         made[name] = value
     return made

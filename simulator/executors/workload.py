@@ -21,7 +21,8 @@ from simulator.traces.lumos import LumosRun, lumos
 class Application:
     """Executors that ask for the same. ``profile`` (resources × slots) is what is predicted of each.
 
-    What happens is ``factor`` (resources) times that. ``stages`` are the slots in which stages end.
+    What happens is ``factor`` (resources) times that, over a time that is ``stretch`` times as long. ``stages`` are the
+    slots in which stages end.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Application:
     profile: Floats
     stages: tuple[int, ...]
     factor: Floats
+    stretch: float = 1.0
 
 
 def applications_of(spec: Spec, seed: int) -> list[Application]:
@@ -54,6 +56,10 @@ def _factor(prediction: Prediction, rng: Random, *, new: bool = False) -> Floats
     return np.array([exp(rng.gauss(0.0, error)) if error else 1.0 for error in errors])
 
 
+def _stretch(prediction: Prediction, rng: Random) -> float:
+    return exp(rng.gauss(0.0, prediction.time)) if prediction.time else 1.0
+
+
 def _even(slots: int, stages: int) -> tuple[int, ...]:
     """Where stages end that are as equal as slots allow."""
     return tuple(sorted({max(1, round(slots * stage / stages)) for stage in range(1, stages + 1)}))
@@ -64,7 +70,8 @@ def _inline(inline: Inline, prediction: Prediction, rng: Random) -> Application:
     series = [values or (0.0,) * slots for values in inline.series()]
     ends = tuple(int(end) for end in np.cumsum(inline.stages)) or (slots,)
     factor = _factor(prediction, rng)
-    return Application(inline.name, inline.at_s, inline.executors, np.array(series), ends, factor)
+    stretch = _stretch(prediction, rng)
+    return Application(inline.name, inline.at_s, inline.executors, np.array(series), ends, factor, stretch)
 
 
 def _hibench(asked: HiBench, prediction: Prediction, slot_s: float, rng: Random) -> list[Application]:
@@ -100,6 +107,7 @@ def _hibench(asked: HiBench, prediction: Prediction, slot_s: float, rng: Random)
                 shapes[key],
                 _even(slots, asked.stages),
                 _factor(prediction, rng, new=new),
+                _stretch(prediction, rng),
             )
         )
 
@@ -133,7 +141,8 @@ def _lumos(asked: Trace, prediction: Prediction, slot_s: float, rng: Random) -> 
         total = mean.sum(axis=1)
         factor = np.divide(truth, total, out=np.ones(4), where=total > 0) * _factor(prediction, rng)
         stages = _even(slots, asked.stages)
-        made.append(Application(f"{number:03}-{name}", at_s, asked.executors, mean, stages, factor))
+        stretch = _stretch(prediction, rng)
+        made.append(Application(f"{number:03}-{name}", at_s, asked.executors, mean, stages, factor, stretch))
     return made
 
 

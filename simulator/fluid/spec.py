@@ -79,8 +79,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who is served. The other keys are those of ``las_mq``; ``first_threshold`` is in the unit of the (scaled) sizes.
 
-    ``sharing`` is how its queues divide the server: by ``weights`` (empty: each weighs twice what the next does), or
-    ``strict``, everything to the first queue that has jobs.
+    ``sharing`` is how its queues divide the server: by ``weights`` (empty: each weighs ``step`` times what the next
+    does), or ``strict``, everything to the first queue that has jobs.
     """
 
     name: Literal["fifo", "fair", "las", "srpt", "las_mq"] = "las_mq"

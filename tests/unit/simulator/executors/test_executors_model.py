@@ -90,6 +90,41 @@ def test_work_that_was_underestimated_takes_longer_and_reprovisioning_helps() ->
     assert 60 < helped.makespan_s < 60 + 22 * (1 - 1 / factor) + 2
 
 
+def test_tasks_of_one_that_is_stuck_run_where_its_application_has_room() -> None:
+    """a's executors are on two machines; on the one that they share with b no core is left for what a lacks."""
+    work = [
+        {"name": "a", "executors": 2, "cpu_cores": [9] * 60, "stages": [20, 20, 20]},
+        {"name": "b", "cpu_cores": [7] * 60},
+    ]
+    asked = spec(work, cluster={"machines": 2}, settings={"rescheduling": False})
+    seed = next(each for each in range(1000) if 1.15 < _factor(asked, each) < 1.4)
+    wrong = msgspec.structs.replace(asked, prediction=_prediction())
+    alone = run(wrong, seed)
+    assert alone.jobs[0].response_s == pytest.approx(60 * _factor(asked, seed), rel=0.02)
+    assert alone.measures["rescheduled_slots"] == 0
+    on = msgspec.structs.replace(wrong, policy=msgspec.structs.replace(wrong.policy, rescheduling=True))
+    helped = run(on, seed)
+    assert helped.measures["rescheduled_slots"] > 1
+    assert 60 <= helped.jobs[0].response_s < alone.jobs[0].response_s - 2
+    work_of = [report.resources["cpu"].utilization * report.makespan_s for report in (alone, helped)]
+    assert work_of[1] == pytest.approx(work_of[0], rel=0.001), "the same work, elsewhere"
+
+
+def test_time_that_was_underestimated_is_taken_all_the_same() -> None:
+    asked = spec([{"name": "a", "cpu_cores": [4] * 60}], prediction={"time": 0.2})
+    [application] = applications_of(asked, 7)
+    assert application.stretch != 1
+    assert run(asked, 7).makespan_s == pytest.approx(60 * application.stretch)
+
+
+def test_slowdown_is_against_the_time_alone() -> None:
+    work = [{"name": name, "cpu_cores": [2] * 4, "disk_bytes_per_s": [400 * MB] * 4} for name in "ab"]
+    report = simulate(work, "static", measure={"alone": True})
+    assert [job.alone_s for job in report.jobs] == [4.0, 4.0]
+    assert report.mean_slowdown == pytest.approx(1.6)
+    assert simulate(work, "static").mean_slowdown is None
+
+
 def _prediction() -> Any:
     return msgspec.convert({"cpu": 0.2}, type(spec([{"name": "a", "cpu_cores": [1]}]).prediction))
 
