@@ -1,6 +1,7 @@
 """PURE. In which order jobs are served, and how much each may hold: one module per policy, chosen by name."""
 
 from master.ordering.choice import NAMES, OrderingSettings, ordering_of
+from master.ordering.las_mq import Inside
 from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Key, Ordering, Ranking
 from master.ordering.promised import promised_first
@@ -10,6 +11,7 @@ __all__ = [
     "NAMES",
     "Amounts",
     "ClusterView",
+    "Inside",
     "JobView",
     "Key",
     "Multilevel",

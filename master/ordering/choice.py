@@ -10,7 +10,7 @@ from master.ordering.ejf import EarliestJobFirst
 from master.ordering.fair import Fair
 from master.ordering.fifo import FirstInFirstOut
 from master.ordering.las import LeastAttainedService
-from master.ordering.las_mq import LasMq
+from master.ordering.las_mq import Inside, LasMq
 from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Ordering
 from master.ordering.srjf import SmallestRemainingJobFirst
@@ -29,6 +29,7 @@ class OrderingSettings:
     las_quantum_s: float = 1.0
     las_mq: Multilevel = field(default_factory=Multilevel)
     las_mq_stage_aware: bool = True
+    las_mq_inside: Inside = "demand"
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -39,7 +40,9 @@ _MAKERS: dict[str, Callable[[OrderingSettings], Ordering]] = {
     "las": lambda settings: LeastAttainedService(settings.las_quantum_s),
     "ejf": lambda settings: EarliestJobFirst(settings.ejf_weight),
     "srjf": lambda settings: SmallestRemainingJobFirst(settings.srjf_weight),
-    "las_mq": lambda settings: LasMq(settings.las_mq, stage_aware=settings.las_mq_stage_aware),
+    "las_mq": lambda settings: LasMq(
+        settings.las_mq, stage_aware=settings.las_mq_stage_aware, inside=settings.las_mq_inside
+    ),
 }
 #: Every ordering that can be chosen.
 NAMES: tuple[str, ...] = tuple(_MAKERS)

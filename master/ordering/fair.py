@@ -25,8 +25,8 @@ class Fair:
         weights = {job.job: job.weight for job in jobs}
         self._turns.update(received_since(jobs, self._seen), weights)
         self._seen = {job.job: job.service for job in jobs}
-        received = self._turns.received
-        order = sorted(jobs, key=lambda job: (received[job.job], *job.earliest))
+        due = self._turns.due
+        order = sorted(jobs, key=lambda job: (due[job.job], *job.earliest))
         total = sum(weights.values())
         return Shared(
             "fair: containers by weight",

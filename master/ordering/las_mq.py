@@ -7,6 +7,7 @@ queues share the cluster by weight, and within a queue jobs go one after the oth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Key, Ranking
@@ -14,6 +15,8 @@ from master.ordering.shares import received_since
 from master.ordering.turns import Turns
 from master.ordering.view import Amounts, ClusterView, JobView
 
+#: How jobs stand inside a queue: in the order in which they came to it, or by the containers that they need (§3.3).
+Inside = Literal["fifo", "demand"]
 #: "We only apply the stage awareness when the stage progress is no less than 10 %" (§3.2).
 AWARE_FROM = 0.1
 #: Container-seconds that a queue may catch up on after its jobs wanted less than its share, for a weight of 1.
@@ -21,11 +24,20 @@ LAG = 60.0
 
 
 class LasMq:
-    """``stage_aware`` off: the service received, and nothing else, moves a job (case 3 of Fig. 3)."""
+    """The paper's design is the default, case 4 of its Fig. 3.
 
-    def __init__(self, levels: Multilevel | None = None, *, stage_aware: bool = True) -> None:
+    ``stage_aware`` off: the service received, and nothing else, moves a job (case 3). ``inside`` "fifo": jobs stand in
+    a queue in the order in which they came to it (case 2; case 1 with ``stage_aware`` off).
+    """
+
+    def __init__(
+        self, levels: Multilevel | None = None, *, stage_aware: bool = True, inside: Inside = "demand"
+    ) -> None:
         self._levels = levels or Multilevel()
         self._stage_aware = stage_aware
+        self._inside = inside
+        self._looks = 0
+        self._came: dict[str, tuple[int, int]] = {}  # job → its queue, and at which look it was first seen there
         self._turns: Turns[int] = Turns(LAG)
         self._seen: dict[str, float] = {}
 
@@ -35,15 +47,28 @@ class LasMq:
         queues: dict[int, list[JobView]] = {}
         for job in jobs:
             queues.setdefault(self._levels.queue_of(services[job.job]), []).append(job)
+        came = self._see(queues)
         for queue in queues.values():
-            queue.sort(key=lambda job: (job.needs, *job.earliest))
+            queue.sort(key=lambda job: (came[job.job] if self._inside == "fifo" else job.needs, *job.earliest))
         received = received_since(jobs, self._seen)
         self._seen = {job.job: job.service for job in jobs}
         served = {number: sum(received[job.job] for job in queue) for number, queue in queues.items()}
         self._turns.update(served, {number: self._levels.weights[number] for number in queues})
-        turns = sorted(queues, key=lambda number: (self._turns.received[number], number))
+        turns = sorted(queues, key=lambda number: (self._turns.due[number], number))
         order = [job.job for number in turns for job in queues[number]]
-        return _Queues({number: queues[number] for number in sorted(queues)}, services, order, self._levels, cluster)
+        queues = {number: queues[number] for number in sorted(queues)}
+        return _Queues(queues, services, order, self._levels, cluster, self._inside)
+
+    def _see(self, queues: dict[int, list[JobView]]) -> dict[str, int]:
+        """At which look each job came to the queue that it is in."""
+        self._looks += 1
+        seen = {}
+        for number, queue in queues.items():
+            for job in queue:
+                where, when = self._came.get(job.job, (-1, 0))
+                seen[job.job] = (number, when if where == number else self._looks)
+        self._came = seen
+        return {job: when for job, (_, when) in seen.items()}
 
 
 def service(job: JobView) -> float:
@@ -64,8 +89,10 @@ class _Queues:
         order: list[str],
         levels: Multilevel,
         cluster: ClusterView,
+        inside: Inside,
     ) -> None:
         self._order = order
+        self._inside = inside
         self._services = services
         self._queue = {job.job: number for number, queue in queues.items() for job in queue}
         self._turn = {number: turn for turn, number in enumerate(dict.fromkeys(self._queue[job] for job in order))}
@@ -104,13 +131,14 @@ class _Queues:
         return self._room[job]
 
     def order(self) -> list[str]:
-        """The queue whose turn it is first; within a queue by the containers that the remaining tasks need."""
+        """The queue whose turn it is first; within a queue as ``inside`` says."""
         return self._order
 
     def why(self, job: str) -> str:
         """Its queue, its place in it, its service."""
         queue = self._queue[job]
+        stands = "first come" if self._inside == "fifo" else f"its tasks need {self._needs[job]:g} containers"
         return (
             f"las_mq: queue {queue + 1}, {self._services[job]:.4g} container-seconds (up to {self._upper[queue]:g}), "
-            f"its tasks need {self._needs[job]:g} containers, place {self._place[job] + 1} in the queue"
+            f"{stands}, place {self._place[job] + 1} in the queue"
         )

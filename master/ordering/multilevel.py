@@ -7,6 +7,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+#: A weight that is still one.
+_LEAST = 1e-300
+
 
 @dataclass(frozen=True)
 class Multilevel:
@@ -16,9 +19,10 @@ class Multilevel:
     of the queue before (α_{i+1} = p · α_i, §3.6); the last queue has none.
 
     ``weights`` divide the cluster among the queues that have jobs. The paper asks for weights ("to avoid starvation in
-    lower priority queues", §3.1) and does not give them. By default a queue weighs twice what the next one does: then
-    the first queue with jobs has at least half of the cluster, however many others have jobs, and each of them still
-    moves.
+    lower priority queues", §3.1) and gives none. By default a queue weighs ``step`` times what the next one does, as
+    much less as its jobs are larger: then the first queue with jobs has at least 1 − 1 ÷ step of the cluster, however
+    many others have jobs, and each of them still moves. What other choices do to the paper's workloads is in
+    docs/results.md (las_mq/weights).
     """
 
     queues: int = 10
@@ -36,12 +40,15 @@ class Multilevel:
         if not (math.isfinite(self.step) and self.step > 1):
             raise ValueError(f"step: {self.step:g} is not above 1: each threshold is the last one times the step")
         if not self.weights:
-            object.__setattr__(self, "weights", tuple(0.5**queue for queue in range(self.queues)))
+            object.__setattr__(self, "weights", tuple(max(self.step**-queue, _LEAST) for queue in range(self.queues)))
         if len(self.weights) != self.queues:
             raise ValueError(f"weights: {len(self.weights)} are given for {self.queues} queues")
         if not all(math.isfinite(weight) and weight > 0 for weight in self.weights):
             raise ValueError("weights: each is to be above 0, or its queue starves")
-        thresholds = tuple(self.first_threshold * self.step**queue for queue in range(self.queues - 1))
+        try:
+            thresholds = tuple(self.first_threshold * self.step**queue for queue in range(self.queues - 1))
+        except OverflowError:
+            raise ValueError(f"step: {self.step:g} ** {self.queues} queues is no number; set either lower") from None
         object.__setattr__(self, "_thresholds", thresholds)
 
     def queue_of(self, service: float) -> int:

@@ -81,7 +81,14 @@ class Scored:
         return self._why[job]
 
 
-def scored(jobs: Sequence[JobView], added: Mapping[str, float], why: Mapping[str, str]) -> Scored:
-    """The ranking of jobs that add so much."""
-    order = sorted(jobs, key=lambda job: (-added[job.job], *job.earliest))
+def scored(
+    jobs: Sequence[JobView],
+    added: Mapping[str, float],
+    why: Mapping[str, str],
+    *,
+    by: Mapping[str, float] | None = None,
+) -> Scored:
+    """The ranking of jobs that add so much. ``by`` orders them where nothing may be added; else what they add does."""
+    first = by or added
+    order = sorted(jobs, key=lambda job: (-first[job.job], *job.earliest))
     return Scored(added, [job.job for job in order], why)

@@ -28,7 +28,8 @@ class SmallestRemainingJobFirst:
         load = [sum(each[kind] for each in left.values()) for kind in range(3)]
         scores = {job: priority_score(own, load) for job, own in left.items()}
         added = {job: self._weight * score for job, score in scores.items()}
-        return scored(jobs, added, {job: _why(own, load, scores[job]) for job, own in left.items()})
+        why = {job: _why(own, load, scores[job]) for job, own in left.items()}
+        return scored(jobs, added, why, by=scores)
 
 
 def _left(jobs: Sequence[JobView]) -> dict[str, Amounts]:

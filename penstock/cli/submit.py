@@ -14,6 +14,7 @@ from penstock.cli.report import Report, print_json, print_table
 from penstock.cli.session import converse
 from penstock.client import AgentClient, AgentUnavailable, Job, NotPlaced
 from penstock.model.container import Ended, EndedBy
+from penstock.model.work import OpportunisticJob
 from penstock.opgraph import (
     CancelRequested,
     CancelTasks,
@@ -31,6 +32,8 @@ from penstock.wire.errors import RpcError
 
 #: So much of a failed task's output is shown: its last lines.
 _TAIL_LINES = 10
+#: How often the master is told how far the job is.
+_PROGRESS_S = 0.5
 
 
 def main(argv: list[str]) -> int:
@@ -38,8 +41,25 @@ def main(argv: list[str]) -> int:
     parser = arguments.Parser("submit", "Run a job: a graph of commands from a TOML file.", jobfile.__doc__)
     parser.add_argument("job", type=Path, metavar="JOB.toml")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_argument(
+        "--opportunistic",
+        type=which,
+        default=None,
+        metavar="WHICH",
+        help="what may run on slack, whatever the file says: none, all, only (all of it, and in no regular room), or "
+        "stages, separated by commas",
+    )
     options = parser.parse_args(argv)
-    return converse(_Submission(JobFile(options.job), as_json=options.json).run())
+    file = JobFile(options.job)
+    if options.opportunistic is not None:
+        file.allow(options.opportunistic)
+    return converse(_Submission(file, as_json=options.json).run())
+
+
+def which(text: str) -> OpportunisticJob:
+    """What ``--opportunistic`` says."""
+    words: dict[str, OpportunisticJob] = {"none": False, "all": True, "only": "only"}
+    return words[text] if text in words else [name.strip() for name in text.split(",") if name.strip()]
 
 
 class _Submission:
@@ -61,13 +81,17 @@ class _Submission:
         self._catch_signals()
         async with await AgentClient.connect(client="penstock submit") as agent:
             memory_bytes = file.memory_bytes(agent.welcome.capacity.memory_bytes)
-            self._job = await agent.register_job(file.name, memory_bytes, file.priority)
+            self._job = await agent.register_job(
+                file.name, memory_bytes, file.priority, opportunistic=file.opportunistic
+            )
             with self._report:
-                admission = self._watch(self._admission())
+                watched = [self._watch(self._admission()), self._watch(self._progress())]
                 try:
                     await self._until_over()
                 finally:
-                    admission.cancel()
+                    for one in watched:
+                        one.cancel()
+            self._job.progress(self._manager.progress())
             outputs = await _failed_outputs(agent, self._job, self._manager)
             await self._job.end()
         if self._as_json:
@@ -113,6 +137,12 @@ class _Submission:
             self._report.say("waiting until the cluster has memory for the job")
             await self._job.admitted()
         self._events.put_nowait(Started())
+
+    async def _progress(self) -> None:
+        """What orders jobs by what is left of them is to know of the stages that are not ready, too."""
+        while True:
+            self._job.progress(self._manager.progress())
+            await asyncio.sleep(_PROGRESS_S)
 
     async def _follow(self, task: str) -> None:
         try:

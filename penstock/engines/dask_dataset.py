@@ -232,6 +232,7 @@ class _Run:
                 self._tell(FlowCancelled())
             self._kept.clear()
             if self._placement is not None:
+                self._placement.progress(self._manager.progress, last=True)
                 self._placement.close()
 
     # ------------------------------------------------------------ instructions
@@ -312,6 +313,8 @@ class _Run:
 
     def _wait(self) -> None:
         """Wait until something happened, and tell the manager all that did."""
+        if self._placement is not None:
+            self._placement.progress(self._manager.progress)
         try:
             news = [self._happened.get(timeout=_LOOK_S)]
         except queue.Empty:

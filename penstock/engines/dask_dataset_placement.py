@@ -6,14 +6,18 @@ It fails open: a task for which the master has no answer goes where Dask puts it
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from penstock.client import AgentClient, AgentUnavailable, Job, NotPlaced
+from penstock.engines.dask.progress import AGAIN_S, EVERY_S
 from penstock.model.work import TaskRequest
 from penstock.opgraph.dataflow import PlaceTasks, TaskDemand
+from penstock.wire.agent_api import StageProgress
 from penstock.wire.errors import RpcError
 
 
@@ -39,6 +43,8 @@ class MasterPlacement:
         self._loop = loop
         self._thread = thread
         self._asking: set[asyncio.Task[None]] = set()
+        self._said: list[StageProgress] = []
+        self._looked_at = self._said_at = -math.inf
 
     @classmethod
     def open(
@@ -80,6 +86,17 @@ class MasterPlacement:
     def complete(self, task: str) -> None:
         """A task has been carried out: what its node holds for it is free."""
         self._loop.call_soon_threadsafe(self._start, self._done(task))
+
+    def progress(self, stages: Callable[[], list[StageProgress]], *, last: bool = False) -> None:
+        """Tell the master how far the job is, now and then: to be called whenever something may have changed, and with
+        ``last`` before the job ends. ``stages`` is called here, and only when it is time."""
+        now = time.monotonic()
+        if now - self._looked_at < EVERY_S and not last:
+            return
+        self._looked_at, found = now, stages()
+        if found != self._said or now - self._said_at > AGAIN_S:
+            self._said, self._said_at = found, now
+            self._loop.call_soon_threadsafe(self._job.progress, found)
 
     def close(self) -> None:
         """End the job; whatever is not answered yet stays so."""

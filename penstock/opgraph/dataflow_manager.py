@@ -23,6 +23,8 @@ from penstock.opgraph.metadata import (
 )
 from penstock.opgraph.ops import Dependency, Take
 from penstock.opgraph.planning import Plan
+from penstock.opgraph.progress import FlowProgress
+from penstock.wire.agent_api import StageProgress
 
 # ---------------------------------------------------------------- events
 
@@ -152,6 +154,7 @@ class DataflowManager:
         self.over = False
         self._job_memory_bytes = job_memory_bytes
         self._learned = dict(learned_memory_to_input or {})
+        self._progress = FlowProgress(plan, self.metadata)
         self._started = False
         self._states = [_TaskState.WAITING] * len(plan.tasks)
         self._nodes = [""] * len(plan.tasks)
@@ -180,6 +183,10 @@ class DataflowManager:
             for task in first
         ]
         return sum(memory_bytes(ready, 0, 0))
+
+    def progress(self) -> list[StageProgress]:
+        """How far it is, for the master's orderings: all stages, the work that is left of each as far as is known."""
+        return self._progress.stages()
 
     def handle(self, event: FlowEvent) -> list[FlowInstruction]:
         """What is to be done now, in this order. Events that come twice or too late say nothing new."""
@@ -272,6 +279,7 @@ class DataflowManager:
 
     def _complete_task(self, task: int) -> list[FlowInstruction]:
         self._states[task] = _TaskState.COMPLETE
+        self._progress.complete(task)
         stage = self.plan.tasks[task].stage
         self._left_of_stage[stage] -= 1
         freed = list(self._tasks_after.get(task, ()))
@@ -292,6 +300,7 @@ class DataflowManager:
         for index in new:
             self._states[index] = _TaskState.READY
             self._ready[index] = estimate(self.plan, self.metadata, self.plan.tasks[index])
+            self._progress.ready(self._ready[index])
         all_bytes = sum(one.input_bytes for one in self._ready.values())
         stages: dict[int, list[TaskDemand]] = {}
         for task in (self.plan.tasks[index] for index in new):

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from penstock.model.work import Opportunistic
+
 
 @dataclass(frozen=True, slots=True)
 class TaskNode:
@@ -15,7 +17,7 @@ class TaskNode:
     stage: str
     after: tuple[str, ...] = ()
     memory_bytes: int = 0
-    opportunistic: bool = False
+    opportunistic: Opportunistic = False
 
 
 class GraphError(ValueError):

@@ -12,7 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.model.container import Ended, EndedBy
+from penstock.model.work import Opportunistic
 from penstock.opgraph.graph import TaskGraph
+from penstock.wire.agent_api import StageProgress
+
+#: What a message may name (penstock.wire.agent_api.Progress).
+_MOST_STAGES = 4096
 
 
 class TaskState(enum.StrEnum):
@@ -75,7 +80,7 @@ class PlaceStage:
 
     stage: str
     tasks: tuple[str, ...]
-    opportunistic: bool
+    opportunistic: Opportunistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +123,24 @@ class JobManager:
         self._left = len(graph.tasks)
         self._started = False
         self._stopping = ""
+        self._after: dict[str, dict[str, None]] = {task.stage: {} for task in graph.tasks.values()}
+        for task in graph.tasks.values():
+            before = dict.fromkeys(graph.tasks[name].stage for name in task.after)
+            self._after[task.stage].update({stage: None for stage in before if stage != task.stage})
+
+    def progress(self) -> list[StageProgress]:
+        """How far it is, for the master's orderings: all stages, those too that are not ready yet; of very many those
+        that are not over."""
+        tasks, done = dict.fromkeys(self._after, 0), dict.fromkeys(self._after, 0)
+        for name, task in self.graph.tasks.items():
+            tasks[task.stage] += 1
+            done[task.stage] += self.states[name].over
+        told = list(self._after)
+        if len(told) > _MOST_STAGES:
+            told = [stage for stage in told if done[stage] < tasks[stage]][:_MOST_STAGES]
+        return [
+            StageProgress(stage=one, tasks=tasks[one], done=done[one], after=list(self._after[one])) for one in told
+        ]
 
     @property
     def over(self) -> bool:
@@ -180,7 +203,7 @@ class JobManager:
 
     def _ask(self, ready: Iterable[str]) -> list[Instruction]:
         """Ready tasks, grouped by stage in the order of the graph."""
-        stages: dict[tuple[str, bool], list[str]] = {}
+        stages: dict[tuple[str, Opportunistic], list[str]] = {}
         for name in ready:
             if self.states[name] is TaskState.WAITING:
                 self.states[name] = TaskState.READY

@@ -14,7 +14,7 @@ from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.opgraph.checking import Input
 from penstock.opgraph.collapsing import PlannedOp
 from penstock.opgraph.ops import Dependency, Take
-from penstock.opgraph.planning import Plan, PlannedTask
+from penstock.opgraph.planning import Plan, PlannedStage, PlannedTask
 
 #: m2i of operations that say nothing: what they read and as much again, as the paper has it for a filter.
 DEFAULT_MEMORY_TO_INPUT = 2.0
@@ -67,6 +67,12 @@ class Metadata:
             return sum(self._made[read.version, other].size_bytes for other in theirs)
         return sum(self._made[read.version, other].part_bytes[partition] for other in theirs)
 
+    def expected_bytes(self, version: int) -> float:
+        """A whole dataset, if what is still to be made of it is as large as what there is; 0 while nothing is."""
+        partitions = self._plan.versions[version].data.partitions
+        made = [self._made[version, one].size_bytes for one in range(partitions) if (version, one) in self._made]
+        return sum(made) * partitions / len(made) if made else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class TaskEstimate:
@@ -105,6 +111,34 @@ def estimate(plan: Plan, metadata: Metadata, task: PlannedTask) -> TaskEstimate:
         usage += KindAmounts.single(op.kind, float(total) if writes else work)
         computes = computes or op.kind is ResourceKind.CPU
     return TaskEstimate(task.index, total, usage)
+
+
+def expected(plan: Plan, metadata: Metadata, stage: PlannedStage) -> KindAmounts:
+    """The usage of a whole stage of which no task is ready yet, as far as what it reads is known by now.
+
+    Reckoned as that of a task is: what comes from other stages is what they have made so far, and as much for each
+    partition that they have not.
+    """
+    made_here: dict[int, float] = {}
+    computes = False
+    total = 0.0
+    usage = KindAmounts()
+    for op in (plan.ops[index] for index in stage.ops):
+        work = 0.0
+        for read in op.inputs:
+            times = op.partitions if read.take is Take.WHOLE else 1
+            if read.version in made_here:
+                work += made_here[read.version] * times
+            else:
+                size = metadata.expected_bytes(read.version) * times
+                total += size
+                work += size
+        for version in op.outputs:
+            made_here[version] = work * op.expansion
+        writes = op.kind is ResourceKind.DISK and computes
+        usage += KindAmounts.single(op.kind, total if writes else work)
+        computes = computes or op.kind is ResourceKind.CPU
+    return usage
 
 
 def _share(plan: Plan, read: Input, task: int) -> float:

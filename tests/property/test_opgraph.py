@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.resources import ResourceKind
+from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.opgraph.dataflow import (
     Abandon,
     Data,
@@ -328,6 +328,9 @@ def test_every_monotask_runs_once_and_only_after_its_inputs(drawn: Drawn, memory
     drive.say(FlowStarted())
     while drive.over is None:
         drive.step()
+        told = drive.manager.progress()
+        assert sum(stage.done for stage in told) == len(drive.complete)
+        assert all(stage.done < stage.tasks or stage.usage == KindAmounts() for stage in told), "nothing is left of it"
     assert drive.over == FlowOver(succeeded=True)
     assert drive.asked == drive.done == set(range(len(drive.plan.monotasks)))
     assert drive.complete == set(range(len(drive.plan.tasks)))

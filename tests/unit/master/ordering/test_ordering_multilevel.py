@@ -23,15 +23,17 @@ def test_one_queue_is_no_queueing() -> None:
     assert levels.shares([0]) == {0: 1.0}
 
 
-def test_the_first_queue_with_jobs_has_at_least_half_and_nothing_is_left_unused() -> None:
+def test_a_queue_weighs_a_step_more_than_the_next_and_nothing_is_left_unused() -> None:
     levels = Multilevel()
     assert levels.shares([]) == {}
     assert levels.shares([7]) == {7: 1.0}
     shares = levels.shares(range(10))
     assert sum(shares.values()) == pytest.approx(1.0)
-    assert shares[0] >= 0.5
-    assert all(shares[queue] == pytest.approx(2 * shares[queue + 1]) for queue in range(9))
-    assert levels.shares([2, 5, 5])[2] == pytest.approx(8 / 9)
+    assert shares[0] >= 0.9
+    assert all(shares[queue] == pytest.approx(10 * shares[queue + 1]) for queue in range(9))
+    assert levels.shares([2, 5, 5])[2] == pytest.approx(1000 / 1001)
+    assert Multilevel(queues=3, step=2).weights == (1.0, 0.5, 0.25)
+    assert min(Multilevel(queues=100, step=1200).weights) > 0
 
 
 def test_weights_can_be_given() -> None:
@@ -45,6 +47,7 @@ def test_weights_can_be_given() -> None:
         ({"first_threshold": 0.0}, "first_threshold: 0 is not above 0"),
         ({"first_threshold": math.nan}, "first_threshold: nan"),
         ({"step": 1.0}, "step: 1 is not above 1"),
+        ({"queues": 100, "step": 1e6}, "step: 1e\\+06 \\*\\* 100 queues is no number"),
         ({"weights": (1.0,)}, "weights: 1 are given for 10 queues"),
         ({"queues": 2, "weights": (1.0, 0.0)}, "weights: each is to be above 0"),
     ],

@@ -177,13 +177,14 @@ def test_jobs_sink_and_within_a_queue_the_fewest_containers_go_first() -> None:
 
 
 def test_the_queues_share_and_nothing_is_left_unused() -> None:
-    """Two queues of ten containers: 6.67 and 3.33 by the default weights; what one does not want goes to the other."""
+    """Two queues of ten containers: 6.67 and 3.33 by these weights; what one does not want goes to the other."""
+    levels = Multilevel(queues=2, weights=(2, 1))
     large, sunk = job("large", needs=50.0, wants=50.0), job("sunk", service=500.0, needs=50.0, wants=50.0)
-    ranking = rank("las_mq", large, sunk)
+    ranking = rank("las_mq", large, sunk, las_mq=levels)
     assert (ranking.room("large"), ranking.room("sunk")) == (pytest.approx(20 / 3), pytest.approx(10 / 3))
     assert filled(ranking, large, sunk, count=11) == {"large": 7, "sunk": 4}
     small = job("small", needs=1.0, wants=1.0)
-    ranking = rank("las_mq", small, sunk)
+    ranking = rank("las_mq", small, sunk, las_mq=levels)
     ranking.charge("small", ONE)
     assert filled(ranking, small, sunk, count=4)["sunk"] == 4
 
@@ -195,17 +196,45 @@ def test_demand_is_that_of_the_stages_that_can_run() -> None:
     assert (ranking.room("first"), ranking.room("second")) == (2.0, 8.0)
 
 
-def test_queues_take_turns_at_the_hosts() -> None:
-    """Agents know an order and no shares: 2 : 1 by the default weights comes of turns."""
-    las_mq = ordering_of(OrderingSettings("las_mq", las_mq=Multilevel(queues=2)))
-    received = {"high": 0.0, "low": 1e6}
-    turns = []
-    for _ in range(30):
-        first = las_mq.rank([job(name, service=done, needs=1.0) for name, done in received.items()], TEN).order()[0]
-        received[first] += 3.0
-        turns.append(first)
-    assert turns[0] == "high"
-    assert turns.count("high") == pytest.approx(20, abs=1)
+@pytest.mark.parametrize("weights", [(2.0, 1.0), (1.0, 0.1, 0.01)])
+@pytest.mark.parametrize("look", [0.04, 40.0])
+def test_queues_take_turns_at_the_hosts(weights: tuple[float, ...], look: float) -> None:
+    """Agents know an order and no shares: the weights, however different, come of turns, however long."""
+    levels = Multilevel(queues=len(weights), first_threshold=1e6, weights=weights)
+    las_mq = ordering_of(OrderingSettings("las_mq", las_mq=levels))
+    began = {f"queue {queue}": service for queue, service in enumerate((0.0, 2e6, 2e7)[: len(weights)])}
+    received, turns = dict(began), []
+    for _ in range(2000):
+        jobs = [job(name, service=done, needs=1.0) for name, done in received.items()]
+        turns.append(las_mq.rank(jobs, TEN).order()[0])
+        received[turns[-1]] += look
+    assert turns[0] == "queue 0"
+    for queue, weight in enumerate(weights):
+        assert turns.count(f"queue {queue}") / len(turns) == pytest.approx(weight / sum(weights), abs=0.01)
+        assert f"queue {queue}" in turns[: round(2.5 * sum(weights) / min(weights))], "nobody starves"
+
+
+def test_who_comes_is_not_put_off_by_who_weighs_little() -> None:
+    """A small job is done before a large one has its turn, though that one has received nothing since it came."""
+    las_mq = ordering_of(OrderingSettings("las_mq", las_mq=Multilevel(queues=2, first_threshold=1.0)))
+    for received in (0.0, 0.3, 0.6):
+        jobs = [job("large", service=9.0, needs=9.0), job("small", service=received, needs=9.0)]
+        assert las_mq.rank(jobs, TEN).order() == ["small", "large"]
+
+
+def test_inside_a_queue_jobs_stand_by_what_they_need_or_by_when_they_came_to_it() -> None:
+    """Fig. 3's cases 3 and 4 against 1 and 2."""
+    levels = Multilevel(queues=2, first_threshold=10.0)
+    many, few = job("many", submitted_at=1.0, needs=9.0), job("few", submitted_at=2.0, needs=1.0)
+    assert rank("las_mq", many, few, las_mq=levels).order() == ["few", "many"]
+    fifo = ordering_of(OrderingSettings("las_mq", las_mq=levels, las_mq_inside="fifo"))
+    first = fifo.rank([many, few], TEN)
+    assert first.order() == ["many", "few"]
+    assert first.why("few").endswith("first come, place 2 in the queue")
+    sunk = [job("many", submitted_at=1.0, needs=9.0), job("few", submitted_at=2.0, needs=1.0, service=11.0)]
+    assert fifo.rank(sunk, TEN).key("many", 0.0) > fifo.rank(sunk, TEN).key("few", 0.0)
+    both = [job("many", submitted_at=1.0, needs=9.0, service=12.0), job("few", submitted_at=2.0, service=12.0)]
+    assert fifo.rank(both, TEN).order() == ["few", "many"], "few was in the second queue first"
 
 
 # ---------------------------------------------------------------- what is promised

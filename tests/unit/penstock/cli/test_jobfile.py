@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli import submit
+from penstock.cli.errors import CommandError
 from penstock.cli.jobfile import JobFile
 from penstock.model.container import Limits
 from penstock.model.resources import KindAmounts, ResourceKind
@@ -78,3 +80,31 @@ def test_memory_as_written_wins(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text('name = "j"\nmemory = "1G"\n[[task]]\nname = "a"\ncommand = "true"\n')
     assert JobFile(path).memory_bytes(1) == 1 << 30
+
+
+def slack_job(tmp_path: Path, line: str = "") -> JobFile:
+    path = tmp_path / "slack.toml"
+    path.write_text(
+        f'name = "j"\n{line}\n[[task]]\nname = "a"\nstage = "map"\ncommand = "true"\n'
+        '[[task]]\nname = "b"\ncommand = "true"\nopportunistic = "only"\n'
+    )
+    return JobFile(path)
+
+
+def test_a_job_opts_out_of_slack_or_names_the_stages_that_may_have_it(tmp_path: Path) -> None:
+    plain = slack_job(tmp_path)
+    assert plain.opportunistic is None
+    assert [task.opportunistic for task in plain.graph.tasks.values()] == [False, "only"]
+    assert slack_job(tmp_path, "opportunistic = false").opportunistic is False
+    named = slack_job(tmp_path, 'opportunistic = ["map", "b"]')
+    assert named.opportunistic == ["map", "b"]
+    named.allow(submit.which("only"))
+    assert named.opportunistic == "only", "the command line comes before the file"
+    assert [submit.which(text) for text in ("none", "all", "map, b")] == [False, True, ["map", "b"]]
+
+
+def test_a_stage_that_there_is_not_is_named_with_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="opportunistic: no stage 'mop'; stages: map, b"):
+        slack_job(tmp_path, 'opportunistic = ["mop"]')
+    with pytest.raises(CommandError, match="--opportunistic: no stage 'c'"):
+        slack_job(tmp_path).allow(["c"])

@@ -17,6 +17,7 @@ from penstock.opgraph import (
     TaskSettled,
     TaskState,
 )
+from penstock.wire.agent_api import StageProgress
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0)
 BAD = Ended(by=EndedBy.EXIT, exit_status=3, reason="exit status 3")
@@ -88,3 +89,23 @@ def test_somebody_else_s_cancellation_is_a_failure() -> None:
     manager = JobManager(TaskGraph([TaskNode("a", "a")]))
     manager.handle(Started())
     assert manager.handle(TaskEnded("a", Ended(by=EndedBy.CANCELLED)))[0] == TaskSettled("a", TaskState.FAILED)
+
+
+def test_progress_names_all_stages_and_what_they_wait_for() -> None:
+    manager = JobManager(map_reduce())
+    manager.handle(Started())
+    manager.handle(TaskEnded("m1", OK))
+    manager.handle(TaskEnded("m3", BAD))  # and so `side` is skipped
+    assert manager.progress() == [
+        StageProgress(stage="map", tasks=3, done=2),
+        StageProgress(stage="reduce", tasks=2, after=["map"]),
+        StageProgress(stage="side", tasks=1, done=1, after=["map"]),
+    ]
+
+
+def test_of_more_stages_than_a_message_may_name_those_left_are_told() -> None:
+    manager = JobManager(TaskGraph([TaskNode(f"t{number}", f"s{number}") for number in range(5000)]))
+    manager.handle(Started())
+    manager.handle(TaskEnded("t0", OK))
+    told = manager.progress()
+    assert (len(told), told[0].stage) == (4096, "s1")

@@ -146,3 +146,11 @@ class FakeGate:
 @pytest.fixture
 def make_gate() -> Callable[[int], FakeGate]:
     return FakeGate
+
+
+@pytest.fixture
+def cluster(make_gate: Callable[[int], FakeGate], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """``async with cluster(slots, workers=…) as (client, gate, workers)``: see ``dask_bed.clusters``."""
+    from tests.unit.penstock.engines.dask.dask_bed import clusters  # not without Dask, which is an extra
+
+    return clusters(make_gate, monkeypatch)

@@ -1,11 +1,9 @@
-"""A real scheduler and real workers in this process, behind a gate whose slots the test gives."""
+"""Tasks on a real scheduler and real workers in this process, behind a gate whose slots the test gives."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,22 +11,14 @@ import pytest
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
-from distributed import Client, Scheduler, Worker, get_worker, rejoin, secede, worker_client  # noqa: E402
+from distributed import get_worker, rejoin, secede, worker_client  # noqa: E402
 
 from penstock.engines.dask import hooks  # noqa: E402
-from penstock.engines.dask import plugin as plugin_module  # noqa: E402
-from penstock.engines.dask.plugin import PenstockSchedulerPlugin, PenstockWorkerPlugin  # noqa: E402
+from penstock.engines.dask.plugin import PenstockSchedulerPlugin  # noqa: E402
 from penstock.engines.dask.pool import GatedThreadPoolExecutor  # noqa: E402
+from tests.unit.penstock.engines.dask.dask_bed import DASK_WARNS, WAIT_S, Cluster, until  # noqa: E402
 
-# Dask's own, not ours: it warns of itself while it starts and stops.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
-]
-WAIT_S = 60.0
+pytestmark = DASK_WARNS
 
 
 @pytest.fixture
@@ -37,48 +27,6 @@ def events(monkeypatch: pytest.MonkeyPatch) -> dict[str, threading.Event]:
     found = {name: threading.Event() for name in ("began", "go")}
     monkeypatch.setattr(dask, "penstock_test_events", found, raising=False)
     return found
-
-
-Cluster = Callable[..., Any]
-
-
-@pytest.fixture
-def cluster(make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """``async with cluster(slots, workers=…) as (client, gate, workers)``; a worker has two threads."""
-
-    @asynccontextmanager
-    async def start(slots: int, workers: int = 1, gated: bool = True, **keywords: Any) -> AsyncIterator[Any]:
-        gate = make_gate(slots)
-
-        def cluster_gate(worker: Any, _: Any) -> Any:
-            gate.workers.append(worker)
-            return gate
-
-        monkeypatch.setattr(plugin_module, "ClusterGate", cluster_gate)
-        with dask.config.set({"distributed.scheduler.work-stealing": False, "distributed.admin.tick.limit": "1h"}):
-            async with Scheduler(
-                host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0"
-            ) as scheduler:
-                made = []
-                for _ in range(workers):
-                    plugins = [PenstockWorkerPlugin()] if gated else []
-                    made.append(Worker(scheduler.address, host="127.0.0.1", nthreads=2, plugins=plugins, **keywords))
-                try:
-                    await asyncio.gather(*made)
-                    async with Client(scheduler.address, asynchronous=True) as client:
-                        yield client, gate, made
-                finally:
-                    gate.grant(1000)
-                    await asyncio.gather(*(one.close() for one in made))
-
-    return start
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Poll: what Dask does in its loop cannot be waited for otherwise."""
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.005)
 
 
 async def test_tasks_wait_for_their_grants(cluster: Cluster) -> None:
@@ -236,15 +184,6 @@ async def test_secede_releases_and_rejoin_waits(cluster: Cluster, events: Any) -
         assert await future == 1
 
 
-async def test_transfers_are_network_monotasks(cluster: Cluster) -> None:
-    async with cluster(1, workers=2) as (client, gate, workers):
-        data = client.submit(bytes, 300_000, workers=[workers[0].address])
-        assert await client.submit(len, data, workers=[workers[1].address]) == 300_000
-        (slot,) = [slot for slot in gate.asked if slot.kind == "network"]
-        assert 300_000 <= slot.input_bytes < 301_000
-        await until(lambda: slot.ended == "done")
-
-
 async def test_the_worker_is_as_before_once_the_plugin_is_removed(cluster: Cluster) -> None:
     async with cluster(1) as (client, gate, (worker,)):
         assert isinstance(worker.executors["default"], GatedThreadPoolExecutor)
@@ -329,41 +268,6 @@ async def test_a_misspelt_setting_is_one_line_and_work_goes_on_ungated(
     assert record.exc_info is None
 
 
-async def test_spilling_waits_for_the_disk_and_not_on_the_event_loop(cluster: Cluster) -> None:
-    with dask.config.set({"distributed.worker.memory.target": 0.001}):
-        async with cluster(4, memory_limit="1GB") as (client, gate, (worker,)):
-            gate.grant(0)
-            with dask.annotate(penstock={"kind": "none"}):
-                blobs = [dask.delayed(bytes)(400_000, dask_key_name=f"blob-{n}") for n in range(5)]
-            futures = client.compute(blobs, optimize_graph=False)
-            await distributed.wait(futures)
-            await until(lambda: any(slot.stage == "spill" for slot in gate.asked))
-            assert not worker.data.disk  # nothing went to disk behind the gate's back, and the loop still answers
-            assert await client.run(lambda: "awake") == {worker.address: "awake"}
-            gate.grant(4)
-            await until(lambda: worker.data.fast.total_weight <= 1_000_000)
-            assert worker.data.disk
-            assert await client.submit(lambda *all_: sum(map(len, all_)), *futures) == 2_000_000
-            assert any(slot.stage == "unspill" and slot.input_bytes >= 400_000 for slot in gate.asked)
-            await until(lambda: gate.held["disk"] == 0)
-
-
-async def test_a_worker_short_of_memory_waits_for_the_disk_but_not_for_ever(cluster: Cluster) -> None:
-    with dask.config.set({"penstock.spill_patience_s": 0.2}):
-        async with cluster(4, memory_limit="1GB") as (client, gate, (worker,)):
-            futures = client.map(bytes, range(300_000, 300_005))
-            await distributed.wait(futures)
-            gate.grant(0)
-            short = asyncio.create_task(worker.memory_manager._spill(worker, 2**40))
-            await until(lambda: gate.asked[-1].stage == "spill")
-            assert gate.asked[-1].input_bytes > 2**39
-            assert not worker.data.disk
-            assert await client.run(lambda: "awake") == {worker.address: "awake"}  # while it waits
-            await asyncio.wait_for(short, WAIT_S)
-            assert worker.data.disk
-            assert gate.asked[-1].ended == "cancelled"
-
-
 async def test_without_the_hooks_the_pool_is_gated_all_the_same(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -378,26 +282,3 @@ async def test_without_the_hooks_the_pool_is_gated_all_the_same(
         assert gate.most["cpu"] == 1
     (record,) = [record for record in caplog.records if "not gated" in record.getMessage()]
     assert "Worker.execute, Worker.gather_dep, Worker._spill" in record.getMessage()
-
-
-async def test_p2p_shuffles_ask_for_network_and_disk(cluster: Cluster) -> None:
-    pytest.importorskip("pyarrow")
-    pandas = pytest.importorskip("pandas")
-    frames = pytest.importorskip("dask.dataframe")
-    async with cluster(1, workers=2) as (client, gate, _):
-        left = frames.from_pandas(pandas.DataFrame({"k": range(4000), "x": [1.5] * 4000}), npartitions=6)
-        right = frames.from_pandas(pandas.DataFrame({"k": range(0, 4000, 2), "y": [2] * 2000}), npartitions=5)
-        with dask.config.set({"dataframe.shuffle.method": "p2p"}):
-            joined = left.merge(right, on="k", how="inner")
-            assert await client.compute(joined.y.sum()) == 4000
-        sent = [slot for slot in gate.asked if slot.stage == "p2p-send"]
-        written = [slot for slot in gate.asked if slot.stage == "p2p-write"]
-        assert {slot.kind for slot in sent} == {"network"}
-        assert {slot.kind for slot in written} == {"disk"}
-        assert sum(slot.input_bytes for slot in sent) > 50_000
-        assert sum(slot.input_bytes for slot in written) > 50_000
-        read = [slot for slot in gate.asked if slot.stage == "p2p-read"]
-        assert {slot.kind for slot in read} == {"disk"}
-        assert sum(slot.input_bytes for slot in read) > 50_000
-        assert gate.most == {"cpu": 1, "network": 1, "disk": 1}
-        await until(lambda: not any(gate.held.values()))
