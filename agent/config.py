@@ -70,6 +70,12 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         bool, Meta(description="T_alloc finds its own value, from t_alloc on: up while calm, back when preempted")
     ] = False
     t_alloc_least: Annotated[Fraction, Meta(description="how far back a tuned T_alloc goes")] = 0.5
+    opportunistic_queue: Annotated[
+        int, Meta(ge=0, description="placed opportunistic commands that may wait here for slack, beyond what fits now")
+    ] = 0
+    opportunistic_wait_s: Annotated[
+        float, Meta(gt=0, description="how long one of them waits before it goes back to the master")
+    ] = 10.0
     t_preempt_cpu: Annotated[Fraction, Meta(description="UBIS T_preempt for CPU")] = 0.95
     t_preempt_memory: Annotated[Fraction, Meta(description="UBIS T_preempt for memory")] = 0.9
     t_preempt_disk: Annotated[Fraction, Meta(description="UBIS T_preempt for disk")] = 0.95
@@ -156,6 +162,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             rate_window_s=self.rate_window_s,
             t_alloc=self.t_alloc,
             t_alloc_tuning=self._tuning(),
+            opportunistic_queue=self.opportunistic_queue,
+            opportunistic_wait_s=self.opportunistic_wait_s,
             preemption=PreemptionSettings(
                 thresholds=Thresholds(
                     self.t_preempt_cpu, self.t_preempt_memory, self.t_preempt_disk, self.t_preempt_network

@@ -78,7 +78,7 @@ REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
         api.Progress(
             job="j-1",
             stages=[
-                api.StageProgress(stage="map", tasks=8, done=6, input_bytes=2 << 20),
+                api.StageProgress(stage="map", tasks=8, done=6, usage=KindAmounts(cpu=2e6, disk=1e6)),
                 api.StageProgress(stage="reduce", tasks=2, after=["map"]),
             ],
         ),

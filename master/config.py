@@ -45,11 +45,16 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         float, Meta(gt=1, description="las_mq: each queue's threshold is the last one's times this (p)")
     ] = 10.0
     las_mq_weights: Annotated[
-        tuple[float, ...], Meta(description="las_mq: shares of the queues, one each; empty: each twice the next one's")
+        tuple[float, ...],
+        Meta(description="las_mq: shares of the queues, one each; empty: each las_mq_step times the next one's"),
     ] = ()
     las_mq_stage_aware: Annotated[
         bool, Meta(description="las_mq: count what the present stage will have received when it ends")
     ] = True
+    las_mq_inside: Annotated[
+        Literal["fifo", "demand"],
+        Meta(description="las_mq: order inside a queue: by arrival there, or by the containers that jobs still need"),
+    ] = "demand"
     tenants: Annotated[
         dict[str, str], Meta(description="drf, fair: user → tenant as a path (research/eve); others: the user's name")
     ] = {}
@@ -57,6 +62,13 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     share_chunk_tasks: Annotated[
         int, Meta(ge=1, description="fair, drf, las, las_mq: tasks of a stage that are placed before the next choice")
     ] = 4
+    placement: Annotated[
+        Literal["ursa", "tetris", "tetris2", "capacity"],
+        Meta(description="how tasks are placed: Ursa's Algorithm 1, or by their peak demands (Ursa §5.1.2)"),
+    ] = "ursa"
+    tetris_peak_to_mean: Annotated[
+        float, Meta(ge=1, description="tetris, tetris2: a task's peak of disk and network by its mean over its life")
+    ] = 2.0
     stage_aware: Annotated[
         bool, Meta(description="Algorithm 1: stages whose tasks all find a place go first (Ursa §4.2.2)")
     ] = True

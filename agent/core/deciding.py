@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.core import events as e
-from agent.core import running, tasks
+from agent.core import running, slack, tasks
 from agent.core.instructions import Instruction, Notify, Record, Reply
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
@@ -68,7 +68,7 @@ def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: f
             if isinstance(decision, Withdraw):
                 out += running.withdraw(node, held, decision.why or "withdrawn by the master", now)
             else:
-                return _promote(node, decision, out)
+                return _promote(node, decision, out, now)
         case _:
             return f"unknown job {decision.job!r}"
     return ""
@@ -81,8 +81,11 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
         return ""  # said again after a lost connection: it is here already
     cores = request.command.cpu_cores if request.command is not None else 0.0
     ledger = node.ledger()
+    waits = decision.opportunistic and request.command is not None
     if decision.opportunistic:
         why = ledger.refuse_opportunistic(cores, request.memory_bytes, node.threshold.t_alloc)
+        waits = waits and bool(why) and slack.queue_free(node) > 0
+        why = "" if waits else why
     else:
         why = ledger.refuse_regular(cores, request.memory_bytes)
         network = request.command.network_bytes_per_s if request.command is not None else 0
@@ -97,22 +100,29 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
     out += node.recalls()
     held = node.held.hold(decision)
     out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
-    if request.command is not None:
+    if decision.opportunistic and request.command is not None and not waits:
+        out += running.start_beside(node, held, now)
+    elif request.command is not None:
         out += running.queue_command(node, held, now)
     return ""
 
 
-def _promote(node: Node, decision: Promote, out: list[Instruction]) -> str:
+def _promote(node: Node, decision: Promote, out: list[Instruction], now: float) -> str:
     """Opportunistic work becomes regular where it is (UBIS §IV.D), if its promise can be kept."""
     held = node.held.by_key[decision.job, decision.task]
     if not held.opportunistic:
         return ""
     command = held.request.command
     why = node.ledger().refuse_regular(command.cpu_cores if command else 0.0, held.request.memory_bytes)
+    if not why and command is not None and node.queues.idle().of(held.request.command_kind) < 1:
+        why = f"{held.request.command_kind}: no slot is free"
     if why:
         return why
     held.opportunistic = False
+    waited = node.held.waiting.pop((held.job, held.task), None)
     out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
-    if held.container:
-        out += running.promote(node, held.container)
+    if waited is not None:
+        out += running.queue_command(node, held, now)
+    elif held.container:
+        out += running.promote(node, held, now)
     return ""

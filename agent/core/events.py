@@ -14,7 +14,7 @@ from agent.core.records import ContainerRecord, HeldTask, JobRecord
 from agent.core.snapshot import Snapshot
 from penstock.model import ContainerSpec, MonotaskSpec, Profile, TaskRequest
 from penstock.model.container import LimitsChange
-from penstock.model.work import MonotaskId
+from penstock.model.work import MonotaskId, Opportunistic
 from penstock.wire.agent_api import Completion, Progress, RegisterJob
 from penstock.wire.master_api import AnyDecision
 
@@ -96,7 +96,7 @@ class PlacementRequested:
     job: str
     stage: str
     tasks: list[TaskRequest]
-    opportunistic: bool
+    opportunistic: Opportunistic
 
 
 @dataclass(frozen=True, slots=True)

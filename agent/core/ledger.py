@@ -101,6 +101,8 @@ def take_stock(
             used_cores += spec.cpu_cores
             used_memory += memory_bytes
     for task in tasks:
+        if task.opportunistic and task.request.command is not None and not task.container:
+            continue  # it waits for slack and has none of it
         if task.opportunistic:
             asked_memory += task.request.memory_bytes
         else:

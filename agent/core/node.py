@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from agent.core import deciding, elasticity, preempting, recovery, running, tasks
+from agent.core import deciding, elasticity, preempting, recovery, running, slack, tasks
 from agent.core import events as e
 from agent.core.attained import Attained
 from agent.core.containers import Containers
@@ -32,6 +32,9 @@ _DONE = Reply(Done())
 JOBS = "jobs"  # the journal's room
 #: After these the next slot of a profile or the next end of a grace may be another one. Not after monotasks' events.
 _MAY_MOVE_THE_ALARM = frozenset({e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Recovered})
+
+#: After these opportunistic work that waits may find slack at once; what else changes it the samples tell.
+_MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted})
 
 
 class Node:
@@ -101,6 +104,8 @@ class Node:
             RpcError: the request is at fault or refused; nothing has changed.
         """
         instructions = self._handlers[type(event)](event, now)
+        if self.held.waiting and type(event) in _MAY_FREE_SLACK:
+            instructions += slack.start_waiting(self, now)
         if type(event) in _MAY_MOVE_THE_ALARM:
             instructions += self._alarm(now)
         return instructions
@@ -114,20 +119,26 @@ class Node:
     def load(self, now: float) -> Load:
         """The heartbeat's content (Ursa §4.2.2, UBIS §IV.A): of jobs what changed since the last one."""
         ledger = self.ledger()
-        pending = self.queues.pending()
+        claimed, waiting_bytes = slack.claimed(self)
+        in_use = slack.in_use(self, ledger) + claimed
+        pending, coming = self.queues.pending(), 0
         for held in self.held:
             if held.request.command is None:  # a command's work is in the queue until it is done
                 pending = pending + held.remaining
+                coming += held.takes_core
         return Load(
             rates=self.queues.rates(now),
             pending=pending,
-            idle=self.queues.idle(),
-            used_cores=ledger.used_cores,
-            used_memory_bytes=ledger.used_memory_bytes,
+            idle=self.queues.idle().minus(KindAmounts(cpu=coming)),
+            used_cores=in_use.cpu,
+            used_memory_bytes=ledger.used_memory_bytes + waiting_bytes,
+            disk_busy=in_use.disk,
+            network_busy=in_use.network,
+            opportunistic_queue_free=slack.queue_free(self),
             promised_cores=ledger.promised_cores,
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,
-            jobs=self.attained.report(self.jobs, now),
+            jobs=self.attained.report(now),
             t_alloc=self.threshold.t_alloc if self.settings.t_alloc_tuning else None,
         )
 
@@ -206,6 +217,7 @@ class Node:
                 priority=request.priority,
                 submitted_at=event.at,
                 admitted=not self.settings.has_master,
+                opportunistic=request.opportunistic,
             )
             job = self.jobs[fresh] = Job(record)
             self.queues.add_job(fresh, request.priority)
@@ -276,7 +288,8 @@ class Node:
         before: tuple[int, str, float, bool] | None = None
         for monotask in granted:
             if monotask.session == running.COMMANDS:
-                instructions += running.start_command(self, monotask)
+                held = self.held.by_key[monotask.job, str(monotask.id)]
+                instructions += running.start_command(self, held, monotask.kind)
                 continue
             owner = (monotask.session, monotask.job, monotask.lease_until, monotask.keep)
             if owner != before:  # mostly, all that was granted at once is of one job
@@ -328,13 +341,13 @@ class Node:
         """Preemption reads the sample; so does every admission until the next one."""
         self.snapshot = event.snapshot
         self.queues.tick(now)
-        self.attained.look(self.jobs, now)
         instructions: list[Instruction] = []
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
             if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:
                 gone = self.end_job(job, now) if job.record.here else running.forget_guest(self, job.record.job)
                 instructions += gone  # its framework did not come back after our restart
-        return instructions + preempting.sampled(self, event, now)
+        instructions += preempting.sampled(self, event, now)
+        return instructions + slack.sampled(self, now)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Slots of profiles begin, graces end."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from agent.core import events as e
+from agent.core import slack
 from agent.core.instructions import Explain, Instruction, Reclaim
 from agent.core.preemption import Act, Action, View
 from agent.core.records import Preempted
 from agent.core.snapshot import Snapshot
-from penstock.model import KINDS, EndedBy, KindAmounts
+from penstock.model import EndedBy
 
 if TYPE_CHECKING:
     from agent.core.node import Node
@@ -54,10 +54,7 @@ def reclaimed(node: Node, event: e.Reclaimed, now: float) -> list[Instruction]:
 
 
 def _view(node: Node, snapshot: Snapshot) -> View:
-    live = list(node.containers.live.values())
-    commands = Counter(record.kind for record in live)  # their use is measured, so their slots do not count
-    granted = KindAmounts(*(float(node.queues.running(kind) - commands[kind]) for kind in KINDS))
-    return View.of(snapshot, live, node.ledger(), granted)
+    return View.of(snapshot, list(node.containers.live.values()), node.ledger(), slack.of_frameworks(node))
 
 
 def carry_out(node: Node, actions: list[Action], at: float, now: float) -> list[Instruction]:

@@ -17,6 +17,7 @@ from penstock.model import (
     ResourceKind,
     TaskRequest,
 )
+from penstock.model.work import Opportunistic, OpportunisticJob
 from penstock.wire.agent_api import StageProgress
 
 
@@ -31,6 +32,16 @@ class JobRecord(msgspec.Struct, kw_only=True):
     submitted_at: float = 0.0
     admitted: bool = False
     here: bool = True
+    opportunistic: OpportunisticJob = None
+
+    def allows(self, stage: str, asked: Opportunistic) -> Opportunistic:
+        """What a stage may be: jobs opt out of slack, or allow it for named stages (UBIS §IV.D)."""
+        job = self.opportunistic
+        if isinstance(job, list):
+            job = stage in job
+        if job is None or (job is True and asked):
+            return asked
+        return job
 
 
 class HeldTask(msgspec.Struct, kw_only=True):
@@ -49,6 +60,16 @@ class HeldTask(msgspec.Struct, kw_only=True):
     opportunistic: bool = False
     container: str = ""  # of a command: the id that it runs under, once its slot was granted
 
+    @property
+    def cores(self) -> float:
+        """That a command asks for."""
+        return self.request.command.cpu_cores if self.request.command is not None else 0.0
+
+    @property
+    def takes_core(self) -> bool:
+        """Whether a core is spoken for: it will compute, and nothing of it has come to the queues yet."""
+        return self.remaining.cpu > 0 and self.remaining == self.request.usage
+
 
 class ContainerState(enum.StrEnum):
     """Where a container is."""
@@ -62,7 +83,10 @@ class ContainerState(enum.StrEnum):
 
 
 class ContainerRecord(msgspec.Struct, kw_only=True):
-    """A command in a cgroup of its own. ``kind`` is the slot that a placed command holds."""
+    """A command in a cgroup of its own.
+
+    ``kind`` is the slot that a placed command holds; an opportunistic one holds none.
+    """
 
     container: str
     user: str
@@ -105,7 +129,7 @@ class TaskHere:
 
     stage: str
     request: TaskRequest
-    opportunistic: bool
+    opportunistic: Opportunistic
     node: str = ""
     ended: Ended | None = None
 

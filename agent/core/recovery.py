@@ -53,7 +53,10 @@ def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
                 held.container = ""
                 instructions += running.withdraw(node, held, "its job ended", now)
         elif held.request.command is not None:
-            if not alive:
+            if alive:  # promoted or not, it has the slot that it is to have
+                record = node.containers.live[held.container]
+                record.kind = None if held.opportunistic else held.request.command_kind
+            else:
                 held.container = ""
             instructions += running.queue_command(node, held, now, running=alive)
     return instructions

@@ -12,13 +12,13 @@ from agent.core.confinement import confine
 from agent.core.containers import ROOM, how_it_ended
 from agent.core.instructions import AdoptProcess, Confine, Explain, Instruction, Notify, Record, Reply
 from agent.core.records import ContainerRecord, ContainerState, HeldTask
-from penstock.model import ContainerSpec, Ended, EndedBy, MonotaskSpec
+from agent.queues import beside
+from penstock.model import ContainerSpec, Ended, EndedBy, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion, ContainerEnded, Done
 from penstock.wire.errors import bad_request, refused
 
 if TYPE_CHECKING:
     from agent.core.node import Node
-    from agent.queues import Monotask
 
 #: The "session" of monotasks that are commands: their grant starts a container.
 COMMANDS = 0
@@ -150,10 +150,12 @@ def _ended(node: Node, record: ContainerRecord, ended: Ended, now: float) -> lis
     held = node.held.by_key.get((record.job, record.task)) if record.task else None
     if held is not None and held.container == container:
         instructions += node.held.command_ended(held, ended)
-    if record.kind is not None and record.job in node.jobs:
+    if record.job in node.jobs and record.kind is not None:
         completion = [Completion(id=record.task, failed=not ended.ok)]
         granted = node.queues.complete(COMMANDS, record.job, completion, now)
         instructions += node.granted(granted, now)
+    elif record.job in node.jobs and record.task:
+        beside.end(node.queues, COMMANDS, record.job, record.task, now, failed=not ended.ok)
     return instructions + forget_guest(node, record.job)
 
 
@@ -161,21 +163,35 @@ def _ended(node: Node, record: ContainerRecord, ended: Ended, now: float) -> lis
 
 
 def queue_command(node: Node, held: HeldTask, now: float, *, running: bool = False) -> list[Instruction]:
-    """A placed command waits for the slot of its resource. ``running``: it holds one since before a restart."""
-    kind = held.request.command_kind
-    spec = MonotaskSpec(
-        id=held.task,
-        kind=kind,
-        input_bytes=int(held.request.usage.of(kind)),
-        stage=held.stage,
-        running=running,
-    )
+    """A placed command waits for the slot of its resource. ``running``: it holds one since before a restart.
+
+    An opportunistic one waits for slack instead, which is what those who hold the slots do not use (UBIS, Algorithm 1).
+    """
+    spec = _monotask(held, running=running)
+    if held.opportunistic and running:
+        beside.begin(node.queues, COMMANDS, held.job, spec, now)
+        return []
+    if held.opportunistic:
+        node.held.waiting[held.job, held.task] = now
+        return []
     return node.granted(node.queues.submit(COMMANDS, held.job, [spec], now), now)
 
 
-def start_command(node: Node, monotask: Monotask) -> list[Instruction]:
-    """The slot of a placed command was granted."""
-    held = node.held.by_key[monotask.job, str(monotask.id)]
+def start_beside(node: Node, held: HeldTask, now: float) -> list[Instruction]:
+    """A placed opportunistic command starts."""
+    beside.begin(node.queues, COMMANDS, held.job, _monotask(held), now)
+    return start_command(node, held, None)
+
+
+def _monotask(held: HeldTask, *, running: bool = False) -> MonotaskSpec:
+    """A placed command as the queues know it."""
+    kind = held.request.command_kind
+    size = int(held.request.usage.of(kind))
+    return MonotaskSpec(id=held.task, kind=kind, input_bytes=size, stage=held.stage, running=running)
+
+
+def start_command(node: Node, held: HeldTask, slot: ResourceKind | None) -> list[Instruction]:
+    """The slot of a placed command was granted, or it needs none."""
     command = held.request.command
     assert command is not None
     held.container = node.fresh_id("c-")
@@ -187,7 +203,7 @@ def start_command(node: Node, monotask: Monotask) -> list[Instruction]:
         opportunistic=held.opportunistic,
         job=held.job,
         task=held.task,
-        kind=monotask.kind,
+        kind=slot,
     )
     journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
     return [journal, *node.containers.add(record)]
@@ -218,12 +234,15 @@ def forget_guest(node: Node, job: str) -> list[Instruction]:
     return [Record("jobs", job, None)]
 
 
-def promote(node: Node, container: str) -> list[Instruction]:
-    """Promotion of a container (UBIS §IV.D): the same limits in the regular class, in place."""
+def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:
+    """Promotion of a command (UBIS §IV.D): the same limits in the regular class, in place, and a slot."""
+    container = held.container
     record = node.containers.live.get(container)
     if record is None:
         return []
     record.opportunistic = False
+    record.kind = held.request.command_kind
+    beside.give_slot(node.queues, COMMANDS, held.job, _monotask(held), now)
     if record.state is ContainerState.WARNED:
         record.state = ContainerState.RUNNING
     node.preemption.forget(container)

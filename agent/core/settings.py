@@ -78,6 +78,8 @@ class NodeSettings:
     rate_window_s: float = 10.0
     t_alloc: float = 0.9
     t_alloc_tuning: TuningSettings | None = None
+    opportunistic_queue: int = 0  # placed commands that may wait here for slack (UBIS §VII)
+    opportunistic_wait_s: float = 10.0  # then they go back to the master
     preemption: PreemptionSettings = field(default_factory=PreemptionSettings)
     rejoin_s: float = 30.0
     keep_ended: int = 100

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from agent.core.instructions import Instruction, Notify, Record, TellMaster
 from agent.core.records import HeldTask, Job, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.model.work import Opportunistic
 from penstock.wire.agent_api import TaskEnded, TaskPlaced
 from penstock.wire.errors import bad_request
 from penstock.wire.master_api import (
@@ -35,6 +36,7 @@ class HeldTasks:
 
     def __init__(self) -> None:
         self.by_key: dict[_Key, HeldTask] = {}
+        self.waiting: dict[_Key, float] = {}  # opportunistic commands that wait for slack, in order: since when
 
     def __iter__(self) -> Iterator[HeldTask]:
         return iter(self.by_key.values())
@@ -61,6 +63,7 @@ class HeldTasks:
 
     def release(self, job: str, task: str) -> HeldTask | None:
         """Give its memory back."""
+        self.waiting.pop((job, task), None)
         return self.by_key.pop((job, task), None)
 
     def submitted(self, job: str, task: str, amounts: KindAmounts) -> None:
@@ -92,7 +95,7 @@ class HeldTasks:
         return [Record(ROOM, journal_key(held.job, held.task), None), TellMaster("command_ended", told)]
 
 
-def place(job: Job, stage: str, requests: list[TaskRequest], opportunistic: bool) -> list[Instruction]:
+def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunistic) -> list[Instruction]:
     """A framework wants tasks placed. Tasks that it asked for before are answered again, as far as they got.
 
     Raises:
@@ -104,6 +107,7 @@ def place(job: Job, stage: str, requests: list[TaskRequest], opportunistic: bool
             raise bad_request(f"task {name!r} stands twice in one request", field=f"tasks[{index}].task")
     instructions: list[Instruction] = []
     fresh: list[TaskRequest] = []
+    opportunistic = job.record.allows(stage, asked)
     for request in requests:
         known = job.tasks.get(request.task)
         if known is None:
@@ -124,7 +128,7 @@ def place(job: Job, stage: str, requests: list[TaskRequest], opportunistic: bool
 
 def unplaced(job: Job) -> list[ReadyTasks]:
     """What still waits for a place, by stage, for a master that has to rebuild its state."""
-    stages: dict[tuple[str, bool], list[TaskRequest]] = {}
+    stages: dict[tuple[str, Opportunistic], list[TaskRequest]] = {}
     for task in job.tasks.values():
         if not task.node and task.ended is None:
             stages.setdefault((task.stage, task.opportunistic), []).append(task.request)

@@ -1,13 +1,30 @@
-"""What a list of completions must be: of granted monotasks, each once, slots passed on only under a lease."""
+"""What lists of submissions and completions must be: each once; slots passed on only under a lease."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from agent.queues.monotask import QUEUED, Monotask
+from penstock.model import MonotaskSpec
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Completion, Leased
 from penstock.wire.errors import bad_request
+
+
+def check_fresh(live: Mapping[MonotaskId, Monotask], specs: Sequence[MonotaskSpec]) -> None:
+    """No id of them is live, or stands there twice.
+
+    Raises:
+        RpcError: ``bad_request``; names the element at fault.
+    """
+    ids = {spec.id for spec in specs}
+    if len(ids) == len(specs) and live.keys().isdisjoint(ids):
+        return
+    seen: set[MonotaskId] = set()
+    for index, spec in enumerate(specs):
+        if spec.id in live or spec.id in seen:
+            raise bad_request(f"{spec.id!r} is in use by a live monotask of this job", field=f"monotasks[{index}].id")
+        seen.add(spec.id)
 
 
 def check_completions(live: Mapping[MonotaskId, Monotask], completions: Sequence[Completion]) -> None:

@@ -15,7 +15,7 @@ class State(enum.IntEnum):
 
     QUEUED = 0
     GRANTED = 1
-    BYPASSING = 2  # granted without a slot (Ursa §4.2.3: latency-sensitive small network monotasks)
+    BYPASSING = 2  # granted without a slot (Ursa §4.2.3: latency-sensitive small network monotasks), or beside them
     ENDED = 3
 
 

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from agent.queues.chain import check_completions
+from agent.queues.chain import check_completions, check_fresh
 from agent.queues.monotask import BYPASSING, ENDED, QUEUED, Monotask
 from agent.queues.rates import ProcessingRate
 from agent.queues.resource import JobQueue, Resource
@@ -52,11 +52,12 @@ class MonotaskQueues:
         self._kept_s = lease_kept_s
         self._wait_max_s = job_wait_max_s
         self._jobs: dict[str, JobQueue] = {}
+        self._served: dict[JobQueue, None] = {}  # whose service may not be what was last reported
         self._resources = {
             kind: Resource(
                 kind,
                 capacity.slots(kind),
-                ProcessingRate(rate_window_s, capacity.cpu_slots if kind is _CPU else 1.0),
+                ProcessingRate(rate_window_s, capacity.slots(kind)),
             )
             for kind in KINDS
         }
@@ -64,13 +65,24 @@ class MonotaskQueues:
         self._recalled: list[Recalled] = []
         self._no_leases: dict[int, float] = {}  # sessions that used one far beyond its end → until when
 
+    # ------------------------------------------------------------ for the modules of this room
+
+    def part(self, session: int, job: str, kind: ResourceKind) -> tuple[JobQueue, Resource, dict[MonotaskId, Monotask]]:
+        """A job, a resource, and what is live of the job's monotasks from one session.
+
+        Raises:
+            RpcError: ``bad_request``: unknown job.
+        """
+        known = self._known(job)
+        return known, self._resources[kind], known.live.setdefault(session, {})
+
     # ------------------------------------------------------------ jobs
 
     def add_job(self, job: str, priority: float) -> None:
         """Make a job known; a known one keeps its place."""
         if job not in self._jobs:
             self._sequence += 1
-            self._jobs[job] = JobQueue(job, priority, self._sequence)
+            self._jobs[job] = JobQueue(job, priority, self._sequence, self._served)
 
     def set_priority(self, job: str, priority: float, now: float) -> None:
         """Move a job among the others; what it has been granted stays granted."""
@@ -89,6 +101,7 @@ class MonotaskQueues:
         known = self._jobs.pop(job, None)
         if known is None:
             return []
+        self._served.pop(known, None)
         freed = self._withdraw(known, [m for live in known.live.values() for m in live.values()], now)
         for resource in self._resources.values():
             resource.leases.pop(known, None)
@@ -105,7 +118,7 @@ class MonotaskQueues:
         """
         known = self._known(job)
         live = known.live.setdefault(session, {})
-        _check_fresh(live, specs)
+        check_fresh(live, specs)
         granted: list[Monotask] = []
         touched: set[Resource] = set()
         sequence, jobs = self._sequence, len(self._jobs)
@@ -123,7 +136,7 @@ class MonotaskQueues:
                 monotask.state = BYPASSING
                 monotask.granted_at = now
                 resource.bypassing += 1
-                known.running += 1
+                known.begins(now)
                 granted.append(monotask)
             elif len(specs) == 1 and resource.free > 0 and not resource.queued and not small:
                 resource.grant_at_once(known, monotask, spec.stage, now, self._lease_s)
@@ -227,15 +240,18 @@ class MonotaskQueues:
 
     def rates(self, now: float) -> KindAmounts:
         """Processing rates in bytes/s; 0 while unknown (Ursa §4.2.2)."""
-        return KindAmounts(*(self._resources[kind].rate.bytes_per_s(now) for kind in KINDS))
+        cpu, disk, network = self._resources.values()
+        return KindAmounts(cpu.rate.bytes_per_s(now), disk.rate.bytes_per_s(now), network.rate.bytes_per_s(now))
 
     def pending(self) -> KindAmounts:
         """Input bytes of the monotasks that are queued or running."""
-        return KindAmounts(*(float(self._resources[kind].pending_bytes) for kind in KINDS))
+        cpu, disk, network = self._resources.values()
+        return KindAmounts(float(cpu.pending_bytes), float(disk.pending_bytes), float(network.pending_bytes))
 
     def idle(self) -> KindAmounts:
         """Free slots."""
-        return KindAmounts(*(float(max(0, resource.free)) for resource in self._resources.values()))
+        cpu, disk, network = self._resources.values()
+        return KindAmounts(float(max(0, cpu.free)), float(max(0, disk.free)), float(max(0, network.free)))
 
     def running(self, kind: ResourceKind) -> int:
         """Slots in use."""
@@ -263,6 +279,21 @@ class MonotaskQueues:
         queued = sum(map(len, known.live.values())) - known.running
         return {"queued": queued, "running": known.running, "done": known.done, "failed": known.failed}
 
+    def take_served(self, now: float) -> list[JobQueue]:
+        """The jobs that held a slot since they were last taken, or are new; their service is that of now."""
+        taken = list(self._served)
+        for job in taken:
+            if job.running:
+                job.service_s += job.running * (now - job.since)
+                job.since = now
+            else:
+                del self._served[job]
+        return taken
+
+    def count_all(self) -> None:
+        """The next :meth:`take_served` names every job."""
+        self._served.update(dict.fromkeys(self._jobs.values()))
+
     # ------------------------------------------------------------ inside
 
     def _known(self, job: str) -> JobQueue:
@@ -277,7 +308,8 @@ class MonotaskQueues:
             return False
         resource = self._resources[then.kind]
         resource.queued -= 1  # its heap entry is dropped when it comes up
-        resource.hold(job, then, min(now, monotask.granted_at))
+        resource.hold(job, then, now)
+        then.granted_at = min(now, monotask.granted_at)
         then.lease_until = monotask.lease_until
         job.last_grant[resource.index] = now
         if then.granted_at > then.lease_until + _OVERRUN_S:
@@ -306,7 +338,7 @@ class MonotaskQueues:
         if state is QUEUED:
             resource.queued -= 1  # its heap entry is dropped when it comes up
             return 0.0
-        job.running -= 1
+        job.ends(now)
         held_s = now - monotask.granted_at
         execution_s = held_s if completion is None or completion.execution_s is None else completion.execution_s
         execution_s = min(execution_s, held_s)
@@ -363,14 +395,3 @@ class MonotaskQueues:
 
     def _call_back(self, resource: Resource) -> None:
         self._recalled += [Recalled(job.id, resource.kind, session) for session, job in resource.called_back()]
-
-
-def _check_fresh(live: dict[MonotaskId, Monotask], specs: Sequence[MonotaskSpec]) -> None:
-    ids = {spec.id for spec in specs}
-    if len(ids) == len(specs) and live.keys().isdisjoint(ids):
-        return
-    seen: set[MonotaskId] = set()
-    for index, spec in enumerate(specs):
-        if spec.id in live or spec.id in seen:
-            raise bad_request(f"{spec.id!r} is in use by a live monotask of this job", field=f"monotasks[{index}].id")
-        seen.add(spec.id)

@@ -8,7 +8,8 @@ from collections import deque
 class ProcessingRate:
     """X is the input bytes of the monotasks that completed in the window, T the sum of their execution times.
 
-    The rate of one slot is X/T; a resource whose monotasks run side by side (CPU) has that many times the rate. While
+    The rate of one slot is X/T; a resource whose monotasks run side by side has that many times the rate. The paper
+    says so of the CPU; but network monotasks share a link, so that X/T of each is a part of the link's rate, too. While
     the window is empty the last known rate stands: an idle node has not become slower.
     """
 

@@ -18,12 +18,27 @@ class JobQueue:
     """A job's waiting monotasks per resource, and what it did so far.
 
     ``waiting`` and ``last_grant`` have an element for each of KINDS: a heap of (stage, size rank, submission,
-    monotask), and the monotonic time of the last grant or of when it began to wait.
+    monotask), and the monotonic time of the last grant or of when it began to wait. ``service_s`` is Σ slots × time
+    (LAS_MQ §3.2), true as of the last change of ``running``; jobs with a change to report are in ``served``.
     """
 
-    __slots__ = ("done", "failed", "id", "last_grant", "live", "priority", "rank", "running", "stages", "waiting")
+    __slots__ = (
+        "done",
+        "failed",
+        "id",
+        "last_grant",
+        "live",
+        "priority",
+        "rank",
+        "running",
+        "served",
+        "service_s",
+        "since",
+        "stages",
+        "waiting",
+    )
 
-    def __init__(self, job: str, priority: float, rank: int) -> None:
+    def __init__(self, job: str, priority: float, rank: int, served: dict[JobQueue, None]) -> None:
         self.id = job
         self.priority = priority
         self.rank = rank
@@ -34,6 +49,27 @@ class JobQueue:
         self.running = 0
         self.done = 0
         self.failed = 0
+        self.service_s = 0.0
+        self.since = 0.0  # running has been what it is
+        self.served = served
+        served[self] = None
+
+    def begins(self, now: float) -> None:
+        """One more of its monotasks runs."""
+        running = self.running
+        if running:
+            self.service_s += running * (now - self.since)
+        else:
+            self.served[self] = None
+        self.since = now
+        self.running = running + 1
+
+    def ends(self, now: float) -> None:
+        """One of those that run has ended."""
+        running = self.running
+        self.service_s += running * (now - self.since)
+        self.since = now
+        self.running = running - 1
 
     def outranks(self, other: JobQueue) -> bool:
         """Whether its monotasks go first."""
@@ -112,7 +148,7 @@ class Resource:
         """It runs from now on, whether or not there is room."""
         monotask.state = GRANTED
         monotask.granted_at = now
-        job.running += 1
+        job.begins(now)
         if monotask.small:
             self._share(1)
         else:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from master.core.cluster import Cluster
 
 
-def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusal], now: float) -> None:
+def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusal]) -> None:
     """Every decision of the request was carried out but for the refused ones."""
     node = cluster.nodes.get(name)
     decisions = node.unanswered.pop(number, None) if node is not None else None
@@ -23,7 +23,7 @@ def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusa
         reason = reasons.get(index)
         match decision:
             case api.Assign():
-                _assigned(cluster, node, number, decision, reason, now)
+                _assigned(cluster, node, number, decision, reason)
             case api.Withdraw():
                 held = node.held.get((decision.job, decision.task))
                 # A framework's task is gone at once, a command when it has ended; a refusal says that it was not there.
@@ -37,7 +37,7 @@ def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusa
                     job.untold.pop(decision.task, None)
 
 
-def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, reason: str | None, now: float) -> None:
+def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, reason: str | None) -> None:
     key = (decision.job, decision.request.task)
     held = node.held.get(key)
     if held is None or held.assigned_in != number:
@@ -46,9 +46,6 @@ def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, r
     if reason is None:
         held.accepted = True
         cluster.table.touch(node)
-        # Its framework hears of it through the origin and then queues its monotasks: one scheduling latency, which is
-        # what EPT stands for (Ursa §4.2.2).
-        held.settles_at = now if held.command else now + cluster.settings.ept_s
         if job is not None and task is not None and task.node == node.name:
             lifecycle.tell_placed(cluster, job, task)
         return
@@ -68,7 +65,7 @@ def _promoted(cluster: Cluster, node: Node, number: int, decision: api.Promote, 
         cluster.table.touch(node)
         task = cluster.task(held.key)
         if task is not None and task.node == node.name:
-            task.opportunistic = False
+            task.on_slack = False
         return
     held.promoted_in = None
     cluster.table.touch(node)

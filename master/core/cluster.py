@@ -87,12 +87,12 @@ class Cluster:
                 self.table.heard[self.table.rows[name]] = now
                 self._handlers[type(message)](node, message, now)
             case e.Answered(name, number, refusals):
-                answers.answered(self, name, number, refusals, now)
+                answers.answered(self, name, number, refusals)
             case e.NodeAway(name):
                 node = self.nodes.get(name)
                 if node is not None and node.connected:
                     node.away_since = now
-                    self.table.refresh(node, now)
+                    self.table.refresh(node)
                     self.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
             case e.RoundDue(at):
                 self._unix_at = at - now
@@ -177,7 +177,7 @@ class Cluster:
         external = node.external_memory_bytes
         node.take_load(message.load, message.decided)
         lifecycle.attained(self, node, message.load)
-        self.table.refresh(node, now)
+        self.table.refresh(node)
         self.changed = True
         self.room_changed |= node.external_memory_bytes != external
 

@@ -9,6 +9,7 @@ from master.core.memory import input_bytes
 from master.core.priorities import first_priority, priority_of
 from master.core.records import Held, Job, Node, Task
 from penstock.model import Ended, EndedBy, TaskRequest
+from penstock.model.work import Opportunistic
 from penstock.wire import master_api as api
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def add_tasks(cluster: Cluster, job: Job, message: api.ReadyTasks) -> None:
     for request in requests:
         known = job.tasks.get(request.task)
         if known is not None:
-            know(cluster, known, request, held_of(cluster, known))
+            know(cluster, known, request, held_of(cluster, known), message.opportunistic)
             known.told = False
             tell_if_placed(cluster, job, known)
             continue
@@ -94,7 +95,7 @@ def add_tasks(cluster: Cluster, job: Job, message: api.ReadyTasks) -> None:
             continue
         task = Task(job.job, request.task, message.stage, message.opportunistic, request)
         job.tasks[task.name] = task
-        job.some_opportunistic |= task.opportunistic
+        job.some_opportunistic |= bool(task.opportunistic)
         job.work.task_announced(task.stage, request.usage)
         cluster.counts["tasks"] += 1
         make_ready(cluster, job, task)
@@ -106,10 +107,14 @@ def held_of(cluster: Cluster, task: Task) -> Held | None:
     return node.held.get((task.job, task.name)) if node is not None else None
 
 
-def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None) -> None:
-    """A node's report of what it holds does not carry all of the request; its origin's does."""
+def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None, opportunistic: Opportunistic) -> None:
+    """A node's report of what it holds carries neither all of the request nor what is allowed; its origin's does."""
+    job = cluster.jobs[task.job]
     if task.request is None:
-        cluster.jobs[task.job].work.task_announced(task.stage, request.usage)
+        job.work.task_announced(task.stage, request.usage)
+    if task.node:  # what is ready lies where its origin's word has put it
+        task.opportunistic = opportunistic
+    job.some_opportunistic |= bool(opportunistic)
     task.request, task.need = request, None
     if held is not None:
         held.kind = request.command_kind
@@ -141,8 +146,10 @@ def _input(task: Task) -> float:
     return input_bytes(task.request.usage) if task.request is not None else 0.0
 
 
-def assign(cluster: Cluster, job: Job, task: Task, node: Node, why: str) -> None:
-    """Propose a task to a node. Until the node is known to be rid of it, it holds its memory there."""
+def assign(
+    cluster: Cluster, job: Job, task: Task, node: Node, why: str, *, on_slack: bool = False, queued: bool = False
+) -> None:
+    """Propose a task to a node, regular or ``on_slack``; its memory is held until the node is known to be rid of it."""
     request = task.request
     assert request is not None
     unready(cluster, job, task)
@@ -156,7 +163,7 @@ def assign(cluster: Cluster, job: Job, task: Task, node: Node, why: str) -> None
             origin=job.origin,
             priority=job.priority,
             request=request,
-            opportunistic=task.opportunistic,
+            opportunistic=on_slack,
             why=why,
         ),
     )
@@ -165,18 +172,19 @@ def assign(cluster: Cluster, job: Job, task: Task, node: Node, why: str) -> None
         task=task.name,
         usage=request.usage,
         memory_bytes=request.memory_bytes,
-        opportunistic=task.opportunistic,
+        opportunistic=on_slack,
         command=command is not None,
         kind=request.command_kind,
         cores=command.cpu_cores if command is not None else 0.0,
         assigned_in=number,
         accepted=False,
+        queued=queued,
     )
     node.held[held.key] = held
     cluster.table.touch(node)
-    task.node, task.told, task.unfit_since = node.name, False, None
+    task.node, task.on_slack, task.told, task.unfit_since = node.name, on_slack, False, None
     job.served_by(node.name, job.priority)
-    cluster.promotable |= task.opportunistic
+    cluster.promotable |= on_slack
     cluster.counts["assigned"] += 1
 
 
@@ -219,7 +227,7 @@ def forget(cluster: Cluster, job: Job, task: Task) -> None:
 
 def requeue(cluster: Cluster, job: Job, task: Task) -> None:
     """It is not where it was to be, and did not end there: it waits for a node again."""
-    task.was_on, task.node, task.told = task.node, "", False
+    task.was_on, task.node, task.on_slack, task.told = task.node, "", False, False
     if task.unwanted:
         end(cluster, job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled before it ran"))
     else:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from master.core.work import Work
 from master.placement import Need
 from penstock.model import Capacity, KindAmounts, ResourceKind, TaskRequest
-from penstock.model.work import Name
+from penstock.model.work import Name, Opportunistic
 from penstock.wire.master_api import AnyDecision, Assign, Load, TellEnded
 
 #: (job, task)
@@ -32,9 +32,9 @@ class Held:
     cores: float = 0.0
     assigned_in: int = 0
     accepted: bool = True
-    settles_at: float = 0.0  # a framework's task: by then its monotasks are in the node's queues (monotonic time)
     promoted_in: int | None = None
     promotion_refused_at: int = -1  # the heartbeat count of the node when it refused
+    queued: bool = False  # sent to wait for slack on the node
     leaving_in: int | None = None  # withdrawn: what it does no longer matters, what it holds does
 
     @property
@@ -56,6 +56,22 @@ class Held:
         """Whether it will take a CPU slot."""
         return self.usage.cpu > 0 or (self.unknown_size and self.kind is ResourceKind.CPU)
 
+    @property
+    def in_a_slot(self) -> bool:
+        """Whether it takes slots as long as it runs; an opportunistic command runs without one."""
+        return self.regular or not self.command
+
+    def coming(self, decided: int) -> bool:
+        """Whether a Load that knows the decisions up to ``decided`` knows it not at all, or not as regular yet."""
+        return self.assigned_in > decided or (self.promoted_in or 0) > decided
+
+    def holds(self) -> tuple[float, float, float, float]:
+        """Cores, disk slots, network slots and bytes of memory while it is placed."""
+        cores = self.cores or float(self.uses_core())
+        disk = float(self.usage.disk > 0 or (self.unknown_size and self.kind is ResourceKind.DISK))
+        network = float(self.usage.network > 0 or (self.unknown_size and self.kind is ResourceKind.NETWORK))
+        return cores, disk, network, float(self.memory_bytes)
+
     def seen_promised(self, decided: int) -> bool:
         """Whether a Load that knows the decisions up to ``decided`` counts its memory as promised.
 
@@ -68,14 +84,18 @@ class Held:
 
 @dataclass(slots=True)
 class Task:
-    """An accepted task: ready while ``node`` is empty, placed otherwise; it leaves its job when it ends."""
+    """An accepted task: ready while ``node`` is empty, placed otherwise; it leaves its job when it ends.
+
+    ``opportunistic`` is what it allows, ``on_slack`` how it is placed.
+    """
 
     job: str
     name: Name
     stage: str
-    opportunistic: bool
+    opportunistic: Opportunistic
     request: TaskRequest | None  # None: only its node has told us of it, after a restart of ours
     node: str = ""
+    on_slack: bool = False
     was_on: str = ""  # where it was before it became ready again: its end may still come from there
     told: bool = False  # the origin knows its node
     unwanted: bool = False  # cancelled; it ends as soon as its node is rid of it
@@ -105,7 +125,7 @@ class Job:
     described: bool = False
     complete: bool = True  # all tasks that its origin still waits for are known here
     tasks: dict[str, Task] = field(default_factory=dict)
-    ready: dict[tuple[str, bool], dict[str, Task]] = field(default_factory=dict)  # (stage, opportunistic) → by name
+    ready: dict[tuple[str, Opportunistic], dict[str, Task]] = field(default_factory=dict)  # (stage, what it allows)
     ready_count: int = 0
     ready_input_bytes: float = 0.0  # I of the ready tasks together
     work: Work = field(default_factory=Work)
@@ -114,17 +134,25 @@ class Job:
     priority: float = 0.0  # in the agents' queues, larger first
     moved_at: float = -math.inf  # when the priority changed, monotonic
     untold: dict[str, TellEnded] = field(default_factory=dict)  # ends that the origin has not confirmed yet
-    some_opportunistic: bool = False  # it has, or had, opportunistic tasks
+    some_opportunistic: bool = False  # it has, or had, tasks that may run on slack
     waits: str = ""  # why something of it waits; for the status
     waits_told: str = ""
     waits_since: float | None = None  # for admission, monotonic
+
+    def ready_for_regular(self) -> dict[str, list[Task]]:
+        """Its ready tasks by stage, but for those that want slack and nothing else."""
+        stages: dict[str, list[Task]] = {}
+        for (stage, allows), tasks in self.ready.items():
+            if allows != "only":
+                stages.setdefault(stage, []).extend(tasks.values())
+        return stages
 
     def placed(self) -> tuple[int, int]:
         """How many of its tasks are placed: regular and opportunistic."""
         placed = len(self.tasks) - self.ready_count
         if not self.some_opportunistic:
             return placed, 0
-        opportunistic = sum(1 for task in self.tasks.values() if task.opportunistic and task.node)
+        opportunistic = sum(1 for task in self.tasks.values() if task.on_slack and task.node)
         return placed - opportunistic, opportunistic
 
     def served_by(self, node: str, priority: float | None) -> None:
@@ -191,7 +219,7 @@ class Node:
         exact when nothing but placed commands runs there.
         """
         regular = [held for held in self.held.values() if held.regular and held.cores]
-        coming = sum(held.cores for held in regular if held.assigned_in > self.decided)
+        coming = sum(held.cores for held in regular if held.coming(self.decided))
         ours = sum(held.cores for held in regular)
         return self.capacity.cores - max(self.load.promised_cores + coming, ours)
 

@@ -39,7 +39,7 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     for job in jobs:
         _catch_up(cluster, job, wanted)
     lifecycle.attained(cluster, node, message.load)
-    cluster.table.refresh(node, now)
+    cluster.table.refresh(node)
     cluster.changed = True
     cluster.room_changed = True
     cluster.explain(
@@ -150,13 +150,13 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
     lifecycle.unready(cluster, job, task)
     if task.node != node.name:
         task.node, task.told = node.name, False
-    task.opportunistic = placed.opportunistic
+    task.on_slack = placed.opportunistic
     job.some_opportunistic |= placed.opportunistic
     if node.name != job.origin:  # which says itself what it knows
         before = node.name in job.hosts or not job.described
         job.served_by(node.name, None if before else job.priority)
     if task.request is not None:
-        lifecycle.know(cluster, task, task.request, held)
+        lifecycle.know(cluster, task, task.request, held, task.opportunistic)
     cluster.promotable |= placed.opportunistic
     if job.described:
         lifecycle.tell_placed(cluster, job, task)
@@ -217,13 +217,14 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
     is_there = there is not None and there.leaving_in is None
     if task is None:
         task = Task(awaited.job, request.task, awaited.stage, awaited.opportunistic, request, awaited.node, told=True)
+        task.on_slack = there.opportunistic if there is not None and is_there else awaited.opportunistic == "only"
         job.tasks[task.name] = task
-        job.some_opportunistic |= task.opportunistic
+        job.some_opportunistic |= bool(task.opportunistic)
         job.work.task_announced(task.stage, request.usage)
         cluster.counts["tasks"] += 1
     else:
         held = lifecycle.held_of(cluster, task)
-        lifecycle.know(cluster, task, request, held)
+        lifecycle.know(cluster, task, request, held, awaited.opportunistic)
         # Of two copies, the one that the framework was told of is meant; a command that is only elsewhere may stay.
         if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
             task.told = task.node == awaited.node
@@ -231,7 +232,7 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
         lifecycle.withdraw(cluster, cluster.nodes[task.node], held, f"its origin knows it on {awaited.node}")
         task.node, task.told = awaited.node, True
     if is_there:
-        lifecycle.know(cluster, task, request, there)
+        lifecycle.know(cluster, task, request, there, awaited.opportunistic)
         return
     if holder.connected:
         _missing(cluster, holder, task, never_there=False)
@@ -246,11 +247,11 @@ def _expect_there(cluster: Cluster, holder: Node, task: Task, request: TaskReque
         task=task.name,
         usage=request.usage,
         memory_bytes=request.memory_bytes,
-        opportunistic=task.opportunistic,
+        opportunistic=task.on_slack,
         command=request.command is not None,
     )
     holder.held[held.key] = held
-    lifecycle.know(cluster, task, request, held)
+    lifecycle.know(cluster, task, request, held, task.opportunistic)
 
 
 def _given_up(cluster: Cluster, job: Job, task: Task) -> None:

@@ -1,28 +1,20 @@
 """A scheduling round: what was lost; then plan → order → admit → place → place opportunistic work.
 
 Each step is an object of its own that another can take the place of: the plan (:mod:`master.core.plan`), the ordering
-(:mod:`master.ordering`), admission, Algorithm 1 (:mod:`master.placement`), UBIS (:mod:`master.opportunistic`). Between
+(:mod:`master.ordering`), admission, Algorithm 1 (:mod:`master.placement`), UBIS (:mod:`master.core.slack`). Between
 admission and placement opportunistic work is promoted, as in UBIS, Algorithm 1.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from master.core import admission, lifecycle
+from master.core import admission, lifecycle, slack
 from master.core.records import Job, Node, Task
-from master.core.snapshot import Picture, holds, unfit
-from master.opportunistic import allocate
+from master.core.snapshot import Picture, unfit
 from master.ordering import Ranking
-from master.placement import Stage, place
-from master.placement.ursa import why_not
+from master.placement import Stage, TaskPlacement, why_not
 from penstock.model import Ended, EndedBy
-from penstock.model.units import format_bytes
-from penstock.wire import master_api as api
 
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
@@ -36,14 +28,13 @@ def run(cluster: Cluster, now: float) -> None:
     _refuse_unfit(cluster, now)
     cluster.changed = False
     if cluster.settings.promotion and cluster.promotable:
-        _promote(cluster, now)
+        slack.promote(cluster)
     if not cluster.ready_tasks:
         return
     cluster.counts["rounds"] += 1
-    _regular(cluster, ranking, now)
-    _opportunistic(cluster, now)
-    # What is only on its way to its node's queues counts as taking a core there: look again when it has arrived.
-    cluster.changed = cluster.changed or (cluster.ready_tasks > 0 and cluster.table.settling)
+    stages, placement = _regular(cluster, ranking)
+    slack.place(cluster, now)
+    _say_what_waits(cluster, stages, placement)
 
 
 def _expire(cluster: Cluster, now: float) -> None:
@@ -95,92 +86,37 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
                     lifecycle.end(cluster, job, task, Ended(by=EndedBy.REFUSED, reason=reason))
 
 
-def _promote(cluster: Cluster, now: float) -> None:
-    """Opportunistic tasks become regular where they are, oldest first, before anything new is placed (UBIS §IV.D)."""
-    table = cluster.table
-    table.settle(now)
-    some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
-    cluster.promotable = bool(some)
-    for node in some:
-        for held in node.held.values() if node.connected else ():
-            if held.regular or held.leaving_in is not None:
-                continue
-            job = cluster.jobs.get(held.job)
-            if job is None or not job.admitted or not held.accepted or held.promotion_refused_at == node.heartbeats:
-                continue
-            free, cores = node.memory_free_bytes(), node.cores_free()
-            if held.memory_bytes <= free and held.cores <= cores + 1e-9:
-                why = f"ubis: {format_bytes(free)} and {cores:g} cores of {node.name} are not promised"
-                promote = api.Promote(job=held.job, task=held.task, why=why)
-                held.promoted_in = cluster.propose(node.name, promote)
-                table.touch(node)
-                cluster.counts["promoted"] += 1
-
-
 def _in_order(cluster: Cluster) -> list[Job]:
     """Earlier jobs first; the order in which ties are broken."""
     return sorted(cluster.jobs.values(), key=lambda job: (job.submitted_at, job.sequence))
 
 
-def _regular(cluster: Cluster, ranking: Ranking, now: float) -> None:
+def _regular(cluster: Cluster, ranking: Ranking) -> tuple[list[Stage], TaskPlacement]:
+    """Place what may have regular room, that which could do with slack included; returns what was to be placed where.
+
+    UBIS, Algorithm 1, gives slack only once "the scheduler cannot allocate any more regular containers".
+    """
     waiting = [job for job in _in_order(cluster) if job.admitted and job.ready_count]
-    if not waiting:
-        return
-    picture = Picture(cluster, now)
-    stages = [
-        Stage(job.job, name, [picture.need(task) for task in tasks.values()])
-        for job in waiting
-        for (name, opportunistic), tasks in job.ready.items()
-        if not opportunistic
-    ]
-    if not stages:
-        return
-    workers = picture.workers()
-    settings = cluster.settings
-    placements = place(workers, stages, ranking, chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware)
-    for placement in placements:
-        job, task = _found(cluster, placement.need.job, placement.need.task)
-        lifecycle.assign(cluster, job, task, picture.node(placement.worker), placement.why)
+    picture = Picture(cluster)
+    stages: list[Stage] = []
     for job in waiting:
         job.waits = ""
+        tasks = job.ready_for_regular()
+        stages += [Stage(job.job, name, [picture.need(task) for task in ready]) for name, ready in tasks.items()]
+    placement = picture.placement()
+    for placed in placement.place(stages, ranking) if stages else ():
+        job, task = _found(cluster, placed.need.job, placed.need.task)
+        lifecycle.assign(cluster, job, task, picture.node(placed.worker), placed.why)
+    return stages, placement
+
+
+def _say_what_waits(cluster: Cluster, stages: list[Stage], placement: TaskPlacement) -> None:
+    """What found neither regular room nor slack, and what it lacks of the former."""
     for stage in stages:
         job = cluster.jobs[stage.job]
-        left = job.ready.get((stage.stage, False))
+        left = [need for need in stage.needs if not job.tasks[need.task].node]
         if left:
-            first = next(need for need in stage.needs if need.task in left)
-            job.waits = f"{len(left)} tasks of stage {stage.stage} wait for a node: {why_not(first, workers)}"
-
-
-def _opportunistic(cluster: Cluster, now: float) -> None:
-    waiting = {
-        job.job: [task for (_, slack), tasks in job.ready.items() if slack for task in tasks.values()]
-        for job in cluster.jobs.values()
-        if job.described and job.some_opportunistic and job.ready_count
-    }
-    if not any(waiting.values()):
-        return
-    picture = Picture(cluster, now)
-    in_line = [picture.asked(task) for task in _by_turns(waiting, cluster.rank_opportunistic(now))]
-    for given in allocate(picture.slack(), in_line):
-        job, task = _found(cluster, given.asked.job, given.asked.task)
-        lifecycle.assign(cluster, job, task, picture.node(given.worker), given.why)
-
-
-def _by_turns(waiting: dict[str, list[Task]], ranking: Ranking) -> Iterator[Task]:
-    """The job that goes first gives a task; so does the one that goes first then, and so on."""
-    queues = {job: deque(waiting[job]) for job in ranking.order() if waiting.get(job)}
-    keys = {job: ranking.key(job, 0.0) for job in queues}
-    while queues:
-        first = max(queues, key=keys.__getitem__)
-        task = queues[first].popleft()
-        if not queues[first]:
-            del queues[first]
-        request = task.request
-        assert request is not None
-        moved = ranking.charge(task.job, holds(request))
-        for job in queues if moved else {first} & queues.keys():
-            keys[job] = ranking.key(job, 0.0)
-        yield task
+            job.waits = f"{len(left)} tasks of stage {stage.stage} wait for a node: {why_not(left[0], placement)}"
 
 
 def _found(cluster: Cluster, job: str, task: str) -> tuple[Job, Task]:

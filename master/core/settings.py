@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from master.ordering import Multilevel, OrderingSettings
+from master.ordering import Inside, Multilevel, OrderingSettings
+from master.placement import Peaks, PlacementName
 from penstock.model import Capacity
 
 
@@ -16,8 +17,8 @@ class MasterSettings:
     ``ept_s`` is Ursa's expected processing time. The paper sets it to the scheduling latency; here that is the interval
     plus what reports (coalesced within 50 ms), decisions and frameworks take, and it should cover a task's own length,
     too: APT counts all of a task's work, so below that its CPU work still to come bars the node while its disk idles.
-    In the simulator, three jobs of 12 tasks of 0.2 s disk and 0.4 s CPU on two cores took 26.7 s with 0.12 s, 17.0 s
-    with 0.3 s, 10.4 s with 1 s; 9.6 s is the least.
+    In the simulator, three jobs of 12 tasks of 0.2 s disk and 0.4 s CPU on a node of two cores took 15.5 s with 0.12 s,
+    11.9 s with 0.3 s, 7.7 s with 1 s; 7.6 s is the least.
     The default rates stand in for a node's until it has measured its own (its first heartbeats say 0); the one of the
     CPU counts per core.
     """
@@ -33,9 +34,12 @@ class MasterSettings:
     las_mq_step: float = 10.0
     las_mq_weights: tuple[float, ...] = ()
     las_mq_stage_aware: bool = True
+    las_mq_inside: Inside = "demand"
     tenants: Mapping[str, str] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     share_chunk_tasks: int = 4
+    placement: PlacementName = "ursa"
+    tetris_peak_to_mean: float = 2.0
     stage_aware: bool = True
     network_aware: bool = True
     memory_estimate: bool = False
@@ -64,8 +68,15 @@ class MasterSettings:
                 self.las_mq_queues, self.las_mq_first_threshold_container_s, self.las_mq_step, self.las_mq_weights
             ),
             las_mq_stage_aware=self.las_mq_stage_aware,
+            las_mq_inside=self.las_mq_inside,
             weights=self.weights,
         )
+
+    def peaks(self) -> Peaks:
+        """What Tetris takes tasks to want at most. A node tells what its monotasks get of disks and link, and not how
+        fast those are, so that is what the defaults say."""
+        rates = (self.default_cpu_bytes_per_s, self.default_disk_bytes_per_s, self.default_network_bytes_per_s)
+        return Peaks(rates, self.tetris_peak_to_mean)
 
     def default_rates(self, capacity: Capacity) -> tuple[float, float, float]:
         """Bytes/s per kind of a node that has measured nothing yet."""

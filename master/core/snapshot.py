@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from master.core.records import Node, Task
-from master.core.table import Rows
+from master.core.table import Rows, usable
 from master.opportunistic import Asked, Slack
-from master.placement import Need, Workers
+from master.placement import AlgorithmOne, Need, PeakPlacement, Peaks, TaskPlacement, Unreserved, Workers
 from master.placement.workers import COLUMN, Mask
 from penstock.model import KINDS, ResourceKind, TaskRequest
 
@@ -21,14 +21,30 @@ if TYPE_CHECKING:
 class Picture:
     """The connected nodes, by their rows in the table: worker 0 is the node of the first of them."""
 
-    def __init__(self, cluster: Cluster, now: float) -> None:
-        cluster.table.settle(now)
+    def __init__(self, cluster: Cluster) -> None:
+        cluster.table.settle()
         self._cluster = cluster
         self.rows: Rows = cluster.table.here()
 
     def node(self, worker: int) -> Node:
         """Of a worker."""
         return self._cluster.table.nodes[int(self.rows[worker])]
+
+    def placement(self) -> TaskPlacement:
+        """What regular tasks are placed by in this round."""
+        settings = self._cluster.settings
+        if settings.placement == "ursa":
+            return AlgorithmOne(self.workers(), chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware)
+        peaks, table, rows = settings.peaks(), self._cluster.table, self.rows
+        unreserved = Unreserved.of(
+            peaks,
+            cores=table.cores[rows],
+            cores_free=table.cores_free[rows],
+            memory=table.memory_capacity[rows],
+            memory_free=table.memory_free[rows],
+            reserved=np.array([reserved(table.nodes[row], peaks) for row in rows.tolist()]).reshape(len(rows), 3),
+        )
+        return PeakPlacement(settings.placement, unreserved, peaks)
 
     def workers(self) -> Workers:
         """What regular placement sees (Ursa §4.2.2)."""
@@ -49,11 +65,10 @@ class Picture:
         table, rows = self._cluster.table, self.rows
         return Slack(
             t_alloc=table.t_alloc[rows],
-            cores=table.slack_cores[rows],
-            memory=table.slack_memory[rows],
-            core_capacity=table.cores[rows],
-            memory_capacity=table.memory_capacity[rows],
+            left=table.slack[rows],
+            capacity=np.column_stack((table.cores[rows], table.slots[rows, 1:], table.memory_capacity[rows])),
             idle=table.idle[rows],
+            queue=table.queue[rows],
         )
 
     def need(self, task: Task) -> Need:
@@ -65,14 +80,22 @@ class Picture:
         return Need(need.job, need.task, need.amounts, need.cores, need.unknown_size, self._allowed(task), need.holds)
 
     def asked(self, task: Task) -> Asked:
-        """What a ready task asks of the slack."""
+        """What a ready task asks of the slack.
+
+        The slots that a framework's monotasks wait for it needs idle; a command waits for none, as slack is what those
+        who hold the slots leave unused. It uses more than it says, so no resource may be used up.
+        """
         request = task.request
         assert request is not None
-        command = request.command
-        slot = request.command_kind if command is not None else (ResourceKind.CPU if request.usage.cpu > 0 else None)
-        cores = command.cpu_cores if command is not None else 0.0
+        command, usage = request.command, request.usage
+        memory = float(request.memory_bytes)
         allowed = self._allowed(task) if self._choosy(task) else None
-        return Asked(task.job, task.name, request.memory_bytes, cores, slot, allowed)
+        if command is not None:
+            fits = (command.cpu_cores, 0.0, 0.0, memory)
+            return Asked(task.job, task.name, holds(request), fits, allowed=allowed)
+        needs = (usage.cpu > 0, usage.disk > 0, usage.network > 0, True)
+        slot = ResourceKind.CPU if usage.cpu > 0 else None
+        return Asked(task.job, task.name, holds(request), (0.0, 0.0, 0.0, memory), needs, slot, allowed)
 
     def _choosy(self, task: Task) -> bool:
         """Whether it may not go everywhere."""
@@ -98,6 +121,17 @@ class Picture:
             row = self._cluster.table.rows.get(name)
             if row is not None and self._cluster.table.connected[row]:
                 mask[np.searchsorted(self.rows, row)] = value
+
+
+def reserved(node: Node, peaks: Peaks) -> tuple[float, float, float]:
+    """Cores that its regular tasks have without a promise of them, and their peaks of disk and network in bytes/s."""
+    cores = disk = network = 0.0
+    for held in node.held.values():
+        if held.regular:
+            usage = held.usage
+            reads = peaks.of(usage.cpu, usage.disk, usage.network)
+            cores, disk, network = cores + (not held.cores and held.uses_core()), disk + reads[0], network + reads[1]
+    return cores, disk, network
 
 
 def _need_of(task: Task, *, network: bool) -> Need:
@@ -138,7 +172,7 @@ def unfit(cluster: Cluster, task: Task) -> str:
     if request.nodes and not known:
         return f"none of its nodes ({', '.join(request.nodes)}) is in the cluster"
     for node in known:
-        share = node.t_alloc if task.opportunistic else 1.0
+        share = usable(node.t_alloc, task.opportunistic)
         if request.memory_bytes <= share * node.capacity.memory_bytes and cores <= share * node.capacity.cores:
             return ""
     return f"no node that it may use could ever hold {request.memory_bytes} bytes and {cores:g} cores"

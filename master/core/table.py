@@ -16,6 +16,7 @@ from master.core.records import Held, Node
 from master.core.settings import MasterSettings
 from master.placement.workers import COLUMN, Floats, Mask
 from penstock.model import KINDS, ResourceKind
+from penstock.model.work import Opportunistic
 
 Rows = NDArray[np.intp]
 _CPU = ResourceKind.CPU
@@ -28,26 +29,26 @@ class _Stock:
     pending: list[float]  # of tasks that the last report does not know of, bytes per kind
     unsized: list[float]  # commands of unknown size per kind
     spoken: list[float]  # slots per kind that are spoken for by tasks on their way
+    launched: list[float]  # UBIS: what was launched since counts in full: cores, disk and network slots, bytes
     memory_bytes: float = 0.0  # of regular tasks
     cores: float = 0.0  # promised to regular commands
     coming_cores: float = 0.0  # of these, of those that the last report does not know of
-    launched_cores: float = 0.0  # UBIS: what was launched since counts in full
-    launched_memory_bytes: float = 0.0
     opportunistic: int = 0
-    settles_at: float = -math.inf  # until then something is on its way that the last report knows of
+    queued: int = 0  # sent to wait on the node, which its last report does not know
 
 
 class NodeTable:
     """Arrays over n rows; those of nodes that are away have ``connected`` false.
 
-    ``rates``, ``pending``, ``slots`` and ``idle`` are n × 3 (cpu, disk, network), all others n. ``heard`` is when the
+    ``rates``, ``pending``, ``slots`` and ``idle`` are n × 3 (cpu, disk, network), ``slack`` is
+    n × 4 (cores, disk slots, network slots, bytes), all others n. ``heard`` is when the
     node was last heard, or has been away since (monotonic). Units as in :class:`master.placement.workers.Workers`.
     """
 
     _WIDE = ("rates", "pending", "slots", "idle")
     _PLAIN = (
-        "memory_free", "memory_capacity", "cores_free", "cores", "t_alloc", "slack_cores", "slack_memory",
-        "reservable", "opportunistic", "heard",
+        "memory_free", "memory_capacity", "cores_free", "cores", "t_alloc", "reservable", "opportunistic", "queue",
+        "heard",
     )  # fmt: skip
 
     rates: Floats
@@ -59,10 +60,10 @@ class NodeTable:
     cores_free: Floats
     cores: Floats
     t_alloc: Floats
-    slack_cores: Floats
-    slack_memory: Floats
+    slack: Floats
     reservable: Floats
     opportunistic: Floats
+    queue: Floats
     heard: Floats
     connected: Mask
 
@@ -72,7 +73,6 @@ class NodeTable:
         self.rows: dict[str, int] = {}
         self.shape = 0  # rises when a node comes, goes, or has other capacities
         self._touched: dict[str, None] = {}
-        self._settling: dict[str, None] = {}
         self._size = 0
         self._large: tuple[int, Node | None] = (-1, None)  # the node with the most memory in some shape
         self._grow(16)
@@ -93,33 +93,28 @@ class NodeTable:
         """A node is lost; the rows behind it move up, so that ties go on to go to who came first."""
         row = self.rows.pop(node.name)
         del self.nodes[row]
-        for name in (*self._WIDE, *self._PLAIN, "connected"):
+        for name in (*self._WIDE, *self._PLAIN, "slack", "connected"):
             array = getattr(self, name)
             array[row:-1] = array[row + 1 :]
         for other in self.nodes[row:]:
             self.rows[other.name] -= 1
         self._touched.pop(node.name, None)
-        self._settling.pop(node.name, None)
         self.shape += 1
 
     def touch(self, node: Node) -> None:
         """Something of it changed."""
         self._touched[node.name] = None
 
-    def settle(self, now: float) -> None:
-        """Bring up to date what was touched, and what only time has changed."""
-        for name in [*self._touched, *self._settling]:
-            self.refresh(self.nodes[self.rows[name]], now)
+    def settle(self) -> None:
+        """Bring up to date what was touched."""
+        for name in list(self._touched):
+            self.refresh(self.nodes[self.rows[name]])
 
-    def refresh(self, node: Node, now: float) -> None:
+    def refresh(self, node: Node) -> None:
         """Compute a node's row anew."""
         self._touched.pop(node.name, None)
         row = self.rows[node.name]
-        stock = _take_stock(node, now)
-        if stock.settles_at > now:
-            self._settling[node.name] = None
-        else:
-            self._settling.pop(node.name, None)
+        stock = _take_stock(node)
         load, capacity = node.load, node.capacity
         memory = float(capacity.memory_bytes)
         slots = node.slots
@@ -143,9 +138,16 @@ class NodeTable:
         self.cores[row] = capacity.cores
         self.cores_free[row] = capacity.cores - max(load.promised_cores + stock.coming_cores, stock.cores)
         self.t_alloc[row] = node.t_alloc
-        self.slack_cores[row] = node.t_alloc * capacity.cores - sound(load.used_cores) - stock.launched_cores
-        self.slack_memory[row] = node.t_alloc * memory - load.used_memory_bytes - stock.launched_memory_bytes
+        disks, links = slots[1], slots[2]
+        whole = (capacity.cores, disks, links, memory)
+        shares = (sound(load.disk_busy) * disks, sound(load.network_busy) * links)
+        used = (sound(load.used_cores), *shares, load.used_memory_bytes)
+        self.slack[row] = [
+            node.t_alloc * there - taken - launched
+            for there, taken, launched in zip(whole, used, stock.launched, strict=True)
+        ]
         self.opportunistic[row] = stock.opportunistic
+        self.queue[row] = load.opportunistic_queue_free - stock.queued
         self.connected[row] = node.away_since is None
         self.heard[row] = node.last_heard if node.away_since is None else node.away_since
 
@@ -155,11 +157,6 @@ class NodeTable:
         """Whether its row is to be brought up to date."""
         return node.name in self._touched
 
-    @property
-    def settling(self) -> bool:
-        """Whether time alone will change a row."""
-        return bool(self._settling)
-
     def here(self) -> Rows:
         """The rows of the connected nodes, in the order in which they became known."""
         return np.flatnonzero(self.connected[: len(self.nodes)])
@@ -168,18 +165,19 @@ class NodeTable:
         """The nodes that have been away, or silent, for longer than that."""
         return [self.nodes[row] for row in np.flatnonzero(now - self.heard[: len(self.nodes)] > for_s)]
 
-    def could_hold(self, memory_bytes: float, cores: float, *, opportunistic: bool) -> bool:
+    def could_hold(self, memory_bytes: float, cores: float, *, opportunistic: Opportunistic) -> bool:
         """Whether any node that is known, were it empty, could hold a task."""
         if self._large[0] != self.shape:
             self._large = (self.shape, max(self.nodes, key=lambda node: node.capacity.memory_bytes, default=None))
         large_one = self._large[1]
         if large_one is not None:
-            share_of_it = large_one.t_alloc if opportunistic else 1.0
+            share_of_it = usable(large_one.t_alloc, opportunistic)
             have = large_one.capacity
             if 0 < memory_bytes <= share_of_it * have.memory_bytes and cores <= share_of_it * have.cores:
                 return True
         count = len(self.nodes)
-        share = self.t_alloc[:count] if opportunistic else 1.0
+        regular = 0.0 if opportunistic == "only" else 1.0
+        share = np.maximum(self.t_alloc[:count], regular) if opportunistic else 1.0
         large = memory_bytes <= share * self.memory_capacity[:count]
         return bool((large & (cores <= share * self.cores[:count]) & (self.memory_capacity[:count] > 0)).any())
 
@@ -195,12 +193,18 @@ class NodeTable:
         )
 
     def _grow(self, size: int) -> None:
-        for name in (*self._WIDE, *self._PLAIN, "connected"):
-            fresh = np.zeros((size, 3) if name in self._WIDE else size, dtype=bool if name == "connected" else float)
+        for name in (*self._WIDE, *self._PLAIN, "slack", "connected"):
+            shape = (size, 3) if name in self._WIDE else (size, 4) if name == "slack" else size
+            fresh = np.zeros(shape, dtype=bool if name == "connected" else float)
             if self._size:
                 fresh[: self._size] = getattr(self, name)
             setattr(self, name, fresh)
         self._size = size
+
+
+def usable(t_alloc: float, opportunistic: Opportunistic) -> float:
+    """Which part of an empty node work may have: regular room is all of it, slack T_alloc of it."""
+    return max(0.0 if opportunistic == "only" else 1.0, t_alloc if opportunistic else 0.0)
 
 
 def sound(value: float) -> float:
@@ -208,41 +212,38 @@ def sound(value: float) -> float:
     return value if math.isfinite(value) and value > 0 else 0.0
 
 
-def _take_stock(node: Node, now: float) -> _Stock:
+def _take_stock(node: Node) -> _Stock:
     """One pass over what a node holds."""
-    stock = _Stock([0.0] * len(KINDS), [0.0] * len(KINDS), [0.0] * len(KINDS))
+    stock = _Stock([0.0] * len(KINDS), [0.0] * len(KINDS), [0.0] * len(KINDS), [0.0] * 4)
     decided = node.decided
     for held in node.held.values():
-        unseen = held.assigned_in > decided
         cores, memory = held.cores, held.memory_bytes
+        coming = held.coming(decided)
         if not held.opportunistic or held.promoted_in is not None:
             stock.memory_bytes += memory
             if cores:
                 stock.cores += cores
-                stock.coming_cores += cores if unseen else 0.0
+                stock.coming_cores += cores if coming else 0.0
         elif held.leaving_in is None:
             stock.opportunistic += 1
-        if held.settles_at > now and not unseen:
-            stock.settles_at = max(stock.settles_at, held.settles_at)
-        if unseen or held.settles_at > now:
-            _count_on_its_way(stock, held, unseen)
-        if held.command and held.leaving_in is None and held.unknown_size:
+        if held.in_a_slot and (coming if held.command else held.assigned_in > decided):
+            _count_on_its_way(stock, held)
+        if held.assigned_in > decided:
+            stock.queued += held.queued
+            stock.launched = [before + more for before, more in zip(stock.launched, held.holds(), strict=True)]
+        if held.command and held.in_a_slot and held.leaving_in is None and held.unknown_size:
             stock.unsized[COLUMN[held.kind]] += 1
     return stock
 
 
-def _count_on_its_way(stock: _Stock, held: Held, unseen: bool) -> None:
-    """Not in the node's queues as far as its last report can know; ``unseen``: nor known to it at all."""
-    takes_core = held.uses_core()
-    if takes_core:
+def _count_on_its_way(stock: _Stock, held: Held) -> None:
+    """Its slot is not taken, and its work not in the queues, as of the node's last report."""
+    if held.uses_core():
         stock.spoken[0] += 1
     if held.command and held.kind is not _CPU:
         stock.spoken[COLUMN[held.kind]] += 1
-    if unseen:
-        stock.launched_cores += max(held.cores, float(takes_core))
-        stock.launched_memory_bytes += held.memory_bytes
-        if held.leaving_in is None:
-            usage = held.usage
-            stock.pending[0] += usage.cpu
-            stock.pending[1] += usage.disk
-            stock.pending[2] += usage.network
+    if held.leaving_in is None:
+        usage = held.usage
+        stock.pending[0] += usage.cpu
+        stock.pending[1] += usage.disk
+        stock.pending[2] += usage.network

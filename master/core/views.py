@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from master.core.records import Held, Job
+from master.core.records import Job
 from master.ordering import ClusterView, JobView, StageView
-from penstock.model import ResourceKind
 
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
@@ -70,14 +69,6 @@ def job_views(cluster: Cluster, jobs: Iterable[Job], total: Totals, *, opportuni
 _NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
-def holding(held: Held) -> tuple[float, float, float, float]:
-    """What a task holds of cores, disk slots, network slots and bytes of memory while it is placed."""
-    cores = held.cores or float(held.uses_core())
-    disk = float(held.usage.disk > 0 or (held.unknown_size and held.kind is ResourceKind.DISK))
-    network = float(held.usage.network > 0 or (held.unknown_size and held.kind is ResourceKind.NETWORK))
-    return cores, disk, network, float(held.memory_bytes)
-
-
 def _holds(cluster: Cluster, job: Job, opportunistic: bool) -> tuple[float, ...]:
     """Of its placed tasks; of a framework that schedules its tasks itself the slots, as cores."""
     total = [0.0, 0.0, 0.0, 0.0]
@@ -85,7 +76,7 @@ def _holds(cluster: Cluster, job: Job, opportunistic: bool) -> tuple[float, ...]
         node = cluster.nodes.get(task.node) if task.node else None
         held = node.held.get((job.job, task.name)) if node is not None else None
         if held is not None and held.regular is not opportunistic:
-            for resource, amount in enumerate(holding(held)):
+            for resource, amount in enumerate(held.holds()):
                 total[resource] += amount
     if not job.tasks:
         total[0] = float(job.work.slots)
@@ -112,21 +103,26 @@ def _can_run(job: Job) -> int:
 def _remaining(cluster: Cluster, job: Job, rates: list[float], slots: float) -> tuple[float, ...]:
     """R in seconds of the whole cluster per kind: what history says is still to come, and at least what is announced.
 
-    A framework that schedules its tasks itself announces the input of those that are left, which Dask knows of the next
-    stages only; once some are done, the time that the others took says more.
+    Of tasks that were told of and did not come here, a framework says the bytes as far as it knows them (Dask does of
+    the next stages only); once some are done, the time that those took may say more. It is then divided among the
+    kinds as the bytes' times are, and counts as CPU where nothing was said of bytes.
     """
     work = job.work
+    left = [amount / rate for amount, rate in zip(work.left(), rates, strict=True)]
+    told, tasks = work.to_come()
+    if tasks:
+        coming = [amount / rate for amount, rate in zip(told, rates, strict=True)]
+        by_bytes = sum(coming)
+        by_time = tasks * work.service_s / work.done / slots if work.done else 0.0
+        if not by_bytes:
+            coming[0] = by_time
+        elif by_time > by_bytes:
+            coming = [own * by_time / by_bytes for own in coming]
+        left = [own + more for own, more in zip(left, coming, strict=True)]
     before = cluster.history.of((job.user, job.name))
-    left = work.left()
-    if before is not None:
-        left = [max(own, all_of_it - e) for own, all_of_it, e in zip(left, before.work, work.ended, strict=True)]
-    seconds = [amount / rate for amount, rate in zip(left, rates, strict=True)]
-    own = work.own
-    if own:
-        done, more = sum(stage.done for stage in own), sum(max(0, stage.tasks - stage.done) for stage in own)
-        by_input = sum(stage.input_bytes for stage in own) / rates[0]
-        by_time = more * work.service_s / done / slots if done else 0.0
-        seconds[0] += max(by_input, by_time)
-    if before is not None and not any(before.work):
-        seconds[0] = max(seconds[0], (before.service_s - work.service_s) / slots)
-    return tuple(seconds)
+    if before is None:
+        return tuple(left)
+    if not any(before.work):
+        return max(left[0], (before.service_s - work.service_s) / slots), left[1], left[2]
+    lacking = [(needed - ended) / rate for needed, ended, rate in zip(before.work, work.ended, rates, strict=True)]
+    return tuple(max(own, more) for own, more in zip(left, lacking, strict=True))

@@ -14,10 +14,11 @@ MOST_STAGES = 4096
 
 @dataclass(slots=True)
 class StageTally:
-    """A stage whose tasks the master places: how many it was told of, how many are done."""
+    """A stage whose tasks the master places: how many it was told of, how many are done, bytes per kind of the rest."""
 
     tasks: int = 0
     done: int = 0
+    left: list[float] = field(default_factory=lambda: [0.0] * len(KINDS))
 
 
 @dataclass(slots=True)
@@ -71,7 +72,9 @@ class Work:
         _add(self.announced, usage)
         if stage not in self.tallies and len(self.tallies) >= MOST_STAGES:
             self.tallies.pop(next(iter(self.tallies)))
-        self.tallies.setdefault(stage, StageTally()).tasks += 1
+        tally = self.tallies.setdefault(stage, StageTally())
+        tally.tasks += 1
+        _add(tally.left, usage)
 
     def task_ended(self, stage: str, usage: KindAmounts) -> None:
         """A task ended, however it did: it is no longer work to be done."""
@@ -80,10 +83,34 @@ class Work:
         tally = self.tallies.get(stage)
         if tally is not None:
             tally.done += 1
+            _subtract(tally.left, usage)
 
     def left(self) -> list[float]:
         """Of what was announced by tasks, per kind."""
         return [max(0.0, all_of_it - ended) for all_of_it, ended in zip(self.announced, self.ended, strict=True)]
+
+    def to_come(self) -> tuple[list[float], int]:
+        """Of the tasks that were told of and did not come here: bytes per kind, and how many they are.
+
+        What ended here since then is not left, though it was when it was told.
+        """
+        work, tasks = [0.0] * len(KINDS), 0
+        for stage in self.told:
+            tally = self.tallies.get(stage.stage, _NOTHING)
+            left = max(0, stage.tasks - max(stage.done, tally.done))
+            if left:
+                tasks += max(0, left - (tally.tasks - tally.done))
+                part = left / (stage.tasks - stage.done)
+                told = [amount * part for amount in _by_kind(_usage(stage))]
+                _add(work, KindAmounts(*told).minus(KindAmounts(*tally.left)))
+        return work, tasks
+
+    @property
+    def done(self) -> int:
+        """Tasks that are done, of all stages that somebody told of."""
+        told = {stage.stage: stage.done for stage in self.told}
+        here = {stage: tally.done for stage, tally in self.tallies.items()}
+        return sum(max(told.get(stage, 0), here.get(stage, 0)) for stage in told.keys() | here.keys())
 
     def tell(self, stages: list[StageProgress]) -> None:
         """Its framework says how far it is; stages that it no longer names are over."""
@@ -121,6 +148,24 @@ class Work:
             self.seen[node] = JobUse(job=use.job, service_s=use.service_s)
 
 
+#: Of a stage none of whose tasks came.
+_NOTHING = StageTally()
+
+
+def _usage(stage: StageProgress) -> KindAmounts:
+    """What is left of a stage in bytes per kind; of whom says only how much in all, CPU."""
+    return stage.usage if any(_by_kind(stage.usage)) else KindAmounts(cpu=float(stage.input_bytes))
+
+
+def _by_kind(usage: KindAmounts) -> tuple[float, float, float]:
+    return usage.cpu, usage.disk, usage.network
+
+
 def _add(to: list[float], usage: KindAmounts) -> None:
-    for kind, amount in enumerate((usage.cpu, usage.disk, usage.network)):
+    for kind, amount in enumerate(_by_kind(usage)):
         to[kind] += amount
+
+
+def _subtract(of: list[float], usage: KindAmounts) -> None:
+    for kind, amount in enumerate(_by_kind(usage)):
+        of[kind] = max(0.0, of[kind] - amount)

@@ -1,5 +1,5 @@
 """PURE. Work on what others leave unused (UBIS, Algorithm 1)."""
 
-from master.opportunistic.ubis import Asked, Given, Slack, allocate
+from master.opportunistic.ubis import Amounts, Asked, Given, Slack, why_not
 
-__all__ = ["Asked", "Given", "Slack", "allocate"]
+__all__ = ["Amounts", "Asked", "Given", "Slack", "why_not"]

@@ -1,51 +1,41 @@
 """UBIS, Algorithm 1, lines 21–29: opportunistic containers while T_alloc × capacity exceeds utilization.
 
 The paper fills one node at a time, when its heartbeat comes. A round sees all nodes, so each task goes to the node that
-has the largest share of slack left; what a node is given is bounded just the same.
+has the largest share of slack left; what a node is given is bounded just the same. The paper knows CPU and memory; disk
+and network, which it leaves to future work (§VII), are treated as CPU is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from master.placement.workers import COLUMN, Floats, Mask
+from master.placement.workers import COLUMN, COLUMN_NAMES, Floats, Mask
 from penstock.model import ResourceKind
 from penstock.model.units import format_bytes
 
-
-@dataclass(slots=True)
-class Slack:
-    """Unused resources of n workers; :func:`allocate` consumes them.
-
-    ``cores`` and ``memory`` (n) are T_alloc × capacity − utilization, in which everything that was launched since the
-    last heartbeat counts in full ("the scheduler assumes the newly allocated containers will utilize all allocated
-    resources"). ``idle`` (n × 3) are free slots: a task that would only wait for a slot does not use any slack.
-    """
-
-    t_alloc: Floats
-    cores: Floats
-    memory: Floats
-    core_capacity: Floats
-    memory_capacity: Floats
-    idle: Floats
-
-    def share(self) -> Floats:
-        """The scarcer of CPU and memory, as a fraction of the capacity (n)."""
-        return np.minimum(self.cores / self.core_capacity, self.memory / self.memory_capacity)
+#: Cores, disk slots, network slots, bytes of memory.
+Amounts = tuple[float, float, float, float]
+#: Sums of fractions of cores are compared with this much forgiveness.
+_EPSILON = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """What an opportunistic task asks. ``cores`` is 0 where it does not say; ``slot`` is the kind that it waits for."""
+    """What a task asks of the slack.
+
+    ``takes`` counts as used until a report has seen it. Of it ``fits`` must be left: memory, and the cores that are
+    stated; else any slack will do, since CPU, disk and network can be shared for a while (UBIS §IV.C). Of each resource
+    in ``needs`` there must be some. ``slot`` is the kind of slot that the task would wait for: it needs an idle one.
+    """
 
     job: str
     task: str
-    memory_bytes: int
-    cores: float
-    slot: ResourceKind | None
+    takes: Amounts
+    fits: Amounts
+    needs: tuple[bool, bool, bool, bool] = (True, True, True, True)
+    slot: ResourceKind | None = None
     allowed: Mask | None = None
 
 
@@ -58,34 +48,83 @@ class Given:
     why: str
 
 
-def allocate(slack: Slack, tasks: Iterable[Asked]) -> list[Given]:
-    """Serve the tasks in their order, each where the largest share of slack is left."""
-    given: list[Given] = []
-    if not len(slack.cores):
-        return given
-    for asked in tasks:
-        # CPU can be shared for a while (UBIS §IV.C), so who does not say how much he wants may start on any slack.
-        barred = (slack.memory < asked.memory_bytes) | (slack.memory <= 0)
-        barred |= (slack.cores < asked.cores - 1e-9) | (slack.cores <= 0)
-        if asked.slot is not None:
-            barred |= slack.idle[:, COLUMN[asked.slot]] < 1
-        if asked.allowed is not None:
-            barred |= ~asked.allowed
-        share = slack.share()
-        share[barred] = -np.inf
+@dataclass(slots=True, eq=False)
+class Slack:
+    """Unused resources of n workers; :meth:`give` consumes them.
+
+    ``left`` (n × 4, as :data:`Amounts`) is T_alloc × capacity − utilization, in which everything that was launched
+    since the last heartbeat counts in full ("the scheduler assumes the newly allocated containers will utilize all
+    allocated resources"). ``idle`` (n × 3) are free slots. ``queue`` (n) is how many more commands may wait there.
+    """
+
+    t_alloc: Floats
+    left: Floats
+    capacity: Floats
+    idle: Floats
+    queue: Floats
+    _hopeless: set[object] = field(default_factory=set)  # slack only shrinks: what found none finds none
+
+    def give(self, asked: Asked) -> Given | None:
+        """Serve a task where the largest share of slack is left; None where it finds none."""
+        shape = (asked.takes, asked.fits, asked.needs, asked.slot) if asked.allowed is None else None
+        if not len(self.left) or shape in self._hopeless:
+            return None
+        barred = np.logical_or.reduce(list(self._bars(asked).values()))
+        share = np.where(barred, -np.inf, (self.left / self.capacity).min(axis=1))
         worker = int(share.argmax())
         if share[worker] == -np.inf:
-            continue
-        given.append(Given(asked, worker, _why(slack, worker)))
-        slack.memory[worker] -= asked.memory_bytes
-        slack.cores[worker] -= max(asked.cores, 1.0 if asked.slot is ResourceKind.CPU else 0.0)
+            if shape is not None:
+                self._hopeless.add(shape)
+            return None
+        given = Given(asked, worker, self._why(worker))
+        self.left[worker] -= asked.takes
         if asked.slot is not None:
-            slack.idle[worker, COLUMN[asked.slot]] -= 1
-    return given
+            self.idle[worker, COLUMN[asked.slot]] -= 1
+        return given
+
+    def queue_up(self, asked: Asked) -> Given | None:
+        """Let a command that finds no slack wait on the node that lacks the least; None where no queue has room."""
+        if not (self.queue >= 1).any():
+            return None
+        barred = (self.queue < 1) | (self.capacity * self.t_alloc[:, None] < np.array(asked.fits) - _EPSILON).any(
+            axis=1
+        )
+        if asked.allowed is not None:
+            barred |= ~asked.allowed
+        share = np.where(barred, -np.inf, (self.left / self.capacity).min(axis=1))
+        worker = int(share.argmax())
+        if share[worker] == -np.inf:
+            return None
+        given = Given(asked, worker, f"ubis: no slack; one of {self.queue[worker]:g} places in the queue for it")
+        self.left[worker] -= asked.takes
+        self.queue[worker] -= 1
+        return given
+
+    def lacks(self, asked: Asked) -> dict[str, int]:
+        """What keeps a task from how many workers."""
+        return {what: int(mask.sum()) for what, mask in self._bars(asked).items() if mask.any()}
+
+    def _bars(self, asked: Asked) -> dict[str, Mask]:
+        """Which workers each thing keeps it from."""
+        short = (self.left < np.array(asked.fits) - _EPSILON) | ((self.left <= 0) & np.array(asked.needs))
+        bars = {name: short[:, column] for column, name in enumerate(COLUMN_NAMES)}
+        if asked.slot is not None:
+            bars[f"a free {asked.slot} slot"] = self.idle[:, COLUMN[asked.slot]] < 1
+        if asked.allowed is not None:
+            bars["permission for it (its nodes, or an earlier refusal)"] = ~asked.allowed
+        return bars
+
+    def _why(self, worker: int) -> str:
+        cores, disk, network, memory = self.left[worker].tolist()
+        return (
+            f"ubis: slack {cores:.2g} cores, {disk:.2g} disk slots, {network:.2g} network slots and "
+            f"{format_bytes(memory)} = T_alloc {self.t_alloc[worker]:g} × capacity − utilization − launched since"
+        )
 
 
-def _why(slack: Slack, worker: int) -> str:
-    return (
-        f"ubis: slack {slack.cores[worker]:.2g} cores and {format_bytes(slack.memory[worker])} "
-        f"= T_alloc {slack.t_alloc[worker]:g} × capacity − utilization − launched since"
-    )
+def why_not(asked: Asked, slack: Slack) -> str:
+    """What a task lacks, in words, for the status page."""
+    if not len(slack.left):
+        return "no node is connected"
+    said = [f"{count} lack {what}" for what, count in slack.lacks(asked).items()]
+    return f"of {len(slack.left)} nodes {', '.join(said) or 'none had slack when it was its turn'}"

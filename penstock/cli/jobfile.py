@@ -18,6 +18,10 @@
 Paths are relative to the directory of the file, where the commands run too (``cwd``). A task's work is the size of its
 ``inputs`` (or ``input_bytes``). ``memory`` of the job, by which the master admits it, defaults to the most that
 tasks of equal depth in the graph ask together, but not more than this host has.
+
+``opportunistic`` of a task says whether it may run on slack, where it may be preempted: ``false`` (the default),
+``true`` (where it finds no regular room), ``"only"`` (and nowhere else: work that is in nobody's way). Of the job it
+holds for all its tasks, whatever they say: ``false`` opts out, a list names the stages that may.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from penstock.cli.errors import usage_error
 from penstock.model.container import ContainerSpec, Limits
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import QuantityError, parse_bytes
-from penstock.model.work import Name, TaskRequest
+from penstock.model.work import Name, Opportunistic, OpportunisticJob, TaskRequest
 from penstock.opgraph import GraphError, TaskGraph, TaskNode
 
 Quantity = str | Annotated[int, msgspec.Meta(ge=0)]
@@ -53,7 +57,7 @@ class TaskTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     cpu: Annotated[float, msgspec.Meta(gt=0)] | None = None
     env: dict[str, str] = {}
     cwd: str = "."
-    opportunistic: bool = False
+    opportunistic: Opportunistic = False
 
 
 class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,6 +69,7 @@ class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     priority: float = 0.0
     fail_fast: bool = False
     env: dict[str, str] = {}
+    opportunistic: Opportunistic | list[str] | None = None
 
 
 class JobFile:
@@ -76,10 +81,11 @@ class JobFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        table = _read(path)
+        table = self._table = _read(path)
         self.name = table.name
         self.priority = table.priority
         self.fail_fast = table.fail_fast
+        self.opportunistic = self._stages(table, table.opportunistic, "opportunistic")
         self._memory_bytes = None if table.memory is None else self._bytes(table.memory, "memory")
         self.requests = {task.name: self._request(task, table.env) for task in table.task}
         try:
@@ -95,6 +101,22 @@ class JobFile:
             )
         except GraphError as error:
             raise usage_error(f"{path}: {error}") from None
+
+    def allow(self, opportunistic: OpportunisticJob) -> None:
+        """What the command line says of slack comes before the file.
+
+        Raises:
+            CommandError: status 2: it names a stage that there is not.
+        """
+        self.opportunistic = self._stages(self._table, opportunistic, "--opportunistic")
+
+    def _stages(self, table: JobTable, opportunistic: OpportunisticJob, where: str) -> OpportunisticJob:
+        if isinstance(opportunistic, list):
+            stages = dict.fromkeys(task.stage or task.name for task in table.task)
+            unknown = next((stage for stage in opportunistic if stage not in stages), None)
+            if unknown is not None:
+                raise usage_error(f"{self.path}: {where}: no stage {unknown!r}; stages: {', '.join(stages)}")
+        return opportunistic
 
     def memory_bytes(self, host_bytes: int) -> int:
         """M(j) of Ursa §4.2.1: as written, or estimated from the graph for a host of this size."""
@@ -121,7 +143,7 @@ class JobFile:
                 limits=Limits(cpu_cores=task.cpu, memory_max_bytes=memory_bytes or None),
                 cpu_cores=task.cpu or 0.0,
                 memory_bytes=memory_bytes,
-                opportunistic=task.opportunistic,
+                opportunistic=bool(task.opportunistic),
             ),
             command_kind=task.kind,
         )

@@ -18,6 +18,7 @@ from penstock.client.job import Job
 from penstock.client.link import Link
 from penstock.client.stdio import pass_stdio
 from penstock.model.container import ContainerSpec
+from penstock.model.work import OpportunisticJob
 from penstock.transport.peer import RpcPeer
 from penstock.wire.agent_api import (
     NOTIFICATIONS,
@@ -82,16 +83,27 @@ class AgentClient:
         """Where the agent listens."""
         return self._link.socket
 
-    async def register_job(self, name: str, memory_bytes: int = 0, priority: float = 0.0, job: str = "") -> Job:
+    async def register_job(
+        self,
+        name: str,
+        memory_bytes: int = 0,
+        priority: float = 0.0,
+        job: str = "",
+        opportunistic: OpportunisticJob = None,
+    ) -> Job:
         """Register a job, or with ``job`` join one that another process of the same user registered.
 
         ``memory_bytes`` is the estimate for the whole job, by which the master admits it (Ursa §4.2.1).
+        ``opportunistic`` says what of it may run on slack: ``False`` nothing, ``True`` all, ``"only"`` all of it and in
+        no regular room, a list the stages that it names (UBIS §IV.D); ``None``: each :meth:`Job.place` says it.
 
         Raises:
             RpcError: refused.
             AgentUnavailable: the agent went away for good.
         """
-        asked = RegisterJob(name=name, memory_bytes=memory_bytes, priority=priority, job=job)
+        asked = RegisterJob(
+            name=name, memory_bytes=memory_bytes, priority=priority, job=job, opportunistic=opportunistic
+        )
         with self._expect():
             answer = await self._link.call("register_job", lambda: asked, JobRegistered)
             made = Job(self._link, asked, answer, self._wants_flush)

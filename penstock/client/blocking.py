@@ -18,7 +18,7 @@ from penstock import client
 from penstock.model.container import ContainerSpec, Ended, Limits
 from penstock.model.profile import Profile
 from penstock.model.resources import ResourceKind
-from penstock.model.work import TaskRequest
+from penstock.model.work import Opportunistic, OpportunisticJob, TaskRequest
 from penstock.wire.agent_api import Welcome
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class BlockingJob:
         finally:
             self._loop.run(self._complete(granted, failed=failed))
 
-    def place(self, stage: str, tasks: Sequence[TaskRequest], opportunistic: bool = False) -> None:
+    def place(self, stage: str, tasks: Sequence[TaskRequest], opportunistic: Opportunistic = False) -> None:
         """Ask for nodes for the ready tasks of a stage."""
         self._loop.run(self._job.place(stage, tasks, opportunistic))
 
@@ -186,9 +186,17 @@ class BlockingAgent:
         """Who answers."""
         return self._agent.welcome
 
-    def register_job(self, name: str, memory_bytes: int = 0, priority: float = 0.0, job: str = "") -> BlockingJob:
+    def register_job(
+        self,
+        name: str,
+        memory_bytes: int = 0,
+        priority: float = 0.0,
+        job: str = "",
+        opportunistic: OpportunisticJob = None,
+    ) -> BlockingJob:
         """Register a job, or with ``job`` join one."""
-        return BlockingJob(self._loop, self._loop.run(self._agent.register_job(name, memory_bytes, priority, job)))
+        registered = self._agent.register_job(name, memory_bytes, priority, job, opportunistic)
+        return BlockingJob(self._loop, self._loop.run(registered))
 
     def launch(self, spec: ContainerSpec, stdio: tuple[int, int, int] | None = None) -> BlockingContainer:
         """Start a command in a container on this host, now."""

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from penstock.client.errors import AgentUnavailable, NotPlaced
 from penstock.client.ledger import MonotaskLedger, PlacementLedger
 from penstock.client.link import Link
 from penstock.client.monotask import Granted, Monotask
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import ResourceKind
-from penstock.model.work import MonotaskId, TaskRequest
+from penstock.model.work import MonotaskId, Opportunistic, TaskRequest
 from penstock.transport.peer import RpcPeer
 from penstock.wire.agent_api import (
     Cancel,
@@ -147,8 +149,10 @@ class Job:
         if self._failure is not None:
             raise self._failure
 
-    async def place(self, stage: str, tasks: Sequence[TaskRequest], opportunistic: bool = False) -> None:
+    async def place(self, stage: str, tasks: Sequence[TaskRequest], opportunistic: Opportunistic = False) -> None:
         """Ask for nodes for the ready tasks of a stage; those that are ready together belong in one call.
+
+        ``opportunistic``: what finds no regular room may run on slack; ``"only"``: it takes nothing but slack.
 
         Raises:
             RpcError: the agent refused all of them.
@@ -319,11 +323,11 @@ class Job:
 
     async def _register(self, peer: RpcPeer) -> JobRegistered:
         asked = self._asked
-        again = RegisterJob(name=asked.name, memory_bytes=asked.memory_bytes, priority=asked.priority, job=self.id)
+        again = msgspec.structs.replace(asked, job=self.id)
         try:
             return await peer.request("register_job", again, JobRegistered)
         except RpcError:
-            anew = RegisterJob(name=asked.name, memory_bytes=asked.memory_bytes, priority=asked.priority)
+            anew = msgspec.structs.replace(asked, job="")
             return await peer.request("register_job", anew, JobRegistered)
 
     def _report_leases(self) -> None:

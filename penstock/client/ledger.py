@@ -20,7 +20,7 @@ import msgspec
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import KINDS, ResourceKind
 from penstock.model.stages import StageRanks
-from penstock.model.work import MonotaskId, MonotaskSpec, TaskRequest
+from penstock.model.work import MonotaskId, MonotaskSpec, Opportunistic, TaskRequest
 from penstock.wire.agent_api import Completion, Leased
 
 _CPU = ResourceKind.CPU
@@ -252,7 +252,7 @@ class MonotaskLedger:
 class _Task:
     request: TaskRequest
     stage: str
-    opportunistic: bool
+    opportunistic: Opportunistic
     confirmed: bool = False  # the agent said that it took the request
     node: str | None = None
     ended: Ended | None = None
@@ -264,7 +264,7 @@ class PlacementLedger:
     def __init__(self) -> None:
         self._tasks: dict[str, _Task] = {}
 
-    def ask(self, stage: str, requests: Iterable[TaskRequest], *, opportunistic: bool) -> None:
+    def ask(self, stage: str, requests: Iterable[TaskRequest], *, opportunistic: Opportunistic) -> None:
         """Tasks are about to be sent.
 
         Raises:
@@ -319,12 +319,12 @@ class PlacementLedger:
         """All that is left ends (the job is over, or the agent is)."""
         return [name for name in self._tasks if self.end(name, ended)]
 
-    def to_ask_again(self) -> list[tuple[str, bool, list[TaskRequest]]]:
+    def to_ask_again(self) -> list[tuple[str, Opportunistic, list[TaskRequest]]]:
         """(stage, opportunistic, tasks) whose placement or end is still owed to us after a reconnection.
 
         Framework tasks that have a node are not among them: we know ourselves when they end.
         """
-        groups: dict[tuple[str, bool], list[TaskRequest]] = {}
+        groups: dict[tuple[str, Opportunistic], list[TaskRequest]] = {}
         for task in self._tasks.values():
             owed = task.ended is None and (task.node is None or task.request.command is not None)
             if owed and task.confirmed:

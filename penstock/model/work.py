@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -14,6 +15,11 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 #: A monotask's name, unique within its job and connection while it lives.
 MonotaskId = int | Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Bytes = Annotated[int, msgspec.Meta(ge=0)]
+#: What work allows (UBIS §IV.D): false: regular room only; true: what finds no regular room may run on slack; "only":
+#: on slack and nowhere else, and never promoted, so that it is in nobody's way.
+Opportunistic = bool | Literal["only"]
+#: The same of a whole job; or the stages that may run on slack; or None: each of its stages says it itself.
+OpportunisticJob = Opportunistic | list[Name] | None
 
 
 class MonotaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -48,3 +54,23 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     nodes: tuple[str, ...] = ()
     command: ContainerSpec | None = None
     command_kind: ResourceKind = ResourceKind.CPU
+
+
+class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A stage of a job: how many tasks it has, as far as is known, how many are done, which stages it waits for.
+
+    The work of the tasks that are not done, where the framework can tell: ``usage`` in bytes per kind, or
+    ``input_bytes``, which counts as CPU, where it cannot tell the kinds apart.
+    """
+
+    stage: Name
+    tasks: Annotated[int, msgspec.Meta(ge=0)]
+    done: Annotated[int, msgspec.Meta(ge=0)] = 0
+    after: list[Name] = []
+    input_bytes: Bytes = 0
+    usage: KindAmounts = KindAmounts()
+
+    def __post_init__(self) -> None:
+        """Raises: ValueError: an amount that is no number from 0 on."""
+        if not all(0 <= amount < math.inf for amount in (self.usage.cpu, self.usage.disk, self.usage.network)):
+            raise ValueError("usage: expected non-negative numbers")

@@ -13,7 +13,16 @@ import msgspec
 from penstock.model.container import ContainerSpec, Ended, Limits
 from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, ResourceKind
-from penstock.model.work import Bytes, MonotaskId, MonotaskSpec, Name, TaskRequest
+from penstock.model.work import (
+    Bytes,
+    MonotaskId,
+    MonotaskSpec,
+    Name,
+    Opportunistic,
+    OpportunisticJob,
+    TaskRequest,
+)
+from penstock.model.work import StageProgress as StageProgress  # noqa: PLC0414 - a part of this interface, too
 from penstock.wire.errors import ErrorBody, RpcError
 
 #: The version of this protocol; the first message of a connection names it.
@@ -68,12 +77,16 @@ class RegisterJob(Params, frozen=True):
 
     ``priority`` orders jobs on the host, larger first; equal priorities keep the order of registration. It holds until
     the master says otherwise. ``memory_bytes`` is M(j) of Ursa §4.2.1: the whole job's estimate, for admission.
+    ``opportunistic`` says which of its stages may run on slack, whatever each ``place`` says: false none (UBIS §IV.D:
+    the job opts out), true all, a list those that it names; with ``"only"`` nothing of it has regular room; nil: each
+    ``place`` says it.
     """
 
     name: Name
     memory_bytes: Bytes = 0
     priority: float = 0.0
     job: str = ""
+    opportunistic: OpportunisticJob = None
 
 
 class JobRegistered(Result, frozen=True):
@@ -201,33 +214,21 @@ class Place(Params, frozen=True):
     """Ready tasks of one stage want nodes. Each is answered once by ``task_placed``, then once by ``task_ended``.
 
     All tasks of a stage that are ready together should come in one request: stage awareness (Ursa §4.2.2) counts
-    them as the stage. ``opportunistic`` allows them to run on slack (UBIS), where they may be preempted.
+    them as the stage. ``opportunistic``: what finds no regular room may run on slack (UBIS), where it may be preempted;
+    with ``"only"`` it takes no regular room at all. What the job said when it registered comes first.
     """
 
     job: str
     stage: Name
     tasks: Annotated[list[TaskRequest], msgspec.Meta(min_length=1)]
-    opportunistic: bool = False
-
-
-class StageProgress(Params, frozen=True):
-    """A stage of a job: how many tasks it has, as far as is known, how many are done, which stages it waits for.
-
-    ``input_bytes`` is the work of the tasks that are not done, where the framework can tell.
-    """
-
-    stage: Name
-    tasks: Annotated[int, msgspec.Meta(ge=0)]
-    done: Annotated[int, msgspec.Meta(ge=0)] = 0
-    after: list[Name] = []
-    input_bytes: Bytes = 0
+    opportunistic: Opportunistic = False
 
 
 class Progress(Params, frozen=True):
     """How far a job is, by stages in their order; replaces what was said before. What orders jobs by it is the master.
 
-    A framework that schedules its tasks itself says so a few times a second at most; tasks that the master places need
-    no progress: it sees them end.
+    A framework says so a few times a second at most. The master sees the tasks that it places end; of those that a
+    framework schedules itself, and of stages that are not ready yet, it knows from here alone.
     """
 
     job: str

@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.model.container import Ended
 from penstock.model.resources import Capacity, KindAmounts
-from penstock.model.work import Bytes, Name, TaskRequest
+from penstock.model.work import Bytes, Name, Opportunistic, TaskRequest
 from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
 
 #: The version of this protocol.
@@ -42,7 +42,7 @@ class ReadyTasks(Params, frozen=True):
     job: str
     stage: Name
     tasks: list[TaskRequest]
-    opportunistic: bool = False
+    opportunistic: Opportunistic = False
 
 
 class PlacedTask(Params, frozen=True):
@@ -68,7 +68,7 @@ class AwaitedTask(Params, frozen=True):
     stage: Name
     request: TaskRequest
     node: str
-    opportunistic: bool = False
+    opportunistic: Opportunistic = False
 
 
 class JobUse(Params, frozen=True):
@@ -83,10 +83,15 @@ class JobUse(Params, frozen=True):
 class Load(Params, frozen=True):
     """What a node is doing (Ursa §4.2.2, UBIS §IV.A).
 
-    ``rates`` are processing rates in bytes/s, X/T over a sliding window, × cores for CPU; 0 while unknown.
+    ``rates`` are processing rates in bytes/s, X/T over a sliding window, × slots; 0 while unknown.
     ``pending`` is the work assigned and not done, bytes per kind, of every monotask and placed task on the node.
-    ``idle`` is the number of free slots per kind. ``used_cores`` and ``used_memory_bytes`` are what all containers
-    really use; ``promised_…`` what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
+    ``idle`` is the number of free slots per kind, less a core for each placed task that will compute and of which
+    nothing has come to the queues yet, because its framework has only now heard where it is. ``used_cores`` and
+    ``used_memory_bytes`` are what all containers really use, or the cores that frameworks hold slots of if those are
+    more; ``disk_busy`` and ``network_busy`` the share of the disks and of the link that is in use. ``promised_…`` is
+    what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
+    ``opportunistic_queue_free`` is how many opportunistic commands beyond what the slack holds the node would let wait
+    for some; those that wait count as used.
     ``jobs`` are those of which something changed since the connection's last Load; the first names all.
     ``t_alloc`` is UBIS's threshold as it is now, where the node tunes it.
     """
@@ -96,9 +101,12 @@ class Load(Params, frozen=True):
     idle: KindAmounts
     used_cores: float = 0.0
     used_memory_bytes: Bytes = 0
+    disk_busy: float = 0.0
+    network_busy: float = 0.0
     promised_cores: float = 0.0
     promised_memory_bytes: Bytes = 0
     opportunistic_memory_bytes: Bytes = 0
+    opportunistic_queue_free: Annotated[int, msgspec.Meta(ge=0)] = 0
     jobs: list[JobUse] = []
     t_alloc: float | None = None
 

@@ -258,6 +258,9 @@ async def test_submit_runs_the_graph(fake: FakeAgent, penstock: Start, tmp_path:
     }
     assert said[2:] == ["penstock submit: b done on fake in 1.5s (3 of 3)"]
     assert [call.job for call in fake.called("end_job")] == [job]
+    told = [call.stages for call in fake.called("progress")]
+    assert [(one.stage, one.tasks, one.done, one.after) for one in told[0]][1] == ("b", 1, 0, ["a"]), "not ready yet"
+    assert [one.done for one in told[-1]] == [1, 1, 1]
 
 
 async def test_submit_skips_what_waits_for_a_failure_and_shows_its_output(

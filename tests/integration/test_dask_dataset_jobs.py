@@ -63,6 +63,9 @@ def test_monotasks_are_asked_for_in_the_name_of_the_job_that_was_placed(tmp_path
         assert {one.task for name, one in submitted if name == job} == placed
         assert sum(one.kind == "cpu" for name, one in submitted if name == job) == len(placed)
         assert {one.kind for name, one in submitted if name != job} <= {"network"}  # what was gathered in the end
+        told = [asked.stages for asked in fake.called("progress") if asked.job == job]
+        assert [stage.done for stage in told[0]] == [0, 0], "before anything is placed"
+        assert [(stage.tasks, stage.done) for stage in told[-1]] == [(4, 4), (3, 3)], "and when all is done"
 
 
 class Hold:
@@ -76,6 +79,12 @@ def held(item: int) -> int:
     Hold.begun.set()
     assert Hold.release.wait(WAIT_S)
     return item
+
+
+def progress(master: MasterProcess, name: str) -> list[dict[str, Any]]:
+    """What the job of this name has told the master of its stages."""
+    [job] = [job for job in master.status()["jobs"].values() if job["name"] == name]
+    return list(job["progress"])
 
 
 def test_at_a_real_master_it_is_one_job(start_agent: Callable[..., Any], tmp_path: Path) -> None:
@@ -93,9 +102,9 @@ def test_at_a_real_master_it_is_one_job(start_agent: Callable[..., Any], tmp_pat
             plain = client.submit(pow, 2, 5)
             assert plain.result() == 32
             poll(lambda: jobs()[f"dask {client.scheduler.address}"]["done"] == 1, "the plain task is not counted")
-            numbers = Dataset.from_items(range(8), 4).map(held)
+            pairs = Dataset.from_items(range(8), 4).map(held).map(lambda item: (item % 2, item))
             options = Options(name="held", socket=agent.socket, nodes={"alpha": list(client.nthreads())})
-            found = threads.submit(run, numbers.count(), client, options)
+            found = threads.submit(run, pairs.group_by_key(2).count(), client, options)
             assert Hold.begun.wait(WAIT_S)
             seen = poll(lambda: jobs() if jobs()["held"]["running"] == 2 else None, "nothing runs in the job's name")
             assert seen["held"]["connections"] >= 2, "the placement's and a worker's"
@@ -103,8 +112,13 @@ def test_at_a_real_master_it_is_one_job(start_agent: Callable[..., Any], tmp_pat
             assert (ours["running"], ours["queued"]) == (0, 0)
             assert not any("from_items" in stage["stage"] for stage in ours["stages"]), "told twice"
             assert {job["name"] for job in master.status()["jobs"].values()} == set(seen)
+            told = poll(lambda: progress(master, "held"), "how far the job is was not told")
+            assert [(one["tasks"], one.get("done", 0), one.get("after", [])) for one in told] == [
+                (4, 0, []), (2, 0, [told[0]["stage"]]),
+            ]  # fmt: skip
+            assert told[0]["usage"]["cpu"] > 0, "its monotasks' bytes"
         finally:
             Hold.release.set()
-        assert found.result(WAIT_S) == 8
+        assert found.result(WAIT_S) == 2
         poll(lambda: "held" not in jobs(), "the job has not ended")
     assert master.stop() == 0

@@ -119,7 +119,7 @@ class _Oracle:
         busy = [queue for queue, jobs in self.queues.items() if jobs]
         if self.policy.sharing == "strict":
             return {self.queues[busy[0]][0]: Fraction(1)}
-        weights = {queue: Fraction(1, 2**queue) for queue in busy}
+        weights = {queue: 1 / Fraction(self.policy.step) ** queue for queue in busy}
         return {self.queues[queue][0]: weight / sum(weights.values()) for queue, weight in weights.items()}
 
 

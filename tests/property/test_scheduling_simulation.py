@@ -14,6 +14,7 @@ from master.core import events as m
 from master.core.invariants import broken
 from master.ordering import NAMES
 from penstock.model import KINDS, Capacity, ResourceKind
+from penstock.model.work import Opportunistic
 from simulator.tasks.cluster import SimulatedCluster, Surroundings
 from simulator.tasks.machine import NodeSpec
 from simulator.tasks.measure import report
@@ -82,6 +83,9 @@ class Checked(SimulatedCluster):
         capacity = self.machines[node].spec.capacity
         for kind in KINDS:
             assert self.nodes[node].queues.running(kind) <= capacity.slots(kind)
+        held, settings = self.nodes[node].held, self.nodes[node].settings
+        assert len(held.waiting) <= settings.opportunistic_queue
+        assert held.waiting.keys() <= held.by_key.keys()
         ledger = self.nodes[node].ledger()
         assert ledger.promised_cores <= capacity.cores + 1e-6
         return reply
@@ -144,7 +148,7 @@ def test_a_job_alone_on_many_nodes_takes_its_critical_path_and_the_scheduling_la
 
 
 commands = st.builds(
-    lambda seconds, cores, used, memory: SimulatedTask(
+    lambda seconds, cores, used, memory, kind: SimulatedTask(
         "",
         (),
         0,
@@ -152,31 +156,41 @@ commands = st.builds(
             (Phase(seconds, min(cores, used), memory * 0.3), Phase(seconds, used, float(memory))),
             cores,
             memory,
-            ResourceKind.NETWORK,
+            kind,
         ),
     ),
     st.floats(0.1, 8),
     st.sampled_from([0.25, 0.5, 1.0]),
     st.floats(0.0, 2.0),
     st.integers(MB, MEMORY // 2),
+    st.sampled_from(list(ResourceKind)),
 )
 
 
 @given(
-    st.lists(st.tuples(st.lists(commands, min_size=1, max_size=8), st.booleans()), min_size=1, max_size=3),
+    st.lists(
+        st.tuples(st.lists(commands, min_size=1, max_size=8), st.sampled_from([False, True, "only"])),
+        min_size=1, max_size=3,
+    ),
     st.floats(0.5, 1.0),
     st.integers(1, 3),
-)
-@settings(max_examples=25, deadline=None)
+    st.sampled_from([(0, 10.0), (1, 0.5), (4, 2.0)]),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None)
 def test_all_commands_end_whatever_is_preempted_and_no_promise_is_broken(
-    shapes: list[tuple[list[SimulatedTask], bool]], t_alloc: float, count: int
+    shapes: list[tuple[list[SimulatedTask], Opportunistic]], t_alloc: float, count: int, queue: tuple[int, float]
 ) -> None:
+    """Nor is anything lost that waits on a node for slack, and goes back when it has waited too long."""
     jobs = []
     for number, (drawn, opportunistic) in enumerate(shapes):
         tasks = tuple(SimulatedTask(f"t{i}", (), 0, task.command) for i, task in enumerate(drawn))
         jobs.append(SimulatedJob(f"j{number}", number * 0.7, (SimulatedStage("s", tasks, (), opportunistic),)))
-    spec = NodeSpec(Capacity(cores=2.0, memory_bytes=MEMORY, network_slots=64))
-    around = Surroundings(agent=NodeSettings("", "", spec.capacity, t_alloc=t_alloc))
+    spec = NodeSpec(Capacity(cores=2.0, memory_bytes=MEMORY))
+    places, wait_s = queue
+    agent = NodeSettings(
+        "", "", spec.capacity, t_alloc=t_alloc, opportunistic_queue=places, opportunistic_wait_s=wait_s
+    )
+    around = Surroundings(agent=agent)
     runs = []
     for _ in range(2):
         run = Checked([spec] * count, MasterSettings(), around)

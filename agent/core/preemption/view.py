@@ -30,6 +30,7 @@ class View:
     """Opportunistic ones that run."""
     paused: Sequence[ContainerRecord] = field(default=())
     """Opportunistic ones that are frozen: they hold their memory and nothing else."""
+    _shares: dict[str, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -72,7 +73,13 @@ class View:
         return host.disk_busy if resource == "disk" else host.network_busy
 
     def _share(self, resource: str) -> float:
-        """Busy share per byte/s. The host's own traffic counts, so containers get the blame for their part only."""
+        """Busy share per byte/s; summed up once, for everybody's share depends on it."""
+        if resource not in self._shares:
+            self._shares[resource] = self._share_of(resource)
+        return self._shares[resource]
+
+    def _share_of(self, resource: str) -> float:
+        """The host's own traffic counts, so containers get the blame for their part only."""
         host = self.snapshot.host
         if resource == "disk":
             of_host = host.disk_read_bytes_per_s + host.disk_write_bytes_per_s

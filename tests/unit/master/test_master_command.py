@@ -56,8 +56,9 @@ def test_every_setting_of_the_core_is_configured() -> None:
     config = MasterConfig(
         interval_s=0.2, ept_s=0.7, ordering="las_mq", ejf_weight=3.0, srjf_weight=4.0, las_quantum_s=5.0,
         las_mq_queues=2, las_mq_first_threshold_container_s=6.0, las_mq_step=7.0, las_mq_weights=(8.0, 1.0),
-        las_mq_stage_aware=False, tenants={"eve": "research/eve"}, weights={"research": 2.0}, share_chunk_tasks=9,
-        max_running_jobs=10, stage_aware=False, network_aware=False, memory_estimate=True,
+        las_mq_stage_aware=False, las_mq_inside="fifo", tenants={"eve": "research/eve"}, weights={"research": 2.0},
+        share_chunk_tasks=9, max_running_jobs=10, placement="tetris",
+        tetris_peak_to_mean=12.0, stage_aware=False, network_aware=False, memory_estimate=True,
         admission_wait_max_s=11.0, heartbeat_s=2.0, node_timeout_s=20.0, promotion=False,
         default_cpu_bytes_per_s=1.0, default_disk_bytes_per_s=2.0, default_network_bytes_per_s=3.0,
     )  # fmt: skip

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from master.ordering import ClusterView, JobView, OrderingSettings, Ranking, ordering_of
-from master.placement import Need, Stage, Workers, place
-from master.placement.ursa import STAGE_BONUS, stage_score, why_not
+from master.placement import AlgorithmOne, Need, Stage, Workers, place, why_not
+from master.placement.ursa import STAGE_BONUS, stage_score
 from master.placement.workers import Floats, NeedsTable
 from penstock.model import ResourceKind
 
@@ -169,7 +169,7 @@ def test_without_workers_nothing_is_placed() -> None:
         cores_free=columns,
     )  # fmt: skip
     assert place(w, [stage(need("t", 1, 0, 0, 0))], ejf()) == []
-    assert why_not(need("t", 1, 0, 0, 0), w) == "no node is connected"
+    assert why_not(need("t", 1, 0, 0, 0), AlgorithmOne(w, chunk=4, stage_aware=True)) == "no node is connected"
 
 
 def test_every_placement_says_which_numbers_led_to_it() -> None:
@@ -182,7 +182,7 @@ def test_every_placement_says_which_numbers_led_to_it() -> None:
 
 def test_why_not_counts_who_lacks_what() -> None:
     w = cluster(((100, 100, 100), (0, 12, 0), 1, 80, 100), ((100, 100, 100), (0, 0, 0), 1, 5, 100))
-    said = why_not(need("t", 0, 1, 0, 20), w)
+    said = why_not(need("t", 0, 1, 0, 20), AlgorithmOne(w, chunk=4, stage_aware=True))
     assert said == "of 2 nodes 1 lack disk to spare, 1 lack memory"
 
 
@@ -281,8 +281,12 @@ def test_agrees_with_a_plain_reading_of_the_paper(seed: int) -> None:
         (
             rng.uniform(0, 3),
             [
-                [rng.choice([0.0, rng.uniform(0, 12)]) for _ in range(3)] + [rng.choice([0.0, rng.uniform(0, 60)])]
-                for _ in range(rng.randint(1, 6))
+                task
+                for task in [
+                    [rng.choice([0.0, rng.uniform(0, 12)]) for _ in range(3)] + [rng.choice([0.0, rng.uniform(0, 60)])]
+                    for _ in range(rng.randint(1, 6))
+                ]
+                for _ in range(rng.choice([1, 1, 1, 4]))  # tasks that are the same, in a row
             ],
         )
         for _ in range(rng.randint(1, 6))

@@ -31,11 +31,18 @@ def test_slots_times_time_and_only_what_changed() -> None:
     assert node.load(1.0).jobs == [], "nothing changed"
     specs = [MonotaskSpec(id=number, kind=ResourceKind.CPU, input_bytes=1) for number in range(3)]
     node.handle(e.Submitted(1, job, specs), 1.0)
-    node.attained.look(node.jobs, 1.0)
     assert [(use.service_s, use.running) for use in node.load(3.0).jobs] == [(pytest.approx(4.0), 2)]
     node.handle(e.Completed(1, job, [Completion(id=0), Completion(id=1)]), 3.0)
-    node.attained.look(node.jobs, 3.0)
     assert [(use.service_s, use.running) for use in node.load(4.0).jobs] == [(pytest.approx(5.0), 1)]
+
+
+def test_what_comes_and_goes_between_two_heartbeats_counts() -> None:
+    node, job = node_with_a_job()
+    node.load(0.0)
+    node.handle(e.Submitted(1, job, [MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)]), 1.0)
+    node.handle(e.Completed(1, job, [Completion(id=1)]), 1.25)
+    assert [(use.service_s, use.running) for use in node.load(2.0).jobs] == [(0.25, 0)]
+    assert node.load(3.0).jobs == []
 
 
 def test_a_new_connection_is_told_of_all_jobs_and_what_ended_is_forgotten() -> None:

@@ -126,6 +126,14 @@ def test_rate_is_x_over_t_in_the_window_and_cpu_counts_every_core() -> None:
     assert queues.rates(2.0).cpu == 2000.0
 
 
+def test_monotasks_that_share_a_link_have_its_rate_together() -> None:
+    """Two at once take a second for 500,000 bytes each: the link does a million a second."""
+    queues = make(network=2)
+    queues.submit(1, "j", [spec(n, NETWORK, 500_000) for n in (1, 2)], 0.0)
+    queues.complete(1, "j", [Completion(id=n) for n in (1, 2)], 1.0)
+    assert queues.rates(1.0).network == 1e6
+
+
 def test_failed_and_cancelled_work_does_not_count_for_the_rate() -> None:
     queues = make(cores=2)
     queues.submit(1, "j", [spec(1, CPU, 1000), spec(2, CPU, 1000)], 0.0)

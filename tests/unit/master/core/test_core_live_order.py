@@ -11,7 +11,7 @@ from master.core.priorities import renumbered
 from penstock.model import KindAmounts
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress
-from tests.unit.master.test_cluster_core import Bed, bed, job_state, task
+from tests.unit.master.cluster_bed import Bed, bed, job_state, task
 
 # ---------------------------------------------------------------- numbers
 

@@ -11,7 +11,7 @@ from master.core.plan import NothingPromised
 from penstock.model import KindAmounts, TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress
-from tests.unit.master.test_cluster_core import MB, Bed, bed, command, load, task
+from tests.unit.master.cluster_bed import MB, Bed, bed, command, load, task
 
 
 def assigned(b: Bed, since: int = 0) -> list[tuple[str, str]]:

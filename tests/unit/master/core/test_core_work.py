@@ -43,6 +43,22 @@ def test_a_stage_that_is_told_of_and_placed_counts_once() -> None:
     assert not work.complete
 
 
+def test_what_is_to_come_is_what_was_told_and_not_announced() -> None:
+    work = Work()
+    for _ in range(2):
+        work.task_announced("map", KindAmounts(cpu=5.0, disk=1.0))
+    some = StageProgress(stage="map", tasks=4, usage=KindAmounts(cpu=20.0, disk=4.0))
+    later = StageProgress(stage="reduce", tasks=3, after=["map"], usage=KindAmounts(cpu=6.0, network=6.0))
+    work.tell([some, later, StageProgress(stage="end", tasks=1, after=["reduce"], input_bytes=7)])
+    assert work.to_come() == ([10.0 + 6.0 + 7.0, 2.0, 6.0], 2 + 3 + 1)
+    work.task_ended("map", KindAmounts(cpu=5.0, disk=1.0))
+    assert work.to_come() == ([10.0 + 6.0 + 7.0, 2.0, 6.0], 2 + 3 + 1), "it ended after that was told"
+    less = StageProgress(stage="map", tasks=4, done=1, usage=KindAmounts(cpu=15.0, disk=3.0))
+    work.tell([less, later])
+    assert work.to_come() == ([16.0, 2.0, 6.0], 5)
+    assert (work.done, work.left()) == (1, [5.0, 1.0, 0.0])
+
+
 def test_a_job_with_ever_new_stages_does_not_grow() -> None:
     work = Work()
     for index in range(3 * MOST_STAGES):

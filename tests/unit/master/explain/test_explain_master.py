@@ -17,7 +17,7 @@ from master.explain.recording import Recording, SnapshotError, read, record
 from master.explain.replay import explained, text
 from master.ordering import NAMES
 from penstock.wire import master_api as api
-from tests.unit.master.test_cluster_core import MB, bed, task
+from tests.unit.master.cluster_bed import MB, bed, task
 
 
 @pytest.mark.parametrize("ordering", NAMES)

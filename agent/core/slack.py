@@ -1,0 +1,104 @@
+"""Opportunistic work on the node: what is in use, what may start on the rest, and what waits for that (UBIS).
+
+Slack is T_alloc × capacity less what is in use (§IV.A). The queue is the paper's future work (§VII): "queuing
+opportunistic containers allows the nodes to execute tasks as soon as they finish one".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from agent.core import running
+from agent.core.instructions import Instruction
+from agent.core.ledger import Ledger
+from agent.core.records import HeldTask
+from penstock.model import KINDS, Ended, EndedBy, KindAmounts, ResourceKind
+
+if TYPE_CHECKING:
+    from agent.core.node import Node
+
+
+def of_frameworks(node: Node) -> KindAmounts:
+    """Slots per kind that frameworks hold. What commands use is measured, so their slots do not count."""
+    commands = Counter(record.kind for record in node.containers.live.values())
+    return KindAmounts(*(float(node.queues.running(kind) - commands[kind]) for kind in KINDS))
+
+
+def in_use(node: Node, ledger: Ledger) -> KindAmounts:
+    """Cores; of the disks and of the link the share, 0 to 1 and above.
+
+    What frameworks hold slots of counts as used even where it does not show: their processes need not be containers. A
+    command that no sample has seen yet counts as a whole slot of its kind, as it does with its cores.
+    """
+    frameworks, capacity = of_frameworks(node), node.settings.capacity
+    host = node.snapshot.host if node.snapshot is not None else None
+    told = {ResourceKind.DISK: host and host.disk_busy, ResourceKind.NETWORK: host and host.network_busy}
+    unseen = _unseen(node)
+    shares = [
+        max(told[kind] or 0.0, frameworks.of(kind) / capacity.slots(kind)) + unseen[kind] / capacity.slots(kind)
+        for kind in told
+    ]
+    return KindAmounts(max(ledger.used_cores + unseen[ResourceKind.CPU], frameworks.cpu), *shares)
+
+
+def _unseen(node: Node) -> Counter[ResourceKind]:
+    """Placed commands that were started since the last sample, by kind, but for those that state cores: they count."""
+    seen = node.snapshot.containers if node.snapshot is not None else {}
+    return Counter(
+        held.request.command_kind
+        for held in node.held
+        if held.container
+        and held.container not in seen
+        and not (held.request.command_kind is ResourceKind.CPU and held.cores)
+    )
+
+
+def claimed(node: Node) -> tuple[KindAmounts, int]:
+    """What those that wait here will take, in cores and shares, and bytes: none of it is for others."""
+    waiting = [node.held.by_key[key] for key in node.held.waiting]
+    cores = sum(held.cores or float(held.request.command_kind is ResourceKind.CPU) for held in waiting)
+    kinds = Counter(held.request.command_kind for held in waiting)
+    disk, network = (
+        kinds[kind] / node.settings.capacity.slots(kind) for kind in (ResourceKind.DISK, ResourceKind.NETWORK)
+    )
+    return KindAmounts(cores, disk, network), sum(held.request.memory_bytes for held in waiting)
+
+
+def refuse(node: Node, held_cores: float, memory_bytes: int) -> str:
+    """Why a command does not fit into the slack as it is now; empty where it does."""
+    ledger, t_alloc = node.ledger(), node.threshold.t_alloc
+    used = in_use(node, ledger)
+    full = used.cpu >= t_alloc * node.settings.capacity.cores or max(used.disk, used.network) >= t_alloc
+    why = ledger.refuse_opportunistic(held_cores, memory_bytes, t_alloc)
+    return why or ("of cpu, disk or network T_alloc is used up" if full else "")
+
+
+def queue_free(node: Node) -> int:
+    """How many more may wait."""
+    return max(0, node.settings.opportunistic_queue - len(node.held.waiting))
+
+
+def start_waiting(node: Node, now: float) -> list[Instruction]:
+    """Start what fits by now, in order."""
+    instructions: list[Instruction] = []
+    for key in list(node.held.waiting):
+        held = node.held.by_key[key]
+        if refuse(node, held.cores, held.request.memory_bytes):
+            break
+        del node.held.waiting[key]
+        instructions += running.start_beside(node, held, now)
+    return instructions
+
+
+def sampled(node: Node, now: float) -> list[Instruction]:
+    """Start what fits by now; hand back to the master what has waited too long."""
+    instructions = start_waiting(node, now)
+    wait_s = node.settings.opportunistic_wait_s
+    for key, since in list(node.held.waiting.items()):
+        if now - since >= wait_s:
+            reason = f"it has waited {wait_s:g} s for slack"
+            held: HeldTask = node.held.by_key[key]
+            instructions += node.held.command_ended(held, Ended(by=EndedBy.PREEMPTED, reason=reason))
+            instructions += running.forget_guest(node, held.job)
+    return instructions

@@ -1,0 +1,105 @@
+"""Opportunistic work in a round (UBIS, Algorithm 1): promotion before regular work is placed, slack after it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from master.core import lifecycle
+from master.core.records import Held, Node, Task
+from master.core.snapshot import Picture, holds
+from master.opportunistic import Slack, why_not
+from master.ordering import Ranking
+from master.placement.workers import COLUMN
+from penstock.model.units import format_bytes
+from penstock.wire import master_api as api
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+
+def promote(cluster: Cluster) -> None:
+    """Opportunistic tasks become regular where they are, oldest first, before anything new is placed (UBIS §IV.D)."""
+    table = cluster.table
+    table.settle()
+    some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
+    cluster.promotable = bool(some)
+    for node in some:
+        for held in node.held.values() if node.connected else ():
+            if _may_be_promoted(cluster, node, held):
+                _promote(cluster, node, held)
+
+
+def _may_be_promoted(cluster: Cluster, node: Node, held: Held) -> bool:
+    if held.regular or held.leaving_in is not None or not held.accepted:
+        return False
+    job, task = cluster.jobs.get(held.job), cluster.task(held.key)
+    allowed = job is not None and job.admitted and task is not None and task.opportunistic != "only"
+    return allowed and held.promotion_refused_at != node.heartbeats
+
+
+def _promote(cluster: Cluster, node: Node, held: Held) -> None:
+    """Where its memory, its cores and, of a command, the slot that it ran without can be promised."""
+    free, cores = node.memory_free_bytes(), node.cores_free()
+    if held.memory_bytes > free or held.cores > cores + 1e-9:
+        return
+    table = cluster.table
+    if held.command and table.idle[table.rows[node.name], COLUMN[held.kind]] < 1:
+        return
+    why = f"ubis: {format_bytes(free)} and {cores:g} cores of {node.name} are not promised"
+    held.promoted_in = cluster.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))
+    table.refresh(node)
+    cluster.counts["promoted"] += 1
+
+
+def place(cluster: Cluster, now: float) -> None:
+    """What has found no regular room, and allows it, goes on slack; the order is that of the opportunistic shares."""
+    waiting = {
+        job.job: deque(task for (_, allows), tasks in job.ready.items() if allows for task in tasks.values())
+        for job in cluster.jobs.values()
+        if job.described and job.some_opportunistic and job.ready_count
+    }
+    waiting = {job: tasks for job, tasks in waiting.items() if tasks}
+    if not waiting:
+        return
+    picture = Picture(cluster)
+    slack = picture.slack()
+    _by_turns(cluster, waiting, picture, slack, cluster.rank_opportunistic(now))
+    _say_what_waits(cluster, picture, slack, list(waiting))
+
+
+def _by_turns(
+    cluster: Cluster, waiting: dict[str, deque[Task]], picture: Picture, slack: Slack, ranking: Ranking
+) -> None:
+    """The job that goes first gives a task; so does the one that goes first then, and so on."""
+    queues = {job: waiting[job] for job in ranking.order() if job in waiting}
+    keys = {job: ranking.key(job, 0.0) for job in queues}
+    while queues:
+        first = max(queues, key=keys.__getitem__)
+        task = queues[first].popleft()
+        if not queues[first]:
+            del queues[first]
+        asked, request = picture.asked(task), task.request
+        assert request is not None
+        given = slack.give(asked)
+        queued = given is None and request.command is not None
+        given = slack.queue_up(asked) if queued else given
+        if given is None:
+            continue
+        node, of = picture.node(given.worker), cluster.jobs[task.job]
+        lifecycle.assign(cluster, of, task, node, given.why, on_slack=True, queued=queued)
+        moved = ranking.charge(task.job, holds(request))
+        for job in queues if moved else {first} & queues.keys():
+            keys[job] = ranking.key(job, 0.0)
+
+
+def _say_what_waits(cluster: Cluster, picture: Picture, slack: Slack, jobs: list[str]) -> None:
+    """Of jobs all of whose other work is placed: what the rest, which takes nothing but slack, lacks."""
+    for name in jobs:
+        job = cluster.jobs[name]
+        for (stage, allows), tasks in job.ready.items():
+            if allows == "only" and not job.waits:
+                lacking = why_not(picture.asked(next(iter(tasks.values()))), slack)
+                job.waits = f"{len(tasks)} tasks of stage {stage} wait for slack: {lacking}"

@@ -1,0 +1,195 @@
+"""Agents as the contract between them and the master describes them, and what their jobs want."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from master.core import events as e
+from master.core.instructions import SendDecisions
+from penstock.model import Capacity, Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.wire import master_api as api
+
+MIB = 1024**2
+NODES = ("a", "b", "c")
+TIMEOUT_S = 5.0
+EXIT = Ended(by=EndedBy.EXIT, exit_status=0)
+
+
+@dataclass
+class Wanted:
+    """A task at its origin."""
+
+    stage: str
+    request: TaskRequest
+    opportunistic: bool
+    node: str = ""
+    ended: Ended | None = None
+
+
+@dataclass
+class Job:
+    state: api.JobState
+    tasks: dict[str, Wanted] = field(default_factory=dict)
+    forgotten: dict[str, Wanted] = field(default_factory=dict)  # its agent restarted; its framework still knows
+    recovered: bool = False
+
+
+@dataclass
+class Agent:
+    """An agent as the contract describes it. ``to_master`` holds messages and answers in the order of the stream."""
+
+    name: str
+    capacity: Capacity
+    linked: bool = False
+    jobs: dict[str, Job] = field(default_factory=dict)
+    held: dict[tuple[str, str], api.Assign] = field(default_factory=dict)
+    stopping: dict[tuple[str, str], api.Assign] = field(default_factory=dict)  # commands that are being killed
+    external: int = 0
+    external_version: int = 0
+    reported: int = 0  # `external` when the heartbeat was made that the master knows
+    decided: int = 0
+    kept: list[e.Message] = field(default_factory=list)
+    to_master: deque[tuple[str, object, int, int]] = field(default_factory=deque)
+    inbox: deque[tuple[SendDecisions, int]] = field(default_factory=deque)
+    refusals: list[str] = field(default_factory=list)
+
+    def promised(self) -> int:
+        regular = [*self.held.values(), *self.stopping.values()]
+        return self.external + sum(held.request.memory_bytes for held in regular if not held.opportunistic)
+
+    def load(self) -> api.Load:
+        everything = [*self.held.values(), *self.stopping.values()]
+        pending = KindAmounts()
+        for held in everything:
+            pending = pending + held.request.usage
+        used = self.external + sum(held.request.memory_bytes for held in everything)
+        return api.Load(
+            rates=KindAmounts(), pending=pending, idle=KindAmounts(max(0.0, 4.0 - len(everything)), 1, 2),
+            used_memory_bytes=used, promised_memory_bytes=self.promised(),
+        )  # fmt: skip
+
+    def say(self, message: e.Message) -> None:
+        if self.linked:
+            self.to_master.append(("message", message, self.external_version, self.external))
+        elif isinstance(message, (api.JobEnded, api.TasksDone, api.TasksCancelled, api.CommandEnded)):
+            self.kept.append(message)
+
+    def register(self) -> api.Register:
+        ready, awaited = [], []
+        for name, job in self.jobs.items():
+            for wanted in job.tasks.values():
+                if wanted.ended is None and not wanted.node:
+                    ready.append(
+                        api.ReadyTasks(
+                            job=name, stage=wanted.stage, tasks=[wanted.request], opportunistic=wanted.opportunistic
+                        )
+                    )
+                elif wanted.ended is None:
+                    awaited.append(
+                        api.AwaitedTask(
+                            job=name, stage=wanted.stage, request=wanted.request, node=wanted.node,
+                            opportunistic=wanted.opportunistic,
+                        )
+                    )  # fmt: skip
+        placed = [
+            api.PlacedTask(
+                job=held.job, stage=held.stage, task=held.request.task, origin=held.origin,
+                remaining=held.request.usage, memory_bytes=held.request.memory_bytes,
+                opportunistic=held.opportunistic, command=held.request.command is not None,
+            )
+            for held in [*self.held.values(), *self.stopping.values()]
+        ]  # fmt: skip
+        self.decided = 0
+        return api.Register(
+            protocol=1, node=self.name, version="0", capacity=self.capacity, load=self.load(), t_alloc=0.9,
+            jobs=[job.state for job in self.jobs.values()], ready=ready, placed=placed,
+            awaited=awaited, complete=not any(job.recovered for job in self.jobs.values()),
+        )  # fmt: skip
+
+    def decide(self, sent: SendDecisions, known_version: int, grumpy: bool) -> None:
+        refused: list[api.Refusal] = []
+        for index, decision in enumerate(sent.decisions):
+            reason = self.carry_out(decision, known_version, grumpy)
+            if reason:
+                refused.append(api.Refusal(index=index, reason=reason))
+        self.decided = sent.number
+        self.to_master.append(("answer", e.Answered(self.name, sent.number, refused), 0, 0))
+
+    def carry_out(self, decision: api.AnyDecision, known_version: int, grumpy: bool) -> str:  # noqa: C901 - one case each
+        job = self.jobs.get(decision.job)
+        match decision:
+            case api.Assign():
+                return self.assign(decision, known_version, grumpy)
+            case api.Withdraw():
+                held = self.held.pop((decision.job, decision.task), None)
+                if held is None:
+                    return "" if (decision.job, decision.task) in self.stopping else "it is not here"
+                if held.request.command is not None:
+                    self.stopping[decision.job, decision.task] = held
+            case api.Promote():
+                held = self.held.get((decision.job, decision.task))
+                if held is None:
+                    return "it is not here"
+                if held.opportunistic:
+                    if grumpy or self.promised() + held.request.memory_bytes > self.capacity.memory_bytes:
+                        return "no room"
+                    fields = {name: getattr(held, name) for name in held.__struct_fields__} | {"opportunistic": False}
+                    self.held[decision.job, decision.task] = api.Assign(**fields)
+            case api.AdmitJob() if job is not None:
+                job.state = changed(job.state, admitted=True)
+            case api.SetPriority() if job is not None:
+                job.state = changed(job.state, priority=decision.priority)
+            case api.TellPlaced() if job is not None:
+                wanted = job.tasks.get(decision.task)
+                if wanted is not None and wanted.ended is None:
+                    moved = wanted.node not in ("", decision.node)
+                    assert wanted.request.command is not None or not moved, "a framework's task was moved"
+                    wanted.node = decision.node
+            case api.TellEnded() if job is not None:
+                wanted = job.tasks.get(decision.task)
+                if wanted is not None and wanted.ended is None:
+                    done = decision.ended.by in (EndedBy.EXIT, EndedBy.PREEMPTED)
+                    assert wanted.node or job.recovered or not done, "it ended without having been placed"
+                    wanted.ended = decision.ended
+            case api.TellWaiting() if job is not None:
+                assert not job.state.admitted
+            case _:
+                return "unknown job"
+        return ""
+
+    def assign(self, decision: api.Assign, known_version: int, grumpy: bool) -> str:
+        key = (decision.job, decision.request.task)
+        assert key not in self.held and key not in self.stopping, f"{key} is placed on {self.name} twice"
+        if grumpy:
+            return "I will not"
+        room = self.capacity.memory_bytes - self.promised()
+        if not decision.opportunistic and decision.request.memory_bytes > room:
+            assert known_version < self.external_version, f"{key} over-commits {self.name}: {room} bytes are free"
+            return "no memory"
+        if decision.origin == self.name and decision.job not in self.jobs:
+            return "its job has ended"
+        self.held[key] = decision
+        return ""
+
+    def end_job(self, job: str) -> None:
+        del self.jobs[job]
+        self.say(api.JobEnded(job=job))
+        for key, held in list(self.held.items()):
+            if key[0] == job:
+                del self.held[key]
+                if held.request.command is not None:
+                    self.stopping[key] = held
+
+    def unlink(self) -> None:
+        self.linked = False
+        self.to_master.clear()
+        self.inbox.clear()
+
+    def command_over(self, key: tuple[str, str], ended: Ended) -> None:
+        held = self.held.pop(key, None) or self.stopping.pop(key)
+        self.say(api.CommandEnded(job=held.job, task=held.request.task, origin=held.origin, ended=ended))
+
+
+def changed(state: api.JobState, **changes: object) -> api.JobState:
+    return api.JobState(**({name: getattr(state, name) for name in state.__struct_fields__} | changes))

@@ -1,0 +1,111 @@
+"""What a container used, slot by slot."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.profiling import Recording
+from agent.core.snapshot import ContainerUse
+
+MB = 2**20
+
+
+def use(cores: float, memory_bytes: int = MB) -> ContainerUse:
+    return ContainerUse(
+        cpu_cores=cores, memory_bytes=memory_bytes, disk_bytes_per_s=10 * cores, network_send_bytes_per_s=cores / 2
+    )
+
+
+def test_a_slot_has_the_mean_and_the_peak_of_its_samples() -> None:
+    recording = Recording(began=10.0, slot_s=3.0, most_slots=100)
+    for at, cores in ((11.0, 1.0), (12.0, 4.0), (13.0, 1.0), (14.0, 8.0)):
+        recording.sampled(use(cores), 1.0, at)
+    (slot,) = recording.slots
+    assert slot.mean == pytest.approx((2.0, 20.0, 1.0, MB))
+    assert slot.peak == pytest.approx((4.0, 40.0, 2.0, MB))
+
+
+def test_a_sample_over_a_boundary_counts_in_both_for_its_part() -> None:
+    recording = Recording(began=0.0, slot_s=3.0, most_slots=100)
+    recording.sampled(use(2.0), 2.0, 2.0)
+    recording.sampled(use(4.0), 2.0, 4.0)
+    recording.sampled(use(1.0), 2.0, 6.0)
+    assert [slot.mean[0] for slot in recording.slots] == pytest.approx([8 / 3, 2.0])
+    assert [slot.peak[0] for slot in recording.slots] == [4.0, 4.0]
+
+
+def test_what_was_before_the_beginning_does_not_count() -> None:
+    recording = Recording(began=0.5, slot_s=1.0, most_slots=100)
+    recording.sampled(use(2.0), 1.0, 1.0)
+    recording.sampled(use(4.0), 1.0, 2.0)
+    assert [slot.mean[0] for slot in recording.slots] == pytest.approx([3.0])
+
+
+def test_the_last_slot_is_as_long_as_it_was() -> None:
+    recording = Recording(began=0.0, slot_s=3.0, most_slots=100)
+    recording.sampled(use(2.0), 4.0, 4.0)
+    recording.ended()
+    assert [slot.mean[0] for slot in recording.slots] == pytest.approx([2.0, 2.0])
+    recording = Recording(began=0.0, slot_s=3.0, most_slots=100)
+    recording.sampled(use(2.0), 3.05, 3.05)
+    recording.ended()
+    assert len(recording.slots) == 1
+
+
+def test_one_that_ended_at_once_has_a_slot_all_the_same() -> None:
+    recording = Recording(began=0.0, slot_s=3.0, most_slots=100)
+    recording.sampled(use(2.0), 1.0, 0.1)
+    recording.ended()
+    assert [slot.mean[0] for slot in recording.slots] == pytest.approx([2.0])
+
+
+def test_stages_end_at_the_nearest_boundary_and_rise() -> None:
+    recording = Recording(began=0.0, slot_s=2.0, most_slots=100)
+    for at in range(1, 10):
+        recording.sampled(use(1.0), 1.0, float(at))
+        if at in (1, 2, 5, 6):  # two of them in one slot
+            recording.stage_ended()
+    recording.sampled(use(1.0), 1.0, 10.0)
+    recording.ended()
+    assert recording.stages == [1, 2, 3, 4, 5]
+    assert len(recording.slots) == 5
+
+
+def test_a_stage_that_ends_with_the_run_is_the_last() -> None:
+    recording = Recording(began=0.0, slot_s=2.0, most_slots=100)
+    recording.sampled(use(1.0), 4.0, 4.0)
+    recording.stage_ended()
+    recording.sampled(use(1.0), 2.0, 6.0)
+    recording.stage_ended()
+    recording.ended()
+    assert recording.stages == [2, 3]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.05, 7), st.floats(0, 64)), min_size=1, max_size=80),
+    st.floats(0.5, 4),
+    st.integers(2, 20),
+    st.sets(st.integers(0, 79), max_size=10),
+)
+def test_nothing_of_what_was_used_is_lost_and_memory_is_bounded(
+    samples: list[tuple[float, float]], slot_s: float, most_slots: int, stages: set[int]
+) -> None:
+    recording = Recording(began=0.0, slot_s=slot_s, most_slots=most_slots)
+    at = used = 0.0
+    for number, (interval_s, cores) in enumerate(samples):
+        at += interval_s
+        used += interval_s * cores
+        recording.sampled(use(cores), interval_s, at)
+        if number in stages:
+            recording.stage_ended()
+        assert len(recording.slots) <= most_slots
+    complete = sum(slot.mean[0] for slot in recording.slots) * recording.slot_s
+    assert complete <= used + 1e-6
+    assert complete >= used - 64 * recording.slot_s - 1e-6  # but for the slot that is not complete
+    assert all(mean <= peak + 1e-9 for slot in recording.slots for mean, peak in zip(slot.mean, slot.peak, strict=True))
+    recording.ended()
+    ends = recording.stages
+    assert ends == sorted(set(ends))
+    assert not ends or ends[-1] == len(recording.slots)

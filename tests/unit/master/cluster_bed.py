@@ -1,0 +1,94 @@
+"""A master's core and agents that do what they are told: what the tests of its messages act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from master.core import Cluster, MasterSettings
+from master.core import events as e
+from master.core.instructions import SendDecisions
+from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.model.work import Opportunistic
+from penstock.wire import master_api as api
+
+MB = 1_000_000
+EXIT = Ended(by=EndedBy.EXIT, exit_status=0)
+
+
+class Bed:
+    """A cluster whose agents do what they are told, unless a test says otherwise."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.cluster = Cluster(MasterSettings(**settings))
+        self.now = 0.0
+        self.sent: list[tuple[str, api.AnyDecision]] = []
+        self.other: list[object] = []
+        self.numbers: dict[str, int] = {}
+        self.answering = True
+
+    def serve(self, event: e.Event) -> list[tuple[str, api.AnyDecision]]:
+        """What was decided because of an event; everything is answered at once."""
+        before = len(self.sent)
+        todo = [event]
+        while todo:
+            for instruction in self.cluster.handle(todo.pop(0), self.now):
+                if isinstance(instruction, SendDecisions):
+                    self.sent += [(instruction.node, decision) for decision in instruction.decisions]
+                    self.numbers[instruction.node] = instruction.number
+                    if self.answering:
+                        todo.append(e.Answered(instruction.node, instruction.number, []))
+                else:
+                    self.other.append(instruction)
+        return self.sent[before:]
+
+    def node(self, name: str, **more: Any) -> list[tuple[str, api.AnyDecision]]:
+        values: dict[str, Any] = {
+            "capacity": Capacity(cores=4, memory_bytes=1000 * MB),
+            "load": load(),
+            "complete": True,
+        }
+        return self.serve(e.Said(name, api.Register(protocol=1, node=name, version="0", **{**values, **more})))
+
+    def heartbeat(self, name: str, decided: int | None = None, **more: Any) -> None:
+        known = self.numbers.get(name, 0) if decided is None else decided
+        self.serve(e.Said(name, api.Heartbeat(load=load(**more), decided=known)))
+
+    def job(self, origin: str, job: str = "j", memory: int = 0, at: float = 0.0, **more: Any) -> list[Any]:
+        return self.serve(e.Said(origin, job_state(job, memory, at, **more)))
+
+    def ready(self, origin: str, *tasks: TaskRequest, job: str = "j", opportunistic: Opportunistic = False) -> None:
+        self.serve(e.Said(origin, api.ReadyTasks(job=job, stage="s", tasks=list(tasks), opportunistic=opportunistic)))
+
+    def round(self, after_s: float = 0.1) -> list[tuple[str, str]]:
+        """Runs a round; (task, node) of what was assigned in it."""
+        self.now += after_s
+        decided = self.serve(e.RoundDue(self.now))
+        return [(d.request.task, node) for node, d in decided if isinstance(d, api.Assign)]
+
+    def said(self, kind: type[api.AnyDecision]) -> list[tuple[str, Any]]:
+        return [(node, decision) for node, decision in self.sent if isinstance(decision, kind)]
+
+
+def job_state(job: str, memory: int = 0, at: float = 0.0, **more: Any) -> api.JobState:
+    values = {"name": job, "user": "u", "memory_bytes": memory, "priority": 0.0, "submitted_at": at, **more}
+    return api.JobState(job=job, **values)
+
+
+def load(idle: tuple[float, float, float] = (4, 1, 2), **more: Any) -> api.Load:
+    values = {"rates": KindAmounts(), "pending": KindAmounts(), **more}
+    return api.Load(idle=KindAmounts(*idle), **values)
+
+
+def task(name: str, memory: int = 0, cpu: float = 1, **more: Any) -> TaskRequest:
+    return TaskRequest(task=name, usage=KindAmounts(cpu=cpu * MB), memory_bytes=memory * MB, **more)
+
+
+def command(name: str, memory: int = 0, cores: float = 0.0, **more: Any) -> TaskRequest:
+    return task(name, memory, command=ContainerSpec(argv=("true",), cpu_cores=cores), **more)
+
+
+def bed(*nodes: str, **settings: Any) -> Bed:
+    made = Bed(**settings)
+    for name in nodes:
+        made.node(name)
+    return made

@@ -1,0 +1,111 @@
+"""R of jobs, a vector (Ursa §4.2.2): told by frameworks to an agent's core, passed on to the master's, ordered by."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from agent.core import Node
+from agent.core import events as agent_events
+from agent.core.instructions import Reply, TellMaster
+from agent.core.settings import NodeSettings
+from master.core import events as e
+from master.core.views import job_views, totals
+from penstock.model import Capacity, KindAmounts, TaskRequest
+from penstock.opgraph.dataflow import DataflowManager, FlowStarted, Made, PlaceTasks
+from penstock.wire.agent_api import JobRegistered, Progress, RegisterJob, StageProgress
+from tests.unit.master.cluster_bed import MB, Bed, bed
+from tests.unit.penstock.opgraph.test_flow_progress import complete, word_count
+
+
+class Host:
+    """An agent's core whose messages reach the master's core at once: 4 cores of 50 MB/s each, a disk and a network of
+    100 MB/s."""
+
+    def __init__(self, ordering: str = "srjf") -> None:
+        self.master: Bed = bed("a", ordering=ordering)
+        capacity = Capacity(cores=4.0, memory_bytes=1000 * MB)
+        self.node = Node(NodeSettings(node="a", instance="x", capacity=capacity, has_master=True))
+        self.node.handle(agent_events.SessionOpened(1, "u", 1000, "c"), 0.0)
+
+    def serve(self, event: agent_events.Event) -> object:
+        answer = None
+        for one in self.node.handle(event, self.master.now):
+            if isinstance(one, TellMaster):
+                self.master.serve(e.Said("a", one.params))
+            elif isinstance(one, Reply):
+                answer = one.result
+        return answer
+
+    def job(self, name: str) -> str:
+        registered = self.serve(agent_events.JobRegistered(1, RegisterJob(name=name), float(len(self.node.jobs))))
+        assert isinstance(registered, JobRegistered)
+        return registered.job
+
+    def tell(self, job: str, *stages: StageProgress) -> None:
+        self.serve(agent_events.ProgressReported(1, Progress(job=job, stages=list(stages))))
+
+    def remaining_s(self, job: str) -> tuple[float, ...]:
+        cluster = self.master.cluster
+        [view] = job_views(cluster, [cluster.jobs[job]], totals(cluster))
+        return tuple(view.remaining)
+
+    def order(self) -> list[str]:
+        return self.master.cluster.rank(self.master.now).order()
+
+
+def stage(**megabytes: float) -> StageProgress:
+    usage = KindAmounts(**{kind: amount * MB for kind, amount in megabytes.items()})
+    return StageProgress(stage="s", tasks=10, usage=usage)
+
+
+def test_what_is_heavily_demanded_weighs_more() -> None:
+    host = Host()
+    network, cpu, load = host.job("network"), host.job("cpu"), host.job("load")
+    host.tell(network, stage(network=100.0))
+    host.tell(cpu, stage(cpu=200.0))
+    assert host.remaining_s(network) == (0.0, 0.0, 1.0)
+    assert host.remaining_s(cpu) == (1.0, 0.0, 0.0)
+    host.tell(load, stage(cpu=400.0, network=1000.0))
+    assert host.order() == [cpu, network, load]
+    host.tell(load, stage(cpu=2000.0, network=200.0))
+    assert host.order() == [network, cpu, load]
+
+
+def test_a_dataflow_s_later_stages_count_before_they_are_ready() -> None:
+    host = Host()
+    job = host.job("words")
+    manager = DataflowManager(word_count(MB))
+    host.tell(job, *manager.progress())
+    assert host.remaining_s(job) == (1600 / 200, 0.0 + 400 / 100, 0.0)
+    [asked] = manager.handle(FlowStarted())
+    assert isinstance(asked, PlaceTasks)
+    tasks = [TaskRequest(task=demand.name, usage=demand.usage) for demand in asked.demands]
+    host.serve(agent_events.PlacementRequested(1, job, asked.stage, tasks, False))
+    assert host.remaining_s(job) == (8.0, 4.0, 0.0), "what is announced is not counted twice"
+    complete(manager, 0, (0, Made(400 * MB)), (2, Made(30 * MB, (10 * MB, 20 * MB))))
+    host.tell(job, *manager.progress())
+    assert host.remaining_s(job) == pytest.approx((8.0 + 60 / 200, 4.0, 60 / 100))
+
+
+def test_what_history_knows_and_what_is_told_is_not_added_up() -> None:
+    host = Host()
+    first = host.job("daily")
+    host.tell(first, stage(cpu=0.0))
+    request = TaskRequest(task="t", usage=KindAmounts(cpu=400.0 * MB, network=100.0 * MB))
+    host.serve(agent_events.PlacementRequested(1, first, "s", [request], False))
+    host.master.round()
+    host.serve(agent_events.TasksReportedDone(1, first, ["t"]))
+    host.tell(first, StageProgress(stage="s", tasks=1, done=1))
+    host.serve(agent_events.JobEndRequested(1, first))
+    again = host.job("daily")
+    assert host.remaining_s(again) == (2.0, 0.0, 1.0), "R is initialized based on historical information"
+    host.tell(again, stage(cpu=100.0, network=300.0))
+    assert host.remaining_s(again) == (2.0, 0.0, 3.0)
+
+
+@pytest.mark.parametrize("amount", [-1.0, float("nan"), float("inf")])
+def test_work_that_is_no_number_is_no_message(amount: float) -> None:
+    packed = msgspec.msgpack.encode({"stage": "s", "tasks": 1, "usage": {"cpu": amount}})
+    with pytest.raises(msgspec.ValidationError, match="usage: expected non-negative numbers"):
+        msgspec.msgpack.decode(packed, type=StageProgress)

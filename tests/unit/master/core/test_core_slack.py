@@ -1,0 +1,202 @@
+"""Regular room comes before slack (UBIS, Algorithm 1); what may have which, and what of a node is slack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from master.core import events as e
+from master.core.status import document
+from master.explain import why
+from master.explain.recording import record
+from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
+from penstock.wire import master_api as api
+from tests.unit.master.cluster_bed import MB, Bed, bed, command, load, task
+
+PREEMPTED = Ended(by=EndedBy.PREEMPTED, reason="memory was wanted")
+
+
+def placed(b: Bed, since: int = 0) -> dict[str, bool]:
+    """Task → whether it was placed on slack."""
+    return {d.request.task: d.opportunistic for _, d in b.sent[since:] if isinstance(d, api.Assign)}
+
+
+def allow(b: Bed, *tasks: TaskRequest, opportunistic: Any = True, job: str = "j") -> None:
+    ready = api.ReadyTasks(job=job, stage="s", tasks=list(tasks), opportunistic=opportunistic)
+    b.serve(e.Said("a", ready))
+
+
+def test_slack_is_for_what_finds_no_regular_room() -> None:
+    b = bed("a")
+    b.job("a")
+    allow(b, *[command(f"c{i}", 300, cores=0.5) for i in range(5)])
+    b.heartbeat("a", promised_memory_bytes=300 * MB)  # 700 MB are not promised, 900 are unused
+    b.round()
+    assert placed(b) == {"c0": False, "c1": False, "c2": True}, "the same round gives both, and neither too much"
+    b.heartbeat("a", promised_memory_bytes=900 * MB, used_memory_bytes=100 * MB)
+    b.round()
+    assert placed(b) == {"c0": False, "c1": False, "c2": True, "c3": True, "c4": True}
+
+
+def test_work_that_wants_nothing_but_slack_is_neither_regular_nor_promoted() -> None:
+    b = bed("a")
+    b.job("a")
+    allow(b, command("c", 300), opportunistic="only")
+    b.round()
+    assert placed(b) == {"c": True}
+    b.heartbeat("a", used_memory_bytes=1)
+    b.round()
+    assert b.said(api.Promote) == []
+    allow(b, command("d", 950), opportunistic="only")
+    b.round()
+    said = document(b.cluster, b.now)["jobs"]["j"]["waits"]
+    assert said == "1 tasks of stage s wait for slack: of 1 nodes 1 lack memory"
+
+
+def test_slack_needs_no_admission_and_regular_room_does() -> None:
+    b = bed("a")
+    b.job("a", "first", 900 * MB, at=1.0)
+    b.job("a", "second", 900 * MB, at=2.0)
+    allow(b, command("c", 100), job="second")
+    b.round()
+    assert placed(b) == {"c": True}
+    b.serve(e.Said("a", api.JobEnded(job="first")))
+    b.heartbeat("a")
+    b.round()
+    assert [d.task for _, d in b.said(api.Promote)] == ["c"], "its job is admitted by now"
+
+
+def test_what_was_preempted_may_have_either_the_next_time() -> None:
+    b = bed("a")
+    b.job("a")
+    b.heartbeat("a", promised_memory_bytes=900 * MB)
+    allow(b, command("c", 300))
+    b.round()
+    b.serve(e.Said("a", api.CommandEnded(job="j", task="c", origin="a", ended=PREEMPTED)))
+    b.heartbeat("a", promised_memory_bytes=0)
+    since = len(b.sent)
+    b.round()
+    assert placed(b, since) == {"c": False}
+
+
+def test_a_promoted_task_that_is_lost_still_allows_slack() -> None:
+    b = bed("a", "b")
+    b.job("a")
+    b.heartbeat("a", promised_memory_bytes=950 * MB, used_memory_bytes=950 * MB)
+    b.heartbeat("b", promised_memory_bytes=900 * MB)
+    allow(b, command("c", 300))
+    b.round()
+    b.heartbeat("b")
+    b.round()
+    assert [d.task for _, d in b.said(api.Promote)] == ["c"]
+    b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=PREEMPTED)))
+    b.heartbeat("b", promised_memory_bytes=900 * MB)
+    since = len(b.sent)
+    b.round()
+    assert placed(b, since) == {"c": True}
+
+
+def test_a_master_that_restarted_learns_what_a_placed_task_allows() -> None:
+    b = Bed()
+    held = api.PlacedTask(
+        job="j", stage="s", task="c", origin="a", remaining=KindAmounts(cpu=1.0), memory_bytes=300 * MB,
+        opportunistic=True, command=True,
+    )  # fmt: skip
+    b.node("b", placed=[held])
+    state = api.JobState(job="j", name="j", user="u", memory_bytes=0, priority=0.0, submitted_at=0.0)
+    awaited = api.AwaitedTask(job="j", stage="s", request=command("c", 300), node="b", opportunistic="only")
+    b.node("a", jobs=[state], awaited=[awaited])
+    b.heartbeat("b")
+    b.round()
+    assert b.said(api.Promote) == []
+    assert b.cluster.jobs["j"].placed() == (0, 1)
+
+
+def test_a_promoted_command_takes_a_slot_and_waits_for_one() -> None:
+    b = bed("a")
+    b.job("a")
+    b.heartbeat("a", promised_memory_bytes=900 * MB)
+    allow(b, *[command(f"c{i}", 150) for i in range(3)])
+    b.round()
+    assert placed(b) == {"c0": True, "c1": True, "c2": True}
+    b.heartbeat("a", idle=(2, 1, 2))  # others run in two of the four slots
+    b.round()
+    assert [d.task for _, d in b.said(api.Promote)] == ["c0", "c1"]
+
+
+def test_opportunistic_commands_keep_no_slot_from_regular_work() -> None:
+    b = bed("a")
+    b.job("a")
+    allow(b, *[command(f"o{i}", 10, cores=0.1) for i in range(8)], opportunistic="only")
+    b.round()
+    assert len(placed(b)) == 8, "there are four slots, of which they take none"
+    allow(b, *[task(f"t{i}") for i in range(4)], opportunistic=False)
+    b.answering = False
+    b.round()
+    assert [name for name, slack in placed(b).items() if not slack] == ["t0", "t1", "t2", "t3"]
+
+
+@pytest.mark.parametrize("kind", [ResourceKind.DISK, ResourceKind.NETWORK])
+def test_disk_and_network_are_slack_as_cpu_is(kind: ResourceKind) -> None:
+    busy = {f"{kind}_busy": 0.9}
+    b = bed("a")
+    b.job("a")
+    b.heartbeat("a", **busy)
+    spec = ContainerSpec(argv=("true",), cpu_cores=0.1)
+    work = KindAmounts.single(kind, 1.0)
+    commands = [TaskRequest(task=f"c{i}", usage=work, command=spec, command_kind=kind) for i in range(5)]
+    allow(b, *commands, opportunistic="only")
+    framework = TaskRequest(task="t", usage=KindAmounts(cpu=1.0))
+    allow(b, framework, opportunistic="only")
+    b.round()
+    assert placed(b) == {"t": True}, "its monotasks use the CPU alone; what commands use nobody knows"
+    b.heartbeat("a", **{f"{kind}_busy": 0.2})
+    since = len(b.sent)
+    b.round()
+    slots = 1 if kind is ResourceKind.DISK else 2  # 0.7 or 1.4 are left, and each counts as a whole one
+    assert len(placed(b, since)) == slots
+    b.heartbeat("a", decided=0)
+    assert b.round() == [], "what was launched since the sample counts in full"
+
+
+def test_a_task_too_large_for_slack_is_not_refused_where_regular_room_could_hold_it() -> None:
+    b = Bed(node_timeout_s=5.0)
+    b.node("a", t_alloc=0.5, load=load(promised_memory_bytes=900 * MB))
+    b.job("a")
+    allow(b, command("either", 800))
+    allow(b, command("slack", 800), opportunistic="only")
+    for _ in range(3):
+        b.round()
+        b.now += 4.0
+        b.heartbeat("a", promised_memory_bytes=900 * MB)
+    assert [(d.task, d.ended.by) for _, d in b.said(api.TellEnded)] == [("slack", EndedBy.REFUSED)]
+
+
+def test_work_that_may_run_on_slack_is_explained_as_regular_work_too() -> None:
+    b = bed("a")
+    b.job("a")
+    b.heartbeat("a", promised_memory_bytes=900 * MB, used_memory_bytes=950 * MB)
+    allow(b, command("c", 300))
+    b.round()
+    assert document(b.cluster, b.now)["jobs"]["j"]["waits"].endswith("of 1 nodes 1 lack memory")
+    (stage,) = why.document(b.cluster, "j", b.now)["stages"]
+    assert (stage["opportunistic"], stage["lacks"], stage["slack_lacks"]) == (True, {"memory": 1}, {"memory": 1})
+    (job,) = record(b.cluster, b.now).jobs
+    assert [one.task for one in job.stages["s"]] == ["c"]
+
+
+def test_a_command_without_slack_waits_where_a_node_has_room_for_it() -> None:
+    b = bed("a", "b")
+    b.job("a")
+    full = {"promised_memory_bytes": 1000 * MB, "used_memory_bytes": 1000 * MB}
+    b.heartbeat("a", **full)
+    b.heartbeat("b", **full, opportunistic_queue_free=2)
+    allow(b, *[command(f"c{i}", 100) for i in range(4)], opportunistic="only")
+    allow(b, task("t", 100), opportunistic="only")
+    assert b.round() == [("c0", "b"), ("c1", "b")], "the monotasks of a framework's task nobody would hold back"
+    b.heartbeat("b", **full, opportunistic_queue_free=2, decided=0)
+    assert b.round() == [], "the report does not know of those two"
+    b.heartbeat("b", **full, opportunistic_queue_free=1)
+    assert b.round() == [("c2", "b")]
+    assert b.sent[-2][1].why.startswith("ubis: no slack; one of 1 places")

@@ -1,0 +1,90 @@
+"""Messages at fault: the field is named, and nothing changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from master.core import Cluster, MasterSettings
+from master.core import events as e
+from master.core.status import document
+from penstock.model import Capacity, KindAmounts
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import Progress, StageProgress
+from penstock.wire.errors import RpcError
+from tests.unit.master.cluster_bed import Bed, bed, job_state, load, task
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (api.Heartbeat(load=load(), decided=99), "decided"),
+        (job_state("j2", at=float("nan")), "submitted_at"),
+        (api.ReadyTasks(job="nobody's", stage="s", tasks=[]), "job"),
+        (api.ReadyTasks(job="j", stage="s", tasks=[task("ok"), task("t", cpu=-1.0)]), "tasks[1].usage"),
+        (api.ReadyTasks(job="j", stage="s", tasks=[task("t", cpu=float("inf"))]), "tasks[0].usage"),
+    ],
+)
+def test_a_message_at_fault_names_the_field_and_changes_nothing(message: e.Message, field: str) -> None:
+    b = bed("a")
+    b.job("a")
+    before = document(b.cluster, 0.0)
+    with pytest.raises(RpcError) as caught:
+        b.serve(e.Said("a", message))
+    assert caught.value.body.field == field
+    assert document(b.cluster, 0.0) == before
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"protocol": 2}, "protocol"),
+        ({"capacity": Capacity(cores=0.0, memory_bytes=1)}, "capacity.cores"),
+        ({"capacity": Capacity(cores=1.0, memory_bytes=0)}, "capacity"),
+        ({"t_alloc": float("nan")}, "t_alloc"),
+        ({"jobs": [job_state("j", at=float("inf"))]}, "submitted_at"),
+    ],
+)
+def test_a_registration_at_fault_names_the_field(more: dict[str, Any], field: str) -> None:
+    cluster = Cluster(MasterSettings())
+    values: dict[str, Any] = {
+        "protocol": 1, "node": "a", "version": "0", "capacity": Capacity(cores=1, memory_bytes=1), "load": load(),
+    }  # fmt: skip
+    with pytest.raises(RpcError) as caught:
+        cluster.handle(e.Said("a", api.Register(**{**values, **more})), 0.0)
+    assert caught.value.body.field == field
+    assert cluster.nodes == {}
+
+
+def test_only_the_origin_speaks_for_a_job() -> None:
+    b = bed("a", "b")
+    b.job("a")
+    for message in (
+        api.JobEnded(job="j"),
+        api.ReadyTasks(job="j", stage="s", tasks=[task("t")]),
+        job_state("j"),
+    ):
+        with pytest.raises(RpcError):
+            b.serve(e.Said("b", message))
+    with pytest.raises(RpcError):
+        b.serve(e.Said("stranger", api.Heartbeat(load=load())))
+
+
+def test_numbers_that_are_none_do_not_reach_the_arithmetic() -> None:
+    b = Bed()
+    nan = float("nan")
+    b.node("a", load=load(idle=(nan, 1, 2), rates=KindAmounts(nan, -1.0, 0.0), pending=KindAmounts(nan, nan, -5.0)))
+    b.job("a")
+    b.ready("a", task("t"))
+    assert b.round() == [("t", "a")]
+
+
+def test_progress_is_the_origin_s_to_say_and_replaces_what_was_said() -> None:
+    b = bed("a", "b")
+    b.job("a")
+    for done in (1, 2):
+        b.serve(e.Said("a", Progress(job="j", stages=[StageProgress(stage="s", tasks=3, done=done)])))
+    assert b.cluster.jobs["j"].work.told == [StageProgress(stage="s", tasks=3, done=2)]
+    with pytest.raises(RpcError, match="belongs to node"):
+        b.serve(e.Said("b", Progress(job="j", stages=[])))

@@ -1,0 +1,80 @@
+"""Opportunistic work, message by message: slack, promotion, slots."""
+
+from __future__ import annotations
+
+import math
+
+from master.core import events as e
+from penstock.wire import master_api as api
+from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, load, task
+
+
+def test_slack_is_t_alloc_of_the_capacity_less_what_is_used_and_launched() -> None:
+    b = Bed(promotion=False)
+    b.node("a", t_alloc=0.5, load=load(used_memory_bytes=100 * MB))  # slack: 400 MB, 2 cores
+    b.job("a")
+    b.ready("a", *[command(f"o{i}", 150) for i in range(4)], opportunistic="only")
+    b.answering = False
+    assert [name for name, _ in b.round()] == ["o0", "o1"], "the third would need 450 MB, and a third core"
+    b.heartbeat("a", decided=0, used_memory_bytes=100 * MB)
+    assert b.round() == [], "what was launched since the report counts in full"
+    b.serve(e.Answered("a", b.numbers["a"], []))
+    b.heartbeat("a", used_memory_bytes=120 * MB, used_cores=1.5, idle=(2, 1, 2))
+    assert b.round() == [("o2", "a")]
+
+
+def test_a_node_that_tunes_its_t_alloc_says_so_with_its_load() -> None:
+    b = Bed(promotion=False)
+    b.node("a", t_alloc=0.5, load=load(used_memory_bytes=100 * MB))
+    b.job("a")
+    b.ready("a", *[command(f"o{i}", 150) for i in range(4)], opportunistic="only")
+    b.heartbeat("a", used_memory_bytes=100 * MB, t_alloc=0.3)  # slack: 200 MB, 1.2 cores
+    assert [name for name, _ in b.round()] == ["o0"]
+    b.heartbeat("a", used_memory_bytes=100 * MB, used_cores=1.0, t_alloc=math.nan)  # an agent's number is not trusted
+    assert b.cluster.nodes["a"].t_alloc == 0.3
+
+
+def test_opportunistic_work_is_promoted_where_it_is_before_regular_work_is_placed() -> None:
+    b = bed("a")
+    b.heartbeat("a", promised_memory_bytes=800 * MB, used_memory_bytes=100 * MB)
+    b.job("a")
+    b.ready("a", command("o", 300), opportunistic=True)
+    assert b.round() == [("o", "a")]
+    assert b.round() == []
+    assert b.said(api.Promote) == [], "800 of 1000 MB are promised"
+    b.ready("a", task("t", 400))
+    b.heartbeat("a", promised_memory_bytes=400 * MB)
+    assert b.round() == [], "600 MB are free, of which promotion takes 300 first"
+    assert [(node, d.task) for node, d in b.said(api.Promote)] == [("a", "o")]
+    b.serve(e.Said("a", api.CommandEnded(job="j", task="o", origin="a", ended=EXIT)))
+    b.heartbeat("a", promised_memory_bytes=400 * MB)
+    assert b.round() == [("t", "a")]
+
+
+def test_a_refused_promotion_is_tried_again_after_a_report() -> None:
+    b = bed("a")
+    b.job("a")
+    b.heartbeat("a", promised_memory_bytes=800 * MB)
+    b.ready("a", command("o", 300), opportunistic=True)
+    b.round()
+    b.answering = False
+    b.heartbeat("a")
+    b.round()
+    assert len(b.said(api.Promote)) == 1
+    b.serve(e.Answered("a", b.numbers["a"], [api.Refusal(index=0, reason="no")]))
+    b.ready("a", task("t", 2000))
+    b.round()
+    assert len(b.said(api.Promote)) == 1
+    b.heartbeat("a")
+    b.round()
+    assert len(b.said(api.Promote)) == 2
+
+
+def test_an_opportunistic_task_of_a_framework_waits_for_a_free_core() -> None:
+    b = Bed()
+    b.node("a", load=load(idle=(0, 1, 2)))
+    b.job("a")
+    b.ready("a", task("t"), command("c"), opportunistic="only")
+    assert b.round() == [("c", "a")], "a command waits for no slot"
+    b.heartbeat("a", idle=(1, 1, 2))
+    assert b.round() == [("t", "a")]
