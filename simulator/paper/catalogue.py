@@ -8,13 +8,30 @@ from importlib import import_module
 
 from simulator.paper.claims import Claim
 
-#: The module of a paper → its title, in the order of the page.
+#: The module of a paper, or of all of them → its title, in the order of the page.
 PAPERS = {
     "ursa": "Ursa (EuroSys'20)",
     "elasecutor": "Elasecutor (ToN'21)",
     "ubis": "UBIS",
     "las_mq": "LAS_MQ (TCC'19)",
+    "together": "All of them together, against each alone (there is no figure in a paper)",
 }
+
+#: The claims whose runs take longest one after the other, as far as that was measured: they begin first. Nothing that
+#: comes out depends on it.
+LONGEST = (
+    "ubis/makespan",
+    "ursa/setting1",
+    "ursa/setting2",
+    "las_mq/testbed-50s",
+    "las_mq/testbed-80s",
+    "ursa/deep",
+)
+
+
+def rank(name: str) -> int:
+    """The place of a claim's runs among those that wait for a core, the smallest first."""
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
 def claims_of(paper: str) -> list[Claim]:

@@ -1,21 +1,23 @@
-"""Claims, tried on all cores."""
+"""Claims, tried side by side; their runs on all cores."""
 
 from __future__ import annotations
 
-import multiprocessing
-import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
 import msgspec
 
-from simulator.paper.catalogue import chosen
+from simulator.paper.catalogue import rank
 from simulator.paper.claims import Claim, Inputs, Row
+from simulator.paper.runs import Asking, SharedRuns
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a claim: its rows, or why it was not run, or how it failed (a traceback)."""
+    """What came of a claim: its rows, or why it was not run, or how it failed (a traceback).
+
+    ``took_s`` is the processor's time of its runs, those that other claims share included.
+    """
 
     name: str
     where: str
@@ -28,41 +30,41 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 def try_all(
     claims: Sequence[Claim], inputs: Inputs, *, processes: int = 1, done: Callable[[Trial], None] | None = None
 ) -> list[Trial]:
-    """The trials in the order of the claims; ``done`` hears of each when it is over."""
+    """The trials in the order of the claims; ``done`` hears of each when it is over.
+
+    With several processes every claim has a thread that waits for its runs, so that what takes longest begins first
+    and no core waits for the last claim.
+    """
     tell = done or (lambda _: None)
-    if min(processes, len(claims)) <= 1:
-        trials = []
-        for claim in claims:
-            trials.append(attempt(claim, inputs))
-            tell(trials[-1])
-        return trials
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(claims)), mp_context=context) as pool:
-        futures: list[Future[Trial]] = [pool.submit(_by_name, claim.name, inputs) for claim in claims]
-        try:
-            for future in as_completed(futures):
-                tell(future.result())
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        return [future.result() for future in futures]
+    with SharedRuns(processes) as shared:
+        if processes <= 1:
+            trials = []
+            for claim in claims:
+                trials.append(attempt(claim, inputs, shared))
+                tell(trials[-1])
+            return trials
+        with ThreadPoolExecutor(max(1, len(claims))) as threads:
+            futures: list[Future[Trial]] = [threads.submit(attempt, claim, inputs, shared) for claim in claims]
+            try:
+                for future in as_completed(futures):
+                    tell(future.result())
+            except BaseException:
+                shared.stop()  # else the threads would wait for what is still to run
+                raise
+            return [future.result() for future in futures]
 
 
-def attempt(claim: Claim, inputs: Inputs) -> Trial:
-    """Try one claim here and now."""
+def attempt(claim: Claim, inputs: Inputs, shared: SharedRuns | None = None) -> Trial:
+    """Try one claim; ``shared`` runs what it needs."""
     trial = Trial(name=claim.name, where=claim.where)
     if claim.needs:
         try:
             inputs.trace(claim.needs)
         except LookupError as error:
             return msgspec.structs.replace(trial, not_run=str(error))
-    began = time.monotonic()
+    asking = Asking(shared or SharedRuns(1), rank(claim.name))
     try:
-        rows = claim.run(inputs)
+        rows = asking.served(lambda: claim.run(inputs))
     except Exception:  # noqa: BLE001 - the root of a claim: one that fails leaves the others their lines
-        return msgspec.structs.replace(trial, failed=traceback.format_exc(), took_s=time.monotonic() - began)
-    return msgspec.structs.replace(trial, rows=rows, took_s=time.monotonic() - began)
-
-
-def _by_name(name: str, inputs: Inputs) -> Trial:
-    return attempt(chosen([name])[0], inputs)
+        return msgspec.structs.replace(trial, failed=traceback.format_exc(), took_s=asking.took_s)
+    return msgspec.structs.replace(trial, rows=rows, took_s=asking.took_s)

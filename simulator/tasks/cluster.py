@@ -21,6 +21,7 @@ from penstock.wire import master_api as api
 from penstock.wire.agent_api import Grants, Params
 from simulator.tasks.clock import Clock
 from simulator.tasks.commands import Commands, Tally
+from simulator.tasks.first_come import serve_first_come
 from simulator.tasks.framework import Framework
 from simulator.tasks.machine import Machine, NodeSpec
 from simulator.tasks.usage import Usage, capacity_of
@@ -36,7 +37,8 @@ class Surroundings:
 
     ``latency_s`` is a message's way between agent and master, ``start_s`` what the launcher needs to start a command.
     The monitor samples every ``sample_s`` and looks at memory every ``look_s`` in between (0: never). Frameworks tell
-    their progress at most every ``progress_s`` (0: never). ``timeline_s`` is a step of the report's timeline.
+    their progress at most every ``progress_s`` (0: never). ``timeline_s`` is a step of the report's timeline. With
+    ``fifo_queues`` agents grant monotasks as they came.
     """
 
     latency_s: float = 0.001
@@ -45,6 +47,7 @@ class Surroundings:
     look_s: float = 0.05
     progress_s: float = 1.0
     timeline_s: float = 0.0
+    fifo_queues: bool = False
     agent: NodeSettings = field(
         default_factory=lambda: NodeSettings("", "", Capacity(cores=1.0, memory_bytes=0), has_master=True)
     )
@@ -66,6 +69,8 @@ class SimulatedCluster:
         }
         self.master = Cluster(settings)
         self.nodes = {name: Node(self._settings_of(name)) for name in self.names}
+        for node in self.nodes.values() if around.fifo_queues else ():
+            serve_first_come(node)
         self.frameworks: list[Framework] = []
         self._commands = {name: self._commands_of(name) for name in self.names}
         self._left = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.core import events as e
-from penstock.model import ContainerSpec, MonotaskSpec, TaskRequest
+from penstock.model import KINDS, ContainerSpec, KindAmounts, MonotaskSpec, TaskRequest
 from penstock.wire.agent_api import (
     Completion,
     Grants,
@@ -187,7 +187,10 @@ class Framework(Course):
     def _progress_of(self, stage: SimulatedStage) -> StageProgress:
         left = self.left[stage.name]
         whole = len(stage.tasks)
-        work = sum(monotask.input_bytes for name in left for monotask in self.tasks[name].monotasks)
+        work = dict.fromkeys(KINDS, 0.0)
+        for monotask in (monotask for name in left for monotask in self.tasks[name].monotasks):
+            work[monotask.kind] += monotask.input_bytes
+        usage = KindAmounts(*(work[kind] for kind in KINDS))
         return StageProgress(
-            stage=stage.name, tasks=whole, done=whole - len(left), after=list(stage.after), input_bytes=work
+            stage=stage.name, tasks=whole, done=whole - len(left), after=list(stage.after), usage=usage
         )

@@ -11,6 +11,7 @@ import msgspec
 from agent.core.settings import NodeSettings
 from master.core import MasterSettings
 from penstock.model import Capacity
+from penstock.model.work import Opportunistic
 from simulator.tasks.cluster import Surroundings
 from simulator.tasks.executors import ExecutorSettings
 from simulator.tasks.machine import NodeSpec
@@ -62,6 +63,7 @@ class ClusterTable(Table, frozen=True, kw_only=True):
     sample_s: Positive = 1.0
     look_s: Amount = 0.05
     progress_s: Amount = 1.0
+    fifo_queues: bool = False
     limit_s: Positive = 1e6
 
 
@@ -105,7 +107,7 @@ class StageTable(Table, frozen=True, kw_only=True):
     spread: Fraction = 0.0
     monotasks: list[MonotaskTable] = []
     command: CommandTable | None = None
-    opportunistic: bool = False
+    opportunistic: Opportunistic = False
     nodes: list[str] = []
 
 
@@ -223,6 +225,7 @@ class Spec(Table, frozen=True, kw_only=True):
             cluster.look_s,
             cluster.progress_s,
             self.measure.timeline_s,
+            cluster.fifo_queues,
             _settings("agent", self.agent, NodeSettings, fixed),
         )
 

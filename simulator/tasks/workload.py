@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.model import KindAmounts, ResourceKind
+from penstock.model.work import Opportunistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class SimulatedStage:
     name: str
     tasks: tuple[SimulatedTask, ...]
     after: tuple[str, ...] = ()
-    opportunistic: bool = False
+    opportunistic: Opportunistic = False
 
 
 @dataclass(frozen=True, slots=True)

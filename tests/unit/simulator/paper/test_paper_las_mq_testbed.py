@@ -91,7 +91,12 @@ def test_slowdowns_and_makespans() -> None:
     assert (makespans.ours, makespans.holds) == ("fair 0.99, las 1.00, fifo 1.25", False)
 
 
-def test_stage_awareness_is_judged_against_fair() -> None:
-    better = las_mq_testbed._awareness(_REPORTS, _report(4, 8, 16, 30))
-    assert (better.ours, better.holds) == ("2.00 and 1.38", True)
-    assert not las_mq_testbed._awareness(_REPORTS, _report(1, 2, 3, 4)).holds
+def test_the_cases_of_figure_3_are_judged_against_each_other() -> None:
+    rows = las_mq_testbed._cases([1.2, 1.3, 1.5, 1.7])
+    assert [row.holds for row in rows] == [True] * 4
+    assert rows[1].ours == "+8.3 % (1.30 against 1.20)"
+    assert [row.holds for row in las_mq_testbed._cases([1.0, 1.3, 1.1, 1.0])] == [False] * 4
+
+
+def test_weights() -> None:
+    assert las_mq_testbed.weights(0.5, queues=3) == [1.0, 0.5, 0.25]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simulator.paper.catalogue import PAPERS, all_claims, chosen
+from simulator.paper.catalogue import LONGEST, PAPERS, all_claims, chosen, rank
 from simulator.paper.claims import TRACES, Claim, Inputs, Row
 from simulator.paper.page import page
 from simulator.paper.trial import Trial, attempt, try_all
@@ -45,14 +45,6 @@ def test_a_claim_that_fails_leaves_the_others_their_lines() -> None:
     assert heard == ["ubis/y", "ubis/x"]
 
 
-def test_claims_run_in_processes_of_their_own() -> None:
-    claims = chosen(["las_mq/fig01", "las_mq/fig10-uniform"])
-    apart = try_all(claims, Inputs(), processes=2)
-    assert [(trial.name, trial.rows) for trial in apart] == [
-        (trial.name, trial.rows) for trial in try_all(claims, Inputs())
-    ]
-
-
 def test_the_page_sets_the_papers_figure_beside_ours() -> None:
     trials = [
         Trial(name="las_mq/b", where="Fig. 10", not_run="no trace"),
@@ -82,3 +74,8 @@ def test_claims_have_names_of_their_own_under_their_paper_and_needs_that_are_kno
     assert len({claim.name for claim in claims}) == len(claims)
     assert {claim.name.partition("/")[0] for claim in claims} <= set(PAPERS)
     assert {claim.needs for claim in claims} <= {"", *TRACES}
+
+
+def test_what_takes_longest_begins_first() -> None:
+    assert set(LONGEST) <= {claim.name for claim in all_claims()}
+    assert rank(LONGEST[0]) < rank(LONGEST[1]) < rank("las_mq/fig01")
