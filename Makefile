@@ -19,8 +19,10 @@ demo: $(VENV)  ## real jobs share this host, split statically and through Pensto
 
 test: test-host test-vm  ## every test: on this host, then on a real kernel in a virtual machine
 
+# What decides logic runs on two processors at once; what starts processes, alone.
 test-host: $(VENV)  ## unit, property, contract and integration tests
-	$(RUN) -m pytest
+	@status=0; $(RUN) -m pytest -n 2 --dist loadfile tests/unit tests/property tests/contract || status=1; \
+	$(RUN) -m pytest tests/integration || status=1; exit $$status
 
 test-dask-old: $(DASK_OLD)  ## the tests of the Dask engine on the distributed of two years ago (the oldest supported)
 	$(DASK_OLD_RUN) -m pytest tests/unit/penstock/engines/dask tests/integration/test_dask*.py

@@ -56,6 +56,8 @@ def _unseen(node: Node) -> Counter[ResourceKind]:
 
 def claimed(node: Node) -> tuple[KindAmounts, int]:
     """What those that wait here will take, in cores and shares, and bytes: none of it is for others."""
+    if not node.held.waiting:
+        return KindAmounts(), 0
     waiting = [node.held.by_key[key] for key in node.held.waiting]
     cores = sum(held.cores or float(held.request.command_kind is ResourceKind.CPU) for held in waiting)
     kinds = Counter(held.request.command_kind for held in waiting)

@@ -12,6 +12,7 @@ from master.placement.drr import Floats
 from master.placement.executors import RESOURCES
 from simulator.paper import elasecutor_examples
 from simulator.paper.claims import Claim, Inputs, Row
+from simulator.paper.rows import percent, row
 from simulator.paper.runs import runs_of, runs_of_each
 from simulator.report import Report
 
@@ -40,13 +41,13 @@ def _makespans(reports: Mapping[str, list[Report]], *papers: str, hint: str = ""
         below = 1 - made["minfrag"] / made[policy]
         cpu, busy = _cpu(reports[policy]), _busy_cpu(reports["minfrag"])
         rows.append(
-            _row(
+            row(
                 what=f"mean makespan below {name}'s ({float(paper) - 5:g} % on hold)",
                 paper=f"{paper} %",
-                ours=f"{_percent(below)} ({made[policy]:.0f} → {made['minfrag']:.0f} s)",
+                ours=f"{percent(below)} ({made[policy]:.0f} → {made['minfrag']:.0f} s)",
                 holds=below >= float(paper) / 100 - 0.05,
-                why=f"{name} uses {_percent(cpu)} of all CPU, so no packing could save more than {_percent(1 - cpu)}. "
-                f"MinFrag reaches {_percent(busy)} while applications arrive and {_percent(_cpu(reports['minfrag']))} "
+                why=f"{name} uses {percent(cpu)} of all CPU, so no packing could save more than {percent(1 - cpu)}. "
+                f"MinFrag reaches {percent(busy)} while applications arrive and {percent(_cpu(reports['minfrag']))} "
                 f"over the makespan: executors whose peaks exclude each other are left to the end.{hint}",
             )
         )
@@ -56,11 +57,9 @@ def _makespans(reports: Mapping[str, list[Report]], *papers: str, hint: str = ""
 def _responses(reports: Mapping[str, list[Report]]) -> list[Row]:
     made = {policy: mean(report.mean_response_s for report in each) for policy, each in reports.items()}
     best = min(made, key=lambda policy: made[policy])
-    below = ", ".join(
-        f"{_percent(1 - made['minfrag'] / made[policy])} below {name}" for policy, name in _OTHERS.items()
-    )
+    below = ", ".join(f"{percent(1 - made['minfrag'] / made[policy])} below {name}" for policy, name in _OTHERS.items())
     return [
-        _row(
+        row(
             what="mean completion time of applications",
             paper="(no figure; shorter waits)",
             ours=below,
@@ -92,7 +91,7 @@ def _over(reports: Mapping[str, list[Report]]) -> list[Row]:
     }
     most = [max(shares, key=lambda policy: shares[policy][column]) == "minfrag" for column in range(len(_COLUMNS))]
     rows = [
-        _row(
+        row(
             what=f"time beyond 70 % of CPU, memory, network, disk: {_OTHERS.get(policy, 'Elasecutor')}",
             paper=_list(_TABLE_VI[policy]),
             ours=_list(shares[policy]),
@@ -101,7 +100,7 @@ def _over(reports: Mapping[str, list[Report]]) -> list[Row]:
         )
         for policy in _TABLE_VI
     ]
-    order = _row(
+    order = row(
         what="Elasecutor is beyond 70 % for most of the time, of CPU, memory, network, disk",
         paper="in all four",
         ours=f"in {sum(most)}: {', '.join(name for name, best in zip(_COLUMNS, most, strict=True) if best)}",
@@ -131,7 +130,7 @@ def _utilization(
     for policy, name in _OTHERS.items():
         gain = [(mine / other - 1) * 100 for mine, other in zip(used["minfrag"], used[policy], strict=True)]
         rows.append(
-            _row(
+            row(
                 what=f"average utilization of CPU, memory, network, disk above {name}'s, in %",
                 paper=_list(papers[policy]),
                 ours=_list(gain),
@@ -184,10 +183,10 @@ def _assumptions(_inputs: Inputs) -> list[Row]:
         below = 1 - minfrag.makespan_s / static.makespan_s
         beyond = static.measures["disk_over_100_percent"]
         rows.append(
-            _row(
+            row(
                 what=f"makespan below Static's (time in which Static over-allocates disks): {what}",
                 paper="40 % (30.6 %)",
-                ours=f"{_percent(below)} ({_percent(beyond)}); {static.makespan_s:.0f} → {minfrag.makespan_s:.0f} s",
+                ours=f"{percent(below)} ({percent(beyond)}); {static.makespan_s:.0f} → {minfrag.makespan_s:.0f} s",
                 holds=below >= 0.35,
                 why=why,
             )
@@ -204,14 +203,14 @@ def _drr_trc(_inputs: Inputs) -> list[Row]:
         ("median makespan", 13.4, float(np.median(makespans["minfrag"]) / np.median(makespans["trc"]))),
         ("standard deviation of the makespan", 5.7, float(np.std(makespans["minfrag"]) / np.std(makespans["trc"]))),
     ]
-    for percent, paper in ((50, 2.3), (90, 6.1), (99, 11.0)):
-        ratio = np.percentile(responses["minfrag"], percent) / np.percentile(responses["trc"], percent)
-        measures.append((f"{percent}th percentile of completion times", paper, float(ratio)))
+    for nth, paper in ((50, 2.3), (90, 6.1), (99, 11.0)):
+        ratio = np.percentile(responses["minfrag"], nth) / np.percentile(responses["trc"], nth)
+        measures.append((f"{nth}th percentile of completion times", paper, float(ratio)))
     return [
-        _row(
+        row(
             what=f"{what}: DRR below TRC",
             paper=f"{paper:g} %",
-            ours=_percent(1 - ratio),
+            ours=percent(1 - ratio),
             holds=1 - ratio >= paper / 100 / 2,
             why="At half of the decisions only one demand fits, and both choose it. Elsewhere the resource that "
             "remains most is mostly the network, which nobody lacks: DRR looks at it alone, TRC at all four.",
@@ -228,13 +227,13 @@ def _reprovisioning(_inputs: Inputs) -> list[Row]:
     execution = 1 - _all_executions(on) / _all_executions(off)
     rows = []
     for what, values, median, ninetieth in (("ACT", completion, 4.6, 6.0), ("AET", execution, 5.0, 14.5)):
-        for percent, paper in ((50, median), (90, ninetieth)):
-            found = float(np.percentile(values, percent))
+        for nth, paper in ((50, median), (90, ninetieth)):
+            found = float(np.percentile(values, nth))
             rows.append(
-                _row(
-                    what=f"{what} with reprovisioning below that without: {percent}th percentile of the applications",
+                row(
+                    what=f"{what} with reprovisioning below that without: {nth}th percentile of the applications",
                     paper=f"{paper:g} %",
-                    ours=_percent(found),
+                    ours=percent(found),
                     holds=found >= paper / 100 / 2,
                     why="Most applications are recurring and off by less than ρ = 1.1 allows; for them nothing is "
                     f"reprovisioned. {mean(report.measures['reprovisioned'] for report in on):.0f} of "
@@ -253,15 +252,15 @@ def _rescheduling(_inputs: Inputs) -> list[Row]:
         ("average makespan", 2.7, float(with_it.mean() / without.mean())),
         ("median makespan", 2.2, float(np.median(with_it) / np.median(without))),
     ]
-    for percent, paper in ((50, 0.6), (90, 0.9), (99, 4.7)):
-        ratio = np.percentile(_all_responses(on), percent) / np.percentile(_all_responses(off), percent)
-        measures.append((f"{percent}th percentile of completion times", paper, float(ratio)))
+    for nth, paper in ((50, 0.6), (90, 0.9), (99, 4.7)):
+        ratio = np.percentile(_all_responses(on), nth) / np.percentile(_all_responses(off), nth)
+        measures.append((f"{nth}th percentile of completion times", paper, float(ratio)))
     helped = mean(report.measures["rescheduled_slots"] for report in on)
     return [
-        _row(
+        row(
             what=f"{what}: with task rescheduling below that without (half of the paper's holds)",
             paper=f"{paper:g} %",
-            ours=_percent(1 - ratio),
+            ours=percent(1 - ratio),
             holds=1 - ratio >= paper / 100 / 2,
             why=f"Few are stuck: their tasks were helped for {helped:.0f} slots of executors a run. Who ends sooner "
             "changes who is placed next, and that moves single applications by more than the help does.",
@@ -283,11 +282,6 @@ def _mixtures(_inputs: Inputs) -> list[Row]:
 def _recorded(inputs: Inputs) -> list[Row]:
     reports = _by_policy("elasecutor/lumos", {"workload.trace.file": str(inputs.trace("lumos"))})
     return _makespans(reports, "40", "40", "60")
-
-
-def _row(*, what: str, paper: str, ours: str, holds: bool, why: str) -> Row:
-    """A row that says why only where it does not hold."""
-    return Row(what=what, paper=paper, ours=ours, holds=holds, why="" if holds else why)
 
 
 def _by_policy(name: str, settings: dict[str, Any] | None = None) -> dict[str, list[Report]]:
@@ -317,10 +311,6 @@ def _busy_cpu(reports: list[Report]) -> float:
         first, last = (int(at_s / report.timeline.step_s) for at_s in _BUSY_S)
         means.append(mean(report.timeline.used[RESOURCES[0]][first:last]))
     return mean(means)
-
-
-def _percent(fraction: float) -> str:
-    return f"{fraction * 100:.1f} %"
 
 
 def _list(values: list[float] | tuple[float, ...]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from simulator.paper import las_mq_testbed
 from simulator.paper.claims import Claim, Inputs, Row
+from simulator.paper.rows import percent
 from simulator.paper.runs import runs_of
 from simulator.report import Report
 
@@ -42,7 +43,7 @@ def _heavy_tailed(inputs: Inputs) -> list[Row]:
         Row(
             what="mean response time of LAS_MQ below Fair (25 to 35 % holds)",
             paper="around 30 %",
-            ours=_percent(below["las_mq"]),
+            ours=percent(below["las_mq"]),
             holds=_is_around_30(below["las_mq"]),
             why="The paper gives no weights of queues and no d/n: here each weighs a tenth of the one before, and "
             "a byte of shuffle counts as five (once over disks, once over a network four times slower); others are in "
@@ -51,7 +52,7 @@ def _heavy_tailed(inputs: Inputs) -> list[Row]:
         Row(
             what="LAS below Fair",
             paper="slightly more than LAS_MQ",
-            ours=_percent(below["las"]),
+            ours=percent(below["las"]),
             holds=below["las_mq"] < below["las"],
         ),
         Row(
@@ -82,7 +83,7 @@ def _assumptions(inputs: Inputs) -> list[Row]:
         row = Row(
             what=what,
             paper="around 30 %",
-            ours=_percent(below),
+            ours=percent(below),
             holds=_is_around_30(below),
             why=_who_pays(reports),
         )
@@ -114,7 +115,7 @@ def _weights(inputs: Inputs) -> list[Row]:
             Row(
                 what=f"a queue weighs of the one before {what}; heavy tail, below Fair; one size, ÷ Fair",
                 paper="around 30 %; half",
-                ours=f"{_percent(below)}; {half:.2f}",
+                ours=f"{percent(below)}; {half:.2f}",
                 holds=_is_around_30(below) and half <= 0.56,
                 why=why,
             )
@@ -132,7 +133,7 @@ def _who_pays(reports: dict[str, Report], size: float = 100.0) -> str:
     return (
         f"The {len(large)} jobs from size {size:g} on, which meet in the last queues and wait there for each other, "
         f"add {added_s['las_mq']:.1f} s to the mean of all jobs under LAS_MQ and {added_s['fair']:.1f} s under Fair; "
-        f"over all the others LAS_MQ is {_percent(_others(reports, size))} below."
+        f"over all the others LAS_MQ is {percent(_others(reports, size))} below."
     )
 
 
@@ -170,7 +171,7 @@ def _queues(inputs: Inputs) -> list[Row]:
     best = min(mean_s.values())
     enough = min(queues for queues, mean in mean_s.items() if mean <= best * 1.001)
     falls = all(a >= b for a, b in zip(mean_s.values(), list(mean_s.values())[1:], strict=False))
-    curve = ", ".join(f"{queues}: {_percent(1 - mean / fair_s)}" for queues, mean in mean_s.items())
+    curve = ", ".join(f"{queues}: {percent(1 - mean / fair_s)}" for queues, mean in mean_s.items())
     return [
         Row(
             what="queues from which on LAS_MQ is below Fair",
@@ -201,21 +202,21 @@ def _threshold(inputs: Inputs) -> list[Row]:
     runs = runs_of("las_mq/fig11-threshold", _trace(inputs))
     below = {run.settings["policy.first_threshold"]: 1 - run.report.mean_response_s / fair_s for run in runs}
     mean_size = runs[0].report.measures["mean_size"]
-    curve = ", ".join(f"{threshold:g}: {_percent(value)}" for threshold, value in below.items())
+    curve = ", ".join(f"{threshold:g}: {percent(value)}" for threshold, value in below.items())
     small = [value for threshold, value in below.items() if threshold <= 1]
     even = max(small) - min(small) < 0.05
     return [
         Row(
             what="thresholds up to 1",
             paper="good for a variety of values",
-            ours=f"{_percent(min(small))} to {_percent(max(small))} below Fair",
+            ours=f"{percent(min(small))} to {percent(max(small))} below Fair",
             holds=even and min(small) > 0,
             why="" if even and min(small) > 0 else curve,
         ),
         Row(
             what="threshold 10 against 1",
             paper="goes down",
-            ours=f"{_percent(below[10])} against {_percent(below[1])}",
+            ours=f"{percent(below[10])} against {percent(below[1])}",
             holds=below[10] < below[1],
             why=f"The paper puts the mean size at 20; scaled to load 0.9 it is {mean_size:.1f} here, so the fall is "
             f"mild at 10 and steep at 100. Below Fair by threshold: {curve}.",
@@ -249,10 +250,6 @@ def _below_fair(mean_s: dict[str, float]) -> dict[str, float]:
 def _is_around_30(fraction: float) -> bool:
     low, high = _AROUND_30
     return low <= fraction <= high
-
-
-def _percent(fraction: float) -> str:
-    return f"{fraction * 100:.1f} %"
 
 
 def _list(times_s: list[int] | list[float]) -> str:

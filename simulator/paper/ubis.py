@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from simulator.paper.claims import Claim, Inputs, Row
+from simulator.paper.rows import percent, row
 from simulator.paper.runs import runs_of
 from simulator.report import Report
 
@@ -29,7 +30,7 @@ def _fig3(_inputs: Inputs) -> list[Row]:
     for what, paper, allowed in (("without", 4.0, False), ("with", 3.5, True)):
         ours = _report("ubis/fig3", {"opportunistic": allowed}).makespan_s / t_s
         rows.append(
-            _row(
+            row(
                 what=f"completion {what} opportunistic containers (± 0.1 t)",
                 paper=f"{paper:g} t",
                 ours=f"{ours:.2f} t",
@@ -70,31 +71,31 @@ def _fig4(_inputs: Inputs) -> list[Row]:
         "YARN starts what a heartbeat has room for over several of its own and of the master's, here all of it at once"
     )
     return [
-        _row(
+        row(
             what="opportunistic share at T_alloc = 0.5, least to most (4a; ± 5 % of the containers)",
             paper="30 – 40 %",
             ours=_range(low),
             holds=min(low) >= 0.25 and max(low) <= 0.45,
             why=f"The paper does not say what else bounds it: {unlike}, so slack is filled sooner and to the end.",
         ),
-        _row(
+        row(
             what="opportunistic share at T_alloc = 0.9, least to most (4a; ± 5 %)",
             paper="48 – 60 %",
             ours=_range(high),
             holds=min(high) >= 0.43 and max(high) <= 0.65,
             why=f"The paper does not say what else bounds it: {unlike}, so slack is filled sooner and to the end.",
         ),
-        _row(
+        row(
             what="the share grows with T_alloc, for every job that has more to gain (4a)",
             paper="yes",
             ours=_each(shares),
             holds=all(of[-1] >= of[0] - 0.02 for of in shares.values()) and max(high) >= max(low),
             why="Each value is one run; a few containers more or less are how starts and samples fall together.",
         ),
-        _row(
+        row(
             what="jobs with lower utilization have the higher share, at each T_alloc (4a)",
             paper="yes",
-            ours=" > ".join(f"{name} {_percent(shares[name][0])}" for name in names) + " at 0.5",
+            ours=" > ".join(f"{name} {percent(shares[name][0])}" for name in names) + " at 0.5",
             holds=all(
                 shares[one][i] >= shares[other][i] - 0.01
                 for one, other in pairwise(names)
@@ -102,14 +103,14 @@ def _fig4(_inputs: Inputs) -> list[Row]:
             ),
             why="What is preempted is started again and counts again, so many preemptions raise the share, too.",
         ),
-        _row(
+        row(
             what="preempted containers: most for G-Sleep, none for Sleep (4b)",
             paper="yes",
-            ours=", ".join(f"{name} {_percent(taken[name][-1])}" for name in names) + " at 0.9",
+            ours=", ".join(f"{name} {percent(taken[name][-1])}" for name in names) + " at 0.9",
             holds=not any(taken["Sleep"]) and all(taken["G-Sleep"][i] >= taken["G-Sleep-50"][i] for i in range(5)),
             why="Memory that grows is what slack cannot foresee.",
         ),
-        _row(
+        row(
             what="increase of the preempted share from T_alloc 0.5 to 0.9 (4b)",
             paper="less than 10 % of the containers",
             ours=_range(list(growth.values())),
@@ -125,10 +126,10 @@ def _fig5(_inputs: Inputs) -> list[Row]:
     for name in list(_SLEEPS)[1:]:
         taken = [_preempted(report) for report in _sleep(name, _MEMORY_THRESHOLD, _T_PREEMPT)]
         rows.append(
-            _row(
+            row(
                 what=f"{name}: preempted containers as T_preempt grows from {_T_PREEMPT[0]} to {_T_PREEMPT[-1]}",
                 paper="fewer",
-                ours=" → ".join(_percent(one) for one in taken),
+                ours=" → ".join(percent(one) for one in taken),
                 holds=taken[-1] < taken[0],
                 why="Containers whose memory ends as high as what they asked for are preempted at any threshold.",
             )
@@ -145,9 +146,9 @@ def _makespans(_inputs: Inputs) -> list[Row]:
     mean = [1 - report.mean_response_s / base.mean_response_s for report in swept]
     times = [report.measures["container_s"] / base.measures["container_s"] - 1 for report in swept]
     best = max(range(len(values)), key=gain.__getitem__)
-    curve = ", ".join(f"{t_alloc}: {_percent(one)}" for t_alloc, one in zip(values, gain, strict=True))
+    curve = ", ".join(f"{t_alloc}: {percent(one)}" for t_alloc, one in zip(values, gain, strict=True))
     return [
-        _row(
+        row(
             what="improvement of the makespan by T_alloc",
             paper="grows from 0.5 to 0.9, peak 30 %",
             ours=curve,
@@ -155,7 +156,7 @@ def _makespans(_inputs: Inputs) -> list[Row]:
             why=f"{_ASSUMED} Here a container uses {_cores_of_a_container(base):.2f} of the core that it asks for on "
             "average, so that T_alloc = 0.5 leaves no slack while all cores are promised.",
         ),
-        _row(
+        row(
             what="T_alloc with the shortest makespan",
             paper="0.9; slightly less at 0.95",
             ours=f"{values[best]:g}",
@@ -163,17 +164,17 @@ def _makespans(_inputs: Inputs) -> list[Row]:
             why="The dip in the paper comes from contention for disks and from preemptions; here the disks are shared "
             "fairly and lose nothing by seeking.",
         ),
-        _row(
+        row(
             what="improvement of the jobs' durations at its best (more than 10 % holds)",
             paper="25 %",
-            ours=_percent(max(mean)),
+            ours=percent(max(mean)),
             holds=max(mean) > 0.1,
             why=_ASSUMED,
         ),
-        _row(
+        row(
             what="time in containers against the base, from T_alloc 0.5 to 0.95 (Fig. 7)",
             paper="grows steadily",
-            ours=" → ".join(_percent(one) for one in times),
+            ours=" → ".join(percent(one) for one in times),
             holds=times[-1] > times[0],
             why="Nothing contends: neither CPU nor disks are full.",
         ),
@@ -196,52 +197,43 @@ def _robustness(_inputs: Inputs) -> list[Row]:
         return 1 - report.jobs[0].response_s / base.jobs[0].response_s
 
     return [
-        _row(
+        row(
             what="mean CPU usage of the base",
             paper="16.38 %",
-            ours=_percent(mean_cpu),
+            ours=percent(mean_cpu),
             holds=abs(mean_cpu - 0.1638) < 0.05,
             why="The phases of the tasks are assumed so that it comes out near.",
         ),
-        _row(
+        row(
             what="T_alloc at the mean utilization: opportunistic share, and the job's speedup (under 5 % each holds)",
             paper="none; 1.22 %",
-            ours=f"{_percent(_share(full))}; {_percent(speedup(full))}",
+            ours=f"{percent(_share(full))}; {percent(speedup(full))}",
             holds=_share(full) < 0.05 and abs(speedup(full)) < 0.05,
             why="While its tasks start the nodes use less than the mean, so some find slack.",
         ),
-        _row(
+        row(
             what="T_alloc = 0.8: opportunistic share, and the job's speedup (more than 5 % each holds)",
             paper="25 %; 15.28 %",
-            ours=f"{_percent(_share(slack))}; {_percent(speedup(slack))}",
+            ours=f"{percent(_share(slack))}; {percent(speedup(slack))}",
             holds=_share(slack) > 0.05 and speedup(slack) > 0.05,
             why=_ASSUMED,
         ),
-        _row(
+        row(
             what="the same beside a small Wordcount: the large job's speedup (more than 5 % holds)",
             paper="10.8 %",
-            ours=_percent(speedup(beside)),
+            ours=percent(speedup(beside)),
             holds=speedup(beside) > 0.05,
             why="The small job takes containers from the large one while it runs.",
         ),
     ]
 
 
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f} %".replace("-", "−")
-
-
 def _range(fractions: list[float]) -> str:
-    return f"{_percent(min(fractions))} – {_percent(max(fractions))}"
+    return f"{percent(min(fractions))} – {percent(max(fractions))}"
 
 
 def _each(series: dict[str, list[float]]) -> str:
-    return "; ".join(f"{name} {_percent(of[0])} → {_percent(of[-1])}" for name, of in series.items())
-
-
-def _row(*, what: str, paper: str, ours: str, holds: bool, why: str) -> Row:
-    """``why`` is said where it is needed."""
-    return Row(what=what, paper=paper, ours=ours, holds=holds, why="" if holds else why)
+    return "; ".join(f"{name} {percent(of[0])} → {percent(of[-1])}" for name, of in series.items())
 
 
 CLAIMS: list[Claim] = [
