@@ -14,6 +14,7 @@ PAPERS = {
     "elasecutor": "Elasecutor (ToN'21)",
     "ubis": "UBIS",
     "las_mq": "LAS_MQ (TCC'19)",
+    "rayon": "Rayon (MSR-TR-2013-108): planning",
     "together": "All of them together, against each alone (there is no figure in a paper)",
 }
 
