@@ -23,18 +23,7 @@ _NEAR = 0.2
 
 def slots_of(run: LumosRun, slot_s: float) -> Run:
     """The samples' means and peaks in each slot."""
-    # The network is the loopback device, on which what one process sends is what another receives: counted once.
-    usage = np.array(
-        [
-            (
-                each.cpu_cores,
-                each.disk_read_bytes_per_s + each.disk_write_bytes_per_s,
-                each.network_send_bytes_per_s,
-                each.memory_bytes,
-            )
-            for each in run.samples
-        ]
-    )
+    usage = np.array([each.amounts for each in run.samples])
     slots = (np.array([each.t_s for each in run.samples]) // slot_s).astype(int)
 
     def of(slot: int) -> Floats:

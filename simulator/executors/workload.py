@@ -148,17 +148,6 @@ def _lumos(asked: Trace, prediction: Prediction, slot_s: float, rng: Random) -> 
 
 def _slots(run: LumosRun, slot_s: float) -> Floats:
     """Resources × slots: the means of the samples that begin within each."""
-    # The network is the loopback device, on which what one process sends is what another receives: counted once.
-    samples = np.array(
-        [
-            (
-                each.cpu_cores,
-                each.disk_read_bytes_per_s + each.disk_write_bytes_per_s,
-                each.network_send_bytes_per_s,
-                each.memory_bytes,
-            )
-            for each in run.samples
-        ]
-    )
+    samples = np.array([each.amounts for each in run.samples])
     slots = (np.array([each.t_s for each in run.samples]) // slot_s).astype(int)
     return np.array([samples[slots == slot].mean(axis=0) for slot in np.unique(slots)]).T

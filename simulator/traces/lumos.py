@@ -36,6 +36,15 @@ class LumosSample(msgspec.Struct, frozen=True, kw_only=True):
     network_receive_bytes_per_s: float
     network_send_bytes_per_s: float
 
+    @property
+    def amounts(self) -> tuple[float, float, float, float]:
+        """Cores, bytes/s of the disks and of the network, bytes of memory.
+
+        The network is the loopback device, on which what one process sends is what another receives: counted once.
+        """
+        disk_bytes_per_s = self.disk_read_bytes_per_s + self.disk_write_bytes_per_s
+        return self.cpu_cores, disk_bytes_per_s, self.network_send_bytes_per_s, self.memory_bytes
+
 
 class LumosRun(msgspec.Struct, frozen=True, kw_only=True):
     """One repeat of a workload. The network's figures are of the loopback device."""

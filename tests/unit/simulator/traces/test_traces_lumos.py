@@ -52,3 +52,10 @@ def test_a_bad_line_is_named(lines: list[str], complaint: str) -> None:
     with pytest.raises(TraceError) as caught:
         lumos(lines, where="s.csv")
     assert str(caught.value) == complaint
+
+
+def test_amounts_count_the_loopback_once_and_both_ways_of_the_disk() -> None:
+    (run,) = lumos([_HEADER, _SORT])
+    (sample,) = run.samples
+    disk = sample.disk_read_bytes_per_s + sample.disk_write_bytes_per_s
+    assert sample.amounts == (sample.cpu_cores, disk, sample.network_send_bytes_per_s, sample.memory_bytes)
