@@ -18,6 +18,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"bench: no benchmark {name!r}; there are: {', '.join(known)}", file=sys.stderr)
             return 2
     status = 0
+    sys.argv[1:] = []  # names are for here; who has options is called by himself
     for name in arguments or known:
         print(f"== {name}", flush=True)
         status = max(status, importlib.import_module(f"bench.{name}").main() or 0)

@@ -51,10 +51,13 @@ def measure(runs: Sequence[LumosRun], slot_s: float) -> dict[str, Errors]:
 def main(argv: list[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.prediction")
-    parser.add_argument("file", type=Path, help="lumos_series.csv")
+    parser.add_argument("file", type=Path, nargs="?", help="lumos_series.csv")
     parser.add_argument("--slot-s", type=float, default=3.0)
     parser.add_argument("--sampled-every-s", type=float, default=1.0, help="the runs that were sampled so often")
     options = parser.parse_args(argv)
+    if options.file is None:
+        print("needs a file that is not part of Penstock: python -m bench.prediction lumos_series.csv")
+        return 0
     text = options.file.read_text(encoding="utf-8").splitlines()
     runs = [run for run in lumos(text, where=str(options.file)) if run.interval_s == options.sampled_every_s]
     found = measure(runs, options.slot_s)

@@ -132,17 +132,18 @@ class Gree:
 
     def _block(self, atom: Atom, runs: _Runs, left: int) -> tuple[Piece, int] | None:
         """The next block, as near to the edge as one of a lease's length fits, and the next edge."""
-        index = 0
-        while runs.at(index) is not None:
-            height, length, lowest, at = atom.parallelism, 0, index, index
-            while length < atom.lease and (run := runs.at(at)) is not None and run[2] >= atom.gang:
-                if run[2] < height:
-                    height, lowest = run[2], at
-                length += run[1] - run[0]
-                at += 1
-            if length >= atom.lease:
-                return self._sized(atom, runs, index, at, height, lowest, left)
-            index = at + 1
+        gang, lease, height = atom.gang, atom.lease, atom.parallelism
+        first = lowest = length = 0
+        for index, (near, far, room) in enumerate(runs.look()):
+            if room < gang:
+                first = lowest = index + 1
+                height, length = atom.parallelism, 0
+                continue
+            if room < height:
+                height, lowest = room, index
+            length += far - near
+            if length >= lease:
+                return self._sized(atom, runs, first, index + 1, height, lowest, left)
         return None
 
     def _sized(
@@ -194,6 +195,12 @@ class _Runs:
     def __init__(self, source: Iterator[_Run]) -> None:
         self._source = source
         self.seen: list[_Run] = []
+
+    def look(self) -> Iterator[_Run]:
+        """From the edge on; to be used once."""
+        for run in self._source:
+            self.seen.append(run)
+            yield run
 
     def at(self, index: int) -> _Run | None:
         """None: there is none behind it."""

@@ -24,7 +24,7 @@ from simulator.paper.rows import change, row
 
 _CONTAINER = Bundle(cpu_cores=1.0, memory_bytes=2 * 10**9)
 _PER_NODE = 4
-_HORIZON = 3000
+HORIZON = 3000
 _SEEDS = range(5)
 _SIZES = ((100, 400), (300, 1200), (1000, 4000))
 
@@ -40,14 +40,14 @@ _PLANNERS: dict[str, Callable[[Plan], Gree]] = {
 def _example(_: Inputs) -> list[Row]:
     text = "window(order(atom(b,1,10,240,2400),atom(b,1,20,120,2400),atom(b,1,15,120,1800)),0,800)"
     asked = normalized(parse(text, bundles={"b": _CONTAINER}).expression)
-    placed = Gree(_cluster(100)).place(asked, 0, 800) or []
+    placed = Gree(cluster(100)).place(asked, 0, 800) or []
     ours = ", ".join(f"[{p.start}, {p.finish}) at {p.number}" for pieces in placed for p in pieces)
     paper = "[320, 560) at 10, [560, 680) at 20, [680, 800) at 15"
     return [row(what="what GREE promises", paper=paper, ours=ours, holds=ours == paper, why="It is another plan.")]
 
 
 def _growing(_: Inputs) -> list[Row]:
-    found = {jobs: _each(partial(_atoms, jobs, nodes), nodes) for jobs, nodes in _SIZES}
+    found = {jobs: _each(partial(atoms, jobs, nodes), nodes) for jobs, nodes in _SIZES}
     return [
         row(
             what="GREE-L accepts a little less work than GREE (by jobs)",
@@ -86,7 +86,7 @@ def _growing(_: Inputs) -> list[Row]:
 def _complex(_: Inputs) -> list[Row]:
     rows = []
     for what, part in (("gangs (workload B)", 0), ("dependencies (workload C)", 1)):
-        found = {percent: _each(partial(_mixed, 100, 400, percent, part), 400) for percent in (0, 50, 100)}
+        found = {percent: _each(partial(mixed, 100, 400, percent, part), 400) for percent in (0, 50, 100)}
         rows.append(
             row(
                 what=f"GREE-L's preemption against GREE's, by percent of jobs with {what}",
@@ -146,8 +146,8 @@ def _atom(nodes: int, rng: Random, *, gang: bool) -> Atom:
 
 def _around(part: Expression, least: int, rng: Random) -> Expression:
     """A window with some slack; half an hour of it, more or less, is much."""
-    length = min(_HORIZON, math.ceil(least * (1 + _log_uniform(rng, 0.1, 4))))
-    start = rng.randint(0, _HORIZON - length)
+    length = min(HORIZON, math.ceil(least * (1 + _log_uniform(rng, 0.1, 4))))
+    start = rng.randint(0, HORIZON - length)
     return normalized(Window(part, start, start + length))
 
 
@@ -155,7 +155,7 @@ def _least(atom: Atom) -> int:
     return max(atom.lease, -(-atom.work // atom.parallelism))
 
 
-def _atoms(jobs: int, nodes: int, rng: Random) -> Requests:
+def atoms(jobs: int, nodes: int, rng: Random) -> Requests:
     """Until they ask for what there is; the rest is small."""
     requests: dict[str, Expression] = {}
     for number in range(jobs):
@@ -168,7 +168,7 @@ def _scaled(requests: Requests, nodes: int) -> Requests:
     """All as many times as high that together they ask for about all that there is; none is higher than the cluster."""
     for _ in range(6):
         asked = sum(_work(each) for each in requests.values())
-        factor = nodes * _PER_NODE * _HORIZON / asked
+        factor = nodes * _PER_NODE * HORIZON / asked
         requests = {name: _times(each, factor, nodes * _PER_NODE) for name, each in requests.items()}
     return requests
 
@@ -193,7 +193,7 @@ def _parts(expression: Expression) -> tuple[Expression, ...]:
     return expression.parts
 
 
-def _mixed(jobs: int, nodes: int, percent: int, part: int, rng: Random) -> Requests:
+def mixed(jobs: int, nodes: int, percent: int, part: int, rng: Random) -> Requests:
     """So many of a hundred are gangs (0) or orders of three (1)."""
     requests: dict[str, Expression] = {}
     for number in range(jobs):
@@ -222,7 +222,7 @@ def _tight(jobs: int, rng: Random) -> Requests:
 # ---------------------------------------------------------------- plans
 
 
-def _cluster(nodes: int) -> Plan:
+def cluster(nodes: int) -> Plan:
     containers = nodes * _PER_NODE
     return Plan(Bundle(cpu_cores=float(containers), memory_bytes=containers * _CONTAINER.memory_bytes))
 
@@ -233,10 +233,10 @@ def _each(workload: Callable[[Random], Requests], nodes: int) -> ByPlanner:
     for seed in _SEEDS:
         requests = workload(_chance(seed))
         for name, make in _PLANNERS.items():
-            plan = _cluster(nodes)
+            plan = cluster(nodes)
             by = make(plan)
-            placed = {key: by.promise(key, each, 0, _HORIZON) for key, each in requests.items()}
-            found[name].append(measure(requests, placed, plan, _HORIZON))
+            placed = {key: by.promise(key, each, 0, HORIZON) for key, each in requests.items()}
+            found[name].append(measure(requests, placed, plan, HORIZON))
     return found
 
 
@@ -244,10 +244,10 @@ def _planned(requests: Requests, nodes: int, horizon: int) -> list[tuple[str, Ma
     """By every planner."""
     found: list[tuple[str, Mapping[str, Placed | None], Plan]] = []
     for name, make in _PLANNERS.items():
-        plan = _cluster(nodes)
+        plan = cluster(nodes)
         by = make(plan)
         found.append((name, {key: by.promise(key, each, 0, horizon) for key, each in requests.items()}, plan))
-    plan = _cluster(nodes)
+    plan = cluster(nodes)
     solved = solve(plan, requests, 0, horizon, time_limit_s=600.0)
     assert solved is not None
     for key, placed in solved.placed.items():

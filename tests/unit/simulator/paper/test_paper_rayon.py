@@ -8,7 +8,7 @@ import pytest
 
 from master.reservations.rdl import atoms_of, infeasible
 from simulator.paper.claims import Inputs
-from simulator.paper.rayon import _HORIZON, _PER_NODE, CLAIMS, _atoms, _mixed, _tight
+from simulator.paper.rayon import _PER_NODE, CLAIMS, HORIZON, _tight, atoms, mixed
 
 
 def _rows(name: str) -> dict[str, tuple[str, bool]]:
@@ -37,13 +37,13 @@ def test_a_program_accepts_more_than_one_pass_from_right_to_left() -> None:
 @pytest.mark.parametrize("part", [0, 1])
 @pytest.mark.parametrize("percent", [0, 50, 100])
 def test_requests_can_be_kept_and_ask_for_about_all_that_there_is(percent: int, part: int) -> None:
-    requests = _mixed(100, 400, percent, part, Random(1))
+    requests = mixed(100, 400, percent, part, Random(1))
     asked = sum(atom.work for each in requests.values() for atom in atoms_of(each))
-    assert asked == pytest.approx(400 * _PER_NODE * _HORIZON, rel=0.15)
+    assert asked == pytest.approx(400 * _PER_NODE * HORIZON, rel=0.15)
     impossible = [name for name, each in requests.items() if infeasible(each)]
     assert len(impossible) <= 2
 
 
 def test_the_same_seed_gives_the_same_requests() -> None:
-    assert _atoms(50, 200, Random(3)) == _atoms(50, 200, Random(3))
+    assert atoms(50, 200, Random(3)) == atoms(50, 200, Random(3))
     assert _tight(5, Random(3)) != _tight(5, Random(4))
