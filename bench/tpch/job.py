@@ -22,7 +22,6 @@ def main(spec: JobSpec) -> None:
     """Everything, from the start of the workers to the result."""
     Share("", spec.share, spec.cores).join()
     import distributed
-    from dask.config import set as configured
 
     dask: Any = distributed  # its classes have no types for their constructors
     cluster = dask.LocalCluster(
@@ -32,10 +31,7 @@ def main(spec: JobSpec) -> None:
         memory_limit=spec.memory_bytes,
         dashboard_address=None,
     )
-    # Where graphs that share a shuffle are submitted before the former ones have ended, Dask's P2P shuffle now and then
-    # waits for ever (distributed 2026.8, with gates and without).
-    method = "tasks" if spec.at_once else "p2p"
-    with configured({"dataframe.shuffle.method": method}), cluster, dask.Client(cluster) as client:
+    with cluster, dask.Client(cluster) as client:
         tables = Tables.open(Path(spec.data), spec.scale)
         tables.nation.merge(
             tables.region, left_on="n_regionkey", right_on="r_regionkey"
