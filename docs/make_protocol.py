@@ -20,6 +20,7 @@ import msgpack
 import msgspec
 
 from penstock.model.container import Choice, ContainerSpec, Ended, EndedBy, Limits, Notice
+from penstock.model.executor import Executor, Sizing
 from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, KindAmounts, ResourceKind
 from penstock.model.work import MonotaskSpec, TaskRequest
@@ -118,6 +119,7 @@ NOTIFICATION_EXAMPLES: dict[str, api.Params] = {
     "job_admitted": api.JobRef(job="j-1"),
     "task_placed": api.TaskPlaced(job="j-1", task="m-1", node="alpha"),
     "task_ended": api.TaskEnded(job="j-1", task="m-1", node="alpha", ended=_ENDED),
+    "task_stuck": api.TaskStuck(job="j-1", task="e-1", helper="e-2", node="beta"),
     "container_ended": api.ContainerEnded(container="c-1", ended=_ENDED),
 }
 #: What a method does, where its parameters' docstring is shared with others.
@@ -134,9 +136,9 @@ SAYS = {
 #: What parameters and results are made of.
 STRUCTURES: tuple[type[msgspec.Struct], ...] = (
     MonotaskSpec, api.Completion, api.Leased, TaskRequest, KindAmounts, api.StageProgress, ContainerSpec, Limits,
-    Notice, Profile, Capacity, Ended, ErrorBody,
+    Notice, Executor, Profile, Capacity, Ended, ErrorBody,
 )  # fmt: skip
-ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, Choice, EndedBy, ErrorCode)
+ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, Choice, Sizing, EndedBy, ErrorCode)
 
 
 # ---------------------------------------------------------------- types and fields

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from master.prediction.runs import Settings
+from penstock.model import Profile
 from penstock.wire.agent_api import Progress
 from penstock.wire.master_api import (
     CommandEnded,
@@ -63,4 +65,25 @@ class RoundDue:
     at: float
 
 
-Event = Said | Answered | NodeAway | RoundDue
+@dataclass(frozen=True, slots=True)
+class Forecasted:
+    """The answer to ``Predict``: what an executor with these settings will use, resources × slots of ``slot_s``.
+
+    ``by`` says who predicts it and ``error`` by how much he missed runs that were held back (NaN: there were none).
+    """
+
+    application: str
+    settings: Settings
+    profile: Profile
+    by: str
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """Another run of an application is in the depository, or its models have been trained: forecasts are stale."""
+
+    application: str
+
+
+Event = Said | Answered | NodeAway | RoundDue | Forecasted | Learnt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from master.prediction.runs import Run, Settings
 from penstock.wire.master_api import AnyDecision
 
 
@@ -32,4 +33,23 @@ class Explain:
     facts: dict[str, object]
 
 
-Instruction = SendDecisions | Hangup | Explain
+@dataclass(frozen=True, slots=True)
+class Predict:
+    """Say what an executor of an application will use; its answer is the event ``Forecasted``."""
+
+    application: str
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRun:
+    """Keep what an executor used, slot by slot of ``slot_s``; ``run`` names the run of the application that it was
+    part of. Its answer is the event ``Learnt``."""
+
+    application: str
+    run: str
+    slot_s: float
+    usage: Run
+
+
+Instruction = SendDecisions | Hangup | Explain | Predict | StoreRun

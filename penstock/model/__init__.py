@@ -1,6 +1,7 @@
 """PURE. What the papers talk about: resource kinds, quantities, monotasks, containers, nodes."""
 
 from penstock.model.container import Choice, ContainerSpec, Ended, EndedBy, Limits, Notice
+from penstock.model.executor import Executor, Sizing
 from penstock.model.profile import Profile
 from penstock.model.resources import KINDS, Capacity, KindAmounts, ResourceKind
 from penstock.model.work import MonotaskSpec, TaskRequest
@@ -12,11 +13,13 @@ __all__ = [
     "ContainerSpec",
     "Ended",
     "EndedBy",
+    "Executor",
     "KindAmounts",
     "Limits",
     "MonotaskSpec",
     "Notice",
     "Profile",
     "ResourceKind",
+    "Sizing",
     "TaskRequest",
 ]

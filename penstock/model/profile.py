@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Any
 
 import msgspec
@@ -13,6 +14,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     """One value per slot of ``slot_s`` seconds; a resource without any is left as it is limited.
 
     Behind its last value a resource keeps it. Rates are limits for reading and for writing each, and for what is sent.
+    ``stages`` are the slots at whose end a stage is predicted to end, rising; without any, the whole is one stage.
     """
 
     slot_s: Annotated[float, msgspec.Meta(ge=0.1, le=3600)] = 3.0
@@ -20,11 +22,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     memory_bytes: Amounts = ()
     disk_bytes_per_s: Amounts = ()
     network_bytes_per_s: Amounts = ()
+    stages: tuple[Annotated[int, msgspec.Meta(gt=0)], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises ValueError: nothing to follow."""
+        """Raises ValueError: nothing to follow, or ends of stages that do not rise."""
         if not self.slots:
             raise ValueError("a profile needs at least one value of one resource")
+        if any(later <= end for end, later in pairwise(self.stages)):
+            raise ValueError("stages: the slots at which stages end must rise")
 
     @property
     def slots(self) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from penstock.model.container import ContainerSpec
+from penstock.model.executor import Executor
 from penstock.model.resources import KindAmounts, ResourceKind
 
 #: Names that clients choose. They are only ever keys and labels, never paths.
@@ -45,7 +46,8 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     ``usage`` is the task's estimated work per kind in bytes, the sum over its monotasks. ``memory_bytes`` is held on
     the chosen node until the task is done. With ``command`` the chosen node's agent runs it as one monotask of the kind
     ``command_kind``; without, the framework itself executes the task's monotasks there.
-    ``nodes`` restricts the choice (data locality); empty means any.
+    ``nodes`` restricts the choice (data locality); empty means any. A command with ``executor`` is placed by its
+    predicted demand and its limits follow that.
     """
 
     task: Name
@@ -54,6 +56,12 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     nodes: tuple[str, ...] = ()
     command: ContainerSpec | None = None
     command_kind: ResourceKind = ResourceKind.CPU
+    executor: Executor | None = None
+
+    def __post_init__(self) -> None:
+        """Raises: ValueError: an executor that is no command."""
+        if self.executor is not None and self.command is None:
+            raise ValueError("executor: only a command can be one; add `command`")
 
 
 class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

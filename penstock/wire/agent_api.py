@@ -262,6 +262,16 @@ class TaskEnded(Params, frozen=True):
 # ---------------------------------------------------------------- containers
 
 
+class TaskStuck(Params, frozen=True):
+    """Agent → framework: an executor is late and its node has nothing left to give. Copies of its tasks, as the
+    framework's speculation makes them, are best run in the executor ``helper`` on ``node`` (Elasecutor §III.D)."""
+
+    job: str
+    task: str
+    helper: str
+    node: str
+
+
 class Launch(Params, frozen=True):
     """Start a command in a container of its own on this host, now."""
 
@@ -390,5 +400,6 @@ NOTIFICATIONS: dict[str, type[Params]] = {
     "job_admitted": JobRef,
     "task_placed": TaskPlaced,
     "task_ended": TaskEnded,
+    "task_stuck": TaskStuck,
     "container_ended": ContainerEnded,
 }

@@ -15,12 +15,15 @@ from typing import Annotated
 import msgspec
 
 from penstock.model.container import Ended
+from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, KindAmounts
 from penstock.model.work import Bytes, Name, Opportunistic, TaskRequest
 from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
 
 #: The version of this protocol.
 PROTOCOL = 1
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class JobState(Params, frozen=True):
@@ -80,6 +83,46 @@ class JobUse(Params, frozen=True):
     running: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
+#: Of one slot: cores/1000, KiB/s of disk, KiB/s sent, MiB of memory. Integers are short on the wire.
+SlotAmounts = tuple[Count, Count, Count, Count]
+
+
+class Availability(Params, frozen=True):
+    """AR(j) of Elasecutor (§III.B.1): what of a node is neither promised to others nor predicted to be used by the
+    executors that run there, slot by slot of ``slot_s`` seconds from ``elapsed_s`` seconds ago on. Behind the last slot
+    it stays as it is there.
+
+    ``capacity`` is what there is in all; a rate of 0 there is unknown, and then nobody is kept out for its sake.
+    """
+
+    slot_s: Annotated[float, msgspec.Meta(gt=0)]
+    capacity: SlotAmounts
+    slots: Annotated[list[SlotAmounts], msgspec.Meta(min_length=1)]
+    elapsed_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+
+
+class ExecutorUse(Params, frozen=True):
+    """What an executor used, slot by slot (the monitor surrogate's report, Elasecutor §III.A): the complete slots from
+    number ``first`` on, each mean and peak.
+
+    After a registration it begins at 0 again. Slots of a run that became long are twice as long from then on
+    (``slot_s``), and are told from 0, too. ``stages`` are the slots at whose end a stage ended. ``behind`` says by how
+    much it is late, as the ratio of the stage's time to its prediction, and ``stuck`` that its node has nothing left to
+    give it (§III.D). With ``ended`` there is nothing to come.
+    """
+
+    job: str
+    task: str
+    slot_s: Annotated[float, msgspec.Meta(gt=0)]
+    first: Count = 0
+    mean: list[SlotAmounts] = []
+    peak: list[SlotAmounts] = []
+    stages: list[Count] = []
+    behind: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    stuck: bool = False
+    ended: bool = False
+
+
 class Load(Params, frozen=True):
     """What a node is doing (Ursa §4.2.2, UBIS §IV.A).
 
@@ -93,7 +136,8 @@ class Load(Params, frozen=True):
     ``opportunistic_queue_free`` is how many opportunistic commands beyond what the slack holds the node would let wait
     for some; those that wait count as used.
     ``jobs`` are those of which something changed since the connection's last Load; the first names all.
-    ``t_alloc`` is UBIS's threshold as it is now, where the node tunes it.
+    ``t_alloc`` is UBIS's threshold as it is now, where the node tunes it. ``availability`` comes where it is another
+    than was said last on this connection.
     """
 
     rates: KindAmounts
@@ -109,6 +153,7 @@ class Load(Params, frozen=True):
     opportunistic_queue_free: Annotated[int, msgspec.Meta(ge=0)] = 0
     jobs: list[JobUse] = []
     t_alloc: float | None = None
+    availability: Availability | None = None
 
 
 class Register(Params, frozen=True):
@@ -141,10 +186,12 @@ class Registered(Result, frozen=True):
 
 
 class Heartbeat(Params, frozen=True):
-    """``decided`` is the number of the last ``decide`` request that ``load`` takes into account."""
+    """``decided`` is the number of the last ``decide`` request that ``load`` takes into account. ``executors`` is what
+    those here used since they were last told of; who used nothing that is new is left out."""
 
     load: Load
     decided: int = 0
+    executors: list[ExecutorUse] = []
 
 
 class JoinJob(Params, frozen=True):
@@ -220,7 +267,10 @@ class SetPriority(Decision, frozen=True, tag="priority"):
 
 
 class Assign(Decision, frozen=True, tag="assign"):
-    """To the chosen node: hold ``request.memory_bytes`` for this task, and run it if it is a command."""
+    """To the chosen node: hold ``request.memory_bytes`` for this task, and run it if it is a command.
+
+    With a ``profile`` that is what is held, slot by slot from the start on, and what the executor's limits follow.
+    """
 
     job: str
     stage: str
@@ -229,6 +279,7 @@ class Assign(Decision, frozen=True, tag="assign"):
     priority: float
     request: TaskRequest
     opportunistic: bool = False
+    profile: Profile | None = None
 
 
 class TellPlaced(Decision, frozen=True, tag="placed"):
@@ -262,7 +313,26 @@ class Promote(Decision, frozen=True, tag="promote"):
     task: str
 
 
-AnyDecision = AdmitJob | TellWaiting | SetPriority | Assign | TellPlaced | TellEnded | Withdraw | Promote
+class TellStages(Decision, frozen=True, tag="stages"):
+    """To every node that holds executors of the job: how many of its stages have ended, of all that it began."""
+
+    job: str
+    ended: Count
+
+
+class TellStuck(Decision, frozen=True, tag="stuck"):
+    """To the origin: an executor is late and its node has nothing left to give; copies of its tasks are best run in the
+    executor ``helper`` on ``node``, which has the most available resources (task rescheduling, Elasecutor §III.D)."""
+
+    job: str
+    task: str
+    helper: str
+    node: str
+
+
+AnyDecision = (
+    AdmitJob | TellWaiting | SetPriority | Assign | TellPlaced | TellEnded | Withdraw | Promote | TellStages | TellStuck
+)
 
 
 class Decide(Params, frozen=True):

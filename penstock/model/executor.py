@@ -1,0 +1,30 @@
+"""An executor: a long-lived container of an application, whose demand varies and is predicted (Elasecutor §III)."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import msgspec
+
+
+class Sizing(enum.StrEnum):
+    """What follows an executor's profile."""
+
+    HARD = "hard"  # its limits: it gets what was predicted, and no more, so that runs are alike
+    SHARED = "shared"  # its weights and guarantees: limits bind only under contention, idle capacity is used
+
+
+class Executor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What makes a placed command an executor: what is known of earlier runs of its ``application`` predicts it.
+
+    Its settings are ``input_bytes`` (of the whole run), and the command's promise, ``cpu_cores`` and ``memory_bytes``,
+    which is what it is reserved as long as nothing is known (§IV.C). Executors of one user with the same ``run`` belong
+    to one run; empty: those of one job do. With ``jvm`` the heaps of its Java processes follow its memory.
+    """
+
+    application: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    input_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
+    run: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    sizing: Sizing = Sizing.HARD
+    jvm: bool = False
