@@ -1,8 +1,12 @@
-"""What gating costs a trivial Dask task: the same tasks on two like clusters, one gated, by turns in one run.
+"""What gating costs a trivial Dask task: the same tasks on like clusters, two ungated and one gated, by turns.
 
 The agent has more slots than there are threads, so that nobody waits for anybody: what is left is the way to the agent
 and back. Once in Dask's default configuration and once with ``worker-saturation: inf``, where the scheduler hands out
 all tasks at once and its own round trips no longer hide ours.
+
+Two like processes differ, too, and go on to differ as long as they live: by what their hashes are, where their memory
+lies. So clusters are started anew for every set of rounds, and beside what gating costs stands by how much the two
+ungated ones differ: what is not more than that cannot be measured.
 """
 
 from __future__ import annotations
@@ -37,11 +41,16 @@ class Cost(NamedTuple):
     cpu_s: float
 
 
-class Round(NamedTuple):
-    """On the cluster without and on the one with gates."""
+class Set(NamedTuple):
+    """Medians of a set of rounds on fresh clusters: two without gates, one with."""
 
     ungated: Cost
+    twin: Cost
     gated: Cost
+
+    def difference(self, side: int) -> float:
+        """Seconds that gating takes, against the mean of the other two."""
+        return self.gated[side] - (self.ungated[side] + self.twin[side]) / 2
 
 
 def increment(number: int) -> int:
@@ -72,43 +81,49 @@ def cost_of_a_task(client: Client, count: int) -> Cost:
     return Cost(wall_s / count, cpu_s / count)
 
 
-def measure(socket: Path, count: int, rounds: int) -> Iterator[tuple[str, list[Round]]]:
-    """The rounds of each configuration; who begins changes from round to round."""
-    for name, configuration in CONFIGURATIONS.items():
-        settings = {**configuration, "penstock.socket": str(socket)}
-        with dask.config.set(settings), cluster([]) as ungated, cluster([PRELOAD]) as gated:
-            for client in (ungated, gated):
-                cost_of_a_task(client, count)  # warm
-            found = []
-            for number in range(rounds):
-                first, second = (ungated, gated) if number % 2 == 0 else (gated, ungated)
-                one, other = cost_of_a_task(first, count), cost_of_a_task(second, count)
-                found.append(Round(one, other) if first is ungated else Round(other, one))
-            yield name, found
+def measure(socket: Path, configuration: dict[str, Any], count: int, rounds: int) -> Set:
+    """One set; who begins changes from round to round."""
+    settings = {**configuration, "penstock.socket": str(socket)}
+    with dask.config.set(settings), cluster([]) as one, cluster([PRELOAD]) as gated, cluster([]) as other:
+        clients = [one, other, gated]
+        found: list[list[Cost]] = [[], [], []]
+        for number in range(rounds + 1):
+            for place in range(3):
+                which = (number + place) % 3
+                cost = cost_of_a_task(clients[which], count)
+                if number:  # the first is to warm up
+                    found[which].append(cost)
+    medians = [Cost(*(statistics.median(column) for column in zip(*costs, strict=True))) for costs in found]
+    return Set(*medians)
 
 
-def show(name: str, what: str, pairs: list[tuple[float, float]]) -> None:
-    """One line of the table, from seconds without and with gates."""
-    ungated, gated = (statistics.median(pair[side] for pair in pairs) * 1e6 for side in (0, 1))
-    low, middle, high = statistics.quantiles([(with_s - without_s) * 1e6 for without_s, with_s in pairs], n=4)
-    print(f"{name:<24}{what:<6}{ungated:>9.0f}{gated:>9.0f}{middle:>12.0f}  ({low:.0f} … {high:.0f})", flush=True)
+def show(name: str, what: str, sets: list[Set], side: int) -> None:
+    """One line of the table."""
+    ungated = statistics.mean(cost[side] for one in sets for cost in (one.ungated, one.twin)) * 1e6
+    costs = [one.difference(side) * 1e6 for one in sets]
+    twins = [(one.twin[side] - one.ungated[side]) * 1e6 for one in sets]
+    error = statistics.stdev(costs) / len(costs) ** 0.5
+    line = f"{name:<24}{what:<6}{ungated:>9.0f}{statistics.mean(costs):>12.0f} ± {error:<6.0f}"
+    print(f"{line}{min(costs):>7.0f} … {max(costs):<7.0f}{min(twins):>7.0f} … {max(twins):<7.0f}", flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.dask_overhead")
-    parser.add_argument("--count", type=int, default=2000, help="tasks in a round")
-    parser.add_argument("--rounds", type=int, default=11, help="rounds; the medians are shown")
+    parser.add_argument("--count", type=int, default=1500, help="tasks in a round")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds of a set; their median counts")
+    parser.add_argument("--sets", type=int, default=8, help="each on fresh clusters; at least two")
     options = parser.parse_args(argv)
-    print(f"{options.rounds} rounds of {options.count} tasks by turns; medians, µs a task; quartiles of the difference")
-    print(f"{'configuration':<24}{'':<6}{'ungated':>9}{'gated':>9}{'difference':>12}")
+    print(f"{options.sets} sets of {options.rounds} rounds of {options.count} tasks by turns; µs a task")
+    print(f"{'configuration':<24}{'':<6}{'ungated':>9}{'gating, mean':>15}{'':<6}{'all sets':^17}{'two ungated':^17}")
     with (
         tempfile.TemporaryDirectory(prefix="penstock-") as directory,
         agent_process(Path(directory), cores=8) as socket,
     ):
-        for name, rounds in measure(socket, options.count, options.rounds):
+        for name, configuration in CONFIGURATIONS.items():
+            sets = [measure(socket, configuration, options.count, options.rounds) for _ in range(max(2, options.sets))]
             for side, what in enumerate(("wall", "cpu")):
-                show(name, what, [(one.ungated[side], one.gated[side]) for one in rounds])
+                show(name, what, sets, side)
     return 0
 
 
