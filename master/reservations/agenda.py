@@ -136,6 +136,19 @@ class Agenda:
         """
         self._forget(self._reservations.pop(id))
 
+    def restore(self, one: Reservation) -> None:
+        """Take back what was accepted before, as it was promised.
+
+        Raises:
+            KeyError: there is one of that id.
+        """
+        if one.id in self._reservations:
+            raise KeyError(f"the reservation {one.id} exists")
+        for each in one.turns.values():
+            self.plan.add(each.key, each.pieces)
+        self._reservations[one.id] = one
+        self._sequence = max(self._sequence, one.sequence)
+
     def advance(self, now: int) -> list[Dropped]:
         """Time has passed: what is over is forgotten; turns that come into sight are planned, if they can be."""
         dropped: list[Dropped] = []

@@ -15,11 +15,11 @@ class RdlError(ValueError):
     """One line: where an expression is wrong, and what would do."""
 
 
-class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
     pass
 
 
-class Bundle(_Node, frozen=True, kw_only=True):
+class Bundle(_Node, frozen=True, kw_only=True, tag=False):
     """The unit of allocation, b: what each of so many containers has."""
 
     cpu_cores: Annotated[float, msgspec.Meta(ge=0)] = 0.0
@@ -84,7 +84,7 @@ class Window(_Node, frozen=True):
 Expression = Atom | Any | All | Order | Window
 
 
-class Request(_Node, frozen=True, kw_only=True):
+class Request(_Node, frozen=True, kw_only=True, tag=False):
     """An expression, and how often it is meant (beyond the paper).
 
     ``every`` (steps; None: once): again each so many steps, its windows with it, ``until`` a step if that is said.

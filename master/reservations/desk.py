@@ -1,0 +1,264 @@
+"""PURE. The desk at which a live cluster takes reservations: the paper's four calls, and what is promised now (§5.1).
+
+The agenda counts in steps; the desk knows users, and speaks in Unix time. Steps begin at the Unix epoch, so that a
+master that was restarted counts as the one before it did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from master.reservations.agenda import Agenda, Dropped, Planner, Reservation
+from master.reservations.gree import Gree
+from master.reservations.gree_l import GreeL
+from master.reservations.plan import Piece, Plan, Vector
+from master.reservations.rdl import Bundle, Calendar, RdlError, Request, from_json, parse, parse_bundle
+from master.reservations.sharing import Instantaneous, Integral, SharingPolicy
+
+#: Name in the configuration → a planner over a plan.
+PLANNERS: Mapping[str, Callable[[Plan], Planner]] = {
+    "gree": Gree,
+    "gree_early": lambda plan: Gree(plan, early=True),
+    "gree_l": GreeL,
+    "gree_l_strict": lambda plan: GreeL(plan, fallback=False),
+}
+
+
+class Declined(Exception):  # noqa: N818 - a no is an answer, and no error
+    """A no, in one line. ``malformed``: what was asked makes no sense; else it cannot be promised."""
+
+    def __init__(self, why: str, *, malformed: bool = False) -> None:
+        super().__init__(why)
+        self.malformed = malformed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskSettings:
+    """How the plan is made.
+
+    ``step_s`` is the length of a step in seconds; ``horizon_s`` how far ahead is planned what names no time.
+    ``most_at_once`` and ``most_over_time`` (in any ``window_s`` seconds) are shares of the cluster that one tenant may
+    have promised (1: no bound). ``bundles`` have names, ``tenants`` users; who is not named there is a tenant himself.
+    """
+
+    step_s: float = 1.0
+    horizon_s: float = 7 * 86_400.0
+    planner: str = "gree"
+    most_at_once: float = 1.0
+    most_over_time: float = 1.0
+    window_s: float = 86_400.0
+    bundles: Mapping[str, Bundle] = field(default_factory=dict)
+    tenants: Mapping[str, str] = field(default_factory=dict)
+
+    def policies(self) -> list[SharingPolicy]:
+        """Those that bind."""
+        found: list[SharingPolicy] = []
+        if self.most_at_once < 1:
+            found.append(Instantaneous(self.most_at_once))
+        if self.most_over_time < 1:
+            found.append(Integral(self.most_over_time, max(1, math.ceil(self.window_s / self.step_s))))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the desk knows of a reservation beside the agenda. ``rdl`` is what was asked, as it was written; ``dropped``
+    why it could be kept no longer, empty as long as it is."""
+
+    id: str
+    name: str
+    user: str
+    rdl: str | dict[str, Any]
+    created_at: float
+    dropped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a reservation is promised at a moment: cores, disk bytes/s, network bytes/s, bytes of memory; in so many
+    bundles, the smallest of which is ``bundle``."""
+
+    reservation: str
+    amounts: Vector
+    bundles: int
+    bundle: Bundle
+
+
+class Desk:
+    """``at`` is always Unix time in seconds."""
+
+    def __init__(self, settings: DeskSettings) -> None:
+        self.settings = settings
+        self.agenda = Agenda(
+            Bundle(),
+            PLANNERS[settings.planner],
+            horizon=max(1, math.ceil(settings.horizon_s / settings.step_s)),
+            policies=settings.policies(),
+        )
+        self.capacity = Bundle()
+        self.entries: dict[str, Entry] = {}
+
+    # ------------------------------------------------------------ the four calls
+
+    def create(self, entry: Entry, at: float) -> Reservation:
+        """Promise it.
+
+        Raises:
+            Declined: it makes no sense, there is one of that id, or it cannot be promised.
+        """
+        if entry.id in self.entries:
+            raise Declined(f"there is a reservation {entry.id!r} already", malformed=True)
+        request = self._request(entry.rdl, at)
+        why = self.agenda.create(entry.id, self._tenant(entry.user), request, self.step(at))
+        if why:
+            raise Declined(why)
+        self.entries[entry.id] = entry
+        return self.kept(entry.id)
+
+    def update(self, id: str, rdl: str | dict[str, Any], at: float) -> Reservation:  # noqa: A002 - the field's name
+        """Promise something else instead; where that cannot be, it keeps what it has.
+
+        Raises:
+            Declined: it makes no sense, there is none of that id (any more), or it cannot be promised.
+        """
+        entry = self._entry(id)
+        request = self._request(rdl, at)
+        if entry.dropped:
+            raise Declined(f"the reservation {id!r} was dropped: {entry.dropped}; create another")
+        why = self.agenda.update(id, request, self.step(at))
+        if why:
+            raise Declined(f"{why}; it keeps what it had")
+        self.entries[id] = Entry(entry.id, entry.name, entry.user, rdl, entry.created_at)
+        return self.kept(id)
+
+    def delete(self, id: str) -> None:  # noqa: A002 - the field's name
+        """Its time is everybody's again.
+
+        Raises:
+            Declined: there is none.
+        """
+        if not self._entry(id).dropped:
+            self.agenda.delete(id)
+        del self.entries[id]
+
+    def owned(self, user: str | None = None) -> list[Entry]:
+        """Those of one user, or all, in the order in which they came; those that were dropped are in it."""
+        return [entry for entry in self.entries.values() if user is None or entry.user == user]
+
+    def kept(self, id: str) -> Reservation:  # noqa: A002 - the field's name
+        """What the agenda knows of one.
+
+        Raises:
+            Declined: there is none, or it was dropped.
+        """
+        for one in self.agenda.reservations():
+            if one.id == id:
+                return one
+        entry = self._entry(id)
+        raise Declined(f"the reservation {id!r} was dropped: {entry.dropped}" if entry.dropped else f"{id!r} is over")
+
+    # ------------------------------------------------------------ time and the cluster
+
+    def advance(self, at: float) -> list[Dropped]:
+        """Time has passed; what is over is forgotten, and of those that recur, turns that cannot be had are told."""
+        dropped = self.agenda.advance(self.step(at))
+        living = {one.id for one in self.agenda.reservations()}
+        for id in [id for id, entry in self.entries.items() if id not in living and not entry.dropped]:  # noqa: A001
+            del self.entries[id]
+        return dropped
+
+    def set_capacity(self, capacity: Bundle, at: float) -> list[Dropped]:
+        """The cluster has so much from now on (the adapter, §5.2); those that are promised less by it."""
+        if capacity == self.capacity:
+            return []
+        self.capacity = capacity
+        dropped = self.agenda.set_capacity(self.step(at), capacity, self.step(at))
+        living = {one.id for one in self.agenda.reservations()}
+        for each in dropped:
+            if each.id not in living:
+                entry = self.entries[each.id]
+                self.entries[each.id] = Entry(entry.id, entry.name, entry.user, entry.rdl, entry.created_at, each.why)
+        return dropped
+
+    def promised(self, at: float) -> dict[str, Promise]:
+        """Reservation → what it is promised now; those that are promised nothing now are left out."""
+        step = self.step(at)
+        found = {}
+        for one in self.agenda.reservations():
+            now = [piece for turn in one.turns.values() for piece in turn.pieces if piece.start <= step < piece.finish]
+            if now:
+                found[one.id] = _promise(one.id, now)
+        return found
+
+    def changes_at(self, at: float) -> float | None:
+        """When what is promised changes next, after ``at``; None: never."""
+        step = self.step(at)
+        marks = (
+            mark
+            for one in self.agenda.reservations()
+            for turn in one.turns.values()
+            for piece in turn.pieces
+            for mark in (piece.start, piece.finish)
+        )
+        following = min((mark for mark in marks if mark > step), default=None)
+        return None if following is None else following * self.settings.step_s
+
+    def restore(self, entry: Entry, reservation: Reservation | None) -> None:
+        """Take back what a master before us promised, as it was; None: it was dropped, and is still to be told."""
+        self.entries[entry.id] = entry
+        if reservation is not None:
+            self.agenda.restore(reservation)
+
+    def step(self, at: float) -> int:
+        """The step that it is."""
+        return math.floor(at / self.settings.step_s)
+
+    def unix(self, step: int) -> float:
+        """When a step begins."""
+        return step * self.settings.step_s
+
+    # ------------------------------------------------------------ inside
+
+    def _request(self, rdl: str | dict[str, Any], at: float) -> Request:
+        calendar = Calendar(step_s=self.settings.step_s, now=self.step(at))
+        try:
+            if isinstance(rdl, str):
+                return parse(rdl, calendar, self.settings.bundles)
+            return from_json(rdl, calendar, self.settings.bundles)
+        except RdlError as error:
+            raise Declined(str(error), malformed=True) from None
+
+    def _entry(self, id: str) -> Entry:  # noqa: A002 - the field's name
+        try:
+            return self.entries[id]
+        except KeyError:
+            raise Declined(f"there is no reservation {id[:128]!r}", malformed=True) from None
+
+    def _tenant(self, user: str) -> str:
+        return self.settings.tenants.get(user, user)
+
+
+def _promise(id: str, pieces: Sequence[Piece]) -> Promise:  # noqa: A002 - the field's name
+    cores, disk, network, memory = (
+        sum(piece.number * piece.bundle.amounts[index] for piece in pieces) for index in range(4)
+    )
+    smallest = min((piece.bundle for piece in pieces), key=lambda bundle: bundle.amounts)
+    return Promise(id, (cores, disk, network, memory), sum(piece.number for piece in pieces), smallest)
+
+
+def named_bundles(texts: Mapping[str, str]) -> dict[str, Bundle]:
+    """The bundles of a configuration.
+
+    Raises:
+        RdlError: one is none; the line names it.
+    """
+    found = {}
+    for name, text in texts.items():
+        try:
+            found[name] = parse_bundle(text)
+        except RdlError as error:
+            raise RdlError(f"{name}: {error}") from None
+    return found

@@ -1,0 +1,93 @@
+"""PURE. A reservation as it is written down: what was asked and what is promised, so that a restart changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from master.reservations.agenda import Reservation, Turn
+from master.reservations.desk import Entry
+from master.reservations.plan import Piece
+from master.reservations.rdl import Bundle, Expression, Request
+
+
+class KeptPiece(msgspec.Struct, frozen=True, array_like=True):
+    """So many bundles in the steps [start, finish)."""
+
+    start: int
+    finish: int
+    number: int
+    bundle: Bundle
+
+
+class KeptTurn(msgspec.Struct, frozen=True):
+    """One time that a reservation is meant; ``placed`` has pieces for each atom of ``expression``."""
+
+    key: str
+    expression: Expression
+    placed: list[list[KeptPiece]]
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything of one; without ``request`` it was dropped."""
+
+    id: str
+    name: str
+    user: str
+    owner: str
+    rdl: str | dict[str, Any]
+    created_at: float
+    step_s: float
+    dropped: str = ""
+    sequence: int = 0
+    request: Request | None = None
+    next_turn: int = 0
+    turns: list[KeptTurn] = []
+
+
+def to_keep(entry: Entry, reservation: Reservation | None, step_s: float) -> Kept:
+    """What is to be written down of one."""
+    if reservation is None:
+        return Kept(
+            id=entry.id,
+            name=entry.name,
+            user=entry.user,
+            owner=entry.user,
+            rdl=entry.rdl,
+            created_at=entry.created_at,
+            step_s=step_s,
+            dropped=entry.dropped,
+        )
+    return Kept(
+        id=entry.id,
+        name=entry.name,
+        user=entry.user,
+        owner=reservation.owner,
+        rdl=entry.rdl,
+        created_at=entry.created_at,
+        step_s=step_s,
+        sequence=reservation.sequence,
+        request=reservation.request,
+        next_turn=reservation.next_turn,
+        turns=[_to_keep(turn) for turn in reservation.turns.values()],
+    )
+
+
+def from_kept(kept: Kept) -> tuple[Entry, Reservation | None]:
+    """What was written down."""
+    entry = Entry(kept.id, kept.name, kept.user, kept.rdl, kept.created_at, kept.dropped)
+    if kept.request is None:
+        return entry, None
+    turns = {turn.key: _turn(turn) for turn in kept.turns}
+    return entry, Reservation(kept.id, kept.owner, kept.request, kept.sequence, turns, kept.next_turn)
+
+
+def _to_keep(turn: Turn) -> KeptTurn:
+    placed = [[KeptPiece(p.start, p.finish, p.number, p.bundle) for p in pieces] for pieces in turn.placed]
+    return KeptTurn(turn.key, turn.expression, placed)
+
+
+def _turn(kept: KeptTurn) -> Turn:
+    placed = [[Piece(p.start, p.finish, p.bundle, p.number) for p in pieces] for pieces in kept.placed]
+    return Turn(kept.key, kept.expression, placed)

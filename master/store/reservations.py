@@ -1,0 +1,89 @@
+"""What was promised ahead of time, kept over restarts of the master (Rayon §5.1: an accepted request is a contract)."""
+
+from __future__ import annotations
+
+import msgspec
+import sqlalchemy as sa
+
+from master.reservations.kept import Kept
+from master.reservations.rdl import Bundle
+from master.store.database import METADATA, Database, StoreError
+
+_RESERVATIONS = sa.Table(
+    "reservations",
+    METADATA,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("user", sa.Text, nullable=False),
+    sa.Column("sequence", sa.BigInteger, nullable=False),
+    sa.Column("kept", sa.LargeBinary, nullable=False),
+)
+_CAPACITY = sa.Table(
+    "reserved_capacity",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("capacity", sa.LargeBinary, nullable=False),
+)
+
+
+class ReservationStore:
+    """Blocking, as its database is; every call is one transaction, done when it returns."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def keep(self, changed: list[Kept], deleted: list[str]) -> None:
+        """Write down what changed, and forget what is over: all of it or nothing.
+
+        Raises:
+            StoreError: the database does not do it.
+        """
+        gone = [*deleted, *(one.id for one in changed)]
+        with self._database.transaction() as connection:
+            if gone:
+                connection.execute(sa.delete(_RESERVATIONS).where(_RESERVATIONS.c.id.in_(gone)))
+            if changed:
+                rows = [
+                    {"id": one.id, "user": one.user, "sequence": one.sequence, "kept": msgspec.json.encode(one)}
+                    for one in changed
+                ]
+                connection.execute(sa.insert(_RESERVATIONS), rows)
+
+    def all(self, step_s: float) -> list[Kept]:
+        """What is kept, in the order in which it was accepted.
+
+        Raises:
+            StoreError: the database does not tell, or it counts in steps of another length.
+        """
+        with self._database.transaction() as connection:
+            rows = connection.execute(sa.select(_RESERVATIONS.c.kept).order_by(_RESERVATIONS.c.sequence)).all()
+        try:
+            kept = [msgspec.json.decode(row.kept, type=Kept) for row in rows]
+        except msgspec.DecodeError as error:
+            raise StoreError(f"store: {self._database.shown}: a reservation cannot be read: {error}") from None
+        for one in kept:
+            if one.request is not None and one.step_s != step_s:
+                raise StoreError(
+                    f"reservation_step_s: the reservations in {self._database.shown} were planned in steps of "
+                    f"{one.step_s:g} s; set it back, or delete them first"
+                )
+        return kept
+
+    def keep_capacity(self, capacity: Bundle) -> None:
+        """What the cluster has: a master that starts is to believe it until the nodes have had time to come back.
+
+        Raises:
+            StoreError: the database does not do it.
+        """
+        with self._database.transaction() as connection:
+            connection.execute(sa.delete(_CAPACITY))
+            connection.execute(sa.insert(_CAPACITY).values(id=1, capacity=msgspec.json.encode(capacity)))
+
+    def capacity(self) -> Bundle | None:
+        """See :meth:`keep_capacity`; None: nobody has said.
+
+        Raises:
+            StoreError: the database does not tell.
+        """
+        with self._database.transaction() as connection:
+            found = connection.scalar(sa.select(_CAPACITY.c.capacity))
+        return None if found is None else msgspec.json.decode(found, type=Bundle)

@@ -1,0 +1,184 @@
+"""The desk: yes or no at once, in Unix time; what it keeps is the same after a restart."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from master.reservations.desk import PLANNERS, Declined, Desk, DeskSettings, Entry, named_bundles
+from master.reservations.kept import Kept, from_kept, to_keep
+from master.reservations.rdl import Bundle, RdlError
+from master.store.database import Database, StoreError
+from master.store.reservations import ReservationStore
+
+NOW = 1_800_000_000.0
+CLUSTER = Bundle(cpu_cores=10.0, memory_bytes=100 << 30)
+
+
+def desk(**settings: object) -> Desk:
+    bundles = {"b": Bundle(cpu_cores=1.0, memory_bytes=1 << 30)}
+    one = Desk(DeskSettings(**{"step_s": 1.0, "bundles": bundles} | settings))  # type: ignore[arg-type]
+    assert one.set_capacity(CLUSTER, NOW) == []
+    return one
+
+
+def entry(id: str, rdl: str, user: str = "eve") -> Entry:  # noqa: A002 - the field's name
+    return Entry(id, "", user, rdl, NOW)
+
+
+def pieces(one: Desk, id: str) -> list[tuple[float, float, int]]:  # noqa: A002 - the field's name
+    turns = one.kept(id).turns.values()
+    return sorted((one.unix(p.start) - NOW, one.unix(p.finish) - NOW, p.number) for turn in turns for p in turn.pieces)
+
+
+def test_a_promise_in_unix_time() -> None:
+    one = desk()
+    one.create(entry("r-1", "window(atom(b,4,4,20s,80),+10s,+30s)"), NOW)
+    assert pieces(one, "r-1") == [(10, 30, 4)]
+    assert one.promised(NOW) == {}
+    assert one.changes_at(NOW) == NOW + 10
+    promise = one.promised(NOW + 10)["r-1"]
+    assert (promise.bundles, promise.amounts) == (4, (4.0, 0.0, 0.0, 4 << 30))
+    assert one.changes_at(NOW + 10.5) == NOW + 30
+    assert one.promised(NOW + 30) == {}
+    assert one.changes_at(NOW + 30) is None
+
+
+def test_a_no_says_why() -> None:
+    one = desk()
+    with pytest.raises(Declined, match="the cluster has 10") as said:
+        one.create(entry("r-1", "window(atom(b,11,11,5s,55),+0s,+30s)"), NOW)
+    assert not said.value.malformed
+    with pytest.raises(Declined, match=r"expected|character") as said:
+        one.create(entry("r-2", "window(atom(b,1,1,5s,5),+0s,"), NOW)
+    assert said.value.malformed
+    one.create(entry("r-3", "window(atom(b,8,8,20s,160),+0s,+20s)"), NOW)
+    with pytest.raises(Declined, match="no room"):
+        one.create(entry("r-4", "window(atom(b,8,8,20s,160),+0s,+20s)"), NOW)
+    with pytest.raises(Declined, match="already"):
+        one.create(entry("r-3", "atom(b,1,1,1,1)"), NOW)
+    for unknown in (lambda: one.delete("r-9"), lambda: one.kept("r-9"), lambda: one.update("r-9", "x", NOW)):
+        with pytest.raises(Declined):
+            unknown()
+
+
+def test_an_update_that_does_not_fit_keeps_what_was() -> None:
+    one = desk()
+    one.create(entry("r-1", "window(atom(b,4,4,20s,80),+0s,+20s)"), NOW)
+    with pytest.raises(Declined, match="keeps what it had"):
+        one.update("r-1", "window(atom(b,40,40,20s,800),+0s,+20s)", NOW)
+    assert pieces(one, "r-1") == [(0, 20, 4)]
+    one.update("r-1", "window(atom(b,5,5,20s,100),+0s,+20s)", NOW)
+    assert pieces(one, "r-1") == [(0, 20, 5)]
+    assert one.entries["r-1"].rdl == "window(atom(b,5,5,20s,100),+0s,+20s)"
+
+
+def test_a_quota_counts_the_tenant() -> None:
+    one = desk(most_at_once=0.5, tenants={"eve": "research", "bob": "research"})
+    one.create(entry("r-1", "window(atom(b,3,3,20s,60),+0s,+20s)"), NOW)
+    with pytest.raises(Declined, match="research would have 70"):
+        one.create(entry("r-2", "window(atom(b,4,4,20s,80),+0s,+20s)", "bob"), NOW)
+    one.create(entry("r-3", "window(atom(b,4,4,20s,80),+0s,+20s)", "ann"), NOW)
+
+
+def test_what_a_smaller_cluster_cannot_keep_is_dropped_and_told() -> None:
+    one = desk()
+    one.create(entry("r-1", "window(atom(b,5,5,20s,100),+0s,+20s)"), NOW)
+    one.create(entry("r-2", "window(atom(b,5,5,20s,100),+0s,+20s)", "bob"), NOW)
+    dropped = one.set_capacity(Bundle(cpu_cores=6.0, memory_bytes=100 << 30), NOW)
+    assert [(each.id, each.owner) for each in dropped] == [("r-2", "bob")]
+    assert [(each.id, bool(each.dropped)) for each in one.owned()] == [("r-1", False), ("r-2", True)]
+    with pytest.raises(Declined, match="dropped"):
+        one.kept("r-2")
+    with pytest.raises(Declined, match="create another"):
+        one.update("r-2", "atom(b,1,1,1,1)", NOW)
+    one.delete("r-2")
+    assert [each.id for each in one.owned()] == ["r-1"]
+
+
+def test_what_is_over_is_forgotten() -> None:
+    one = desk()
+    one.create(entry("r-1", "window(atom(b,5,5,20s,100),+0s,+20s)"), NOW)
+    one.advance(NOW + 19)
+    assert [each.id for each in one.owned("eve")] == ["r-1"]
+    one.advance(NOW + 20)
+    assert one.owned() == []
+
+
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+def test_every_planner_serves(planner: str) -> None:
+    one = desk(planner=planner)
+    one.create(entry("r-1", "window(order(atom(b,1,4,5s,20),atom(b,2,2,5s,10)),+0s,+60s)"), NOW)
+    assert sum(number * (end - begin) for begin, end, number in pieces(one, "r-1")) == 30
+
+
+def test_a_bundle_of_the_configuration_is_named_where_it_is_wrong() -> None:
+    assert named_bundles({"b": "<2GB,1core>"})["b"].cpu_cores == 1
+    with pytest.raises(RdlError, match=r"^small: "):
+        named_bundles({"small": "2GB"})
+
+
+_ASKS = st.sampled_from(
+    [
+        "window(atom(b,2,4,5s,40),+0s,+60s)",
+        "atom(b,1,3,5s,20)",
+        "window(any(atom(b,9,9,5s,45),order(atom(b,1,2,4s,8),atom(b,3,3,4s,12),no_gap)),+5s,+50s)",
+        "all(atom(b,1,1,5s,5),window(atom(b,2,2,5s,10),+0s,+30s))",
+        "window(atom(b,1,2,3s,6),+0s,+10s) every 20s",
+    ]
+)
+
+
+@given(st.lists(st.tuples(_ASKS, st.integers(0, 15)), min_size=1, max_size=6), st.floats(3, 10))
+def test_a_restart_changes_nothing(asks: list[tuple[str, int]], cores: float) -> None:
+    one, at = desk(horizon_s=60), NOW
+    for number, (rdl, later) in enumerate(asks):
+        at += later
+        one.advance(at)
+        with contextlib.suppress(Declined):
+            one.create(entry(f"r-{number}", rdl), at)
+    smaller = Bundle(cpu_cores=cores, memory_bytes=100 << 30)
+    one.set_capacity(smaller, at)
+    living = {each.id: each for each in one.agenda.reservations()}
+    written = [msgspec.json.encode(to_keep(each, living.get(each.id), 1.0)) for each in one.owned()]
+
+    other = desk(horizon_s=60)
+    for text in written:
+        other.restore(*from_kept(msgspec.json.decode(text, type=Kept)))
+    other.set_capacity(smaller, at)
+    assert other.entries == one.entries
+    for step in range(0, 90, 3):
+        assert other.promised(at + step) == one.promised(at + step)
+    for moment in (at + 7, at + 30):
+        assert other.advance(moment) == one.advance(moment)
+        for step in range(0, 90, 3):
+            assert other.promised(moment + step) == one.promised(moment + step)
+    assert [each.sequence for each in other.agenda.reservations()] == [
+        each.sequence for each in one.agenda.reservations()
+    ]
+
+
+def test_the_store_keeps_what_it_is_told(tmp_path: Path) -> None:
+    one = desk()
+    one.create(entry("r-1", "window(atom(b,4,4,20s,80),+10s,+30s)"), NOW)
+    one.create(entry("r-2", "window(atom(b,4,4,20s,80),+10s,+30s)", "bob"), NOW)
+    kept = [to_keep(each, one.kept(each.id), 1.0) for each in one.owned()]
+    store = ReservationStore(Database(str(tmp_path / "master.db")))
+    assert store.all(1.0) == []
+    assert store.capacity() is None
+    store.keep(kept, [])
+    store.keep_capacity(CLUSTER)
+    again = ReservationStore(Database(str(tmp_path / "master.db")))
+    assert again.all(1.0) == kept
+    assert again.capacity() == CLUSTER
+    again.keep([], ["r-1"])
+    again.keep_capacity(Bundle())
+    assert [each.id for each in again.all(1.0)] == ["r-2"]
+    assert again.capacity() == Bundle()
+    with pytest.raises(StoreError, match=r"reservation_step_s: .* steps of 1 s"):
+        again.all(2.0)
