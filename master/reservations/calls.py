@@ -1,0 +1,111 @@
+"""PURE. The four calls of Rayon's interface (§5.1) as agents relay them: who may do what, and what is answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from master.reservations.desk import Declined, Desk, Entry
+from penstock.wire import reservation_api as api
+from penstock.wire.connection import read
+from penstock.wire.errors import bad_request, refused
+
+#: So many reservations one user may have at once: each is looked at in each step of the plan.
+MOST_OF_A_USER = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What is answered, and which reservation has changed, or is gone, with it."""
+
+    answer: api.Reserved | api.Reservations
+    changed: str = ""
+
+
+def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answered:
+    """``at`` is Unix time; ``fresh_id`` is what a new reservation is called.
+
+    Raises:
+        RpcError: ``bad_request``: it makes no sense; ``refused``: it is somebody else's, or cannot be promised.
+    """
+    params = read(asked.params, api.REQUESTS[asked.call][0])
+    try:
+        match params:
+            case api.Reserve(rdl, name):
+                if len(desk.owned(asked.user)) >= MOST_OF_A_USER:
+                    raise refused(f"{asked.user} has {MOST_OF_A_USER} reservations", remedy="delete some first")
+                desk.create(Entry(fresh_id, name, asked.user, rdl, at), at)
+                return Answered(show(desk, fresh_id), fresh_id)
+            case api.UpdateReservation(reservation, rdl):
+                _owned(desk, reservation, asked)
+                desk.update(reservation, rdl, at)
+                return Answered(show(desk, reservation), reservation)
+            case api.DeleteReservation(reservation):
+                _owned(desk, reservation, asked)
+                desk.delete(reservation)
+                return Answered(_all(desk, asked.user), reservation)
+            case api.ListReservations(everybody):
+                if everybody and not asked.operator:
+                    raise refused("only operators see everybody's reservations", field="everybody")
+                return Answered(_all(desk, None if everybody else asked.user))
+    except Declined as no:
+        if no.malformed:
+            raise bad_request(str(no), field="reservation" if "reservation" in asked.params else "rdl") from None
+        raise refused(str(no)) from None
+    raise bad_request(f"no call {asked.call!r}", field="call")
+
+
+def may_use(desk: Desk, reservation: str, user: str) -> None:
+    """Whether a job of a user may be one of this reservation: its owner's, and those of his tenant's others.
+
+    Raises:
+        RpcError: ``bad_request``: there is none; ``refused``: it is somebody else's, or was dropped.
+    """
+    entry = desk.entries.get(reservation)
+    if entry is None:
+        raise bad_request(
+            f"there is no reservation {reservation[:128]!r}", field="reservation", remedy="see `penstock reservations`"
+        )
+    tenants = desk.settings.tenants
+    if tenants.get(user, user) != tenants.get(entry.user, entry.user):
+        raise refused(f"the reservation {reservation!r} belongs to {entry.user}", field="reservation")
+    if entry.dropped:
+        raise refused(f"the reservation {reservation!r} was dropped: {entry.dropped}", field="reservation")
+
+
+def show(desk: Desk, id: str) -> api.Reserved:  # noqa: A002 - the field's name
+    """One as it stands."""
+    entry = desk.entries[id]
+    pieces = [] if entry.dropped else [piece for turn in desk.kept(id).turns.values() for piece in turn.pieces]
+    return api.Reserved(
+        reservation=id,
+        user=entry.user,
+        rdl=entry.rdl,
+        created_at=entry.created_at,
+        name=entry.name,
+        dropped=entry.dropped,
+        promised=[
+            api.PromisedPiece(
+                start=desk.unix(piece.start),
+                finish=desk.unix(piece.finish),
+                bundles=piece.number,
+                cpu_cores=piece.bundle.cpu_cores,
+                memory_bytes=piece.bundle.memory_bytes,
+                disk_bytes_per_s=piece.bundle.disk_bytes_per_s,
+                network_bytes_per_s=piece.bundle.network_bytes_per_s,
+            )
+            for piece in sorted(pieces, key=lambda piece: (piece.start, piece.finish))
+        ],
+    )
+
+
+def _all(desk: Desk, user: str | None) -> api.Reservations:
+    return api.Reservations(reservations=[show(desk, entry.id) for entry in desk.owned(user)])
+
+
+def _owned(desk: Desk, id: str, asked: api.OnBehalf) -> None:  # noqa: A002 - the field's name
+    """Raises RpcError: there is none, or it is not this user's."""
+    entry = desk.entries.get(id)
+    if entry is None:
+        raise bad_request(f"there is no reservation {id!r}", field="reservation", remedy="see `penstock reservations`")
+    if entry.user != asked.user and not asked.operator:
+        raise refused(f"the reservation {id!r} belongs to {entry.user}", field="reservation")

@@ -1,0 +1,94 @@
+"""Reservations: what frameworks ask of their host's agent, and what the agent relays to the master (Rayon §5.1).
+
+The agent answers for who asks: it adds the user that its kernel vouches for, and ``operator`` where that user may act
+on what belongs to others.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from penstock.wire.agent_api import Params, Result
+
+#: An expression of RDL, as text or as the JSON form (docs/reservations.md). Relative times count from now.
+Rdl = str | dict[str, Any]
+ReservationId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Label = Annotated[str, msgspec.Meta(max_length=128)]
+
+
+class PromisedPiece(Result, frozen=True):
+    """So many bundles from ``start`` to ``finish`` (Unix time)."""
+
+    start: float
+    finish: float
+    bundles: int
+    cpu_cores: float = 0.0
+    memory_bytes: int = 0
+    disk_bytes_per_s: int = 0
+    network_bytes_per_s: int = 0
+
+
+class Reserved(Result, frozen=True):
+    """A reservation as it stands: what is promised, of one that recurs as far as is planned. ``dropped`` says why it
+    can be kept no longer; then nothing is promised."""
+
+    reservation: str
+    user: str
+    rdl: Rdl
+    created_at: float
+    name: str = ""
+    dropped: str = ""
+    promised: list[PromisedPiece] = []
+
+
+class Reserve(Params, frozen=True):
+    """Promise me this (createRes): answered at once, with what is promised or with the error ``refused``, which says
+    why not. ``name`` is for people."""
+
+    rdl: Rdl
+    name: Label = ""
+
+
+class UpdateReservation(Params, frozen=True):
+    """Promise me this instead (updateRes). Where that cannot be, the answer is ``refused`` and it stays as it was."""
+
+    reservation: ReservationId
+    rdl: Rdl
+
+
+class DeleteReservation(Params, frozen=True):
+    """I do not need it any more (deleteRes); its jobs go on as any others."""
+
+    reservation: ReservationId
+
+
+class ListReservations(Params, frozen=True):
+    """Which are there (listRes): my own; for operators with ``everybody`` all of them."""
+
+    everybody: bool = False
+
+
+class Reservations(Result, frozen=True):
+    """In the order in which they came."""
+
+    reservations: list[Reserved]
+
+
+class OnBehalf(Params, frozen=True):
+    """To the master: one of the four calls, and who makes it."""
+
+    user: str
+    operator: bool
+    call: Annotated[str, msgspec.Meta(pattern="^(reserve|update_reservation|delete_reservation|reservations)$")]
+    params: dict[str, Any] = {}
+
+
+#: framework → agent; the same names stand in ``OnBehalf.call``.
+REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
+    "reserve": (Reserve, Reserved),
+    "update_reservation": (UpdateReservation, Reserved),
+    "delete_reservation": (DeleteReservation, Reservations),
+    "reservations": (ListReservations, Reservations),
+}
