@@ -110,6 +110,22 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     network_link_bytes_per_s: Annotated[
         int, Meta(ge=0, description="rate of the link, where it does not tell its own; promises share it out")
     ] = 0
+    disk_bytes_per_s: Annotated[
+        int, Meta(ge=0, description="what the disks can do, for executors whose use of them is predicted; 0: unknown")
+    ] = 0
+    executor_slot_s: Annotated[
+        float, Meta(ge=0.1, le=60, description="length of the slots in which executors' use is recorded and planned")
+    ] = 3.0
+    jvm_heap_share: Annotated[
+        float, Meta(gt=0, le=1, description="of an executor's memory, how much is for the heaps of its Java processes")
+    ] = 0.75
+    elastic_lead_s: Annotated[
+        float, Meta(ge=0, le=60, description="limits rise so long before the profile that they follow does")
+    ] = 0.3
+    elastic_lag_s: Annotated[float, Meta(ge=0, le=60, description="and fall so long after it does")] = 0.3
+    reprovision_rho: Annotated[
+        float, Meta(ge=1, description="an executor's stage that takes so many times its predicted time is corrected")
+    ] = 1.1
     disk_scheduler: Annotated[
         Literal["keep", "bfq"],
         Meta(description="bfq: choose it on every disk, so that disks are divided by weight; keep: leave disks alone"),
@@ -159,6 +175,11 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             lease_kept_s=self.lease_kept_s,
             job_wait_max_s=self.job_wait_max_s,
             link_bytes_per_s=link_bytes_per_s,
+            disk_bytes_per_s=self.disk_bytes_per_s,
+            executor_slot_s=self.executor_slot_s,
+            elastic_lead_s=self.elastic_lead_s,
+            elastic_lag_s=self.elastic_lag_s,
+            reprovision_rho=self.reprovision_rho,
             rate_window_s=self.rate_window_s,
             t_alloc=self.t_alloc,
             t_alloc_tuning=self._tuning(),

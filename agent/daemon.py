@@ -33,6 +33,7 @@ from agent.executor import Executor
 from agent.frameworks import Frameworks
 from agent.http import StatusSite
 from agent.journal import Journal
+from agent.jvm import JvmHeaps
 from agent.launcher import Exited, Launcher
 from agent.link import Link
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
@@ -97,6 +98,7 @@ class Agent:
         self._link: Link | None = None
         self._confiner: Confiner
         self._watch: MemoryWatch | None = None
+        self._heaps: JvmHeaps
         self._lock = -1
         self._enforcement: dict[str, Any] = {}
         self._closers: list[Any] = []
@@ -131,6 +133,8 @@ class Agent:
         self._confiner = Confiner(self._tree, network, self._confined)
         self._executor = Executor(self._launcher, self._tree, self._confiner, self._stdio, self._outputs)
         self._shell = Shell(node, journal, self._executor)
+        self._heaps = JvmHeaps(self._tree, self._shell.note, config.jvm_heap_share)
+        self._closers.append(self._heaps.close)
         self._sampler = Sampler(self._tree, HostMonitor([disk.name for disk in disks], config.network_link_bytes_per_s))
         if self._tree is not None:
             self._watch_over(self._tree, node.settings.capacity)
@@ -227,7 +231,9 @@ class Agent:
         containers = journal.read("containers", ContainerRecord)
         await self._confiner.take_back(
             {
-                record.container: confine(record.spec, record.limits, opportunistic=record.opportunistic)
+                record.container: confine(
+                    record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise
+                )
                 for record in containers
                 if record.container in running
             }
@@ -283,6 +289,7 @@ class Agent:
             snapshot = self._sampler.sample(list(containers.live), traffic)
             self._shell.dispatch(e.Sampled(snapshot, time.time()))
             self._confiner.retry(snapshot)
+            self._heaps.follow(self._shell.node, time.monotonic())
             if self._watch is not None:
                 self._watch.promised(containers.promised())
             for container in containers.live:

@@ -120,6 +120,14 @@ class Executor:
         """Signal its first process and that one's process group; one that is gone is no error."""
         await self._launcher.signal(container, signum)
 
+    def keep_stdio(self, token: str, user: str, session: int) -> None:
+        """Descriptors that were passed for a task are kept until it starts or its connection is gone."""
+        self._stdio.keep(token, user, session)
+
+    def drop_stdio(self, session: int) -> None:
+        """A connection is gone."""
+        self._stdio.drop(session)
+
     async def settled(self, container: str) -> None:
         """Wait until the kernel has the limits that it was last told of."""
         await self._confiner.settled(container)

@@ -9,6 +9,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,12 @@ from penstock import __version__
 from penstock.transport import RpcPeer
 from penstock.transport.peer import unknown_method
 from penstock.wire import agent_api as api
-from penstock.wire.connection import read_params
+from penstock.wire.connection import read_params, to_wire
 from penstock.wire.errors import RpcError, bad_request, unavailable
 from penstock.wire.master_api import JobJoined, JoinJob
+from penstock.wire.reservation_api import CALLS as RESERVATION_CALLS
+from penstock.wire.reservation_api import REQUESTS as RESERVATION_REQUESTS
+from penstock.wire.reservation_api import OnBehalf, UseReservation
 
 log = structlog.get_logger()
 
@@ -118,6 +122,7 @@ class FrameworkSession:
             "kill": (api.ContainerRef, self._kill),
             "output": (api.ReadOutput, self._output),
             "status": (api.Nothing, self._status),
+            **{call: (kinds[0], partial(self._reservation, call)) for call, kinds in RESERVATION_REQUESTS.items()},
         }
 
     # ------------------------------------------------------------ Handler
@@ -155,6 +160,7 @@ class FrameworkSession:
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
         """Give back all that hung on this connection."""
         self._shell.peers.pop(self._session, None)
+        self._frameworks.executor.drop_stdio(self._session)
         if self._greeted:
             self._shell.dispatch(e.SessionClosed(self._session))
 
@@ -210,6 +216,15 @@ class FrameworkSession:
         event = e.JobRegistered(self._session, params, time.time())
         if params.job and params.job not in self._shell.node.jobs and self._shell.link is not None:
             return self._join_elsewhere(event, self._shell.link)
+        if params.reservation and not params.job:
+            return self._register_reserved(event)
+        return self._shell.dispatch(event)
+
+    async def _register_reserved(self, event: e.JobRegistered) -> object:
+        """A job of a reservation: the master knows whether it may be."""
+        await self._reservation("use_reservation", UseReservation(reservation=event.request.reservation))
+        if self._session not in self._shell.peers:
+            raise unavailable("the connection is gone")
         return self._shell.dispatch(event)
 
     async def _join_elsewhere(self, event: e.JobRegistered, link: MasterLink) -> object:
@@ -222,13 +237,37 @@ class FrameworkSession:
         self._shell.dispatch(e.JobIntroduced(job, known.name, known.user, known.priority))
         return self._shell.dispatch(event)
 
+    async def _reservation(self, call: str, params: api.Params) -> object:
+        """The master decides, on behalf of this user."""
+        link, opened = self._shell.link, self._shell.node.sessions[self._session]
+        if link is None:
+            raise unavailable("reservations are the master's, and this host has none", remedy="set `master`")
+        asked = OnBehalf(user=opened.user, operator=opened.operator, call=call, params=to_wire(params))
+        return await link.ask("reservation", asked, RESERVATION_CALLS[call][1])
+
     def _end_job(self, params: api.JobRef) -> object:
         return self._shell.dispatch(e.JobEndRequested(self._session, params.job))
 
     def _place(self, params: api.Place) -> object:
-        return self._shell.dispatch(
+        here = self._shell.node.settings.node
+        passed = [
+            (number, request.nodes, request.command.stdio)
+            for number, request in enumerate(params.tasks)
+            if request.command is not None and request.command.stdio
+        ]
+        for number, nodes, _ in passed:
+            if nodes != (here,):
+                raise bad_request(
+                    "descriptors were passed to this node, and the task may run on another",
+                    field=f"tasks[{number}].command.stdio",
+                    remedy=f"pin it with `nodes`: [{here!r}]",
+                )
+        done = self._shell.dispatch(
             e.PlacementRequested(self._session, params.job, params.stage, params.tasks, params.opportunistic)
         )
+        for _, _, token in passed:
+            self._frameworks.executor.keep_stdio(token, self._user, self._session)
+        return done
 
     def _tasks_done(self, params: api.TaskRefs) -> object:
         return self._shell.dispatch(e.TasksReportedDone(self._session, params.job, params.tasks))

@@ -112,7 +112,14 @@ class Link:
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept + self._kept, []
         for method, params in kept:
-            peer.notify(method, params)
+            self._say(peer, method, params)
+
+    def _say(self, peer: RpcPeer, method: str, params: Params) -> None:
+        """What an executor used is told in full before it is told that it ended."""
+        node = self._shell.node
+        while method == "command_ended" and node.executors.surrogate.owes and not peer.closed:
+            peer.notify("heartbeat", node.heartbeat(time.monotonic()))
+        peer.notify(method, params)
 
     async def _beat(self) -> None:
         while self._peer is not None and not self._lost.is_set():
@@ -127,8 +134,7 @@ class Link:
     def _send_heartbeat(self) -> None:
         self._soon = None
         if self._peer is not None:
-            node = self._shell.node
-            self._peer.notify("heartbeat", api.Heartbeat(load=node.load(time.monotonic()), decided=node.decided))
+            self._peer.notify("heartbeat", self._shell.node.heartbeat(time.monotonic()))
 
     def tell(self, method: str, params: Params) -> None:
         """Relay; an end also brings the next heartbeat forward."""
@@ -136,7 +142,7 @@ class Link:
             if method in _KEPT or self._registering:
                 self._kept.append((method, params))
             return
-        self._peer.notify(method, params)
+        self._say(self._peer, method, params)
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
 

@@ -65,7 +65,7 @@ def status_document(
             }
             for job in node.jobs.values()
         ],
-        "containers": [_container(record, uses.get(record.container)) for record in records],
+        "containers": [_container(node, record, uses.get(record.container), now) for record in records],
         "preemptions": [msgspec.to_builtins(preempted) for preempted in node.preempted],
         "acts": [
             {"action": action, "resource": resource, "count": count}
@@ -79,7 +79,7 @@ def status_document(
     }
 
 
-def _container(record: ContainerRecord, use: ContainerUse | None) -> dict[str, Any]:
+def _container(node: Node, record: ContainerRecord, use: ContainerUse | None, now: float) -> dict[str, Any]:
     return {
         "container": record.container,
         "name": record.spec.name or record.spec.argv[0],
@@ -92,11 +92,29 @@ def _container(record: ContainerRecord, use: ContainerUse | None) -> dict[str, A
         "started_at": record.started_at,
         "limits": msgspec.to_builtins(record.limits),
         "follows": record.profile is not None,
+        "executor": _executor(node, record, now),
         "adopted": record.adopted,
         "not_enforced": record.not_enforced,
         "sample": msgspec.to_builtins(use) if use is not None else {},
         "ended": msgspec.to_builtins(record.ended) if record.ended is not None else None,
         "note": _note(record, use),
+    }
+
+
+def _executor(node: Node, record: ContainerRecord, now: float) -> dict[str, Any] | None:
+    """Of an executor: whose, where in its profile it is, whether it is late and what was done about that."""
+    if record.executor is None:
+        return None
+    behind, stuck = node.elasticity.lateness(record.container)
+    planned = node.executors.planned.get(record.container)
+    return {
+        "application": record.executor.application,
+        "run": record.executor.run or record.job,
+        "slot": planned.profile.slot(now - planned.began) if planned is not None else None,
+        "slots": planned.profile.slots if planned is not None else None,
+        "behind": behind,
+        "stuck": stuck,
+        "reprovisioned": record.course.count if record.course is not None else 0,
     }
 
 

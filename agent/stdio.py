@@ -2,7 +2,8 @@
 
 One message per connection: a token of 32 hexadecimal characters, with exactly three descriptors (stdin, stdout,
 stderr) as SCM_RIGHTS; answered by ``+``. The token then stands in ``ContainerSpec.stdio``; only the same user may use
-it, once.
+it, once. A launch uses it at once; for a task that waits for its place here the descriptors are kept as long as the
+connection that asked for it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Stdio:
         self._path = path
         self._loop = asyncio.get_running_loop()
         self._held: dict[str, tuple[str, tuple[int, int, int]]] = {}
+        self._kept: dict[str, int] = {}  # of those held: for which connection
         path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
@@ -50,13 +52,26 @@ class Stdio:
         if owner != user:
             raise FileNotFoundError("no descriptors were passed under this `stdio` token, or they timed out")
         del self._held[token]
+        self._kept.pop(token, None)
         return descriptors
+
+    def keep(self, token: str, user: str, session: int) -> None:
+        """A task of this connection waits for its place: its descriptors wait with it. What is not held cannot."""
+        if self._held.get(token, ("",))[0] == user:
+            self._kept[token] = session
+
+    def drop(self, session: int) -> None:
+        """A connection is gone: what was kept for it is closed."""
+        for token in [token for token, owner in self._kept.items() if owner == session]:
+            del self._kept[token]
+            self._expire(token)
 
     def close(self) -> None:
         """Stop listening; close what was never claimed."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
         self._path.unlink(missing_ok=True)
+        self._kept.clear()
         for token in list(self._held):
             self._expire(token)
 
@@ -100,6 +115,8 @@ class Stdio:
         return True
 
     def _expire(self, token: str) -> None:
+        if token in self._kept:
+            return
         held = self._held.pop(token, None)
         if held is not None:
             for descriptor in held[1]:

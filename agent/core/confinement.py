@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from penstock.model import ContainerSpec, Limits
 
 #: cpu.weight of one promised core. Weights go from 1 to 10,000, so a hundred cores can still be told apart.
@@ -19,6 +21,14 @@ WEIGHT_PER_CORE = 100
 UNPROMISED_WEIGHT = 10
 #: io.weight (bfq takes up to 1000): ten opportunistic containers together get a hundredth of what a regular one gets.
 DISK_WEIGHT, OPPORTUNISTIC_DISK_WEIGHT = 1000, 1
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """What is protected of a container whose promise moves: an executor's follows its plan (Elasecutor §III.B)."""
+
+    cpu_cores: float
+    memory_bytes: int
+    network_bytes_per_s: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,19 +73,23 @@ def worth_saying(
     return {name: why for name, why in not_enforced.items() if name.split(" ")[0] in asked}
 
 
-def confine(spec: ContainerSpec, limits: Limits, *, opportunistic: bool) -> Confinement:
-    """What the kernel is to be told of a container whose limits are ``limits`` now."""
+def confine(spec: ContainerSpec, limits: Limits, *, opportunistic: bool, promise: Promise | None = None) -> Confinement:
+    """What the kernel is to be told of a container whose limits are ``limits`` now.
+
+    ``promise`` is what is protected instead of what ``spec`` asked for, where that moves.
+    """
     promised = not opportunistic
+    protected: ContainerSpec | Promise = promise or spec
     weight = limits.cpu_weight or UNPROMISED_WEIGHT
-    if spec.cpu_cores:
-        weight = min(10_000, max(1, round(WEIGHT_PER_CORE * spec.cpu_cores)))
+    if protected.cpu_cores:
+        weight = min(10_000, max(1, round(WEIGHT_PER_CORE * protected.cpu_cores)))
     return Confinement(
         opportunistic=opportunistic,
         cpu_cores=limits.cpu_cores,
         cpu_burst_s=limits.cpu_burst_s,
         cpu_weight=weight,
         cpus=limits.cpus,
-        memory_low_bytes=spec.memory_bytes if promised else 0,
+        memory_low_bytes=protected.memory_bytes if promised else 0,
         memory_high_bytes=limits.memory_high_bytes,
         memory_max_bytes=limits.memory_max_bytes,
         oom_group=spec.oom_group,
@@ -84,7 +98,7 @@ def confine(spec: ContainerSpec, limits: Limits, *, opportunistic: bool) -> Conf
         disk_write_bytes_per_s=limits.disk_write_bytes_per_s,
         disk_read_ops_per_s=limits.disk_read_ops_per_s,
         disk_write_ops_per_s=limits.disk_write_ops_per_s,
-        network_rate_bytes_per_s=spec.network_bytes_per_s if promised else 0,
+        network_rate_bytes_per_s=protected.network_bytes_per_s if promised else 0,
         network_egress_bytes_per_s=limits.network_egress_bytes_per_s,
         network_ingress_bytes_per_s=limits.network_ingress_bytes_per_s,
         pids_max=limits.pids_max,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.core import events as e
-from agent.core import running, slack, tasks
+from agent.core import executors, running, slack, tasks
 from agent.core.instructions import Instruction, Notify, Record, Reply
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
@@ -18,6 +18,8 @@ from penstock.wire.master_api import (
     SetPriority,
     TellEnded,
     TellPlaced,
+    TellStages,
+    TellStuck,
     TellWaiting,
     Withdraw,
 )
@@ -57,10 +59,11 @@ def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: f
             job.record.priority = decision.priority
             node.queues.set_priority(decision.job, decision.priority, now)
             out += node.recalls()
-        case TellPlaced() if job is not None:
-            out += tasks.tell_placed(job, decision)
-        case TellEnded() if job is not None:
-            out += tasks.tell_ended(job, decision)
+        case TellPlaced() | TellEnded() | TellStuck() if job is not None:
+            out += tasks.tell(job, decision)
+        case TellStages():  # of a job that may come here only now
+            node.executors.surrogate.stages_ended(decision.job, decision.ended)
+            out += node.elasticity.stage_ended(decision.job, decision.ended, now)
         case Withdraw() | Promote():
             held = node.held.by_key.get((decision.job, decision.task))
             if held is None:
@@ -79,18 +82,9 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
     request = decision.request
     if (decision.job, request.task) in node.held.by_key:
         return ""  # said again after a lost connection: it is here already
-    cores = request.command.cpu_cores if request.command is not None else 0.0
-    ledger = node.ledger()
-    waits = decision.opportunistic and request.command is not None
-    if decision.opportunistic:
-        why = ledger.refuse_opportunistic(cores, request.memory_bytes, node.threshold.t_alloc)
-        waits = waits and bool(why) and slack.queue_free(node) > 0
-        why = "" if waits else why
-    else:
-        why = ledger.refuse_regular(cores, request.memory_bytes)
-        network = request.command.network_bytes_per_s if request.command is not None else 0
-        why = why or ledger.refuse_network(network, node.settings.link_bytes_per_s)
-    if why:
+    why = _refuse(node, decision, now)
+    waits = bool(why) and decision.opportunistic and request.command is not None and slack.queue_free(node) > 0
+    if why and not waits:
         return why
     if decision.job not in node.jobs:
         if decision.origin == node.settings.node:
@@ -100,11 +94,26 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
     out += node.recalls()
     held = node.held.hold(decision)
     out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
-    if decision.opportunistic and request.command is not None and not waits:
+    if request.executor is not None and not decision.opportunistic:
+        out += executors.start(node, held, now)
+    elif decision.opportunistic and request.command is not None and not waits:
         out += running.start_beside(node, held, now)
     elif request.command is not None:
         out += running.queue_command(node, held, now)
     return ""
+
+
+def _refuse(node: Node, decision: Assign, now: float) -> str:
+    """Why it would break a promise; empty where it would not."""
+    request, command = decision.request, decision.request.command
+    if not decision.opportunistic and request.executor is not None and decision.profile is not None:
+        return executors.refuse(node, request, decision.profile, now)
+    cores, network = (command.cpu_cores, command.network_bytes_per_s) if command is not None else (0.0, 0)
+    ledger = node.ledger()
+    if decision.opportunistic:
+        return ledger.refuse_opportunistic(cores, request.memory_bytes, node.threshold.t_alloc)
+    why = ledger.refuse_regular(cores, request.memory_bytes)
+    return why or ledger.refuse_network(network, node.settings.link_bytes_per_s)
 
 
 def _promote(node: Node, decision: Promote, out: list[Instruction], now: float) -> str:
@@ -114,14 +123,17 @@ def _promote(node: Node, decision: Promote, out: list[Instruction], now: float) 
         return ""
     command = held.request.command
     why = node.ledger().refuse_regular(command.cpu_cores if command else 0.0, held.request.memory_bytes)
-    if not why and command is not None and node.queues.idle().of(held.request.command_kind) < 1:
+    needs_slot = command is not None and held.request.executor is None
+    if not why and needs_slot and node.queues.idle().of(held.request.command_kind) < 1:
         why = f"{held.request.command_kind}: no slot is free"
     if why:
         return why
     held.opportunistic = False
     waited = node.held.waiting.pop((held.job, held.task), None)
     out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
-    if waited is not None:
+    if waited is not None and not needs_slot:
+        out += executors.start(node, held, now)
+    elif waited is not None:
         out += running.queue_command(node, held, now)
     elif held.container:
         out += running.promote(node, held, now)

@@ -1,104 +1,305 @@
 """Limits that move while a container runs: resized on request, or following a profile slot by slot (Elasecutor §III).
 
 What is decided here is what shall hold; how memory gets there without killing anybody is the cgroup's business
-(agent.cgroups.shrink).
+(agent.cgroups.shrink). An executor was placed by its profile: it goes on to its next stage when its framework says so,
+and is corrected where it is late (§III.C). Any other container follows the clock.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from bisect import bisect_right
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from agent.core import events as e
-from agent.core.confinement import confine
+from agent.core.confinement import Promise, confine
 from agent.core.containers import ROOM
-from agent.core.instructions import Confine, Instruction, Record, Reply
+from agent.core.following import EPSILON_S, Following, begin, limits_by_the_clock, limits_of, promise_of
+from agent.core.instructions import Confine, Explain, Instruction, Record, Reply
+from agent.core.memory_levels import Memory, levels, raised_bytes
+from agent.core.plans import NOTHING, RESOURCES, Course, Plan, Room, ahead, minus
+from agent.core.profiling import Amounts
 from agent.core.records import ContainerRecord, ContainerState
+from agent.core.reprovisioning import BOUNDED, Observation, corrected, held_back, lateness
 from agent.core.running import container_of
-from penstock.model import Limits, Profile
+from agent.core.snapshot import ContainerUse, Snapshot
+from penstock.model import Limits
 from penstock.wire.agent_api import Done
 from penstock.wire.errors import bad_request, refused
 
 if TYPE_CHECKING:
     from agent.core.node import Node
+    from agent.core.settings import NodeSettings
 
-#: What a profile's resource limits.
-_LIMITS_OF = {
-    "cpu_cores": ("cpu_cores",),
-    "disk_bytes_per_s": ("disk_read_bytes_per_s", "disk_write_bytes_per_s"),
-    "network_bytes_per_s": ("network_egress_bytes_per_s",),
-}
-
-
-@dataclass(slots=True)
-class _Following:
-    profile: Profile
-    started: float  # as ``now``
+#: The stages of so many jobs are remembered, for executors that begin later.
+_MOST_JOBS = 1000
 
 
 class Elasticity:
-    """Which containers follow which profile, and when the next one changes."""
+    """Which containers follow which profile, and when the next one changes.
 
-    def __init__(self) -> None:
-        self._following: dict[str, _Following] = {}
+    ``version`` rises with every change of an executor's plan, not with the passing of time.
+    """
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.version = 0
+        self._settings = settings
+        self._following: dict[str, Following] = {}
+        self._observation: Observation | None = None
+        self._ended: dict[str, int] = {}  # job → how many of its stages have ended, as the master said last
+
+    # ------------------------------------------------------------ who follows what
 
     def follow(self, record: ContainerRecord, started: float) -> None:
-        """From ``started`` (as ``now``) on."""
-        assert record.profile is not None
-        self._following[record.container] = _Following(record.profile, started)
+        """From ``started`` (as ``now``) on. What its job did before an executor began is not its own."""
+        if record.executor is not None and record.course is None:
+            record.course = Course(before=self._ended.get(record.job, 0))
+        self._following[record.container] = begin(record, started, self._settings)
+        self.version += record.executor is not None
 
     def forget(self, container: str) -> None:
         """It ended, or follows no longer."""
-        self._following.pop(container, None)
+        one = self._following.pop(container, None)
+        if one is not None and one.executor:
+            self.version += 1
+        if self._observed(container) is not None:
+            self._observation = None
+
+    def plans(self, now: float) -> dict[str, Plan]:
+        """What the executors are to hold from now on."""
+        return {one.record.container: one.planned(now) for one in self._executors()}
+
+    def lateness(self, container: str) -> tuple[float, bool]:
+        """Stage time ÷ its prediction where that is more than 1, else 0; and whether the executor is stuck (§III.D)."""
+        one = self._following.get(container)
+        return (0.0, False) if one is None else (one.behind, one.stuck)
+
+    def reprovisioned(self, container: str) -> int:
+        """How often an executor's plan was scaled by what was seen of it."""
+        one = self._following.get(container)
+        return 0 if one is None else one.course.count
 
     def due(self, now: float) -> float | None:
-        """When the next slot begins whose limits may differ."""
-        times = [
-            one.started + after
-            for one in self._following.values()
-            if (after := one.profile.next_change_s(now - one.started)) is not None
-        ]
-        return min(times, default=None)
+        """When something changes next: a slot, a stage that is overdue, the end of an observation."""
+        times: list[float] = []
+        for one in self._following.values():
+            times += one.turns[bisect_right(one.turns, now + EPSILON_S) :][:1]
+            times.append(max(one.extend_at, now))
+            overdue_at = one.overdue_at(self._settings.reprovision_rho)
+            if overdue_at > now + EPSILON_S:  # later it is tried again with every sample
+                times.append(overdue_at)
+        if (seen := self._observation) is not None:
+            times.append(seen.until if now < seen.until - EPSILON_S else max(now, seen.until + seen.period_s))
+        return min((at for at in times if at < math.inf), default=None)
 
     def limits(self, record: ContainerRecord, now: float) -> Limits:
         """What the profile asks for in this slot; the limits as they are where it asks for nothing."""
         one = self._following.get(record.container)
         if one is None:
             return record.limits
-        wanted: dict[str, int | float | str | None] = {}
-        for name, value in one.profile.demand(one.profile.slot(now - one.started)).items():
-            for limit in _LIMITS_OF.get(name) or (_memory_limit(record),):
-                wanted[limit] = value
-        return record.limits.changed(wanted)
+        if one.executor:
+            return limits_of(one, one.holds(now), None, self._settings)
+        return limits_by_the_clock(one, now)
 
-    def changes(self, node: Node, now: float) -> list[Instruction]:
-        """For every container whose slot is another one now."""
+    # ------------------------------------------------------------ events
+
+    def stage_ended(self, job: str, ended: int, now: float) -> list[Instruction]:
+        """So many stages of a job have ended: its executors go on to the next one. Their plans are made anew by
+        :meth:`changes`, for which the node wakes at once."""
         instructions: list[Instruction] = []
-        for container in list(self._following):
-            record = node.containers.live.get(container)
-            if record is None:
-                self.forget(container)
-                continue
-            instructions += change(record, self.limits(record, now))
+        self._ended.pop(job, None)
+        self._ended[job] = ended
+        if len(self._ended) > _MOST_JOBS:
+            del self._ended[next(iter(self._ended))]
+        for one in self._executors():
+            course = one.course
+            stage = ended - course.before
+            if one.record.job != job or stage <= course.stage or not one.profile.stages:
+                continue  # without stages the whole is one: its end is the executor's
+            seen = self._observed(one.record.container)
+            if seen is not None:
+                course, self._observation = corrected(one.profile, course, seen), None
+            one.record.course = course.next_stage(stage, now - one.started)
+            one.extend_at, one.behind, one.stuck = now, 0.0, False
+            self.version += 1
+            instructions.append(Record(ROOM, one.record.container, one.record))
         return instructions
 
+    def sampled(self, node: Node, snapshot: Snapshot, now: float) -> list[Instruction]:
+        """What executors were seen to use corrects what they hold."""
+        executors = list(self._executors())
+        if not executors:
+            return []
+        for one in executors:
+            use = snapshot.containers.get(one.record.container)
+            if use is None:
+                continue
+            one.raised_bytes = raised_bytes(use, one.record.limits.memory_high_bytes, one.raised_bytes)
+            seen = self._observed(one.record.container)
+            if seen is not None:
+                seen.sampled(use, snapshot.at, snapshot.interval_s)
+        instructions = self.changes(node, now)
+        for one in executors:
+            behind = lateness(one.profile, one.course, now - one.started)
+            one.behind = behind if behind > 1 else 0.0
+            one.stuck = self._is_stuck(node, one, snapshot.containers.get(one.record.container), now)
+        return instructions
 
-def _memory_limit(record: ContainerRecord) -> str:
-    """A container that is throttled rather than killed stays so."""
-    throttled = record.limits.memory_high_bytes is not None and record.limits.memory_max_bytes is None
-    return "memory_high_bytes" if throttled else "memory_max_bytes"
+    def changes(self, node: Node, now: float) -> list[Instruction]:
+        """For every container for which something else holds now."""
+        for container in [each for each in self._following if each not in node.containers.live]:
+            self.forget(container)
+        if not self._following:
+            return []
+        late = [one for one in self._executors() if now >= one.extend_at - EPSILON_S]
+        for one, plan in [(one, self._wanted(one, now)) for one in late]:
+            one.follow(plan, now)  # what they all want counts for each of them
+        for one in late:
+            self._replan(node, one, now)
+        instructions = self._reprovision(node, now)
+        levels_bytes = self._levels(node, now)
+        for container, one in self._following.items():
+            if one.executor:
+                holds = one.holds(now)
+                limits = limits_of(one, holds, levels_bytes.get(container), self._settings)
+                instructions += change(one.record, limits, promise_of(one, holds))
+            else:
+                instructions += change(one.record, limits_by_the_clock(one, now))
+        return instructions
+
+    # ------------------------------------------------------------ plans that do not suit any more
+
+    def _replan(self, node: Node, one: Following, now: float) -> None:
+        """From where it is, as far as others leave room."""
+        one.follow(self._room(node, one, now).allows(self._wanted(one, now)), now)
+        self.version += 1
+
+    def _wanted(self, one: Following, now: float) -> Plan:
+        """What it is to hold from now on, with what it was lent."""
+        wanted, seen = ahead(one.profile, one.course, now - one.started), self._observed(one.record.container)
+        return wanted if seen is None else wanted.with_extra(seen.extra, max(EPSILON_S, seen.until - now))
+
+    def _reprovision(self, node: Node, now: float) -> list[Instruction]:
+        """End an observation whose time has come; begin one with the executor that is the most overdue."""
+        instructions: list[Instruction] = []
+        if self._observation is not None and self._observation.over(now):
+            instructions += self._conclude(node, self._observation, now)
+        rho = self._settings.reprovision_rho
+        overdue = [one for one in self._executors() if now >= one.overdue_at(rho) - EPSILON_S]
+        overdue.sort(key=lambda one: -lateness(one.profile, one.course, now - one.started))
+        for one in overdue:
+            if self._observation is None:
+                instructions += self._observe(node, one, now)
+        return instructions
+
+    def _observe(self, node: Node, one: Following, now: float) -> list[Instruction]:
+        """All that is left of the host for one monitoring period, if that is anything (§III.C); as much again of what
+        nobody knows how much there is."""
+        had, period_s = one.planned(now).amounts[0], self._settings.executor_slot_s
+        free = minus(self._room(node, one, now).free(0.0, period_s), had)
+        cores, disk, network, memory = (has if room == math.inf else room for room, has in zip(free, had, strict=True))
+        extra = one.named((cores, disk, network, memory))
+        if all(room <= (1 - BOUNDED) * has for room, has in zip(extra, had, strict=True)):
+            return []
+        record, course = one.record, one.course
+        self._observation = seen = Observation(record.container, now, now + period_s, extra)
+        record.course = msgspec.structs.replace(course, observed=True)
+        self._replan(node, one, now)
+        seen.had = one.plan.amounts[0]
+        facts: dict[str, object] = {
+            "container": record.container,
+            "job": record.job,
+            "task": record.task,
+            "why": f"stage {course.stage} has taken {lateness(one.profile, course, now - one.started):.2f} of its time "
+            f"(ρ {self._settings.reprovision_rho:g})",
+            "holds": _said(had),
+            "lent": _said(extra),
+            "for_s": period_s,
+        }
+        return [Explain("observed", facts)]
+
+    def _conclude(self, node: Node, seen: Observation, now: float) -> list[Instruction]:
+        """What was lent goes back; the rest of the plan is scaled by what was seen."""
+        one = self._following[seen.container]
+        self._observation = None
+        before = one.course
+        one.record.course = course = corrected(one.profile, before, seen)
+        self._replan(node, one, now)
+        facts: dict[str, object] = {
+            "container": seen.container,
+            "job": one.record.job,
+            "task": one.record.task,
+            "why": "nobody saw what it used" if course is before else f"seen in stage {course.stage}",
+            "used": _said(one.named(seen.used)),
+            "bounded": seen.bounded,
+            "scale": dict(zip(RESOURCES, (round(scale, 3) for scale in course.scale), strict=True)),
+            "was": dict(zip(RESOURCES, (round(scale, 3) for scale in before.scale), strict=True)),
+        }
+        return [Explain("reprovisioned", facts), Record(ROOM, seen.container, one.record)]
+
+    def _is_stuck(self, node: Node, one: Following, use: ContainerUse | None, now: float) -> bool:
+        """Overdue, held back by what it has, and its host has none of that to give (§III.D)."""
+        overdue = one.behind >= self._settings.reprovision_rho
+        if not overdue or use is None or self._observed(one.record.container) is not None:
+            return False
+        had = one.planned(now).amounts[0]
+        short = held_back(use, had)
+        free = minus(self._room(node, one, now).free(0.0, 0.0), had) if short else NOTHING
+        return bool(short) and all(free[index] <= (1 - BOUNDED) * had[index] for index in short)
+
+    def _room(self, node: Node, one: Following, now: float) -> Room:
+        """What there is for one executor: what is promised to nobody beside, less the other executors' plans."""
+        whole = [amount or math.inf for amount in self._settings.amounts]
+        for taken in (node.beside(), *(each.unnamed() for each in self._executors())):
+            whole = [max(0.0, amount - less) for amount, less in zip(whole, taken, strict=True)]
+        others = [each.held(now) for each in self._executors() if each is not one]
+        return Room((whole[0], whole[1], whole[2], whole[3]), others)
+
+    def _levels(self, node: Node, now: float) -> dict[str, float]:
+        """``memory.high`` of each executor whose profile has memory, once a sample has seen it."""
+        seen = node.snapshot.containers if node.snapshot is not None else {}
+        limited = [one for one in self._executors() if one.profile.memory_bytes]
+        if not limited:
+            return {}
+        capacity_bytes = float(self._settings.capacity.memory_bytes)
+        whole_bytes = self._room(node, limited[0], now).whole[3]
+        wants = [
+            Memory(seen.get(one.record.container), one.holds(now)[3], one.raised_bytes).tiers(capacity_bytes)
+            for one in limited
+        ]
+        given = levels(whole_bytes, wants)
+        return {
+            one.record.container: level
+            for one, level in zip(limited, given, strict=True)
+            if one.record.container in seen
+        }
+
+    def _observed(self, container: str) -> Observation | None:
+        seen = self._observation
+        return seen if seen is not None and seen.container == container else None
+
+    def _executors(self) -> Iterator[Following]:
+        return (one for one in self._following.values() if one.executor)
 
 
-def change(record: ContainerRecord, limits: Limits) -> list[Instruction]:
+def _said(amounts: Amounts) -> dict[str, float]:
+    """For an explanation: what there is any of."""
+    return {name: round(amount, 3) for name, amount in zip(RESOURCES, amounts, strict=True) if amount}
+
+
+def change(record: ContainerRecord, limits: Limits, promise: Promise | None = None) -> list[Instruction]:
     """Tell the kernel, unless nothing changes; one that is only being started is told when it has started."""
-    if limits == record.limits:
+    promise = promise or record.promise
+    if limits == record.limits and promise == record.promise:
         return []
-    record.limits = limits
+    record.limits, record.promise = limits, promise
     if record.state in (ContainerState.STARTING, ContainerState.STOPPING):
         return []
-    return [Confine(record.container, confine(record.spec, limits, opportunistic=record.opportunistic))]
+    confinement = confine(record.spec, limits, opportunistic=record.opportunistic, promise=promise)
+    return [Confine(record.container, confinement)]
 
 
 def resize_requested(node: Node, event: e.ResizeRequested, now: float) -> list[Instruction]:
@@ -106,6 +307,7 @@ def resize_requested(node: Node, event: e.ResizeRequested, now: float) -> list[I
     record = container_of(node, event.session, event.container)
     _must_live(record)
     if record.profile is not None:
+        _must_be_nobodys(record)
         raise refused(f"{record.container} follows a profile", field="container", remedy="follow with null first")
     try:
         limits = record.limits.changed(event.limits)
@@ -121,6 +323,7 @@ def follow_requested(node: Node, event: e.FollowRequested, now: float) -> list[I
     """Limits follow the profile from now on; None: they stay as they are now."""
     record = container_of(node, event.session, event.container)
     _must_live(record)
+    _must_be_nobodys(record)
     record.profile, record.profile_at = event.profile, event.at
     if event.profile is None:
         node.elasticity.forget(record.container)
@@ -139,3 +342,12 @@ def confined(node: Node, event: e.Confined, now: float) -> list[Instruction]:
 def _must_live(record: ContainerRecord) -> None:
     if record.ended is not None or record.state is ContainerState.STOPPING:
         raise refused(f"container {record.container} has ended", field="container")
+
+
+def _must_be_nobodys(record: ContainerRecord) -> None:
+    if record.executor is not None:
+        raise refused(
+            f"{record.container} is an executor: its limits follow its predicted demand",
+            field="container",
+            remedy="give it `limits` when it is submitted: they are its bounds",
+        )

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
+from agent.core.plans import NOTHING
+from agent.core.profiling import Amounts
 from agent.core.records import ContainerRecord, ContainerState, HeldTask
 from agent.core.snapshot import Snapshot
 from penstock.model import Capacity
 from penstock.model.units import format_bytes
 
 #: Sums of fractions of cores are compared with this much forgiveness (0.1 + 0.2 > 0.3).
-_CORES_EPSILON = 1e-6
+CORES_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Cores and bytes: ``promised`` to regular work, ``asked`` by opportunistic work, ``used`` by all containers."""
+    """Cores and bytes: ``promised`` to regular work, ``asked`` by opportunistic work, ``used`` by all containers.
+
+    Of what is promised executors hold by their profiles the most that they will hold together; ``beside`` is the rest.
+    """
 
     capacity: Capacity
     promised_cores: float
@@ -26,6 +31,7 @@ class Ledger:
     used_cores: float
     used_memory_bytes: int
     promised_network_bytes_per_s: int = 0
+    beside: Amounts = NOTHING
 
     def refuse_network(self, bytes_per_s: int, link_bytes_per_s: int) -> str:
         """Why a promise to be able to send so much cannot be kept; ``link_bytes_per_s`` 0: unknown."""
@@ -52,7 +58,7 @@ class Ledger:
                 f"{format_bytes(self.capacity.memory_bytes)} not promised yet"
             )
         free_cores = self.capacity.cores - self.promised_cores
-        if cores > free_cores + _CORES_EPSILON:
+        if cores > free_cores + CORES_EPSILON:
             return f"cpu: {cores:g} cores asked, {max(0.0, free_cores):g} of {self.capacity.cores:g} not promised yet"
         return ""
 
@@ -66,7 +72,7 @@ class Ledger:
                 f"{format_bytes(self.used_memory_bytes)} used)"
             )
         slack_cores = t_alloc * self.capacity.cores - self.used_cores
-        if cores > slack_cores + _CORES_EPSILON:
+        if cores > slack_cores + CORES_EPSILON:
             return f"cpu: {cores:g} cores asked, slack is {max(0.0, slack_cores):g} (T_alloc {t_alloc:g})"
         return ""
 
@@ -76,8 +82,13 @@ def take_stock(
     containers: Iterable[ContainerRecord],
     tasks: Iterable[HeldTask],
     snapshot: Snapshot | None,
+    planned: Container[str] = (),
+    peak: Amounts = NOTHING,
 ) -> Ledger:
-    """Add up. What a container that no sample has seen yet will use counts as all that it asked for (UBIS §IV.B)."""
+    """Add up. What a container that no sample has seen yet will use counts as all that it asked for (UBIS §IV.B).
+
+    The containers that are ``planned`` have no promise but ``peak``, together.
+    """
     promised_cores = asked_cores = used_cores = 0.0
     promised_memory = asked_memory = used_memory = promised_network = 0
     seen = snapshot.containers if snapshot is not None else {}
@@ -89,7 +100,7 @@ def take_stock(
         if record.opportunistic:
             asked_cores += spec.cpu_cores
             asked_memory += memory_bytes
-        else:
+        elif record.container not in planned:
             promised_cores += spec.cpu_cores
             promised_network += spec.network_bytes_per_s
             promised_memory += memory_bytes
@@ -105,10 +116,19 @@ def take_stock(
             continue  # it waits for slack and has none of it
         if task.opportunistic:
             asked_memory += task.request.memory_bytes
-        else:
+        elif not task.container or task.container not in planned:
             promised_memory += task.request.memory_bytes
         if task.request.command is not None and (not task.container or task.container not in seen):
             used_memory += task.request.memory_bytes
+    cores, _, network, memory = peak
     return Ledger(
-        capacity, promised_cores, promised_memory, asked_cores, asked_memory, used_cores, used_memory, promised_network
+        capacity=capacity,
+        promised_cores=promised_cores + cores,
+        promised_memory_bytes=promised_memory + int(memory),
+        asked_cores=asked_cores,
+        asked_memory_bytes=asked_memory,
+        used_cores=used_cores,
+        used_memory_bytes=used_memory,
+        promised_network_bytes_per_s=promised_network + int(network),
+        beside=(promised_cores, 0.0, float(promised_network), float(promised_memory)),
     )

@@ -15,23 +15,25 @@ from agent.core import events as e
 from agent.core.attained import Attained
 from agent.core.containers import Containers
 from agent.core.elasticity import Elasticity
+from agent.core.executors import Executors
 from agent.core.instructions import Grant, Instruction, Notify, Record, Reply, TellMaster, Wake
 from agent.core.ledger import Ledger, take_stock
 from agent.core.preemption import AllocationThreshold, Preemption
+from agent.core.profiling import Amounts
 from agent.core.reaction import Reaction
-from agent.core.records import Job, JobRecord, Preempted, Session
+from agent.core.records import Job, JobRecord, Preempted, Session, job_state
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
 from agent.queues import Monotask, MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
-from penstock.wire.agent_api import Done, JobRegistered, Recall, StageProgress, Submitted
+from penstock.wire.agent_api import Done, JobRegistered, Recall, Submitted
 from penstock.wire.errors import bad_request, refused, unavailable
-from penstock.wire.master_api import JobEnded, JobState, Load
+from penstock.wire.master_api import Heartbeat, JobEnded, JobState, Load
 
 _DONE = Reply(Done())
 JOBS = "jobs"  # the journal's room
 #: After these the next slot of a profile or the next end of a grace may be another one. Not after monotasks' events.
-_MAY_MOVE_THE_ALARM = frozenset({e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Recovered})
+_MAY_MOVE_THE_ALARM = frozenset({e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Decided, e.Recovered})
 
 #: After these opportunistic work that waits may find slack at once; what else changes it the samples tell.
 _MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted})
@@ -60,9 +62,11 @@ class Node:
         self.preempted: list[Preempted] = []
         self.snapshot: Snapshot | None = None
         self.decided = 0
+        self.now = 0.0  # of the latest event
         self._ids = 0
         self.preemption = Preemption(settings.preemption)
-        self.elasticity = Elasticity()
+        self.elasticity = Elasticity(settings)
+        self.executors = Executors(settings)
         self.reaction = Reaction()
         self.acts: Counter[tuple[str, str]] = Counter()  # (what was done, for which resource)
         self._wake: float | None = None
@@ -103,6 +107,7 @@ class Node:
         Raises:
             RpcError: the request is at fault or refused; nothing has changed.
         """
+        self.now = now
         instructions = self._handlers[type(event)](event, now)
         if self.held.waiting and type(event) in _MAY_FREE_SLACK:
             instructions += slack.start_waiting(self, now)
@@ -114,10 +119,19 @@ class Node:
 
     def ledger(self) -> Ledger:
         """What is promised, asked and used now."""
-        return take_stock(self.settings.capacity, self.containers.live.values(), self.held, self.snapshot)
+        stock = partial(take_stock, self.settings.capacity, self.containers.live.values(), self.held, self.snapshot)
+        if not self.executors.planned:
+            return stock()
+        return stock(self.executors.planned, self.executors.peak(self, self.now))
+
+    def beside(self) -> Amounts:
+        """What is promised to regular work that follows no profile."""
+        containers = self.containers.live.values()
+        return take_stock(self.settings.capacity, containers, self.held, None, self.executors.planned).beside
 
     def load(self, now: float) -> Load:
         """The heartbeat's content (Ursa §4.2.2, UBIS §IV.A): of jobs what changed since the last one."""
+        self.now = now
         ledger = self.ledger()
         claimed, waiting_bytes = slack.claimed(self)
         in_use = slack.in_use(self, ledger) + claimed
@@ -140,12 +154,19 @@ class Node:
             opportunistic_memory_bytes=ledger.asked_memory_bytes,
             jobs=self.attained.report(now),
             t_alloc=self.threshold.t_alloc if self.settings.t_alloc_tuning else None,
+            availability=self.executors.availability(self, ledger, now),
         )
+
+    def heartbeat(self, now: float) -> Heartbeat:
+        """The load, and what executors used that the master has not been told."""
+        load = self.load(now)
+        return Heartbeat(load=load, decided=self.decided, executors=self.executors.report(self, load))
 
     def link_opens(self) -> None:
         """A new connection to the master: requests are numbered anew there, and it knows nothing of what was told."""
         self.decided = 0
         self.attained.tell_all()
+        self.executors.link_opens()
 
     def job_states(self) -> list[JobState]:
         """The jobs whose origin is this node, for a master that has to rebuild its state."""
@@ -218,6 +239,7 @@ class Node:
                 submitted_at=event.at,
                 admitted=not self.settings.has_master,
                 opportunistic=request.opportunistic,
+                reservation=request.reservation,
             )
             job = self.jobs[fresh] = Job(record)
             self.queues.add_job(fresh, request.priority)
@@ -340,12 +362,14 @@ class Node:
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Preemption reads the sample; so does every admission until the next one."""
         self.snapshot = event.snapshot
+        self.executors.surrogate.sampled(event.snapshot)
         self.queues.tick(now)
         instructions: list[Instruction] = []
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
             if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:
                 gone = self.end_job(job, now) if job.record.here else running.forget_guest(self, job.record.job)
                 instructions += gone  # its framework did not come back after our restart
+        instructions += self.elasticity.sampled(self, event.snapshot, now)
         instructions += preempting.sampled(self, event, now)
         return instructions + slack.sampled(self, now)
 
@@ -363,17 +387,3 @@ class Node:
             return []
         self._wake = wake
         return [Wake(wake)]
-
-
-def job_state(record: JobRecord, stages: list[StageProgress] | None = None) -> JobState:
-    """A job as the master hears of it."""
-    return JobState(
-        job=record.job,
-        name=record.name,
-        user=record.user,
-        memory_bytes=record.memory_bytes,
-        priority=record.priority,
-        submitted_at=record.submitted_at,
-        admitted=record.admitted,
-        stages=stages or [],
-    )

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from agent.core.confinement import Promise
+from agent.core.plans import Course
 from penstock.model import (
     ContainerSpec,
     Ended,
     EndedBy,
+    Executor,
     KindAmounts,
     Limits,
     Profile,
@@ -19,6 +22,7 @@ from penstock.model import (
 )
 from penstock.model.work import Opportunistic, OpportunisticJob
 from penstock.wire.agent_api import StageProgress
+from penstock.wire.master_api import JobState
 
 
 class JobRecord(msgspec.Struct, kw_only=True):
@@ -33,6 +37,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
     admitted: bool = False
     here: bool = True
     opportunistic: OpportunisticJob = None
+    reservation: str = ""
 
     def allows(self, stage: str, asked: Opportunistic) -> Opportunistic:
         """What a stage may be: jobs opt out of slack, or allow it for named stages (UBIS §IV.D)."""
@@ -59,6 +64,7 @@ class HeldTask(msgspec.Struct, kw_only=True):
     remaining: KindAmounts
     opportunistic: bool = False
     container: str = ""  # of a command: the id that it runs under, once its slot was granted
+    profile: Profile | None = None  # of a regular executor: what is held for it instead of its promise
 
     @property
     def cores(self) -> float:
@@ -85,7 +91,7 @@ class ContainerState(enum.StrEnum):
 class ContainerRecord(msgspec.Struct, kw_only=True):
     """A command in a cgroup of its own.
 
-    ``kind`` is the slot that a placed command holds; an opportunistic one holds none.
+    ``kind`` is the slot that a placed command holds; an opportunistic one, and an executor, hold none.
     """
 
     container: str
@@ -101,7 +107,10 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     started_at: float = 0.0  # Unix time
     limits: Limits = Limits()  # as they are now: of the specification, resized, or following the profile
     profile: Profile | None = None
-    profile_at: float = 0.0  # Unix time at which its first slot began
+    profile_at: float = 0.0  # Unix time at which its first slot began; of an executor 0 until it was started
+    executor: Executor | None = None
+    course: Course | None = None  # of an executor that follows a profile: how far it is
+    promise: Promise | None = None  # … and what is protected of it now
     adopted: bool = False
     not_enforced: dict[str, str] = {}
     stopping_by: EndedBy | None = None
@@ -156,3 +165,18 @@ class Preempted:
     resource: str
     action: str
     reason: str
+
+
+def job_state(record: JobRecord, stages: list[StageProgress] | None = None) -> JobState:
+    """A job as the master hears of it."""
+    return JobState(
+        job=record.job,
+        name=record.name,
+        user=record.user,
+        memory_bytes=record.memory_bytes,
+        priority=record.priority,
+        submitted_at=record.submitted_at,
+        admitted=record.admitted,
+        stages=stages or [],
+        reservation=record.reservation,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.core import events as e
-from agent.core import running
+from agent.core import executors, running
 from agent.core.confinement import confine
 from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, RemoveContainer
 from agent.core.records import ContainerState, Job
@@ -26,7 +26,9 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
             thawed.append(Freeze(container.container, frozen=False))  # whether it has to stand still is seen anew
         node.containers.take_back(container, event.running.get(container.container, 0))
         if container.profile is not None:
-            node.elasticity.follow(container, now - (event.at - container.profile_at))
+            node.elasticity.follow(container, now - (event.at - (container.profile_at or event.at)))
+        if container.executor is not None:
+            node.executors.surrogate.began(container.container, container.job, container.task, now, whole=False)
     thawed += node.containers.watch()
     return thawed + _tasks(node, event, now) + _containers(node, event, now) + _confinements(node, event, now)
 
@@ -37,7 +39,9 @@ def _confinements(node: Node, event: e.Recovered, now: float) -> list[Instructio
     for record in node.containers.live.values():
         if record.container in event.running and record.state is ContainerState.RUNNING:
             record.limits = node.elasticity.limits(record, now)
-            confinement = confine(record.spec, record.limits, opportunistic=record.opportunistic)
+            confinement = confine(
+                record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise
+            )
             instructions.append(Confine(record.container, confinement))
     return instructions
 
@@ -48,10 +52,13 @@ def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
     for held in event.tasks:
         node.held.by_key[held.job, held.task] = held
         alive = held.container in node.containers.live
-        if held.job not in node.jobs:  # its job ended while it was being stopped: a live container still has to end
-            if not alive:
-                held.container = ""
-                instructions += running.withdraw(node, held, "its job ended", now)
+        if held.job not in node.jobs and not alive:
+            held.container = ""
+            instructions += running.withdraw(node, held, "its job ended", now)
+        elif held.request.executor is not None and not held.opportunistic:
+            instructions += executors.take_back(node, held, now, event.at)
+        elif held.job not in node.jobs:
+            continue  # its job ended while it was being stopped: its container still has to end
         elif held.request.command is not None:
             if alive:  # promoted or not, it has the slot that it is to have
                 record = node.containers.live[held.container]

@@ -108,8 +108,10 @@ def container_started(node: Node, event: e.ContainerStarted, now: float) -> list
     """It runs. What changed while it was being started is said to the kernel now."""
     instructions = node.containers.started(event.container, event.pid, event.not_enforced, event.at)
     record = node.containers.live[event.container]
+    if record.executor is not None:
+        node.executors.started(record, event.at, now)
     if record.state is ContainerState.RUNNING:
-        wanted = confine(record.spec, record.limits, opportunistic=record.opportunistic)
+        wanted = confine(record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise)
         if wanted != confine(record.spec, record.spec.limits, opportunistic=record.spec.opportunistic):
             instructions.append(Confine(event.container, wanted))
     return instructions
@@ -140,6 +142,7 @@ def _ended(node: Node, record: ContainerRecord, ended: Ended, now: float) -> lis
     container = record.container
     node.preemption.forget(container)
     node.elasticity.forget(container)
+    node.executors.ended(container)
     instructions = node.containers.end(container, ended)
     over = ContainerEnded(container=container, ended=ended)
     for session in node.sessions.values():
@@ -166,9 +169,10 @@ def queue_command(node: Node, held: HeldTask, now: float, *, running: bool = Fal
     """A placed command waits for the slot of its resource. ``running``: it holds one since before a restart.
 
     An opportunistic one waits for slack instead, which is what those who hold the slots do not use (UBIS, Algorithm 1).
+    An executor needs no slot.
     """
     spec = _monotask(held, running=running)
-    if held.opportunistic and running:
+    if running and (held.opportunistic or held.request.executor is not None):
         beside.begin(node.queues, COMMANDS, held.job, spec, now)
         return []
     if held.opportunistic:
@@ -178,7 +182,7 @@ def queue_command(node: Node, held: HeldTask, now: float, *, running: bool = Fal
 
 
 def start_beside(node: Node, held: HeldTask, now: float) -> list[Instruction]:
-    """A placed opportunistic command starts."""
+    """A placed opportunistic command, or an executor, starts."""
     beside.begin(node.queues, COMMANDS, held.job, _monotask(held), now)
     return start_command(node, held, None)
 
@@ -204,6 +208,7 @@ def start_command(node: Node, held: HeldTask, slot: ResourceKind | None) -> list
         job=held.job,
         task=held.task,
         kind=slot,
+        executor=held.request.executor,
     )
     journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
     return [journal, *node.containers.add(record)]
@@ -241,14 +246,15 @@ def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:
     if record is None:
         return []
     record.opportunistic = False
-    record.kind = held.request.command_kind
-    beside.give_slot(node.queues, COMMANDS, held.job, _monotask(held), now)
+    if held.request.executor is None:
+        record.kind = held.request.command_kind
+        beside.give_slot(node.queues, COMMANDS, held.job, _monotask(held), now)
     if record.state is ContainerState.WARNED:
         record.state = ContainerState.RUNNING
     node.preemption.forget(container)
     instructions = node.containers.resume(container)
     if record.state is ContainerState.RUNNING:
-        confinement = confine(record.spec, record.limits, opportunistic=False)
+        confinement = confine(record.spec, record.limits, opportunistic=False, promise=record.promise)
         instructions.append(Confine(container, confinement))
     promoted = Explain("promoted", {"container": container})
     return [*instructions, Record(ROOM, container, record), promoted, *node.containers.watch()]

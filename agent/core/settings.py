@@ -75,6 +75,11 @@ class NodeSettings:
     lease_kept_s: float = 0.0  # 0: no slot is idle in a job's hands
     job_wait_max_s: float = 30.0
     link_bytes_per_s: int = 0  # what the network can be promised to: the slowest link's rate; 0: unknown
+    disk_bytes_per_s: int = 0  # what the disks are planned with, where executors have profiles; 0: unknown
+    executor_slot_s: float = 3.0  # of what executors are recorded to use, and of the availability that is told
+    elastic_lead_s: float = 0.3  # so long before a rise of its profile a container's limits rise
+    elastic_lag_s: float = 0.3  # so long after a fall they fall
+    reprovision_rho: float = 1.1  # a stage that takes so many times its time is overdue (Elasecutor §III.C)
     rate_window_s: float = 10.0
     t_alloc: float = 0.9
     t_alloc_tuning: TuningSettings | None = None
@@ -83,3 +88,9 @@ class NodeSettings:
     preemption: PreemptionSettings = field(default_factory=PreemptionSettings)
     rejoin_s: float = 30.0
     keep_ended: int = 100
+
+    @property
+    def amounts(self) -> tuple[float, float, float, float]:
+        """Cores, disk bytes/s, bytes/s sent, bytes of memory that there are; a rate that is unknown is 0."""
+        rates = (float(self.disk_bytes_per_s), float(self.link_bytes_per_s))
+        return (self.capacity.cores, *rates, float(self.capacity.memory_bytes))

@@ -8,7 +8,7 @@ from agent.core.instructions import Instruction, Notify, Record, TellMaster
 from agent.core.records import HeldTask, Job, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.model.work import Opportunistic
-from penstock.wire.agent_api import TaskEnded, TaskPlaced
+from penstock.wire.agent_api import TaskEnded, TaskPlaced, TaskStuck
 from penstock.wire.errors import bad_request
 from penstock.wire.master_api import (
     Assign,
@@ -20,6 +20,7 @@ from penstock.wire.master_api import (
     TasksDone,
     TellEnded,
     TellPlaced,
+    TellStuck,
 )
 
 ROOM = "tasks"
@@ -57,6 +58,7 @@ class HeldTasks:
             request=request,
             remaining=request.usage,
             opportunistic=decision.opportunistic,
+            profile=None if request.executor is None or decision.opportunistic else decision.profile,
         )
         self.by_key[task.job, task.task] = task
         return task
@@ -153,6 +155,18 @@ def awaited(job: Job) -> list[AwaitedTask]:
     ]
 
 
+def tell(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instruction]:
+    """What the master says of a task of this origin."""
+    match decision:
+        case TellPlaced():
+            return tell_placed(job, decision)
+        case TellEnded():
+            return tell_ended(job, decision)
+        case TellStuck():
+            stuck = TaskStuck(job=decision.job, task=decision.task, helper=decision.helper, node=decision.node)
+            return _to_all(job, "task_stuck", stuck)  # task rescheduling (Elasecutor §III.D)
+
+
 def tell_placed(job: Job, decision: TellPlaced) -> list[Instruction]:
     """The master placed a task of this origin."""
     known = _known(job, decision.task)
@@ -210,5 +224,5 @@ def cancel(job: Job, names: list[str]) -> list[Instruction]:
     return instructions
 
 
-def _to_all(job: Job, method: str, params: TaskPlaced | TaskEnded) -> list[Instruction]:
+def _to_all(job: Job, method: str, params: TaskPlaced | TaskEnded | TaskStuck) -> list[Instruction]:
     return [Notify(session, method, params) for session in sorted(job.sessions)]

@@ -68,6 +68,7 @@ class FakeAgent:
         self.calls: list[tuple[str, Any]] = []
         self.containers: dict[str, FakeContainer] = {}
         self.known_jobs: set[str] = set()
+        self.has_master = True
         self.admits = True
         self.places = True
         self.refuse: dict[str, RpcError] = {}
@@ -188,7 +189,7 @@ class FakeAgent:
             network_bypass_bytes=16384,
             max_frame_bytes=8 << 20,
             enforced=[],
-            master=True,
+            master=self.has_master,
         )
 
     def _register_job(self, peer: RpcPeer, asked: Any) -> JobRegistered:

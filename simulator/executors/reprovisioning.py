@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from agent.core.reprovisioning import rescaled
 from master.placement.drr import Ints
 from master.placement.executors import Machines
 from simulator.executors.running import Parts, Rows, Table
@@ -56,9 +57,8 @@ class Reprovisioning:
         machine would be left with nothing for good.
         """
         predicted = self._parts.profiles.values[rows["part"][index], rows["seen_at"][index]]
-        before = rows["scale"][index].copy()
-        scale = np.divide(rows["used"][index], predicted, out=before.copy(), where=predicted > 0)
-        rows["scale"][index] = np.maximum(before, scale) if rows["bounded"][index] else scale
+        bounded = bool(rows["bounded"][index])
+        rows["scale"][index] = rescaled(rows["scale"][index], rows["used"][index], predicted, bounded=bounded)
 
     def _replan(self, rows: Rows, index: int, done: int) -> None:
         """From slot ``done`` of its profile on."""

@@ -20,6 +20,7 @@ from penstock.model import (
     Choice,
     ContainerSpec,
     EndedBy,
+    Executor,
     KindAmounts,
     MonotaskSpec,
     Notice,
@@ -41,6 +42,14 @@ SETTINGS = NodeSettings(
     preemption=PreemptionSettings(after=1, cooldown_s=1.0, starved_after_s=5.0),
     rejoin_s=5.0,
     keep_ended=1000,
+)
+
+#: Of what is assigned: no executor, one of which nothing is known, those whose profiles are.
+EXECUTORS = (
+    None,
+    "unknown",
+    Profile(slot_s=1.0, cpu_cores=(0.5, 1.5, 0.25), memory_bytes=(400, 100)),
+    Profile(slot_s=0.5, cpu_cores=(1.0,), stages=(1,)),
 )
 
 
@@ -247,7 +256,8 @@ class NodeMachine(RuleBasedStateMachine):
             self.send(e.FollowRequested(session, container, profile, self.now))
         except RpcError:
             record = self.node.containers.find(container)
-            assert record is not None and (record.ended or record.state is ContainerState.STOPPING)
+            assert record is not None
+            assert record.ended or record.executor or record.state is ContainerState.STOPPING, "refused for no reason"
 
     @precondition(lambda self: self.alarm is not None)
     @rule()
@@ -268,23 +278,27 @@ class NodeMachine(RuleBasedStateMachine):
 
     @rule(
         data=st.data(), memory=st.integers(0, 700), command=st.booleans(), opportunistic=st.booleans(),
-        foreign=st.booleans(), kind=st.sampled_from(list(ResourceKind)),
+        foreign=st.booleans(), kind=st.sampled_from(list(ResourceKind)), profile=st.sampled_from(EXECUTORS),
     )  # fmt: skip
     def assign(
-        self, data: st.DataObject, memory: int, command: bool, opportunistic: bool, foreign: bool, kind: ResourceKind
-    ) -> None:
+        self, data: st.DataObject, memory: int, command: bool, opportunistic: bool, foreign: bool, kind: ResourceKind,
+        profile: Profile | str | None,
+    ) -> None:  # fmt: skip
         if foreign or not self.jobs:
             job, origin = f"foreign-{data.draw(st.integers(1, 2))}", "elsewhere"
         else:
             job, origin = data.draw(st.sampled_from(sorted(self.jobs))), "n"
         spec = ContainerSpec(argv=("x",), memory_bytes=memory, detach=True) if command else None
         task = f"t{self.fresh()}"
+        executor = Executor(application="a") if command and profile is not None else None
         request = TaskRequest(
-            task=task, usage=KindAmounts(cpu=5.0), memory_bytes=memory, command=spec, command_kind=kind
-        )
+            task=task, usage=KindAmounts(cpu=5.0), memory_bytes=memory, command=spec, command_kind=kind,
+            executor=executor,
+        )  # fmt: skip
         decision = master_api.Assign(
-            job=job, stage="s", user="u", origin=origin, priority=0.0, request=request, opportunistic=opportunistic
-        )
+            job=job, stage="s", user="u", origin=origin, priority=0.0, request=request, opportunistic=opportunistic,
+            profile=profile if isinstance(profile, Profile) else None,
+        )  # fmt: skip
         self.assigned.add((job, task))
         reply = self.decide(decision)
         if reply.refused:
@@ -425,7 +439,7 @@ class NodeMachine(RuleBasedStateMachine):
     def the_kernel_was_told_of_every_limit(self) -> None:
         for container, record in self.node.containers.live.items():
             if record.state in (ContainerState.RUNNING, ContainerState.PAUSED):
-                wanted = confine(record.spec, record.limits, opportunistic=record.opportunistic)
+                wanted = confine(record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise)
                 at_start = confine(record.spec, record.spec.limits, opportunistic=record.spec.opportunistic)
                 assert self.confined.get(container, at_start) == wanted
 

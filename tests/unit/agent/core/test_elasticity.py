@@ -95,14 +95,16 @@ def test_a_profile_is_followed_slot_by_slot() -> None:
     told = bed.follow(profile)
     first = next(one.confinement for one in told if isinstance(one, i.Confine))
     assert (first.cpu_cores, first.memory_max_bytes, first.pids_max) == (1.0, 64 * MB, 9)
-    assert i.Wake(103.0) in told
-    bed.now = 103.0
+    assert i.Wake(102.7) in told  # ahead of a rise
+    bed.now = 102.7
     told = bed.send(e.Woken(0.0))
     assert [one.confinement.cpu_cores for one in told if isinstance(one, i.Confine)] == [2.0]
-    assert i.Wake(106.0) in told
-    bed.now = 106.01
-    told = bed.send(e.Woken(0.0))
-    assert [one.confinement.memory_max_bytes for one in told if isinstance(one, i.Confine)] == [32 * MB]
+    for wake in (103.3, 105.7, 106.3):
+        assert i.Wake(pytest.approx(wake)) in told
+        bed.now = wake + 0.01
+        told = bed.send(e.Woken(0.0))
+        falls = [one.confinement.memory_max_bytes for one in told if isinstance(one, i.Confine)]
+        assert falls == ([32 * MB] if wake == 106.3 else [])  # after a fall
     assert not [one for one in told if isinstance(one, i.Wake)]  # its last value stands
     assert bed.node.containers.live[bed.container].limits.cpu_cores == 2.0
 
@@ -151,7 +153,7 @@ def test_a_restarted_agent_follows_on_where_the_profile_is() -> None:
         )
     )
     assert [one.confinement.cpu_cores for one in told if isinstance(one, i.Confine)] == [2.0]
-    assert i.Wake(13.0) in told
+    assert i.Wake(12.7) in told
 
 
 def test_a_promise_is_protected_and_slack_is_not() -> None:

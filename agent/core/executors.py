@@ -1,0 +1,199 @@
+"""The executors of a node: whether their profiles fit, what is held for them, and what the master hears of that.
+
+An executor is started as soon as the master assigns it: it neither queues for a CPU slot nor holds one, since its
+limits follow its profile for as long as it lives (Elasecutor §III). One without a profile is held by its promise, as
+any command is; so is one that runs on slack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent.core import elasticity, running
+from agent.core.commitments import Steps, steps, total
+from agent.core.instructions import Instruction
+from agent.core.ledger import CORES_EPSILON, Ledger
+from agent.core.plans import NOTHING, RESOURCES, Course, ahead
+from agent.core.profiling import Amounts
+from agent.core.records import ContainerRecord, HeldTask
+from agent.core.settings import NodeSettings
+from agent.core.surrogate import UNITS, MonitorSurrogate
+from penstock.model import Profile, TaskRequest
+from penstock.model.units import format_bytes
+from penstock.wire.master_api import Availability, ExecutorUse, Load, SlotAmounts
+
+if TYPE_CHECKING:
+    from agent.core.node import Node
+
+#: Nobody plans further ahead than so many slots; what is free behind them is said as one.
+MOST_SLOTS = 600
+#: What a heartbeat may take on the wire, with all that it says of executors (Elasecutor §IV: compact reports).
+HEARTBEAT_BYTES = 12_000
+_LOAD_BYTES = 1_000
+_AVAILABLE_BYTES = 1 + 4 * 5
+#: Sums of fractions of cores differ by less; a byte is more than this of a MiB.
+_ROUNDING = 1e-7
+_CALLED = ("cpu", "disk", "network", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    profile: Profile
+    beside: Amounts  # promised, of what the profile does not name
+    began: float  # as ``now``
+
+
+class Executors:
+    """Those that follow a profile, by container; the recordings of all."""
+
+    def __init__(self, settings: NodeSettings) -> None:
+        self.surrogate = MonitorSurrogate(settings.executor_slot_s)
+        self.planned: dict[str, _Planned] = {}
+        self._changes = 0
+        self._held: tuple[object, Steps | None] = ((), None)
+        self._told: object = None
+
+    def held(self, node: Node, now: float) -> Steps | None:
+        """What all of them hold over time, from before ``now`` on; None: there is none."""
+        if not self.planned:
+            return None
+        state = (node.elasticity.version, self._changes)
+        if self._held[0] != state:
+            plans = node.elasticity.plans(now)
+            each = [steps(plans[container], one.beside, now) for container, one in self.planned.items()]
+            self._held = (state, total(each, now))
+        return self._held[1]
+
+    def peak(self, node: Node, now: float) -> Amounts:
+        """The most that they hold together of each resource at any time from now on."""
+        held = self.held(node, now)
+        return NOTHING if held is None else held.peak(now)
+
+    def plan(self, container: str, planned: _Planned) -> None:
+        """One more."""
+        self.planned[container] = planned
+        self._changes += 1
+
+    def started(self, record: ContainerRecord, at: float, now: float) -> None:
+        """It runs: what it uses is recorded from now on; the slots of its profile began when it was assigned."""
+        planned = self.planned.get(record.container)
+        if planned is not None:
+            record.profile_at = at - (now - planned.began)
+        self.surrogate.began(record.container, record.job, record.task, now)
+
+    def ended(self, container: str) -> None:
+        """Its container ended."""
+        self.surrogate.ended(container)
+        if self.planned.pop(container, None) is not None:
+            self._changes += 1
+
+    def link_opens(self) -> None:
+        """Whoever listens knows nothing."""
+        self._told = None
+        self.surrogate.tell_all()
+
+    def availability(self, node: Node, ledger: Ledger, now: float) -> Availability | None:
+        """AR(j) (Elasecutor §III.B.1), if it is another than was told last."""
+        held = self.held(node, now)
+        state = (ledger.beside, self._held[0] if held is not None else None)
+        if state == self._told:
+            return None
+        self._told = state
+        slot_s = node.settings.executor_slot_s
+        capacity = node.settings.amounts
+        taken = [NOTHING] if held is None else held.slots(now, slot_s, MOST_SLOTS).tolist()
+        slots = [_free(capacity, ledger.beside, each) for each in taken]
+        while len(slots) > 1 and slots[-1] == slots[-2]:
+            slots.pop()
+        return Availability(slot_s=slot_s, capacity=_free(capacity, NOTHING, NOTHING), slots=slots)
+
+    def report(self, node: Node, load: Load) -> list[ExecutorUse]:
+        """What they used that the master has not been told, as much as the heartbeat with this Load has room for."""
+        available = len(load.availability.slots) if load.availability is not None else 0
+        room_bytes = HEARTBEAT_BYTES - _LOAD_BYTES - available * _AVAILABLE_BYTES
+        return self.surrogate.report(node.elasticity.lateness, room_bytes)
+
+
+def _free(capacity: Amounts, promised: Amounts, taken: Sequence[float]) -> SlotAmounts:
+    """What is left, rounded down, in the units of the wire."""
+    cores, disk, network, memory = (
+        max(0, math.floor((there - other - has) / unit + _ROUNDING))
+        for there, other, has, unit in zip(capacity, promised, taken, UNITS, strict=True)
+    )
+    return (cores, disk, network, memory)
+
+
+def beside_profile(request: TaskRequest, profile: Profile) -> Amounts:
+    """The promise for what the profile does not name."""
+    command = request.command
+    assert command is not None
+    promise = (command.cpu_cores, 0.0, command.network_bytes_per_s, max(request.memory_bytes, command.memory_bytes))
+    named = profile.demand(0)
+    cores, disk, network, memory = (
+        0.0 if name in named else float(amount) for name, amount in zip(RESOURCES, promise, strict=True)
+    )
+    return (cores, disk, network, memory)
+
+
+def refuse(node: Node, request: TaskRequest, profile: Profile, now: float) -> str:
+    """Why a profile does not fit, slot by slot, with what others were promised or will use; empty where it does."""
+    ledger = node.ledger()
+    beside = beside_profile(request, profile)
+    known = node.settings.amounts
+    if beside[2] and not known[2]:
+        return ledger.refuse_network(int(beside[2]), 0)
+    cores, disk, network, memory = free = tuple(
+        amount - other if amount else math.inf for amount, other in zip(known, ledger.beside, strict=True)
+    )
+    wanted, held = steps(ahead(profile, Course(), 0.0), beside, now), node.executors.held(node, now)
+    over = total([wanted] if held is None else [held, wanted], now).over(
+        (cores + CORES_EPSILON, disk, network, memory), wanted
+    )
+    if over is None:
+        return ""
+    which, at = over
+    left = max(0.0, free[which] - (held.at(at)[which] if held is not None else 0.0))
+    ahead_s = max(0.0, at - now)
+    return (
+        f"{_CALLED[which]}: {_say(which, wanted.at(at)[which])} asked in slot {profile.slot(ahead_s)} of its profile, "
+        f"{_say(which, left)} of {_say(which, known[which])} free then ({ahead_s:g} s from now)"
+    )
+
+
+def _say(resource: int, amount: float) -> str:
+    if _CALLED[resource] == "cpu":
+        return f"{amount:.4g} cores"
+    return format_bytes(int(amount)) + ("" if _CALLED[resource] == "memory" else "/s")
+
+
+def start(node: Node, held: HeldTask, now: float) -> list[Instruction]:
+    """It is started at once; with a profile its limits follow that from now on."""
+    instructions = running.start_beside(node, held, now)
+    record = node.containers.live[held.container]
+    if held.profile is not None:
+        _follow(node, held, record, held.profile, now)
+        instructions += elasticity.change(record, node.elasticity.limits(record, now))
+    return instructions
+
+
+def _follow(node: Node, held: HeldTask, record: ContainerRecord, profile: Profile, began: float) -> None:
+    record.profile = profile
+    node.elasticity.follow(record, began)
+    node.executors.plan(record.container, _Planned(profile, beside_profile(held.request, profile), began))
+
+
+def take_back(node: Node, held: HeldTask, now: float, at: float) -> list[Instruction]:
+    """It outlived an agent: it goes on where it is in its profile. One that was not started yet is now."""
+    record = node.containers.live.get(held.container)
+    if record is None:
+        return start(node, held, now)
+    record.kind = None
+    if held.job in node.jobs:  # else it is being stopped
+        running.queue_command(node, held, now, running=True)
+    if held.profile is not None:
+        record.profile_at = record.profile_at or at  # the agent ended between its start and the news of that
+        _follow(node, held, record, held.profile, now - (at - record.profile_at))
+    return []

@@ -1,0 +1,189 @@
+"""One container whose limits follow its profile: its plan as it stands, and what the kernel is told because of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from agent.core.confinement import Promise
+from agent.core.plans import RESOURCES, Course, Held, Plan, ahead, demand, extend_at_s, plus
+from agent.core.profiling import Amounts
+from agent.core.records import ContainerRecord
+from agent.core.reprovisioning import overdue_s
+from agent.core.settings import NodeSettings
+from penstock.model import Limits, Profile, Sizing
+
+#: What a profile's resource limits; memory: :func:`_memory_limit`.
+_LIMITS_OF = {
+    "cpu_cores": ("cpu_cores",),
+    "disk_bytes_per_s": ("disk_read_bytes_per_s", "disk_write_bytes_per_s"),
+    "network_bytes_per_s": ("network_egress_bytes_per_s",),
+}
+#: What an executor's limits never fall below, whatever its plan has: with nothing at all it would never end.
+LEAST: Amounts = (0.05, float(1 << 20), float(128 << 10), 0.0)
+#: Lead and lag are at most this part of a slot.
+_MOST_OF_A_SLOT = 0.25
+#: A fall by less than this part is not worth a write.
+HYSTERESIS = 0.05
+EPSILON_S = 1e-6
+
+
+@dataclass(slots=True, kw_only=True)
+class Following:
+    """``plan`` was made at ``made_at``, and ``turns`` is when what holds by it may change; times are as ``now``.
+
+    An executor's plan has to be made anew at ``extend_at``. ``raised_bytes`` is what its memory needs beyond its plan.
+    ``behind`` and ``stuck`` are as they were at the last sample.
+    """
+
+    record: ContainerRecord
+    profile: Profile
+    started: float
+    lead_s: float
+    lag_s: float
+    plan: Plan = field(init=False)
+    rows: Held = field(init=False)
+    made_at: float = field(init=False)
+    extend_at: float = math.inf
+    turns: list[float] = field(default_factory=list)
+    raised_bytes: float = 0.0
+    behind: float = 0.0
+    stuck: bool = False
+
+    @property
+    def executor(self) -> bool:
+        """Whether it is one: placed by its profile, and with stages."""
+        return self.record.executor is not None
+
+    @property
+    def course(self) -> Course:
+        """How far it is."""
+        return self.record.course or Course()
+
+    def named(self, amounts: Amounts) -> Amounts:
+        """Without what its profile does not name."""
+        kept = [amount if getattr(self.profile, name) else 0.0 for name, amount in zip(RESOURCES, amounts, strict=True)]
+        return (kept[0], kept[1], kept[2], kept[3])
+
+    def unnamed(self) -> Amounts:
+        """What was promised to it of what its profile does not name."""
+        spec = self.record.spec
+        promised = (spec.cpu_cores, 0.0, float(spec.network_bytes_per_s), float(spec.memory_bytes))
+        named = self.named(promised)
+        return (promised[0] - named[0], 0.0, promised[2] - named[2], promised[3] - named[3])
+
+    def follow(self, plan: Plan, now: float) -> None:
+        """From now on that is its plan."""
+        self.plan, self.rows, self.made_at = plan, plan.held(), now
+        steps = [now + after_s for after_s in plan.steps_s()]
+        self.turns = sorted([at - self.lead_s for at in steps] + [at + self.lag_s for at in steps])
+        if self.executor:
+            again_s = extend_at_s(self.profile, self.course, now - self.started)
+            self.extend_at = math.inf if again_s is None else self.started + again_s
+
+    def holds(self, now: float) -> Amounts:
+        """What holds: ahead of a rise, after a fall."""
+        after_s = now - self.made_at
+        return self.plan.highest(after_s - self.lag_s, after_s + self.lead_s)
+
+    def planned(self, now: float) -> Plan:
+        """What it is to hold from now on; what it wants to, where its plan has to be made anew."""
+        if now < self.extend_at - EPSILON_S:
+            return self.plan.advanced(now - self.made_at)
+        return ahead(self.profile, self.course, now - self.started)
+
+    def held(self, now: float) -> Held:
+        """Its plan as it stands, as an array."""
+        plan, passed_s = self.plan, now - self.made_at
+        slot = plan.slot(passed_s)
+        return Held(plan.slot_s, max(0.0, plan.elapsed_s + passed_s - slot * plan.slot_s), self.rows.rows[slot:])
+
+    def overdue_at(self, rho: float) -> float:
+        """When its stage is to be corrected; never, if it has been."""
+        overdue = overdue_s(self.profile, self.course, rho) if self.executor else None
+        return math.inf if overdue is None else self.started + overdue
+
+
+def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> Following:
+    """Follow the record's profile; an executor that outlived an agent goes on in the stage that it was in."""
+    profile = record.profile
+    assert profile is not None
+    most_s = profile.slot_s * _MOST_OF_A_SLOT
+    one = Following(
+        record=record,
+        profile=profile,
+        started=started,
+        lead_s=min(settings.elastic_lead_s, most_s),
+        lag_s=min(settings.elastic_lag_s, most_s),
+    )
+    if one.executor:
+        one.follow(ahead(profile, one.course, one.course.since_s), started + one.course.since_s)
+        record.promise = promise_of(one, one.holds(one.made_at))
+    else:
+        one.follow(Plan(profile.slot_s, 0.0, tuple(demand(profile, slot) for slot in range(profile.slots))), started)
+    return one
+
+
+# ---------------------------------------------------------------- what the kernel is told
+
+
+def limits_by_the_clock(one: Following, now: float) -> Limits:
+    """Of a container that is no executor: exactly what its profile says."""
+    wanted: dict[str, int | float | str | None] = {}
+    for name, amount in zip(RESOURCES, one.holds(now), strict=True):
+        if amount:
+            value = amount if name == "cpu_cores" else int(amount)
+            wanted |= dict.fromkeys(_LIMITS_OF.get(name) or (_memory_limit(one.record),), value)
+    return one.record.limits.changed(wanted)
+
+
+def limits_of(one: Following, holds: Amounts, level_bytes: float | None, settings: NodeSettings) -> Limits:
+    """Of an executor: what it holds, within what its user said it may use at most.
+
+    ``level_bytes`` is its ``memory.high``; None: as long as no sample has seen what cannot be taken from it, its memory
+    is not limited. ``shared`` sizing leaves limits alone.
+    """
+    record, asked = one.record, one.record.spec.limits
+    if record.executor is None or record.executor.sizing is Sizing.SHARED:
+        return asked
+    wanted: dict[str, int | float | str | None] = {}
+    for index, (name, limits) in enumerate(_LIMITS_OF.items()):
+        if not getattr(one.profile, name):
+            continue
+        amount = max(holds[index], LEAST[index])
+        if name == "cpu_cores":
+            amount = min(amount, settings.capacity.cores)
+        for limit in limits:
+            most = getattr(asked, limit)
+            kept = _worth_it(getattr(record.limits, limit), amount if most is None else min(amount, float(most)))
+            wanted[limit] = kept if name == "cpu_cores" else int(kept)
+    if one.profile.memory_bytes:
+        most = asked.memory_high_bytes
+        if level_bytes is None:
+            wanted["memory_high_bytes"] = most
+        else:
+            level = _worth_it(record.limits.memory_high_bytes, level_bytes)
+            wanted["memory_high_bytes"] = max(1, int(level if most is None else min(level, float(most))))
+    return record.limits.changed(wanted)
+
+
+def promise_of(one: Following, holds: Amounts) -> Promise:
+    """What is protected of an executor: what it holds; of what its profile does not name, what it was promised."""
+    cores, _, network, memory = plus(one.named(holds), one.unnamed())
+    before = one.record.promise
+    if before is not None:
+        cores = _worth_it(before.cpu_cores, cores)
+        network = _worth_it(before.network_bytes_per_s, network)
+        memory = _worth_it(before.memory_bytes, memory)
+    return Promise(cpu_cores=cores, memory_bytes=int(memory), network_bytes_per_s=int(network))
+
+
+def _worth_it(before: float | None, now: float) -> float:
+    """A rise always is; a fall, unless it is a small one."""
+    return before if before is not None and before * (1 - HYSTERESIS) <= now <= before else now
+
+
+def _memory_limit(record: ContainerRecord) -> str:
+    """A container that is throttled rather than killed stays so."""
+    throttled = record.limits.memory_high_bytes is not None and record.limits.memory_max_bytes is None
+    return "memory_high_bytes" if throttled else "memory_max_bytes"

@@ -1,0 +1,260 @@
+"""What executors are planned to hold over time, and how far each is on its profile (Elasecutor §III.B).
+
+Amounts are cores, disk bytes/s, bytes/s sent, bytes of memory; 0 of what the profile does not name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from agent.core.profiling import Amounts
+from penstock.model import Profile
+
+Floats = npt.NDArray[np.float64]
+NOTHING: Amounts = (0.0, 0.0, 0.0, 0.0)
+_UNSCALED: Amounts = (1.0, 1.0, 1.0, 1.0)
+#: The resources of an amount, as a profile names them.
+RESOURCES = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
+#: Of a slot: boundaries that rounding puts so far apart are the same one.
+_SAME = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is held slot by slot, from the slot on of which ``elapsed_s`` have passed.
+
+    Behind the last slot it stays as it is there: who is predicted to end holds ``NOTHING`` in the last one.
+    """
+
+    slot_s: float
+    elapsed_s: float
+    amounts: tuple[Amounts, ...]
+
+    def slot(self, after_s: float) -> int:
+        """Which slot it is so many seconds from now; the last one for ever."""
+        passed = (self.elapsed_s + after_s) / self.slot_s + _SAME
+        return max(0, int(min(passed, len(self.amounts) - 1)))
+
+    def advanced(self, passed_s: float) -> Plan:
+        """As it is so many seconds later."""
+        slot = self.slot(passed_s)
+        elapsed_s = max(0.0, self.elapsed_s + passed_s - slot * self.slot_s)
+        return Plan(self.slot_s, elapsed_s, self.amounts[slot:])
+
+    def highest(self, begin_s: float, end_s: float) -> Amounts:
+        """The most of each resource in the slots that overlap this time, both ends with it."""
+        return most(self.amounts[self.slot(begin_s) : self.slot(end_s) + 1])
+
+    def steps_s(self) -> list[float]:
+        """Seconds from now to each boundary at which something changes."""
+        return [
+            number * self.slot_s - self.elapsed_s
+            for number, (before, after) in enumerate(pairwise(self.amounts), start=1)
+            if before != after
+        ]
+
+    def held(self) -> Held:
+        """As an array."""
+        return Held(self.slot_s, self.elapsed_s, np.array(self.amounts))
+
+    def with_extra(self, extra: Amounts, for_s: float) -> Plan:
+        """More of each resource in the slots that overlap the next seconds, but for an end that was predicted."""
+        last = self.slot(for_s * (1 - _SAME))
+        raised = (
+            plus(amounts, extra) if slot <= last and amounts != NOTHING else amounts
+            for slot, amounts in enumerate(self.amounts)
+        )
+        return Plan(self.slot_s, self.elapsed_s, tuple(raised))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """A plan as an array, slots × resources, for sums over many of them."""
+
+    slot_s: float
+    elapsed_s: float
+    rows: Floats
+
+    def highest(self, begins_s: Floats, ends_s: Floats) -> Floats:
+        """As :meth:`Plan.highest`, for many times."""
+        last = len(self.rows) - 1
+        first = np.clip((self.elapsed_s + begins_s) / self.slot_s + _SAME, 0, last).astype(np.intp)
+        until = np.clip((self.elapsed_s + ends_s) / self.slot_s + _SAME, 0, last).astype(np.intp)
+        found: Floats = self.rows[first]
+        for step in range(1, int((until - first).max(initial=0)) + 1):
+            found = np.maximum(found, self.rows[np.minimum(first + step, until)])
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is there for one executor: the ``whole`` less what ``others`` hold; infinite where nobody knows how much
+    there is. Times are seconds from now."""
+
+    whole: Amounts
+    others: list[Held]
+
+    def free(self, begin_s: float, end_s: float) -> Amounts:
+        """At any time from one to the other."""
+        return _four(self._free(np.array([begin_s]), np.array([end_s]))[0])
+
+    def allows(self, plan: Plan) -> Plan:
+        """As much of a plan as there is room for, slot by slot and resource by resource."""
+        begins_s = plan.slot_s * np.arange(len(plan.amounts), dtype=np.float64) - plan.elapsed_s
+        ends_s: Floats = begins_s + plan.slot_s * (1 - 2 * _SAME)
+        wanted = np.array(plan.amounts)
+        free = self._free(np.maximum(0.0, begins_s), ends_s)
+        if (wanted <= free).all():
+            return plan
+        amounts = tuple(_four(row) for row in np.minimum(wanted, free))
+        return Plan(plan.slot_s, plan.elapsed_s, amounts)
+
+    def _free(self, begins_s: Floats, ends_s: Floats) -> Floats:
+        free = np.tile(np.array(self.whole), (len(begins_s), 1))
+        for held in self.others:
+            free -= held.highest(begins_s, ends_s)
+        least: Floats = np.maximum(free, 0.0)
+        return least
+
+
+def _four(row: Floats) -> Amounts:
+    cores, disk, network, memory = row.tolist()
+    return (cores, disk, network, memory)
+
+
+class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far an executor is, and what was seen of it; seconds are since its start.
+
+    ``before`` is how many stages of its job had ended when it began; ``stage`` how many did since, and ``since_s`` when
+    the present one began. ``scale`` is what the rest of the profile is multiplied by, ``held`` what the present stage
+    holds instead, since it was observed (§III.C); ``observed``: it has been, or is. ``count`` is how often it was
+    reprovisioned in all.
+    """
+
+    before: int = 0
+    stage: int = 0
+    since_s: float = 0.0
+    scale: Amounts = _UNSCALED
+    held: Amounts | None = None
+    observed: bool = False
+    count: int = 0
+
+    def next_stage(self, stage: int, now_s: float) -> Course:
+        """``stage`` stages have ended now."""
+        return Course(before=self.before, stage=stage, since_s=now_s, scale=self.scale, count=self.count)
+
+
+def demand(profile: Profile, slot: int) -> Amounts:
+    """Of one slot; behind a resource's last value it keeps it."""
+    named = profile.demand(slot)
+    cores, disk, network, memory = (float(named.get(name, 0)) for name in RESOURCES)
+    return (cores, disk, network, memory)
+
+
+@lru_cache(maxsize=256)
+def _demands(profile: Profile) -> tuple[Amounts, ...]:
+    """Of all slots up to the end of the last stage."""
+    return tuple(demand(profile, slot) for slot in range(ends_of(profile)[-1]))
+
+
+def ends_of(profile: Profile) -> tuple[int, ...]:
+    """The slots at whose end stages end; the last one is the whole's."""
+    ends = profile.stages
+    return ends if ends and ends[-1] >= profile.slots else (*ends, profile.slots)
+
+
+def timeless(profile: Profile) -> bool:
+    """Whether it says nothing about time: a reservation of the peak for as long as it takes (§IV.C)."""
+    return ends_of(profile) == (1,)
+
+
+def predicted_s(profile: Profile, stage: int) -> float | None:
+    """How long a stage is predicted to take; None: nothing is predicted of it."""
+    ends = ends_of(profile)
+    if timeless(profile) or stage >= len(ends):
+        return None
+    return (ends[stage] - _begin(ends, stage)) * profile.slot_s
+
+
+def predicted(profile: Profile, stage: int) -> Amounts:
+    """The mean demand of a stage, p(i, *) of §III.C. Where in its stage a late executor is nobody can see."""
+    ends = ends_of(profile)
+    slots = range(_begin(ends, stage), ends[stage])
+    sums = [sum(column) for column in zip(*(demand(profile, slot) for slot in slots), strict=True)]
+    cores, disk, network, memory = (total / len(slots) for total in sums)
+    return (cores, disk, network, memory)
+
+
+def last_of_stage(profile: Profile, course: Course) -> Amounts:
+    """What the last slot of the present stage has."""
+    ends = ends_of(profile)
+    return _scaled(course, demand(profile, ends[min(course.stage, len(ends) - 1)] - 1))
+
+
+def ahead(profile: Profile, course: Course, elapsed_s: float) -> Plan:
+    """What an executor wants from now on, ``elapsed_s`` after its start.
+
+    A stage that takes longer than predicted keeps the demand of its last slot until its end is known, and the next one
+    begins there. News of the end takes its time, so in the first slot that is late the next stage's first demand
+    counts, too. At the end of the profile it is predicted to end.
+    """
+    ends = ends_of(profile)
+    if timeless(profile):
+        return Plan(profile.slot_s, elapsed_s % profile.slot_s, (_scaled(course, demand(profile, 0)),))
+    in_stage_s = max(0.0, elapsed_s - course.since_s)
+    late = slot = int(in_stage_s / profile.slot_s + _SAME)
+    slot_s = profile.slot_s
+    begin = _begin(ends, course.stage)
+    last = ends[course.stage] - 1 if course.stage < len(ends) else begin
+    late -= last - begin
+    rest = _demands(profile)[min(begin + slot, last) :] or _demands(profile)[-1:]  # or it outlives its profile
+    amounts = [_scaled(course, amounts) for amounts in rest] if course.scale != _UNSCALED else list(rest)
+    if late >= 1 and course.held is not None:
+        amounts[0] = course.held
+    elif late == 1 and len(amounts) > 1:
+        amounts[0] = most(amounts[:2])
+    return Plan(slot_s, max(0.0, in_stage_s - slot * slot_s), (*amounts, NOTHING))
+
+
+def extend_at_s(profile: Profile, course: Course, elapsed_s: float) -> float | None:
+    """Seconds after its start at which a plan that was made now has to be made anew, unless a stage ends before."""
+    if timeless(profile):
+        return None
+    length = predicted_s(profile, course.stage) or 0.0
+    late = int((elapsed_s - course.since_s) / profile.slot_s + _SAME)
+    return course.since_s + max(length, (late + 1) * profile.slot_s)
+
+
+def _begin(ends: tuple[int, ...], stage: int) -> int:
+    return ends[min(stage, len(ends)) - 1] if stage else 0
+
+
+def _scaled(course: Course, amounts: Amounts) -> Amounts:
+    cores, disk, network, memory = (amount * scale for amount, scale in zip(amounts, course.scale, strict=True))
+    return (cores, disk, network, memory)
+
+
+# ---------------------------------------------------------------- amounts
+
+
+def plus(one: Amounts, other: Amounts) -> Amounts:
+    """Their sum."""
+    return (one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
+
+
+def minus(one: Amounts, other: Amounts) -> Amounts:
+    """What is left of one; never less than nothing."""
+    cores, disk, network, memory = (max(0.0, a - b) for a, b in zip(one, other, strict=True))
+    return (cores, disk, network, memory)
+
+
+def most(several: tuple[Amounts, ...] | list[Amounts]) -> Amounts:
+    """The largest of each."""
+    cores, disk, network, memory = map(max, zip(*several, strict=True))
+    return (cores, disk, network, memory)

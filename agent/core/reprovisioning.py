@@ -1,0 +1,117 @@
+"""Dynamic reprovisioning (Elasecutor §III.C): who is late, what was seen of it, and what that makes of its plan.
+
+The arithmetic stands apart from the node, so that simulated executors are corrected by the very same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from agent.core.plans import NOTHING, Course, last_of_stage, most, predicted, predicted_s
+from agent.core.profiling import Amounts
+from agent.core.profiling import amounts as used_of
+from agent.core.snapshot import ContainerUse
+from penstock.model import Profile
+
+#: Who used this much of all that it had of a resource was held back by it: what it used of the others is "obscured".
+BOUNDED = 0.95
+#: A share of the time in which memory kept a container waiting (PSI) that says that it has too little.
+STALLED = 0.1
+_MEMORY = 3
+
+
+def lateness(profile: Profile, course: Course, elapsed_s: float) -> float:
+    """The time of the present stage ÷ what was predicted of it; 0 where nothing was."""
+    length_s = predicted_s(profile, course.stage)
+    return max(0.0, elapsed_s - course.since_s) / length_s if length_s else 0.0
+
+
+def overdue_s(profile: Profile, course: Course, rho: float) -> float | None:
+    """Seconds after its start at which the present stage is overdue, ρ × its time; None: never, or it was observed."""
+    length_s = predicted_s(profile, course.stage)
+    return None if length_s is None or course.observed else course.since_s + rho * length_s
+
+
+def rescaled(
+    before: Sequence[float], used: Sequence[float], predicted: Sequence[float], *, bounded: bool
+) -> tuple[float, ...]:
+    """Plan ÷ prediction for the remaining stages, per resource: u(i, *) ÷ p(i, *) (§III.C).
+
+    Of what nothing was predicted the scale stays. Who was ``bounded`` is held back in all resources, and is only scaled
+    up: scaled down by such a figure it would be starved for good.
+    """
+    scales = (use / want if want > 0 else old for old, use, want in zip(before, used, predicted, strict=True))
+    return tuple(max(old, scale) if bounded else scale for old, scale in zip(before, scales, strict=True))
+
+
+def bounds(use: ContainerUse, had: Amounts) -> list[int]:
+    """The resources of which it used all that it had; of those that its profile names (more than nothing)."""
+    return [index for index, amount in enumerate(had) if amount > 0 and used_of(use)[index] >= BOUNDED * amount]
+
+
+def held_back(use: ContainerUse, had: Amounts) -> list[int]:
+    """The resources that it lacks: rates that it uses up, and memory if that keeps it waiting, too."""
+    return [index for index in bounds(use, had) if index != _MEMORY or use.memory_stalled > STALLED]
+
+
+@dataclass(slots=True)
+class Observation:
+    """One executor has all that is left of its host for a monitoring period; times are as ``now``.
+
+    ``extra`` is what it was lent on top of its plan, ``had`` both. ``bounded``: in some sample it used up all of
+    something.
+    """
+
+    container: str
+    began: float
+    until: float
+    extra: Amounts
+    had: Amounts = NOTHING
+    bounded: bool = False
+    used: Amounts = NOTHING
+    _seen_s: float = 0.0
+
+    def sampled(self, use: ContainerUse, at: float, interval_s: float) -> None:
+        """The means over the ``interval_s`` before ``at``. ``used`` is the highest: profiles are of peaks, too.
+
+        A sample that lies half before the beginning says more of what it was denied than of what it wants.
+        """
+        seen_s = min(at, self.until) - max(at - interval_s, self.began)
+        if seen_s <= 0 or seen_s < interval_s / 2:
+            return
+        self.used = most([self.used, used_of(use)])
+        self._seen_s += seen_s
+        self.bounded = self.bounded or bool(bounds(use, self.had))
+
+    @property
+    def period_s(self) -> float:
+        """How long it is to last."""
+        return self.until - self.began
+
+    def seen(self) -> bool:
+        """Whether samples cover enough of it to go by: half."""
+        return self._seen_s >= self.period_s / 2 - 1e-9
+
+    def over(self, now: float) -> bool:
+        """It has been seen, or nobody looks: after twice its time what was lent goes back in any case."""
+        return now >= self.until - 1e-9 and (self.seen() or now >= self.until + self.period_s - 1e-9)
+
+
+def corrected(profile: Profile, course: Course, observed: Observation) -> Course:
+    """What the rest of its life is planned with, by what was seen.
+
+    Until the present stage ends it holds what it was seen to use: where in the stage it is nobody knows.
+    """
+    if not observed.seen():
+        return course
+    used, wanted = observed.used, predicted(profile, course.stage)
+    cores, disk, network, memory = rescaled(course.scale, used, wanted, bounded=observed.bounded)
+    cpu, disks, sent, held_bytes = (use if want > 0 else 0.0 for use, want in zip(used, wanted, strict=True))
+    held = (cpu, disks, sent, held_bytes)
+    if observed.bounded:
+        held = most([held, last_of_stage(profile, course)])
+    scale = (cores, disk, network, memory)
+    return msgspec.structs.replace(course, scale=scale, held=held, observed=True, count=course.count + 1)

@@ -1,0 +1,314 @@
+"""Java heaps follow the memory that is planned for their executor (Elasecutor §IV.B, without a patched JVM).
+
+OpenJDK 17 and later have a manageable soft maximum of the heap, which ``jcmd`` sets while the JVM runs. A limit on
+memory cannot fall below what the JVM holds, so the heap follows the plan, not the limit: at a fall the collector gives
+memory back and the limit comes after it; at a rise the limit is there first. ZGC and Shenandoah obey the soft maximum;
+G1 on 17 does not until a full collection, which is said.
+
+A process of the user's is spoken to as that user, never as root, by a ``jcmd`` that the user could not have written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import select
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from agent.core.records import ContainerRecord, ContainerState
+from agent.launcher.account import Account, look_up
+
+if TYPE_CHECKING:
+    from agent.cgroups import CgroupTree
+    from agent.core import Node
+    from agent.core.plans import Plan
+
+#: A change that is smaller is not worth 0.1 s of a processor, which jcmd takes.
+_WORTH = 0.05
+#: Nor is a dip that is over before a collector has given memory back.
+_DIP_S = 10.0
+_TIMEOUT_S = 5.0
+_MOST_ANSWER_BYTES = 64 * 1024
+#: A heap that is smaller only collects.
+_LEAST_HEAP_BYTES = 16 << 20
+#: So many commands in a row that fail, and the process is left alone.
+_GIVE_UP_AFTER = 3
+#: jcmd is a JVM, too: as little of one as will do.
+_LIGHT = ("-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-J-Xmx32m")
+_PATH = "/usr/bin:/bin:/usr/local/bin"
+#: ZGC's default; what gives memory back later than this follows too slowly for slots of seconds.
+_UNCOMMIT_DEFAULT_S, _UNCOMMIT_WISH_S = 300, 5
+_FOLLOWS = f"start it with -XX:+UseZGC -XX:ZUncommitDelay={_UNCOMMIT_WISH_S}, or with -XX:+UseShenandoahGC"
+
+#: What runs a command as a user and returns what it said. Raises OSError, TimeoutError included.
+Runner = Callable[[Account, tuple[str, ...]], str]
+
+
+@dataclass(slots=True)
+class _Jvm:
+    """``most_bytes``: its maximum heap. ``told_bytes``: its soft maximum as we set it last."""
+
+    pid: int
+    account: Account
+    jcmd: str
+    most_bytes: int
+    told_bytes: int = 0
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class _Executor:
+    """``known``: (pid, program) → the JVM that it is; None: none."""
+
+    memory_bytes: int = 0
+    user: str = ""
+    known: dict[tuple[int, str], _Jvm | None] = field(default_factory=dict)
+    worker: asyncio.Task[None] | None = None
+
+    def due(self, share: float) -> list[tuple[_Jvm, int]]:
+        """Whose soft maximum is to be another one, in bytes. Several JVMs share alike."""
+        jvms = [jvm for jvm in self.known.values() if jvm is not None]
+        found = []
+        for jvm in jvms:
+            wanted = min(jvm.most_bytes, max(_LEAST_HEAP_BYTES, int(share * self.memory_bytes / len(jvms))))
+            worth = abs(wanted - jvm.told_bytes) >= _WORTH * jvm.told_bytes
+            if worth and jvm.failures < _GIVE_UP_AFTER:
+                found.append((jvm, wanted))
+        return found
+
+
+class JvmHeaps:
+    """One per agent. ``share`` of an executor's memory is its heap's; ``note`` says what does not follow, and why."""
+
+    def __init__(
+        self, tree: CgroupTree | None, note: Callable[..., object], share: float, run: Runner | None = None
+    ) -> None:
+        self._tree = tree
+        self._note = note
+        self._share = share
+        self._run = run or run_as
+        self._executors: dict[str, _Executor] = {}
+        self._threads = ThreadPoolExecutor(2, "jvm")  # of their own: a JVM that hangs is in nobody's way
+
+    def follow(self, node: Node, now: float) -> None:
+        """Look at the executors with Java heaps; what is to be changed is, in the background, one change at a time."""
+        records = [
+            record
+            for record in node.containers.live.values()
+            if record.executor is not None and record.executor.jvm and record.state is ContainerState.RUNNING
+        ]
+        for gone in self._executors.keys() - {record.container for record in records}:
+            del self._executors[gone]
+        plans = node.elasticity.plans(now) if records else {}
+        for record in records:
+            plan = plans.get(record.container)
+            before = self._executors.setdefault(record.container, _Executor()).memory_bytes
+            planned = _planned_bytes(plan, before) if plan is not None else 0
+            self.bring(record, planned or _limit_bytes(record))
+
+    def bring(self, record: ContainerRecord, memory_bytes: int) -> None:
+        """Its heaps get their share of so much memory; 0: it has no limit, and they stay as they are."""
+        one = self._executors.setdefault(record.container, _Executor())
+        one.memory_bytes, one.user = memory_bytes, record.user
+        if one.worker is not None or not memory_bytes:
+            return
+        programs = {key for pid in self._pids(record) if (key := _program(pid)) is not None}
+        one.known = {key: jvm for key, jvm in one.known.items() if key in programs}
+        fresh = programs - one.known.keys()
+        if fresh or one.due(self._share):
+            one.worker = asyncio.get_running_loop().create_task(self._work(record.container, one, fresh))
+
+    async def settled(self) -> None:
+        """Wait until everything that was begun is done."""
+        while workers := [one.worker for one in self._executors.values() if one.worker is not None]:
+            await asyncio.wait(workers)
+
+    async def close(self) -> None:
+        """What has begun ends within seconds; nothing more begins."""
+        await self.settled()
+        self._threads.shutdown()
+
+    # ------------------------------------------------------------ inside
+
+    def _pids(self, record: ContainerRecord) -> list[int]:
+        if self._tree is not None:
+            return self._tree.get(record.container).pids()
+        try:
+            first = psutil.Process(record.pid)
+            return [first.pid, *(child.pid for child in first.children(recursive=True))]
+        except psutil.Error:
+            return []
+
+    async def _work(self, container: str, one: _Executor, fresh: set[tuple[int, str]]) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            for pid, program in fresh:
+                ready, jvm, why = await loop.run_in_executor(self._threads, self._examine, one.user, pid, program)
+                if ready:
+                    one.known[pid, program] = jvm
+                if why:
+                    self._note("heap follows badly", container=container, pid=pid, why=why)
+            for jvm, wanted in one.due(self._share):
+                why = await loop.run_in_executor(self._threads, self._set, jvm, wanted)
+                if why and jvm.failures in (1, _GIVE_UP_AFTER):
+                    self._note("heap not set", container=container, pid=jvm.pid, why=why, times=jvm.failures)
+        finally:
+            one.worker = None
+
+    def _examine(self, user: str, pid: int, program: str) -> tuple[bool, _Jvm | None, str]:
+        """Whether it is known what the process is; which JVM; why its heap will not follow as it should."""
+        try:
+            account = look_up(user)
+            is_jvm = _is_jvm(pid, account)
+            if not is_jvm:
+                return is_jvm is False and not _may_become_java(program), None, ""
+            jcmd = _jcmd(program, account)
+            if jcmd is None:
+                return True, None, "no jcmd on this host that belongs to root; install a JDK (openjdk-17-jdk-headless)"
+            flags = self._run(account, (jcmd, *_LIGHT, str(pid), "VM.flags"))
+        except (OSError, KeyError) as error:
+            return True, None, str(error)
+        most = re.search(r"-XX:MaxHeapSize=(\d+)", flags)
+        if most is None:
+            return True, None, f"its flags cannot be read: {' '.join(flags.split())[:200]}"
+        return True, _Jvm(pid, account, jcmd, int(most[1])), _shortcoming(flags)
+
+    def _set(self, jvm: _Jvm, wanted: int) -> str:
+        """Why it could not be set; empty where it was."""
+        jvm.told_bytes = wanted  # also where it fails: tried again with the next change
+        try:
+            said = self._run(
+                jvm.account, (jvm.jcmd, *_LIGHT, str(jvm.pid), "VM.set_flag", "SoftMaxHeapSize", str(wanted))
+            )
+        except OSError as error:
+            said = str(error)
+        if "executed successfully" in said:
+            jvm.failures = 0
+            return ""
+        jvm.failures += 1
+        return " ".join(said.split())[:200]
+
+
+def run_as(account: Account, argv: tuple[str, ...]) -> str:
+    """Run a command as a user, for at most 5 s, with nothing of ours but standard output; what it said.
+
+    Raises:
+        OSError: it cannot be started, or takes too long (TimeoutError).
+    """
+    other: dict[str, Any] = {}
+    if os.geteuid() != account.uid:
+        other = {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
+    if (setpriv := shutil.which("setpriv", path=_PATH)) is not None:
+        argv = (setpriv, "--no-new-privs", *argv)
+    deadline = time.monotonic() + _TIMEOUT_S
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/",
+        env={"PATH": _PATH, "HOME": account.home, "USER": account.name}, start_new_session=True, **other,
+    )  # fmt: skip
+    try:
+        return _read(process, deadline)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _read(process: subprocess.Popen[bytes], deadline: float) -> str:
+    """What it says, as far as that is worth reading: what a user's process answers may have no end."""
+    assert process.stdout is not None
+    descriptor, said = process.stdout.fileno(), b""
+    ready = select.poll()
+    ready.register(descriptor, select.POLLIN)
+    while len(said) < _MOST_ANSWER_BYTES:
+        left_ms = 1000 * (deadline - time.monotonic())
+        if left_ms <= 0 or not ready.poll(left_ms):
+            raise TimeoutError(f"it does not answer within {_TIMEOUT_S:g} s")
+        if not (piece := os.read(descriptor, _MOST_ANSWER_BYTES)):
+            break
+        said += piece
+    return said.decode("utf-8", "replace")
+
+
+def _planned_bytes(plan: Plan, before: int) -> int:
+    """Up with the plan at once; down to what it still has for a while, so that a dip moves nothing."""
+    now, soon = int(plan.amounts[0][3]), int(plan.highest(0.0, _DIP_S)[3])
+    return now if now >= before else min(before, soon)
+
+
+def _limit_bytes(record: ContainerRecord) -> int:
+    limits = (record.limits.memory_high_bytes, record.limits.memory_max_bytes)
+    return min((limit for limit in limits if limit is not None), default=0)
+
+
+def _program(pid: int) -> tuple[int, str] | None:
+    """The process and what it executes now; None: it is gone."""
+    try:
+        return pid, os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 - what it points to need not exist here
+    except OSError:
+        return None
+
+
+def _is_jvm(pid: int, account: Account) -> bool | None:
+    """Whether it is a JVM of the user's; None: one that is still starting, which to speak to would kill.
+
+    Raises:
+        OSError: it is gone.
+    """
+    process = Path(f"/proc/{pid}")
+    if process.stat().st_uid != account.uid or b"libjvm.so" not in (process / "maps").read_bytes():
+        return False
+    return _catches_quit((process / "status").read_bytes()) or None
+
+
+def _may_become_java(program: str) -> bool:
+    """A JVM that has only just been started has not mapped its library yet."""
+    return Path(program).name == "java"
+
+
+def _catches_quit(status: bytes) -> bool:
+    """By SigCgt of proc(5). HotSpot's attach mechanism begins with SIGQUIT."""
+    caught = re.search(rb"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGQUIT - 1) & 1)
+
+
+def _jcmd(program: str, account: Account) -> str | None:
+    """Of the JVM's own JDK, or the host's; one that the user may have put there only where we are that user anyway."""
+    for found in (str(Path(program).with_name("jcmd")), shutil.which("jcmd", path=_PATH)):
+        if found is not None and os.access(found, os.X_OK):
+            path = Path(found).resolve()
+            if os.geteuid() == account.uid or all(_of_root(part) for part in (path, *path.parents)):
+                return str(path)
+    return None
+
+
+def _of_root(path: Path) -> bool:
+    found = path.stat()
+    return found.st_uid == 0 and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _shortcoming(flags: str) -> str:
+    """Why memory does not come back as fast as a profile wants it."""
+    if "-XX:+UseShenandoahGC" in flags:
+        return ""
+    if "-XX:+UseZGC" not in flags:
+        return f"its collector gives memory back at full collections only; {_FOLLOWS}"
+    delay = re.search(r"-XX:ZUncommitDelay=(\d+)", flags)
+    delay_s = int(delay[1]) if delay is not None else _UNCOMMIT_DEFAULT_S
+    if delay_s > 2 * _UNCOMMIT_WISH_S or "-XX:-ZUncommit" in flags:
+        return f"ZGC gives memory back after {delay_s} s; {_FOLLOWS}"
+    return ""

@@ -1,0 +1,218 @@
+"""A real agent and a master of the test's own: executors are held, reported on, their tails told before their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent.core import Node
+from agent.core import events as e
+from agent.core import instructions as i
+from agent.core.settings import NodeSettings
+from agent.core.snapshot import ContainerUse, Snapshot
+from agent.link import Link
+from penstock.model import Capacity, ContainerSpec, EndedBy, Executor, KindAmounts, Profile, TaskRequest
+from penstock.transport import RpcPeer
+from penstock.wire import master_api as api
+from penstock.wire.connection import read_params
+
+Start = Callable[..., Any]
+JOB = "elsewhere-1"
+MIB = 2**20
+
+
+class FakeMaster:
+    """Registers whoever comes, keeps what it is told in order, decides what the test says."""
+
+    def __init__(self) -> None:
+        self.order: list[tuple[str, Any]] = []  # of the present connection
+        self.connections = 0
+        self._number = 0
+        self._peer: RpcPeer | None = None
+        self._fresh = asyncio.Event()
+        self._server: asyncio.Server
+        self.listen = ""
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: RpcPeer(self), "127.0.0.1", 0)
+        self.listen = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def close(self) -> None:
+        self._server.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+
+    async def decide(self, *decisions: Any) -> list[api.Refusal]:
+        assert self._peer is not None
+        self._number += 1
+        asked = api.Decide(number=self._number, decisions=list(decisions))
+        return (await asyncio.wait_for(self._peer.request("decide", asked, api.Decided), 60)).refused
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                self._fresh.clear()
+                await self._fresh.wait()
+
+    def uses(self) -> list[api.ExecutorUse]:
+        return [use for _, said in self.order if isinstance(said, api.Heartbeat) for use in said.executors]
+
+    def availabilities(self) -> list[api.Availability]:
+        loads = [said.load for _, said in self.order if isinstance(said, (api.Heartbeat, api.Register))]
+        return [load.availability for load in loads if load.availability is not None]
+
+    def ended(self) -> list[api.CommandEnded]:
+        return [said for _, said in self.order if isinstance(said, api.CommandEnded)]
+
+    # ------------------------------------------------------------ Handler
+
+    def connected(self, peer: RpcPeer) -> None:
+        pass
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        assert method == "register"
+        self._peer, self._number, self.order = peer, 0, []
+        self.connections += 1
+        self.notification(peer, method, params)
+        return api.Registered(protocol=api.PROTOCOL, version="0", heartbeat_s=0.1)
+
+    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        if peer is self._peer:
+            self.order.append((method, read_params(params, api.REQUESTS[method][0])))
+            self._fresh.set()
+
+    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
+        pass
+
+    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
+        raise error
+
+
+@pytest.fixture
+async def master() -> AsyncIterator[FakeMaster]:
+    running = FakeMaster()
+    await running.start()
+    yield running
+    await running.close()
+
+
+def assign(fifo: Path, profile: Profile | None, task: str = "e1") -> api.Assign:
+    command = ContainerSpec(argv=("sh", "-c", f"cat {fifo}; exit 0"), cpu_cores=1.0, memory_bytes=64 * MIB)
+    return api.Assign(
+        job=JOB,
+        stage="s",
+        user=getpass.getuser(),
+        origin="elsewhere",
+        priority=0.0,
+        request=TaskRequest(
+            task=task,
+            usage=KindAmounts(cpu=1e6),
+            memory_bytes=64 * MIB,
+            command=command,
+            executor=Executor(application="cat", run="r1"),
+        ),
+        profile=profile,
+    )
+
+
+async def begin(start_agent: Start, master: FakeMaster, tmp_path: Path) -> tuple[Any, Path]:
+    """An agent that is linked, and an executor on it that ends when its FIFO is written to."""
+    agent = await asyncio.to_thread(start_agent, master=master.listen, executor_slot_s=0.2, sample_interval_s=0.05)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    await master.until(lambda: bool(master.availabilities()))
+    profile = Profile(slot_s=0.2, cpu_cores=(0.5, 1.5, 0.5, 0.25), memory_bytes=(64 * MIB,))
+    assert await master.decide(assign(fifo, profile)) == []
+    return agent, fifo
+
+
+def assembled(uses: list[api.ExecutorUse]) -> int:
+    """How many slots were told; each must come once, in order."""
+    slots = 0
+    for use in uses:
+        assert (use.job, use.task, use.slot_s, use.first) == (JOB, "e1", 0.2, slots)
+        assert len(use.mean) == len(use.peak)
+        slots += len(use.mean)
+    return slots
+
+
+async def test_an_executors_slots_reach_the_master_and_their_tail_before_its_end(
+    start_agent: Start, master: FakeMaster, tmp_path: Path
+) -> None:
+    agent, fifo = await begin(start_agent, master, tmp_path)
+    (first,) = master.availabilities()
+    assert first.slots == [first.capacity] and first.capacity[0] == 2000
+    await master.until(lambda: len(master.availabilities()) > 1)
+    assert min(slot[0] for slot in master.availabilities()[1].slots) <= 500
+    (refusal,) = await master.decide(assign(fifo, Profile(slot_s=0.2, cpu_cores=(2.5,)), task="e2"))
+    assert refusal.reason.startswith("cpu: 2.5 cores asked in slot 0 of its profile")
+    (container,) = agent.status()["containers"]
+    assert container["executor"]["application"] == "cat" and container["executor"]["run"] == "r1"
+    await master.until(lambda: assembled(master.uses()) >= 3)
+    assert await master.decide(api.TellStages(job=JOB, ended=1)) == []
+    await master.until(lambda: bool(master.uses()[-1].stages))
+    told = assembled(master.uses())
+    master.hang_up()
+    await master.until(lambda: master.connections == 2 and assembled(master.uses()) >= told)
+    assert master.availabilities(), "a new connection hears it again"
+    await asyncio.to_thread(fifo.write_text, "go")
+    await master.until(lambda: bool(master.ended()))
+    (over,) = master.ended()
+    assert (over.task, over.ended.by, over.ended.exit_status) == ("e1", EndedBy.EXIT, 0)
+    uses = master.uses()
+    assert uses[-1].ended and assembled(uses) > told, "all of it, in one run, before the word of its end"
+    assert uses[-1].stages[-1] == assembled(uses)
+
+
+async def test_half_a_run_is_not_told_as_a_whole_one_after_a_restart_of_the_agent(
+    start_agent: Start, master: FakeMaster, tmp_path: Path
+) -> None:
+    agent, fifo = await begin(start_agent, master, tmp_path)
+    await master.until(lambda: assembled(master.uses()) >= 1)
+    agent.kill()
+    await asyncio.to_thread(start_agent, master=master.listen, executor_slot_s=0.2, sample_interval_s=0.05)
+    await master.until(lambda: master.connections == 2)
+    (_, registration) = master.order[0]
+    assert [held.task for held in registration.placed] == ["e1"]
+    await asyncio.to_thread(fifo.write_text, "go")
+    await master.until(lambda: bool(master.ended()))
+    assert master.ended()[0].ended.ok
+    (use,) = master.uses()
+    assert use.ended and use.mean == [] and use.first > 0
+
+
+async def test_who_ended_while_the_master_was_away_is_told_of_in_full_before_its_end(master: FakeMaster) -> None:
+    capacity = Capacity(cores=2, memory_bytes=2**30)
+    node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
+    shell: Any = SimpleNamespace(node=node, link=None)
+    host, _, port = master.listen.rpartition(":")
+    link = Link(shell, host, int(port))
+    node.handle(e.Decided(1, [assign(Path("/fifo"), None)]), 0.0)
+    (container,) = node.containers.live
+    node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
+    for second in range(1, 1001):
+        use = ContainerUse(cpu_cores=1.0, memory_bytes=MIB)
+        node.handle(e.Sampled(Snapshot(float(second), 1.0, containers={container: use}), 0.0), float(second))
+    for told in node.handle(e.ContainerExited(container, 0, None, 1.0, 0, 0, 0.0), 1000.0):
+        if isinstance(told, i.TellMaster):
+            link.tell(told.method, told.params)
+    running = asyncio.create_task(link.run())
+    try:
+        await master.until(lambda: bool(master.ended()))
+    finally:
+        running.cancel()
+    methods = [method for method, _ in master.order]
+    before = master.order[: methods.index("command_ended")]
+    uses = [use for _, said in before if isinstance(said, api.Heartbeat) for use in said.executors]
+    assert (len(uses) > 1, uses[-1].ended, sum(len(use.mean) for use in uses)) == (True, True, 1000), "in pieces"

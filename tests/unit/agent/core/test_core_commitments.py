@@ -1,0 +1,104 @@
+"""What is held over time: step functions, added up exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.commitments import Steps, steps, total
+from agent.core.plans import NOTHING, Plan
+from agent.core.profiling import Amounts
+
+
+def cores(*values: float) -> tuple[Amounts, ...]:
+    return tuple((value, 0.0, 0.0, 100 * value) for value in values)
+
+
+def plan(*values: float, slot_s: float = 3.0, elapsed_s: float = 0.0, now: float = 10.0) -> Steps:
+    return steps(Plan(slot_s, elapsed_s, cores(*values)), NOTHING, now)
+
+
+def test_plans_of_other_phases_add_up_at_every_moment() -> None:
+    both = total([plan(1, 4, 2), plan(3, 1, elapsed_s=2.0)], 10.0)
+    assert both.times.tolist() == [10.0, 11.0, 13.0, 16.0]
+    assert both.held[:, 0].tolist() == [4.0, 2.0, 5.0, 3.0]
+    assert both.held[:, 3].tolist() == [400.0, 200.0, 500.0, 300.0]
+
+
+def test_the_peak_is_of_what_is_still_to_come() -> None:
+    held = total([plan(1, 4, 2)], 10.0)
+    assert held.peak(10.0)[0] == held.peak(15.9)[0] == 4.0
+    assert held.peak(16.0)[0] == held.peak(1000.0)[0] == 2.0
+    assert (held.at(12.9)[0], held.at(13.0)[0], held.at(1e6)[0]) == (1.0, 4.0, 2.0)
+
+
+def test_what_is_held_beside_a_plan_is_held_for_ever() -> None:
+    held = steps(Plan(3.0, 0.0, cores(1, 0)), (0.0, 0.0, 7.0, 0.0), 0.0)
+    assert held.at(0.0) == (1.0, 0.0, 7.0, 100.0)
+    assert held.at(50.0) == (0.0, 0.0, 7.0, 0.0)
+
+
+def test_boundaries_that_rounding_keeps_apart_are_one() -> None:
+    """One falls where the other rises: nobody ever holds both."""
+    third = 0.1 + 0.2
+    both = total([plan(4, 1, slot_s=0.3), plan(1, 4, slot_s=third)], 10.0)
+    assert both.held[:, 0].tolist() == [5.0, 5.0]
+
+
+def test_a_slot_has_the_most_that_is_held_in_it() -> None:
+    held = total([plan(1, 4, 2, 3), plan(1, 0, elapsed_s=2.0)], 10.0)
+    assert held.slots(10.0, 3.0, 600)[:, 0].tolist() == [2.0, 4.0, 2.0, 3.0]
+    assert held.slots(11.0, 3.0, 600)[:, 0].tolist() == [4.0, 4.0, 3.0, 3.0]
+    assert held.slots(10.0, 3.0, 2)[:, 0].tolist() == [2.0, 4.0], "what lies behind is in the last one"
+    assert held.slots(500.0, 3.0, 600)[:, 0].tolist() == [3.0]
+
+
+def test_slots_that_begin_together_are_the_same_for_rounding() -> None:
+    held = total([plan(*range(1, 200), slot_s=0.1, now=0.3)], 0.3)
+    assert held.slots(0.3, 0.1, 600)[:, 0].tolist() == list(range(1, 200))
+
+
+def test_the_first_time_at_which_there_is_too_little() -> None:
+    wanted = plan(1, 2, 3)
+    both = total([wanted, plan(1, 1, 2)], 10.0)
+    assert both.over((5.0, 1.0, 1.0, 1e6), wanted) is None
+    assert both.over((4.0, 1.0, 1.0, 1e6), wanted) == (0, 16.0)
+    assert both.over((5.0, 1.0, 1.0, 250.0), wanted) == (3, 13.0)
+    assert both.over((1.0, 1.0, 1.0, 1e6), plan(0, 0, 1)) == (0, 16.0), "of the rest it wants nothing"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 9), min_size=1, max_size=6),
+            st.integers(1, 8),  # slot_s in eighths: exact in binary
+            st.integers(0, 7),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.integers(1, 16),
+)
+def test_every_moment_has_the_sum_and_every_slot_its_most(
+    spec: list[tuple[list[int], int, int]], slot_eighths: int
+) -> None:
+    now = 4.0
+    plans = [
+        Plan(eighths / 8, min(elapsed, eighths - 1) / 8, cores(*map(float, values)))
+        for values, eighths, elapsed in spec
+    ]
+    held = total([steps(each, NOTHING, now) for each in plans], now)
+    moments = now + np.arange(0, 16 * 8) / 8
+
+    def expected(at: float) -> float:
+        return sum(each.amounts[each.slot(at - now)][0] for each in plans)
+
+    assert [held.at(float(at))[0] for at in moments] == [pytest.approx(expected(float(at))) for at in moments]
+    slot_s = slot_eighths / 8
+    slots = held.slots(now, slot_s, 600)[:, 0]
+    for number, value in enumerate(slots.tolist()):
+        end = now + (number + 1) * slot_s if number < len(slots) - 1 else np.inf
+        inside = [expected(float(at)) for at in moments if now + number * slot_s <= at < end]
+        assert value == max(inside, default=expected(1e6))

@@ -1,0 +1,267 @@
+"""What the kernel is told of an executor: floors, bounds, sizing, memory by what was seen, and never for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.core import Node
+from agent.core import events as e
+from agent.core import instructions as i
+from agent.core.confinement import Confinement
+from agent.core.memory_levels import with_margin
+from agent.core.plans import NOTHING, Course
+from agent.core.records import ContainerRecord, HeldTask
+from agent.core.settings import NodeSettings
+from agent.core.snapshot import ContainerUse, Snapshot
+from penstock.model import Capacity, ContainerSpec, Executor, KindAmounts, Limits, Profile, Sizing, TaskRequest
+from penstock.wire.errors import RpcError
+from penstock.wire.master_api import Assign, TellStages
+
+GIB = 1 << 30
+MIB = 1 << 20
+SETTINGS = NodeSettings(
+    node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=4 * GIB), has_master=True,
+    disk_bytes_per_s=100 * MIB, link_bytes_per_s=100 * MIB,
+)  # fmt: skip
+FOUR = Profile(
+    cpu_cores=(1.0, 2.0),
+    memory_bytes=(GIB, 2 * GIB),
+    disk_bytes_per_s=(20 * MIB,),
+    network_bytes_per_s=(10 * MIB,),
+    stages=(1, 2),
+)
+
+
+def replace_profile(profile: Profile, **changes: Any) -> Profile:
+    return Profile(**{name: getattr(profile, name) for name in profile.__struct_fields__} | changes)
+
+
+class Bed:
+    """A node with one executor that runs, and a kernel that remembers what it was told."""
+
+    def __init__(self, profile: Profile, *, sizing: Sizing = Sizing.HARD, **spec: Any) -> None:
+        self.node = Node(SETTINGS)
+        self.now = 100.0
+        self.done: list[i.Instruction] = []
+        self.assign("a", profile, sizing, **spec)
+        (self.container,) = self.node.containers.live
+        self.send(e.ContainerStarted(self.container, 42, {}, 1000.0))
+
+    @property
+    def record(self) -> ContainerRecord:
+        return self.node.containers.live[self.container]
+
+    def assign(self, task: str, profile: Profile, sizing: Sizing = Sizing.HARD, **spec: Any) -> None:
+        request = TaskRequest(
+            task=task, usage=KindAmounts(), command=ContainerSpec(argv=("x",), **spec),
+            executor=Executor(application="sort", sizing=sizing),
+        )  # fmt: skip
+        decision = Assign(job="j", stage="s", user="u", origin="o", priority=0.0, request=request, profile=profile)
+        self.send(e.Decided(1, [decision]))
+
+    def send(self, event: e.Event) -> list[i.Instruction]:
+        told = self.node.handle(event, self.now)
+        self.done += told
+        return told
+
+    def told(self) -> list[Confinement]:
+        """Since it was last asked."""
+        done, self.done = self.done, []
+        return [one.confinement for one in done if isinstance(one, i.Confine) and one.container == self.container]
+
+    def until(self, time: float, use: ContainerUse | None = None) -> None:
+        """Wake when it asked to, and look once a second."""
+        while self.now < time:
+            due = self.node.elasticity.due(self.now)
+            look = int(self.now) + 1.0
+            self.now = min(look, time) if due is None else min(look, time, max(due, self.now))
+            if due is not None and self.now >= due:
+                self.send(e.Woken(self.now))
+            if self.now == look:
+                self.look(use or ContainerUse(memory_bytes=100 * MIB))
+
+    def look(self, use: ContainerUse) -> None:
+        self.send(e.Sampled(Snapshot(at=self.now, interval_s=1.0, containers={self.container: use}), self.now))
+
+    def stages(self, ended: int) -> None:
+        self.send(e.Decided(2, [TellStages(job="j", ended=ended)]))
+        self.send(e.Woken(self.now))
+
+
+def test_a_long_flat_profile_is_one_write() -> None:
+    bed = Bed(Profile(cpu_cores=(1.0,) * 200, disk_bytes_per_s=(5 * MIB,)))
+    bed.until(100.0 + 590.0)
+    assert len(bed.told()) == 1
+
+
+def test_hard_limits_and_guarantees_follow_ahead_of_a_rise_and_after_a_fall() -> None:
+    bed = Bed(replace_profile(FOUR, cpu_cores=(1.0, 3.0, 2.0), stages=()))
+    (first,) = bed.told()
+    assert first == Confinement(
+        cpu_cores=1.0, cpu_weight=100, memory_low_bytes=GIB, disk_weight=1000, disk_read_bytes_per_s=20 * MIB,
+        disk_write_bytes_per_s=20 * MIB, network_rate_bytes_per_s=10 * MIB, network_egress_bytes_per_s=10 * MIB,
+    )  # fmt: skip
+    bed.until(102.5)
+    (seen,) = bed.told()
+    assert seen == replace(first, memory_high_bytes=GIB)  # since a sample has seen it
+    bed.until(102.71)
+    (rises,) = bed.told()
+    assert (rises.cpu_cores, rises.cpu_weight, rises.memory_high_bytes, rises.memory_low_bytes) == (
+        3.0, 300, 2 * GIB, 2 * GIB,
+    )  # fmt: skip
+    bed.until(106.2)
+    assert bed.told() == []
+    bed.until(106.31)
+    (falls,) = bed.told()
+    assert (falls.cpu_cores, falls.cpu_weight) == (2.0, 200)
+
+
+def test_shared_sizing_moves_guarantees_and_leaves_limits_alone() -> None:
+    bed = Bed(replace_profile(FOUR, stages=()), sizing=Sizing.SHARED, limits=Limits(cpu_cores=3.5))
+    bed.until(104.0)
+    told = bed.told()
+    assert [one.cpu_weight for one in told] == [100, 200]
+    assert [one.memory_low_bytes for one in told] == [GIB, 2 * GIB]
+    assert {one.network_rate_bytes_per_s for one in told} == {10 * MIB}
+    for one in told:
+        assert (one.cpu_cores, one.memory_high_bytes, one.disk_read_bytes_per_s, one.network_egress_bytes_per_s) == (
+            3.5, None, None, None,
+        )  # fmt: skip
+
+
+def test_what_its_user_allows_at_most_binds() -> None:
+    bound = Limits(cpu_cores=0.5, memory_max_bytes=3 * GIB, disk_read_bytes_per_s=5 * MIB)
+    bed = Bed(FOUR, limits=bound)
+    bed.until(102.0)
+    told = bed.told()[-1]
+    assert (told.cpu_cores, told.memory_max_bytes, told.memory_high_bytes) == (0.5, 3 * GIB, GIB)
+    assert (told.disk_read_bytes_per_s, told.disk_write_bytes_per_s) == (5 * MIB, 20 * MIB)
+
+
+def test_a_tiny_fall_is_not_worth_a_write_and_any_rise_is() -> None:
+    bed = Bed(Profile(cpu_cores=(1.0, 0.96, 0.94, 0.95)))
+    bed.until(108.5)
+    assert [one.cpu_cores for one in bed.told()] == [1.0, 0.94]
+    bed.until(111.0)
+    assert [one.cpu_cores for one in bed.told()] == [0.95]
+
+
+def test_nothing_is_limited_to_nothing() -> None:
+    bed = Bed(Profile(cpu_cores=(0.001,), disk_bytes_per_s=(1,), network_bytes_per_s=(1,)))
+    (told,) = bed.told()
+    assert (told.cpu_cores, told.disk_read_bytes_per_s, told.network_egress_bytes_per_s) == (0.05, MIB, 128 * 1024)
+
+
+def test_memory_is_not_limited_below_what_cannot_be_taken() -> None:
+    bed = Bed(FOUR)
+    bed.now = 101.0
+    held = ContainerUse(memory_bytes=3 * GIB // 2, memory_cache_bytes=MIB)
+    bed.look(held)
+    assert bed.told()[-1].memory_high_bytes == int(with_margin(1.5 * GIB - MIB))
+    bed.look(held)
+    assert bed.told() == []
+
+
+def test_who_stalls_for_memory_gets_more_as_far_as_there_is_room() -> None:
+    bed = Bed(Profile(memory_bytes=(GIB,)))
+    bed.now = 101.0
+    bed.look(ContainerUse(memory_bytes=GIB // 2, memory_cache_bytes=GIB // 4))
+    assert bed.told()[-1].memory_high_bytes == GIB
+    bed.look(ContainerUse(memory_bytes=GIB // 2, memory_cache_bytes=GIB // 4, memory_stalled=0.5))
+    assert bed.told()[-1].memory_high_bytes == int(with_margin(GIB))
+    bed.assign("b", Profile(memory_bytes=(5 * GIB // 2,)))
+    bed.look(ContainerUse(memory_bytes=3 * GIB // 2, memory_cache_bytes=GIB, memory_stalled=0.5))
+    assert bed.told()[-1].memory_high_bytes == 3 * GIB // 2  # of 4 GiB, b has 2.5
+
+
+def test_the_end_of_a_stage_moves_the_limits_at_once() -> None:
+    bed = Bed(FOUR)
+    bed.told()
+    bed.now = 101.0
+    bed.stages(1)
+    assert [one.cpu_cores for one in bed.told()] == [2.0]
+    assert bed.record.course == Course(stage=1, since_s=1.0)
+    bed.stages(1)  # said again
+    assert bed.record.course == Course(stage=1, since_s=1.0)
+
+
+def test_a_profile_without_stages_knows_none() -> None:
+    bed = Bed(replace_profile(FOUR, stages=()))
+    bed.stages(1)
+    assert bed.record.course == Course()
+    assert bed.record.limits.cpu_cores == 1.0
+
+
+def test_stages_that_ended_before_an_executor_began_are_not_its_own() -> None:
+    bed = Bed(FOUR)
+    bed.stages(1)
+    bed.assign("b", Profile(cpu_cores=(1.0, 0.5), stages=(1, 2)))
+    later = next(one for one in bed.node.containers.live.values() if one.container != bed.container)
+    assert later.course == Course(before=1)
+    bed.now = 101.0
+    bed.stages(2)
+    assert later.course == Course(before=1, stage=1, since_s=1.0)
+
+
+def test_who_outlives_its_profile_keeps_its_last_slot() -> None:
+    bed = Bed(FOUR)
+    bed.stages(2)
+    bed.told()
+    bed.until(130.0)
+    assert bed.record.limits.cpu_cores == 2.0
+    version = bed.node.elasticity.version
+    plan = bed.node.elasticity.plans(bed.now)[bed.container]
+    assert plan.amounts == ((2.0, 20.0 * MIB, 10.0 * MIB, 2.0 * GIB), NOTHING)
+    bed.until(134.0)
+    assert bed.node.elasticity.version > version  # its end is somewhere else now
+
+
+def test_the_plan_ends_where_the_profile_does_and_time_changes_nothing_about_it() -> None:
+    bed = Bed(FOUR)
+    version = bed.node.elasticity.version
+    bed.until(102.0)
+    plan = bed.node.elasticity.plans(bed.now)[bed.container]
+    assert (plan.elapsed_s, len(plan.amounts), plan.amounts[-1]) == (2.0, 3, NOTHING)
+    assert bed.node.elasticity.version == version
+
+
+def test_a_late_executor_is_planned_around_what_others_hold() -> None:
+    """Its second slot falls into one in which the other has most of the host."""
+    bed = Bed(Profile(cpu_cores=(3.0, 1.0), stages=(1, 2)))
+    bed.assign("b", Profile(cpu_cores=(1.0, 3.0, 3.0), stages=(3,)))
+    bed.until(104.0)
+    plans = bed.node.elasticity.plans(bed.now)
+    assert plans[bed.container].amounts[0][0] == 1.0  # the other's 3 of 4 were there before
+    assert bed.record.limits.cpu_cores == 1.0
+
+
+def test_its_limits_are_nobody_elses_to_change() -> None:
+    bed = Bed(FOUR)
+    bed.send(e.SessionOpened(1, "u", 1000, "f"))
+    with pytest.raises(RpcError, match="is an executor"):
+        bed.send(e.ResizeRequested(1, bed.container, {"cpu_cores": 1.0}))
+    with pytest.raises(RpcError, match="is an executor"):
+        bed.send(e.FollowRequested(1, bed.container, None, 0.0))
+
+
+def test_a_restarted_agent_goes_on_in_the_stage_that_it_was_in() -> None:
+    bed = Bed(FOUR)
+    bed.now = 101.0
+    bed.stages(1)
+    record, held = bed.record, next(iter(bed.node.held))
+    assert isinstance(held, HeldTask)
+    bed.node = Node(SETTINGS)
+    bed.now = 7.0  # another boot's clock
+    bed.told()
+    bed.send(
+        e.Recovered(
+            jobs=[], tasks=[held], containers=[record], running={bed.container: 42}, exits_to_come=frozenset(),
+            at=1003.0,
+        )
+    )  # fmt: skip
+    assert bed.told()[-1].memory_high_bytes is None  # it may hold more than its plan: the next sample says
+    plan = bed.node.elasticity.plans(bed.now)[bed.container]
+    assert (plan.amounts[0][0], plan.elapsed_s) == (2.0, 2.0)

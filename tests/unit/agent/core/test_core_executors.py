@@ -1,0 +1,467 @@
+"""Executors on a node: admitted slot by slot, started at once, held by their profiles, recorded, told of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.core import Node
+from agent.core import events as e
+from agent.core import instructions as i
+from agent.core.executors import HEARTBEAT_BYTES
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
+from agent.core.settings import NodeSettings
+from agent.core.snapshot import ContainerUse, Snapshot
+from agent.status import status_document
+from penstock.model import Capacity, ContainerSpec, Executor, KindAmounts, Profile, TaskRequest
+from penstock.wire.agent_api import TaskStuck
+from penstock.wire.master_api import (
+    Assign,
+    Availability,
+    CommandEnded,
+    Decided,
+    Heartbeat,
+    Promote,
+    TellPlaced,
+    TellStages,
+    TellStuck,
+    Withdraw,
+)
+
+GIB = 2**30
+MIB = 2**20
+JOB = "other-1"
+
+
+class Bed:
+    """A node of four cores and 4 GiB with a master; its slots last 3 s."""
+
+    def __init__(self, node: Node | None = None, **settings: Any) -> None:
+        capacity = Capacity(cores=4, memory_bytes=4 * GIB)
+        self.settings = NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, **settings)
+        self.node = node or Node(self.settings)
+        self.now = 100.0
+        self.node.handle(e.SessionOpened(1, "eve", 1000, "f", operator=True), self.now)
+        self.requests = 0
+        self.done: list[i.Instruction] = []
+
+    def send(self, event: e.Event) -> Any:
+        instructions = self.node.handle(event, self.now)
+        self.done += instructions
+        return next((one.result for one in instructions if isinstance(one, i.Reply)), None)
+
+    def decide(self, *decisions: Any) -> list[str]:
+        """Why they were refused."""
+        self.requests += 1
+        answer = self.send(e.Decided(self.requests, list(decisions)))
+        assert isinstance(answer, Decided)
+        return [refusal.reason for refusal in answer.refused]
+
+    def assign(
+        self, task: str, profile: Profile | None, *, executor: bool = True, opportunistic: bool = False, **promise: Any
+    ) -> list[str]:
+        spec: dict[str, Any] = {"cpu_cores": 1.0, "memory_bytes": GIB, **promise}
+        request = TaskRequest(
+            task=task,
+            usage=KindAmounts(cpu=1e9),
+            memory_bytes=spec["memory_bytes"],
+            command=ContainerSpec(argv=("x",), **spec),
+            executor=Executor(application="sort", run="monday") if executor else None,
+        )
+        return self.decide(
+            Assign(
+                job=JOB, stage="s", user="eve", origin="o", priority=0.0, request=request, profile=profile,
+                opportunistic=opportunistic,
+            )
+        )  # fmt: skip
+
+    def launch(self, **spec: Any) -> str:
+        container = self.send(e.LaunchRequested(1, ContainerSpec(argv=("y",), **spec)))
+        assert isinstance(container, str)
+        return container
+
+    def container(self, task: str) -> str:
+        return self.node.held.by_key[JOB, task].container
+
+    def record(self, task: str) -> ContainerRecord:
+        return self.node.containers.live[self.container(task)]
+
+    def started(self, *tasks: str) -> None:
+        for task in tasks:
+            self.send(e.ContainerStarted(self.container(task), 7, {}, 1e9 + self.now))
+
+    def over(self, container: str, status: int = 0) -> None:
+        self.send(e.ContainerExited(container, status, None, 1.0, 0, 0, 1e9 + self.now))
+
+    def sample(self, seconds: int = 1, cores: float = 1.0, **more: Any) -> None:
+        for _ in range(seconds):
+            self.now += 1.0
+            use = ContainerUse(cpu_cores=cores, **{"memory_bytes": 100 * MIB, **more})
+            uses = dict.fromkeys(self.node.containers.live, use)
+            self.send(e.Sampled(Snapshot(self.now, 1.0, containers=uses), 1e9 + self.now))
+
+    def beat(self) -> Heartbeat:
+        heartbeat = self.node.heartbeat(self.now)
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(heartbeat), type=Heartbeat) == heartbeat
+        return heartbeat
+
+    def availability(self) -> Availability:
+        told = self.beat().load.availability
+        assert told is not None
+        return told
+
+
+def cores(*values: float, memory_bytes: int = 100 * MIB, **more: Any) -> Profile:
+    return Profile(cpu_cores=values, memory_bytes=(memory_bytes,), **more)
+
+
+# ---------------------------------------------------------------- admission
+
+
+def test_profiles_that_fit_slot_by_slot_fit_though_their_peaks_do_not() -> None:
+    bed = Bed()
+    assert bed.assign("a", cores(3, 3, 1, 1)) == []
+    assert bed.assign("b", cores(1, 1, 3, 3)) == []
+    (why,) = bed.assign("c", cores(0.5, 0.5))
+    assert why.startswith("cpu: 0.5 cores asked in slot 0 of its profile, 0 cores of 4 cores free then (0 s from now)")
+
+
+def test_what_is_refused_names_resource_and_slot() -> None:
+    bed = Bed()
+    assert bed.assign("a", Profile(memory_bytes=(GIB, GIB, 3 * GIB, 3 * GIB), cpu_cores=(1.0,))) == []
+    bed.now += 3.0
+    (why,) = bed.assign("b", Profile(memory_bytes=(GIB, 2 * GIB, GIB), cpu_cores=(1.0,)))
+    assert why == "memory: 2 GiB asked in slot 1 of its profile, 1 GiB of 4 GiB free then (3 s from now)"
+    assert (JOB, "b") not in bed.node.held.by_key
+
+
+def test_what_was_promised_to_others_is_not_free() -> None:
+    bed = Bed()
+    bed.launch(cpu_cores=2.0, memory_bytes=GIB)
+    assert "2 cores of 4 cores free" in bed.assign("a", cores(1, 2.5))[0]
+    assert bed.assign("a", cores(1, 2)) == []
+
+
+def test_what_a_profile_does_not_name_is_held_by_its_promise() -> None:
+    bed = Bed()
+    assert bed.assign("a", Profile(cpu_cores=(1.0, 1.0)), memory_bytes=3 * GIB) == []
+    assert "memory: 2 GiB asked" in bed.assign("b", cores(1, memory_bytes=2 * GIB))[0]
+    assert bed.node.ledger().promised_memory_bytes == 3 * GIB
+
+
+def test_disks_and_links_count_where_it_is_known_what_they_can_do() -> None:
+    profile = cores(1, disk_bytes_per_s=(8 * MIB,), network_bytes_per_s=(8 * MIB,))
+    assert Bed().assign("a", profile) == []
+    assert "disk: 8 MiB/s asked" in Bed(disk_bytes_per_s=4 * MIB).assign("a", profile)[0]
+    assert "network: 8 MiB/s asked" in Bed(link_bytes_per_s=4 * MIB).assign("a", profile)[0]
+    bed = Bed(disk_bytes_per_s=9 * MIB, link_bytes_per_s=9 * MIB)
+    assert bed.assign("a", profile) == []
+    assert "disk: 8 MiB/s asked in slot 0 of its profile, 1 MiB/s of 9 MiB/s free" in bed.assign("b", profile)[0]
+
+
+def test_a_promise_of_a_link_that_does_not_tell_its_rate_cannot_be_kept() -> None:
+    assert "the link does not tell its rate" in Bed().assign("a", cores(1), network_bytes_per_s=MIB)[0]
+
+
+def test_without_a_profile_it_is_admitted_by_its_promise() -> None:
+    bed = Bed()
+    assert bed.assign("a", None, cpu_cores=3.0, memory_bytes=GIB) == []
+    assert "cpu: 2 cores asked, 1 of 4 not promised yet" in bed.assign("b", None, cpu_cores=2.0)[0]
+    assert bed.node.ledger().promised_cores == 3.0
+
+
+def test_one_that_runs_on_slack_is_admitted_by_slack_and_follows_nothing() -> None:
+    bed = Bed(t_alloc=0.5)
+    assert "slack" in bed.assign("a", cores(1), opportunistic=True, cpu_cores=3.0)[0]
+    assert bed.assign("b", cores(4), opportunistic=True, cpu_cores=1.0) == []
+    assert bed.record("b").profile is None and bed.record("b").opportunistic
+    assert bed.node.held.by_key[JOB, "b"].profile is None
+    assert bed.node.ledger().promised_cores == 0.0
+
+
+def test_a_profile_of_what_is_no_executor_is_nothing() -> None:
+    bed = Bed()
+    assert bed.assign("a", cores(9), executor=False, cpu_cores=4.0) == []
+    assert bed.node.ledger().promised_cores == 4.0 and bed.record("a").profile is None
+
+
+# ---------------------------------------------------------------- the ledger
+
+
+def test_others_are_admitted_beside_the_highest_sum_that_is_still_to_come() -> None:
+    bed = Bed()
+    bed.assign("a", cores(3, 1, 1, 1))
+    bed.assign("b", cores(1, 2, 1, 1))
+    ledger = bed.node.ledger()
+    assert ledger.promised_cores == 4.0, "the most at once, not the sum of both peaks"
+    assert "not promised yet" in ledger.refuse_regular(0.5, 0)
+    bed.now += 3.0
+    bed.sample(0)
+    bed.node.load(bed.now)
+    assert bed.node.ledger().promised_cores == 3.0
+    bed.launch(cpu_cores=1.0)
+    assert "cpu" in bed.assign("c", cores(0.1))[0]
+    assert bed.node.load(bed.now).promised_cores == 4.0
+
+
+def test_nothing_is_held_for_one_that_ended() -> None:
+    bed = Bed()
+    bed.assign("a", cores(4, 4))
+    bed.started("a")
+    bed.over(bed.container("a"))
+    ledger = bed.node.ledger()
+    assert (ledger.promised_cores, ledger.promised_memory_bytes) == (0.0, 0)
+    assert bed.assign("b", cores(4, 4)) == []
+
+
+# ---------------------------------------------------------------- starting
+
+
+def test_it_starts_though_every_slot_is_held_and_holds_none() -> None:
+    bed = Bed()
+    for number in range(4):
+        assert bed.assign(f"r{number}", None, executor=False, cpu_cores=0.0, memory_bytes=0) == []
+    assert bed.node.queues.idle().cpu == 0
+    assert bed.assign("a", cores(2, 2)) == []
+    assert bed.record("a").state is ContainerState.STARTING
+    assert bed.record("a").kind is None and not bed.record("a").opportunistic
+    assert bed.record("a").executor == Executor(application="sort", run="monday")
+    bed.started("a")
+    assert bed.record("a").limits.cpu_cores == 2.0
+    bed.over(bed.container("a"))
+    assert bed.node.queues.idle().cpu == 0
+    told = [one.params for one in bed.done if isinstance(one, i.TellMaster) and one.method == "command_ended"]
+    assert [one.task for one in told if isinstance(one, CommandEnded)] == ["a"]
+
+
+def test_the_alarm_is_set_for_the_first_change_of_its_profile() -> None:
+    bed = Bed()
+    bed.assign("a", cores(1, 2, 3))
+    wakes = [one.at for one in bed.done if isinstance(one, i.Wake)]
+    assert wakes and bed.now < wakes[-1] <= bed.now + 3.0
+
+
+def test_withdrawn_it_is_killed_and_gives_back_what_it_held() -> None:
+    bed = Bed()
+    bed.assign("a", cores(4))
+    bed.started("a")
+    container = bed.container("a")
+    bed.decide(Withdraw(job=JOB, task="a"))
+    assert any(isinstance(one, i.KillContainer) for one in bed.done)
+    bed.over(container, 137)
+    assert bed.node.ledger().promised_cores == 0.0
+
+
+def test_promoted_it_is_held_by_its_promise_and_takes_no_slot() -> None:
+    bed = Bed()
+    bed.assign("a", cores(1), opportunistic=True, cpu_cores=2.0)
+    bed.started("a")
+    for number in range(4):
+        bed.assign(f"r{number}", None, executor=False, cpu_cores=0.0, memory_bytes=0)
+    assert bed.decide(Promote(job=JOB, task="a")) == []
+    assert not bed.record("a").opportunistic and bed.record("a").kind is None
+    assert bed.node.ledger().promised_cores == 2.0
+    bed.over(bed.container("a"))
+    assert bed.node.ledger().promised_cores == 0.0
+
+
+def test_one_that_waited_for_slack_starts_when_it_is_promoted() -> None:
+    bed = Bed(t_alloc=0.5, opportunistic_queue=1)
+    assert bed.assign("a", None, opportunistic=True, cpu_cores=3.0) == []
+    assert not bed.node.held.by_key[JOB, "a"].container
+    assert bed.decide(Promote(job=JOB, task="a")) == []
+    assert bed.record("a").kind is None
+
+
+# ---------------------------------------------------------------- what the master hears
+
+
+def test_availability_is_told_first_and_then_when_it_changed() -> None:
+    bed = Bed(link_bytes_per_s=10 * MIB)
+    bed.node.link_opens()
+    told = bed.availability()
+    assert told.capacity == (4000, 0, 10 * 1024, 4096)
+    assert (told.slot_s, told.slots, told.elapsed_s) == (3.0, [told.capacity], 0.0)
+    assert bed.beat().load.availability is None
+    bed.assign("a", cores(1, 2, 3, 3, memory_bytes=GIB))
+    told = bed.availability()
+    assert told.slots[:3] == [(3000, 0, 10240, 3072), (2000, 0, 10240, 3072), (1000, 0, 10240, 3072)]
+    assert told.slots[-1] == told.capacity, "it is predicted to end"
+    bed.now += 1.0
+    assert bed.beat().load.availability is None, "time that passes is no news"
+    bed.launch(cpu_cores=0.5)
+    told = bed.availability()
+    assert [slot[0] for slot in told.slots] == [1500, 500, 500, 500, 3500], "of both slots that it overlaps the least"
+    bed.node.link_opens()
+    assert bed.availability() == told
+
+
+def test_what_is_free_is_rounded_down() -> None:
+    bed = Bed()
+    bed.launch(cpu_cores=0.0001, memory_bytes=1)
+    assert bed.availability().slots == [(3999, 0, 0, 4095)]
+
+
+def test_a_reservation_of_the_peak_is_for_as_long_as_it_takes() -> None:
+    bed = Bed()
+    bed.assign("a", cores(3, memory_bytes=GIB))
+    assert bed.availability().slots == [(1000, 0, 0, 3072)]
+
+
+def test_slots_are_reported_with_heartbeats_and_the_tail_with_the_end() -> None:
+    bed = Bed()
+    bed.assign("a", cores(2, 2))
+    bed.now += 0.5
+    bed.started("a")
+    bed.sample(4, cores=2.0)
+    (use,) = bed.beat().executors
+    assert (use.job, use.task, use.first, use.mean) == (JOB, "a", 0, [(2000, 0, 0, 100)])
+    bed.sample(1)
+    bed.over(bed.container("a"))
+    assert bed.node.executors.surrogate.owes
+    (use,) = bed.beat().executors
+    assert (use.first, len(use.mean), use.ended) == (1, 1, True)
+    assert bed.beat().executors == []
+
+
+def test_a_heartbeat_of_twenty_executors_with_half_an_hour_ahead_is_small() -> None:
+    """Elasecutor's reports are ≤ 12 KB. What finds no room beside a long availability comes with the next one."""
+    bed = Bed(disk_bytes_per_s=2 * GIB, link_bytes_per_s=GIB)
+    names = [f"executor-{number}" for number in range(20)]
+    for number, name in enumerate(names):
+        bed.now += 0.13
+        values = tuple(0.01 + ((slot * 7 + number) % 19) / 100 for slot in range(600))
+        assert bed.assign(name, Profile(cpu_cores=values, memory_bytes=(100 * MIB,))) == []
+        bed.started(name)
+    bed.beat()
+    a_lot = {"memory_bytes": 100 * GIB, "disk_bytes_per_s": 1e9, "network_send_bytes_per_s": 1e9}  # long on the wire
+    bed.sample(400, cores=70.0, **a_lot)
+    bed.node.link_opens()
+    beats = [bed.beat() for _ in range(40)]
+    sizes = [len(msgspec.msgpack.encode(beat)) for beat in beats]
+    assert max(sizes) <= HEARTBEAT_BYTES
+    assert len(beats[0].load.availability.slots) > 400  # type: ignore[union-attr]
+    told = {name: sum(len(use.mean) for beat in beats for use in beat.executors if use.task == name) for name in names}
+    assert set(told.values()) == {133, 134}, "all that was complete, in as many heartbeats as it takes"
+    bed.sample(3, cores=70.0, **a_lot)
+    (size, beat) = max((len(msgspec.msgpack.encode(beat)), beat) for beat in [bed.beat()])
+    assert len(beat.executors) == 20 and size <= HEARTBEAT_BYTES // 2
+
+
+def test_stages_end_in_the_recording_and_only_of_their_job() -> None:
+    bed = Bed()
+    bed.assign("a", cores(1, 1, 1, 1, stages=(2, 4)))
+    bed.started("a")
+    bed.sample(6)
+    assert bed.decide(TellStages(job=JOB, ended=1)) == []
+    (use,) = bed.beat().executors
+    assert use.stages == [2]
+
+
+def test_stages_that_ended_before_it_began_are_not_its_own() -> None:
+    """The master says how many there were before it assigns the first of a job's executors."""
+    bed = Bed()
+    assert bed.decide(TellStages(job=JOB, ended=2)) == []
+    bed.assign("a", cores(1, 1, 1, 1, stages=(2, 4)))
+    bed.started("a")
+    bed.sample(3)
+    assert bed.decide(TellStages(job=JOB, ended=3)) == []
+    (use,) = bed.beat().executors
+    assert use.stages == [1]
+
+
+def test_that_an_executor_is_stuck_is_told_to_its_framework() -> None:
+    bed = Bed()
+    from penstock.wire.agent_api import RegisterJob
+
+    registered = bed.send(e.JobRegistered(1, RegisterJob(name="mine"), 0.0))
+    stuck = TellStuck(job=registered.job, task="a", helper="b", node="m")
+    assert bed.decide(TellPlaced(job=registered.job, task="a", node="n"), stuck) == []
+    (told,) = [one for one in bed.done if isinstance(one, i.Notify) and one.method == "task_stuck"]
+    assert (told.session, told.params) == (1, TaskStuck(job=registered.job, task="a", helper="b", node="m"))
+
+
+def test_the_status_says_where_an_executor_is() -> None:
+    bed = Bed()
+    bed.assign("a", cores(1, 2, 3, 3))
+    bed.started("a")
+    bed.launch()
+    document = status_document(bed.node, started_at=0.0, enforcement={}, master={}, events=[])
+    executor, other = (one["executor"] for one in document["containers"])
+    assert other is None
+    assert (executor["application"], executor["run"], executor["slots"]) == ("sort", "monday", 4)
+    assert (executor["behind"], executor["stuck"], executor["reprovisioned"]) == (0.0, False, 0)
+
+
+# ---------------------------------------------------------------- a restart of the agent
+
+
+def journal_of(bed: Bed) -> dict[tuple[str, str], bytes]:
+    written: dict[tuple[str, str], bytes] = {}
+    for one in bed.done:
+        if isinstance(one, i.Record):
+            if one.value is None:
+                written.pop((one.room, one.key), None)
+            else:
+                written[one.room, one.key] = msgspec.msgpack.encode(one.value)
+    return written
+
+
+def restarted(bed: Bed, *running: str, after_s: float = 2.0) -> Bed:
+    """Another agent on another clock, with what the journal has."""
+    written = journal_of(bed)
+    fresh = Bed()
+    fresh.now = 50.0
+
+    def read(room: str, of: type[Any]) -> list[Any]:
+        return [msgspec.msgpack.decode(value, type=of) for (where, _), value in written.items() if where == room]
+
+    fresh.send(
+        e.Recovered(
+            jobs=read("jobs", JobRecord),
+            tasks=read("tasks", HeldTask),
+            containers=read("containers", ContainerRecord),
+            running=dict.fromkeys(running, 7),
+            exits_to_come=frozenset(),
+            at=1e9 + bed.now + after_s,
+        )
+    )
+    return fresh
+
+
+def test_after_a_restart_it_goes_on_in_the_slot_that_it_is_in() -> None:
+    bed = Bed()
+    bed.assign("a", cores(1, 2, 3, 3))
+    bed.now += 0.25
+    bed.started("a")
+    bed.sample(3)
+    fresh = restarted(bed, bed.container("a"), after_s=2.0)
+    assert fresh.record("a").kind is None
+    assert fresh.node.executors.held(fresh.node, fresh.now).at(fresh.now)[0] == 2.0  # type: ignore[union-attr]
+    assert fresh.node.executors.held(fresh.node, fresh.now).at(fresh.now + 0.8)[0] == 3.0  # type: ignore[union-attr]
+    assert "cpu" in fresh.assign("b", cores(3.5))[0]
+    fresh.sample(4)
+    assert fresh.beat().executors == [], "half a run is not told as a whole one"
+    fresh.over(fresh.container("a"))
+    (use,) = fresh.beat().executors
+    assert use.ended and use.mean == [] and use.first > 0
+    assert fresh.node.ledger().promised_cores == 0.0
+    assert fresh.node.queues.idle().cpu == 4
+
+
+@pytest.mark.parametrize("reached", ["held", "journaled", "started"])
+def test_an_agent_that_ended_while_it_started_one_goes_on_with_it(reached: str) -> None:
+    bed = Bed()
+    bed.assign("a", cores(1, 2, 3, 3))
+    container = bed.container("a")
+    if reached == "held":
+        bed.done = [one for one in bed.done if not (isinstance(one, i.Record) and one.room == "containers")]
+    fresh = restarted(bed, *([container] if reached == "started" else []), after_s=5.0)
+    if reached == "journaled":
+        assert (JOB, "a") not in fresh.node.held.by_key, "it was never started, and its end is told"
+        assert fresh.node.ledger().promised_cores == 0.0
+        return
+    assert fresh.record("a").state is (ContainerState.RUNNING if reached == "started" else ContainerState.STARTING)
+    assert fresh.node.executors.held(fresh.node, fresh.now).at(fresh.now)[0] == 1.0  # type: ignore[union-attr]

@@ -1,0 +1,63 @@
+"""How much memory elastic executors may use: tiers, and who is stalled."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core.memory_levels import Memory, levels, raised_bytes, with_margin
+from agent.core.snapshot import ContainerUse
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def use(memory_bytes: int, cache_bytes: int = 0, stalled: float = 0.0) -> ContainerUse:
+    return ContainerUse(memory_bytes=memory_bytes, memory_cache_bytes=cache_bytes, memory_stalled=stalled)
+
+
+def test_never_less_than_what_cannot_be_taken() -> None:
+    late = Memory(use(6 * GIB, GIB), planned_bytes=GIB, raised_bytes=0.0).tiers(8.0 * GIB)
+    assert late == (5 * GIB, with_margin(5 * GIB), GIB, 0.0)
+    assert levels(8.0 * GIB, [late]) == [with_margin(5 * GIB)]
+    assert levels(1.0 * GIB, [late]) == [5 * GIB]
+
+
+def test_nothing_is_above_what_the_host_has() -> None:
+    assert max(Memory(use(3 * GIB), 9.0 * GIB, 9.0 * GIB).tiers(3.0 * GIB)) == 3 * GIB
+
+
+def test_who_was_not_seen_has_its_plan() -> None:
+    assert Memory(None, 5.0, 0.0).tiers(100.0) == (0.0, 0.0, 5.0, 0.0)
+
+
+def test_everybody_has_a_tier_before_anybody_has_the_next() -> None:
+    wants = [(1.0, 2.0, 2.0), (4.0, 4.0, 9.0)]
+    assert levels(100.0, wants) == [2.0, 9.0]
+    assert levels(6.0, wants) == [2.0, 4.0]
+    assert levels(8.0, wants) == [2.0, 6.0]
+
+
+def test_a_tier_that_does_not_fit_is_given_in_parts() -> None:
+    assert levels(6.0, [(0.0, 4.0), (0.0, 8.0)]) == [2.0, 4.0]
+    assert levels(0.0, [(0.0, 4.0), (3.0, 8.0)]) == [0.0, 3.0]
+    assert levels(5.0, []) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "wanted"),
+    [
+        (use(400 * MIB), 0.0),
+        (use(500 * MIB), with_margin(500 * MIB)),  # at its level
+        (use(300 * MIB, stalled=0.5), with_margin(512 * MIB)),  # its cache is what is short
+    ],
+)
+def test_who_is_stalled_wants_more(seen: ContainerUse, wanted: float) -> None:
+    assert raised_bytes(seen, 512.0 * MIB, 0.0) == wanted
+
+
+def test_it_keeps_what_it_uses_and_gives_back_the_rest() -> None:
+    raised = with_margin(500 * MIB)
+    assert raised_bytes(use(500 * MIB), raised, raised) == raised
+    assert raised_bytes(use(490 * MIB), raised, raised) == raised
+    assert raised_bytes(use(300 * MIB), raised, raised) == with_margin(300 * MIB)
+    assert raised_bytes(use(300 * MIB), None, raised) == raised

@@ -1,0 +1,134 @@
+"""Plans over time, and where on its profile an executor is."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from agent.core.plans import (
+    NOTHING,
+    Course,
+    Plan,
+    Room,
+    ahead,
+    ends_of,
+    extend_at_s,
+    predicted,
+    predicted_s,
+    timeless,
+)
+from agent.core.profiling import Amounts
+from penstock.model import Profile
+
+#: Stages of two, one and two slots.
+PROFILE = Profile(slot_s=3.0, cpu_cores=(1.0, 2.0, 3.0, 4.0, 5.0), stages=(2, 3, 5))
+
+
+def cores(*amounts: float) -> tuple[Amounts, ...]:
+    return tuple((amount, 0.0, 0.0, 0.0) for amount in amounts)
+
+
+def of(plan: Plan) -> list[float]:
+    return [amounts[0] for amounts in plan.amounts]
+
+
+def test_time_passes_slot_by_slot_and_the_last_one_stays() -> None:
+    plan = Plan(3.0, 1.0, cores(1, 2, 3))
+    assert plan.advanced(1.0) == Plan(3.0, 2.0, cores(1, 2, 3))
+    assert plan.advanced(2.0) == Plan(3.0, 0.0, cores(2, 3))
+    assert plan.advanced(100.0).amounts == cores(3)
+
+
+def test_the_highest_of_the_slots_that_a_time_overlaps() -> None:
+    plan = Plan(3.0, 0.0, cores(1, 4, 2))
+    assert plan.highest(0.0, 2.9)[0] == 1
+    assert plan.highest(2.0, 3.0)[0] == 4
+    assert plan.highest(6.0, 6.5)[0] == 2
+    assert plan.highest(-5.0, 0.5)[0] == 1
+    assert plan.highest(0.0, math.inf)[0] == 4
+
+
+def test_steps_are_where_something_changes() -> None:
+    assert Plan(3.0, 1.0, cores(1, 1, 2, 2, 1)).steps_s() == [5.0, 11.0]
+
+
+def test_what_others_plan_is_not_there() -> None:
+    others = [Plan(3.0, 0.0, cores(6, 2)), Plan(2.0, 1.0, cores(1, 4))]
+    room = Room((8.0, math.inf, 0.0, 0.0), [plan.held() for plan in others])
+    assert room.free(0.0, 0.9)[:2] == (1.0, math.inf)
+    assert room.free(0.0, 2.0)[0] == 0.0  # 6 and 4: at some time within
+    assert room.free(3.0, 9.0)[0] == 2.0
+    wanted = Plan(3.0, 0.0, cores(5, 5, 5))
+    assert of(room.allows(wanted)) == [0.0, 2.0, 2.0]
+    assert Room((100.0, 0.0, 0.0, 0.0), room.others).allows(wanted) is wanted
+
+
+def test_extra_is_for_a_time_and_not_behind_the_end() -> None:
+    plan = Plan(3.0, 2.0, (*cores(1, 1, 1), NOTHING))
+    assert of(plan.with_extra((5.0, 0.0, 0.0, 0.0), 3.0)) == [6, 6, 1, 0]
+    assert of(plan.with_extra((5.0, 0.0, 0.0, 0.0), 4.0)) == [6, 6, 1, 0]
+    assert of(plan.with_extra((5.0, 0.0, 0.0, 0.0), 60.0)) == [6, 6, 6, 0]
+
+
+# ---------------------------------------------------------------- stages
+
+
+def test_on_time_the_profile_is_the_plan_and_it_is_predicted_to_end() -> None:
+    assert ahead(PROFILE, Course(), 0.0) == Plan(3.0, 0.0, (*cores(1, 2, 3, 4, 5), NOTHING))
+    assert ahead(PROFILE, Course(), 4.0) == Plan(3.0, 1.0, (*cores(2, 3, 4, 5), NOTHING))
+
+
+def test_who_is_late_keeps_the_last_slot_of_the_stage_and_the_next_begins_behind_it() -> None:
+    late = ahead(PROFILE, Course(), 6.5)
+    assert of(late) == [3, 3, 4, 5, 0]  # the news of the end may be under way: the first demand of the next counts, too
+    assert late.elapsed_s == 0.5
+    assert of(ahead(PROFILE, Course(), 9.5)) == [2, 3, 4, 5, 0]
+    assert of(ahead(PROFILE, Course(), 60.0)) == [2, 3, 4, 5, 0]
+
+
+def test_the_end_of_a_stage_takes_it_on_be_it_early_or_late() -> None:
+    for at in (1.0, 6.0, 50.0):
+        assert ahead(PROFILE, Course().next_stage(1, at), at) == Plan(3.0, 0.0, (*cores(3, 4, 5), NOTHING))
+    assert of(ahead(PROFILE, Course().next_stage(2, 9.0), 13.0)) == [5, 0]
+
+
+@pytest.mark.parametrize("stages", [3, 4])
+def test_who_outlives_its_profile_keeps_the_last_slot(stages: int) -> None:
+    assert of(ahead(PROFILE, Course().next_stage(stages, 15.0), 40.0)) == [5, 0]
+    assert of(ahead(PROFILE, Course().next_stage(2, 9.0), 40.0)) == [5, 0]
+
+
+def test_a_plan_is_made_anew_at_the_end_of_the_stage_and_then_with_every_slot() -> None:
+    assert extend_at_s(PROFILE, Course(), 0.0) == 6.0
+    assert extend_at_s(PROFILE, Course(), 6.0) == 9.0
+    assert extend_at_s(PROFILE, Course(), 10.0) == 12.0
+    assert extend_at_s(PROFILE, Course().next_stage(1, 7.0), 7.0) == 10.0
+
+
+def test_what_is_held_since_it_was_seen_holds_until_the_stage_ends_and_the_scale_for_the_rest() -> None:
+    seen = Course(scale=(2.0, 1.0, 1.0, 1.0), held=(7.0, 0.0, 0.0, 0.0), observed=True)
+    assert of(ahead(PROFILE, seen, 7.0)) == [7, 6, 8, 10, 0]
+    assert of(ahead(PROFILE, seen.next_stage(1, 7.0), 7.0)) == [6, 8, 10, 0]
+
+
+def test_without_stages_the_whole_is_one() -> None:
+    profile = Profile(slot_s=2.0, memory_bytes=(1, 2, 3))
+    assert ends_of(profile) == (3,)
+    assert predicted_s(profile, 0) == 6.0
+    assert predicted_s(profile, 1) is None
+    assert ends_of(Profile(cpu_cores=(1.0, 1.0), stages=(1,))) == (1, 2)
+    assert ends_of(Profile(cpu_cores=(1.0,), stages=(1, 4))) == (1, 4)
+
+
+def test_one_slot_is_a_reservation_that_says_nothing_of_time() -> None:
+    profile = Profile(slot_s=3.0, cpu_cores=(4.0,))
+    assert timeless(profile)
+    assert predicted_s(profile, 0) is None
+    assert extend_at_s(profile, Course(), 50.0) is None
+    assert ahead(profile, Course(), 50.0) == Plan(3.0, 2.0, cores(4))
+
+
+def test_the_mean_of_a_stage_is_what_was_predicted_of_it() -> None:
+    assert predicted(PROFILE, 0)[0] == 1.5
+    assert predicted(PROFILE, 2)[0] == 4.5

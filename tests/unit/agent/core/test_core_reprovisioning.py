@@ -1,0 +1,155 @@
+"""Reprovisioning (Elasecutor §III.C): the arithmetic, and executors on a model of a host."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from agent.core.plans import Course
+from agent.core.reprovisioning import (
+    Observation,
+    bounds,
+    corrected,
+    held_back,
+    lateness,
+    overdue_s,
+    rescaled,
+)
+from agent.core.snapshot import ContainerUse
+from bench.reprovisioning import Host, Stage, longer, profile_of, takes_s, wider
+from penstock.model import Profile
+
+PROFILE = Profile(slot_s=3.0, cpu_cores=(2.0, 4.0, 1.0), memory_bytes=(100,), stages=(2, 3))
+STAGES = [Stage(60, 2.0), Stage(18, 1.0), Stage(90, 3.0), Stage(10.5, 0.5), Stage(60, 2.0), Stage(24, 1.0)]
+NEVER = 1e9
+
+
+def test_the_scale_is_use_over_prediction() -> None:
+    assert rescaled((1, 1, 1, 1), (4, 1, 3, 2), (2, 2, 0, 2), bounded=False) == (2, 0.5, 1, 1)
+
+
+def test_who_was_held_back_is_only_scaled_up() -> None:
+    assert rescaled((1, 1.5, 1, 1), (4, 1, 3, 2), (2, 2, 0, 4), bounded=True) == (2, 1.5, 1, 1)
+
+
+def test_a_stage_is_overdue_after_rho_times_its_time_once() -> None:
+    assert overdue_s(PROFILE, Course(), 1.1) == pytest.approx(6.6)
+    assert overdue_s(PROFILE, Course().next_stage(1, 10.0), 1.1) == pytest.approx(13.3)
+    assert overdue_s(PROFILE, Course(observed=True), 1.1) is None
+    assert overdue_s(PROFILE, Course().next_stage(2, 10.0), 1.1) is None
+    assert lateness(PROFILE, Course(), 12.0) == 2.0
+    assert lateness(PROFILE, Course().next_stage(2, 10.0), 50.0) == 0.0
+
+
+def test_what_it_used_up_bounds_it() -> None:
+    use = ContainerUse(cpu_cores=1.95, memory_bytes=99, disk_bytes_per_s=7.0)
+    assert bounds(use, (2.0, 0.0, 5.0, 100.0)) == [0, 3]
+    assert held_back(use, (2.0, 0.0, 5.0, 100.0)) == [0]  # memory that keeps nobody waiting is not short
+    assert held_back(replace(use, memory_stalled=0.5), (2.0, 0.0, 5.0, 100.0)) == [0, 3]
+
+
+def observe(*samples: float, at: float = 101.0) -> Observation:
+    seen = Observation("c", 100.0, 103.0, (6.0, 0.0, 0.0, 0.0), (8.0, 0.0, 0.0, 100.0))
+    for number, cores in enumerate(samples):
+        seen.sampled(ContainerUse(cpu_cores=cores, memory_bytes=50), at + number, 1.0)
+    return seen
+
+
+def test_the_highest_of_the_samples_within_the_period_counts() -> None:
+    seen = observe(4.0, 6.0, 3.0, 99.0)
+    assert (seen.used[0], seen.bounded) == (6.0, False)
+    assert observe(99.0, 2.0, 2.0, at=100.4).used[0] == 2.0  # more than half of that sample lies before
+
+
+def test_it_ends_when_it_was_seen_and_in_any_case_after_twice_its_time() -> None:
+    assert not observe(1.0, 1.0).over(102.9)
+    assert observe(1.0, 1.0).over(103.0)
+    assert not observe(1.0).over(103.0)
+    assert observe(1.0).over(106.0)
+    assert corrected(PROFILE, Course(observed=True), observe(1.0)) == Course(observed=True)
+
+
+def test_the_present_stage_holds_what_was_seen_and_the_rest_is_scaled() -> None:
+    course = corrected(PROFILE, Course(observed=True), observe(6.0, 6.0, 6.0))
+    assert course.held == (6.0, 0.0, 0.0, 50.0)
+    assert course.scale == (2.0, 1.0, 1.0, 0.5)  # 6 of a stage's mean of 3 cores
+    assert course.count == 1
+    bounded = corrected(PROFILE, Course(observed=True), observe(8.0, 8.0, 8.0))
+    assert bounded.held == (8.0, 0.0, 0.0, 100.0)
+    assert bounded.scale == (8 / 3, 1.0, 1.0, 1.0)
+
+
+# ---------------------------------------------------------------- on a model host
+
+
+def test_on_time_nothing_is_corrected_and_each_change_is_one_write() -> None:
+    host = Host()
+    one = host.start(STAGES, profile_of(STAGES))
+    host.until_ended()
+    assert one.ended_at == pytest.approx(takes_s(STAGES, profile_of(STAGES), NEVER))
+    assert not host.explained
+    assert host.writes <= 2 * len(STAGES)
+
+
+def test_with_twice_the_input_it_takes_at_most_1_15_times_what_exact_limits_take() -> None:
+    for grown in (wider(STAGES), longer(STAGES)):
+        exact_s = takes_s(grown, profile_of(grown), NEVER)
+        assert takes_s(grown, profile_of(STAGES)) <= 1.15 * exact_s
+    truth = wider(STAGES)
+    without_s = takes_s(truth, profile_of(STAGES), NEVER)
+    assert without_s > 1.8 * takes_s(truth, profile_of(truth), NEVER)
+
+
+def test_it_is_observed_once_a_stage_and_who_and_why_is_said() -> None:
+    host = Host()
+    host.start(longer(STAGES), profile_of(STAGES))
+    host.until_ended()
+    said = [one.what for one in host.explained]
+    assert said == ["observed", "reprovisioned"] * len(STAGES)
+    first, then = host.explained[0].facts, host.explained[1].facts
+    assert first["why"] == "stage 0 has taken 1.10 of its time (ρ 1.1)"
+    assert first["lent"] == {"cpu_cores": 6.0}
+    assert then["used"] == {"cpu_cores": 2.0}
+    assert host.node.elasticity.reprovisioned(host.running[0].container) == 0  # it is over
+    assert host.node.elasticity.plans(host.now) == {}
+
+
+def test_one_at_a_time_and_what_was_lent_comes_back() -> None:
+    host = Host(cores=12.0)
+    for _ in range(3):
+        host.start(wider(STAGES), profile_of(STAGES))
+    while any(one.ended_at == math.inf for one in host.running):
+        host.step()
+        held = [plan.amounts[0][0] for plan in host.node.elasticity.plans(host.now).values()]
+        assert sum(held) <= 12.0 + 1e-9
+        if len(host.explained) % 2 == 0:  # nobody is observed
+            assert max(held, default=0.0) <= 6.0 + 1e-9, "more than any of them ever wants"
+    said = [one.what for one in host.explained]
+    assert said == ["observed", "reprovisioned"] * (len(said) // 2)
+    assert len(said) >= 6
+
+
+def test_on_a_full_host_who_is_held_back_and_late_is_stuck() -> None:
+    host = Host(cores=4.0)
+    flat = [Stage(60.0, 2.0)]
+    late = host.start([Stage(120.0, 4.0)], profile_of(flat))
+    host.start([Stage(600.0, 2.0)], Profile(slot_s=3.0, cpu_cores=(2.0,)))  # reserves its peak
+    while host.now < 35.0:
+        host.step()
+    behind, stuck = host.node.elasticity.lateness(late.container)
+    assert stuck
+    assert behind == pytest.approx(34.0 / 30.0, abs=0.04)
+    assert not host.explained
+    host.until_ended()
+    assert late.ended_at == pytest.approx(60.0, abs=0.5)
+    assert host.node.elasticity.lateness(late.container) == (0.0, False)
+
+
+def test_an_early_end_of_a_stage_takes_the_plan_on() -> None:
+    host = Host(news_s=0.5)
+    short = [replace(STAGES[0], work=12.0), *STAGES[1:]]
+    one = host.start(short, profile_of(STAGES))
+    host.until_ended()
+    assert one.ended_at == pytest.approx(takes_s(short, profile_of(short), NEVER), rel=0.02)

@@ -1,0 +1,272 @@
+"""The monitor surrogate's reports: every slot once per connection, in pieces that fit, and no tail is lost."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.executors import HEARTBEAT_BYTES
+from agent.core.snapshot import ContainerUse, Snapshot
+from agent.core.surrogate import MOST_ENDED, MOST_SLOTS, MonitorSurrogate
+from penstock.model import KindAmounts
+from penstock.wire.master_api import ExecutorUse, Heartbeat, Load
+
+PLENTY = 1_000_000
+MIB = 2**20
+
+
+def on_time(container: str) -> tuple[float, bool]:
+    return (0.0, False)
+
+
+class Bed:
+    """A surrogate with slots of 3 s, sampled every second; what is reported is put together as a master does it."""
+
+    def __init__(self) -> None:
+        self.surrogate = MonitorSurrogate(3.0)
+        self.now = 0.0
+        self.heard: dict[str, list[tuple[int, int, int, int]]] = {}
+        self.slot_s: dict[str, float] = {}
+        self.over: set[str] = set()
+
+    def begin(self, *names: str, whole: bool = True) -> None:
+        for name in names:
+            self.surrogate.began(name, "job", f"task-{name}", self.now, whole=whole)
+
+    def sample(self, seconds: int = 1, cores: float = 1.0, memory_bytes: int = 100 * MIB, **more: float) -> None:
+        for _ in range(seconds):
+            self.now += 1.0
+            use = ContainerUse(cpu_cores=cores, memory_bytes=memory_bytes, disk_bytes_per_s=more.get("disk", 0.0))
+            uses = dict.fromkeys(self.surrogate._live, use)
+            self.surrogate.sampled(Snapshot(self.now, 1.0, containers=uses))
+
+    def report(self, room_bytes: int = PLENTY) -> list[ExecutorUse]:
+        uses = self.surrogate.report(on_time, room_bytes)
+        for use in uses:
+            name = use.task.removeprefix("task-")
+            known = self.heard.setdefault(name, [])
+            if use.first == 0 or use.slot_s != self.slot_s.get(name):
+                known.clear()
+            assert use.first == len(known) and len(use.mean) == len(use.peak)
+            self.slot_s[name] = use.slot_s
+            known += use.mean
+            assert name not in self.over, "something came after the end"
+            if use.ended:
+                self.over.add(name)
+        return uses
+
+    def reconnect(self) -> None:
+        self.surrogate.tell_all()
+        self.heard.clear()
+        self.over.clear()
+
+
+def test_complete_slots_are_told_once_in_the_units_of_the_wire() -> None:
+    bed = Bed()
+    bed.begin("a")
+    bed.sample(2, cores=0.5, disk=2048.0)
+    assert bed.report() == [], "no slot is complete yet"
+    bed.sample(2, cores=2.0, memory_bytes=200 * MIB)
+    (use,) = bed.report()
+    assert (use.job, use.task, use.slot_s, use.first, use.ended) == ("job", "task-a", 3.0, 0, False)
+    assert use.mean == [(1000, 1, 0, 133)]
+    assert use.peak == [(2000, 2, 0, 200)]
+    assert bed.report() == []
+    bed.sample(5)
+    (use,) = bed.report()
+    assert (use.first, len(use.mean)) == (1, 2)
+
+
+def test_a_new_connection_is_told_again_from_the_first_slot_on() -> None:
+    bed = Bed()
+    bed.begin("a")
+    bed.sample(9)
+    bed.report()
+    bed.reconnect()
+    (use,) = bed.report()
+    assert (use.first, len(use.mean)) == (0, 3)
+
+
+def test_the_tail_is_told_with_the_end_and_only_once() -> None:
+    bed = Bed()
+    bed.begin("a")
+    bed.sample(4)
+    bed.report()
+    bed.surrogate.ended("a")
+    assert bed.surrogate.owes
+    (use,) = bed.report()
+    assert (use.first, len(use.mean), use.ended) == (1, 1, True)
+    assert bed.report() == []
+    assert not bed.surrogate.owes
+
+
+def test_who_ended_while_the_master_was_away_is_told_of_from_the_start_and_not_for_ever() -> None:
+    bed = Bed()
+    names = [f"c{number}" for number in range(MOST_ENDED + 3)]
+    bed.begin(*names)
+    bed.sample(6)
+    bed.report()
+    for name in names:
+        bed.surrogate.ended(name)
+    bed.reconnect()
+    bed.report()
+    assert bed.over == set(names[3:]), "the oldest are forgotten"
+    assert {len(slots) for slots in bed.heard.values()} == {2}
+
+
+def test_what_began_before_the_agent_is_no_run_to_learn_from() -> None:
+    bed = Bed()
+    bed.begin("a", whole=False)
+    bed.sample(7)
+    assert bed.report() == []
+    bed.surrogate.ended("a")
+    (use,) = bed.surrogate.report(on_time, PLENTY)
+    assert use.ended and use.mean == [] and use.first > 0, "a run whose beginning is missing says so"
+
+
+def test_one_that_ended_before_it_was_sampled_has_nothing_to_tell() -> None:
+    bed = Bed()
+    bed.begin("a")
+    bed.surrogate.ended("a")
+    (use,) = bed.report()
+    assert use.ended and use.mean == []
+
+
+def test_slots_of_a_long_run_are_told_anew_when_they_became_longer() -> None:
+    bed = Bed()
+    bed.begin("a")
+    bed.sample(3 * (MOST_SLOTS - 1))
+    bed.report()
+    bed.sample(3)
+    (use,) = bed.report()
+    assert (use.slot_s, use.first, len(use.mean)) == (6.0, 0, MOST_SLOTS // 2)
+    assert bed.report() == []
+
+
+def test_stages_end_in_the_slot_in_which_they_are_told_and_those_before_the_start_do_not_count() -> None:
+    bed = Bed()
+    bed.surrogate.stages_ended("job", 2)
+    bed.begin("a")
+    bed.sample(7)
+    bed.surrogate.stages_ended("job", 3)
+    bed.surrogate.stages_ended("job", 3)
+    bed.surrogate.stages_ended("another", 9)
+    (use,) = bed.report()
+    assert use.stages == [2]
+    bed.surrogate.stages_ended("job", 4)
+    (use,) = bed.report()
+    assert (use.stages, use.mean) == ([2, 3], []), "a stage that ended is told though no slot has"
+
+
+def test_being_stuck_is_told_at_once_and_how_late_it_is_with_the_next_slot() -> None:
+    bed = Bed()
+    bed.begin("a")
+    late = (1.25, False)
+    bed.sample(1)
+    assert bed.surrogate.report(lambda container: late, PLENTY) == []
+    late = (1.501, True)
+    (use,) = bed.surrogate.report(lambda container: late, PLENTY)
+    assert (use.behind, use.stuck, use.mean) == (1.5, True, [])
+    assert bed.surrogate.report(lambda container: late, PLENTY) == []
+    late = (1.6, False)
+    (use,) = bed.surrogate.report(lambda container: late, PLENTY)
+    assert not use.stuck
+
+
+def test_the_first_sample_counts_what_was_used_since_the_start() -> None:
+    """Its rates are since the sample before, and there was none."""
+    bed = Bed()
+    bed.begin("a")
+    use = ContainerUse(cpu_cores=0.0, cpu_seconds=0.6)
+    bed.surrogate.sampled(Snapshot(1.0, 1.0, containers={"a": use}))
+    bed.now = 1.0
+    bed.sample(2, cores=0.0)
+    (told,) = bed.report()
+    assert told.mean[0][0] == pytest.approx(200)
+
+
+def heartbeat_bytes(uses: list[ExecutorUse]) -> int:
+    load = Load(rates=KindAmounts(1e8, 1e8, 1e8), pending=KindAmounts(1e9, 1e9, 1e9), idle=KindAmounts(16, 4, 2))
+    return len(msgspec.msgpack.encode(Heartbeat(load=load, decided=10**6, executors=uses)))
+
+
+def test_a_heartbeat_of_twenty_executors_is_small() -> None:
+    """Elasecutor's reports are ≤ 12 KB per heartbeat; with all their slots to tell again they come in pieces."""
+    bed = Bed()
+    names = [f"executor-{number:02}-of-an-application-with-a-name" for number in range(20)]
+    bed.begin(*names)
+    bed.sample(3000, cores=15.9, memory_bytes=60 * 2**30, disk=2e9)
+    before = heartbeat_bytes([])
+    assert before < HEARTBEAT_BYTES // 4
+    bed.report()
+    bed.sample(3, cores=15.9, memory_bytes=60 * 2**30, disk=2e9)
+    assert heartbeat_bytes(bed.report(HEARTBEAT_BYTES - before)) < HEARTBEAT_BYTES // 2, "one slot of each"
+    bed.reconnect()
+    bed.surrogate.ended(names[7])
+    heard_of = []
+    while True:
+        uses = bed.report(HEARTBEAT_BYTES - before)
+        if not uses:
+            break
+        assert heartbeat_bytes(uses) <= HEARTBEAT_BYTES
+        heard_of.append({use.task for use in uses})
+        assert len(heard_of) < 100_000 // 1000 * 20, "it never comes to an end"
+    assert f"task-{names[7]}" in heard_of[0], "who ended comes first"
+    assert set.union(*heard_of[:40]) == {f"task-{name}" for name in names}, "nobody waits until all others are told"
+    assert {len(slots) for slots in bed.heard.values()} == {1001}
+    assert bed.over == {names[7]}
+
+
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("begin"), st.integers(0, 4)),
+        st.tuples(st.just("sample"), st.integers(1, 9)),
+        st.tuples(st.just("end"), st.integers(0, 4)),
+        st.tuples(st.just("report"), st.integers(300, 2000)),
+        st.tuples(st.just("reconnect"), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(OPERATIONS)
+def test_every_slot_is_told_exactly_once_per_connection(operations: list[tuple[str, int]]) -> None:
+    bed = Bed()
+    live: dict[int, str] = {}
+    cores = 0
+    recorded: dict[str, list[int]] = {}
+    fresh = 0
+    for what, number in operations:
+        match what:
+            case "begin" if number not in live:
+                live[number] = f"{number}-{fresh}"
+                fresh += 1
+                recorded[live[number]] = []
+                bed.begin(live[number])
+            case "sample":
+                for _ in range(number):
+                    cores += 1
+                    bed.sample(1, cores=float(cores))
+                    for name in live.values():
+                        recorded[name].append(cores)
+            case "end" if number in live:
+                bed.surrogate.ended(live.pop(number))
+            case "report":
+                bed.report(number)
+            case "reconnect":
+                bed.reconnect()
+            case _:
+                pass
+    told_before = set(bed.over)
+    while bed.report(400):
+        pass
+    for name in [*live.values(), *(bed.over - told_before)]:
+        samples = recorded[name]
+        complete = [samples[at : at + 3] for at in range(0, len(samples), 3)]
+        if name in live.values() and complete and len(complete[-1]) < 3:
+            complete.pop()
+        means = [slot[0] for slot in bed.heard.get(name, [])]
+        assert means == [round(1000 * sum(slot) / len(slot)) for slot in complete]
+    assert not bed.surrogate.owes
