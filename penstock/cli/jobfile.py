@@ -22,6 +22,10 @@ tasks of equal depth in the graph ask together, but not more than this host has.
 ``opportunistic`` of a task says whether it may run on slack, where it may be preempted: ``false`` (the default),
 ``true`` (where it finds no regular room), ``"only"`` (and nowhere else: work that is in nobody's way). Of the job it
 holds for all its tasks, whatever they say: ``false`` opts out, a list names the stages that may.
+
+``[task.executor]`` behind a task makes it an executor, whose demand is learnt from run to run: ``application`` (what it
+is learnt for), ``input_bytes`` (of the whole run), ``run`` (jobs of the same are one run), ``sizing`` (``"hard"`` or
+``"shared"``), ``jvm`` (its Java heaps follow its memory). Its ``cpu`` and ``memory`` are its reservation until then.
 """
 
 from __future__ import annotations
@@ -34,13 +38,25 @@ from typing import Annotated, Any
 import msgspec
 
 from penstock.cli.errors import usage_error
+from penstock.cli.executors import executor_limits
 from penstock.model.container import ContainerSpec, Limits
+from penstock.model.executor import Executor, Sizing
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import QuantityError, parse_bytes
 from penstock.model.work import Name, Opportunistic, OpportunisticJob, TaskRequest
 from penstock.opgraph import GraphError, TaskGraph, TaskNode
 
 Quantity = str | Annotated[int, msgspec.Meta(ge=0)]
+
+
+class ExecutorTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[task.executor]``: as penstock.model.Executor, with a quantity as people write it."""
+
+    application: Name
+    input_bytes: Quantity = 0
+    run: Annotated[str, msgspec.Meta(max_length=128)] = ""
+    sizing: Sizing = Sizing.HARD
+    jvm: bool = False
 
 
 class TaskTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +74,7 @@ class TaskTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     env: dict[str, str] = {}
     cwd: str = "."
     opportunistic: Opportunistic = False
+    executor: ExecutorTable | None = None
 
 
 class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,6 +148,8 @@ class JobFile:
         if not cwd.is_dir():
             raise usage_error(f"{self.path}: {where}cwd: {str(cwd)!r} is not a directory")
         memory_bytes = self._bytes(task.memory, f"{where}memory")
+        executor = self._executor(task.executor, where)
+        limits = Limits(cpu_cores=task.cpu, memory_max_bytes=memory_bytes or None)
         return TaskRequest(
             task=task.name,
             usage=KindAmounts.single(task.kind, self._input_bytes(task, where)),
@@ -140,12 +159,24 @@ class JobFile:
                 name=task.name,
                 env=env | task.env,
                 cwd=str(cwd),
-                limits=Limits(cpu_cores=task.cpu, memory_max_bytes=memory_bytes or None),
+                limits=limits if executor is None else executor_limits(executor, task.cpu, memory_bytes),
                 cpu_cores=task.cpu or 0.0,
                 memory_bytes=memory_bytes,
                 opportunistic=bool(task.opportunistic),
             ),
             command_kind=task.kind,
+            executor=executor,
+        )
+
+    def _executor(self, table: ExecutorTable | None, where: str) -> Executor | None:
+        if table is None:
+            return None
+        return Executor(
+            application=table.application,
+            input_bytes=self._bytes(table.input_bytes, f"{where}executor: input_bytes"),
+            run=table.run,
+            sizing=table.sizing,
+            jvm=table.jvm,
         )
 
     def _input_bytes(self, task: TaskTable, where: str) -> int:
@@ -184,6 +215,8 @@ def _read(path: Path) -> JobTable:
     for index, table in enumerate(tables if isinstance(tables, list) else []):
         if isinstance(table, dict):
             _known_keys(path, table, TaskTable, _task_at(document, index))
+            if isinstance(table.get("executor"), dict):
+                _known_keys(path, table["executor"], ExecutorTable, f"{_task_at(document, index)}executor: ")
     try:
         return msgspec.convert(document, JobTable)
     except msgspec.ValidationError as error:

@@ -18,7 +18,10 @@ OWN = {
     "resize": "change a container's limits while it runs",
     "follow": "let a container's limits follow a profile",
     "kill": "end containers with everything in them",
-    "submit": "run a job: a graph of commands from a TOML file",
+    "submit": "run a job: a graph of commands from a TOML file, or executors of an application",
+    "profile": "what executors used, and what their next run is expected to use",
+    "reserve": "have the cluster promise resources ahead of time",
+    "reservations": "what is promised to you, and giving it back",
     "status": "what this host is doing now",
     "top": "the same, live",
 }
@@ -29,6 +32,7 @@ _INSTALLED = {
     "master": "the placement daemon",
     "uninstall": "remove what agents have set up on this host",
     "dask-worker": "run a gated Dask worker in a container",
+    "spark-config": "have Spark's executors run in containers: prepare this host, print the configuration",
     "place": "one scheduling round over a recorded state, explained",
     "plan": "plan reservation requests off line: accepted, rejected, why",
     "simulate": "what a cluster would do: run a scenario of the simulator",
@@ -109,7 +113,7 @@ def _installed() -> list[str]:
 
 def _help() -> str:
     commands = OWN | {name: _INSTALLED.get(name, "") for name in _installed()}
-    lines = [f"  {name:<12}{what}" for name, what in commands.items()]
+    lines = [f"  {name:<14}{what}" for name, what in commands.items()]
     return "\n".join(
         [
             "usage: penstock COMMAND [ARGUMENT…]",

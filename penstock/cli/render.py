@@ -149,7 +149,22 @@ def _state(container: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
 def _note(container: Mapping[str, Any]) -> str:
     not_enforced = _map(container, "not_enforced")
     missing = f"not enforced: {', '.join(map(str, not_enforced))}" if not_enforced else ""
-    return "; ".join(part for part in (str(container.get("note") or ""), missing) if part)
+    parts = (str(container.get("note") or ""), _executor(_map(container, "executor")), missing)
+    return "; ".join(part for part in parts if part)
+
+
+def _executor(of: Mapping[str, Any]) -> str:
+    """Whose it is, how far it is in what it was expected to do, and whether it is late."""
+    if not of:
+        return ""
+    parts = [f"executor of {of.get('application', '?')}"]
+    if of.get("slots"):
+        parts.append(f"slot {_number(of, 'slot') + 1:.0f} of {_number(of, 'slots'):.0f}")
+    if (behind := _number(of, "behind")) > 0:
+        parts.append(f"its stage takes {behind:.1f} × as long as expected")
+    if of.get("stuck"):
+        parts.append("nothing is left to give it")
+    return ", ".join(parts)
 
 
 def _preemptions(status: Mapping[str, Any]) -> Table | None:

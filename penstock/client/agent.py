@@ -37,6 +37,15 @@ from penstock.wire.agent_api import (
     Welcome,
 )
 from penstock.wire.connection import read_params
+from penstock.wire.reservation_api import (
+    DeleteReservation,
+    ListReservations,
+    Rdl,
+    Reservations,
+    Reserve,
+    Reserved,
+    UpdateReservation,
+)
 
 
 class AgentClient:
@@ -90,19 +99,26 @@ class AgentClient:
         priority: float = 0.0,
         job: str = "",
         opportunistic: OpportunisticJob = None,
+        reservation: str = "",
     ) -> Job:
         """Register a job, or with ``job`` join one that another process of the same user registered.
 
         ``memory_bytes`` is the estimate for the whole job, by which the master admits it (Ursa §4.2.1).
         ``opportunistic`` says what of it may run on slack: ``False`` nothing, ``True`` all, ``"only"`` all of it and in
         no regular room, a list the stages that it names (UBIS §IV.D); ``None``: each :meth:`Job.place` says it.
+        ``reservation`` makes it a production job of one that the master has promised this user (:meth:`reserve`).
 
         Raises:
             RpcError: refused.
             AgentUnavailable: the agent went away for good.
         """
         asked = RegisterJob(
-            name=name, memory_bytes=memory_bytes, priority=priority, job=job, opportunistic=opportunistic
+            name=name,
+            memory_bytes=memory_bytes,
+            priority=priority,
+            job=job,
+            opportunistic=opportunistic,
+            reservation=reservation,
         )
         with self._expect():
             answer = await self._link.call("register_job", lambda: asked, JobRegistered)
@@ -172,6 +188,52 @@ class AgentClient:
             AgentUnavailable: the agent went away for good.
         """
         return (await self._link.call("status", Nothing, Status)).status
+
+    async def reserve(self, rdl: Rdl, name: str = "") -> Reserved:
+        """Have the cluster promise something ahead of time; the answer says what is promised when (Rayon §5.1).
+
+        Raises:
+            RpcError: ``bad_request``: no expression of RDL; ``refused``: it cannot be promised, the line says why.
+            AgentUnavailable: the agent went away in the middle of this call.
+        """
+        asked = Reserve(rdl=rdl, name=name)
+        try:
+            return await self._link.call_once("reserve", lambda: asked, Reserved)
+        except ConnectionResetError:  # asking again could reserve it twice
+            raise AgentUnavailable(
+                "the agent went away while it was asked; `penstock reservations` tells what was promised"
+            ) from None
+
+    async def update_reservation(self, reservation: str, rdl: Rdl) -> Reserved:
+        """Have something else promised instead.
+
+        Raises:
+            RpcError: as :meth:`reserve`, or it is not this user's; it keeps what it had.
+            AgentUnavailable: the agent went away for good.
+        """
+        return await self._link.call(
+            "update_reservation", lambda: UpdateReservation(reservation=reservation, rdl=rdl), Reserved
+        )
+
+    async def delete_reservation(self, reservation: str) -> list[Reserved]:
+        """Give it back; returns those that this user still has.
+
+        Raises:
+            RpcError: there is none, or it is not this user's.
+            AgentUnavailable: the agent went away for good.
+        """
+        asked = DeleteReservation(reservation=reservation)
+        return (await self._link.call("delete_reservation", lambda: asked, Reservations)).reservations
+
+    async def reservations(self, *, everybody: bool = False) -> list[Reserved]:
+        """What is promised to this user; to operators also everybody's.
+
+        Raises:
+            RpcError: not an operator, or there is no master.
+            AgentUnavailable: the agent went away for good.
+        """
+        asked = ListReservations(everybody=everybody)
+        return (await self._link.call("reservations", lambda: asked, Reservations)).reservations
 
     async def close(self) -> None:
         """Send what has collected and close; the agent takes back what this connection held."""

@@ -37,6 +37,7 @@ from penstock.wire.agent_api import (
     TaskEnded,
     TaskPlaced,
     TaskRefs,
+    TaskStuck,
 )
 from penstock.wire.errors import RpcError
 
@@ -70,6 +71,8 @@ class Job:
         self.over = False
         #: Called when no slot of a kind may be kept idle any more.
         self.on_recall: Callable[[ResourceKind], object] | None = None
+        #: Called when an executor is late and its node has nothing left to give: whose tasks to run twice, and where.
+        self.on_stuck: Callable[[TaskStuck], object] = lambda stuck: None
 
     # ------------------------------------------------------------ monotasks
 
@@ -297,6 +300,8 @@ class Job:
             case TaskEnded(task=task, ended=ended):
                 if self._tasks.end(task, ended):
                     self._wake(task)
+            case TaskStuck():
+                self.on_stuck(params)
             case JobRef():
                 self.admit(peer)
 

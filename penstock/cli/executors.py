@@ -1,0 +1,131 @@
+"""``penstock submit --executors``: alike long-running commands of an application, whose demand is learnt run by run.
+
+What an earlier run of the same application used decides where the next one's executors go and what they get when; the
+promises given here are what they are reserved until then (Elasecutor §IV.C).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from penstock.cli import arguments
+from penstock.cli.errors import usage_error
+from penstock.model.container import ContainerSpec, Limits
+from penstock.model.executor import Executor, Sizing
+from penstock.model.resources import KindAmounts
+from penstock.model.work import OpportunisticJob, TaskRequest
+from penstock.opgraph import TaskGraph, TaskNode
+
+_STAGE = "executors"
+#: What means nothing without --executors, by its name among the parsed options.
+_ONLY_HERE = ("application", "input_bytes", "cpu", "memory", "run", "sizing", "jvm", "env", "node")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options beside JOB.toml; those that were not given are None, or empty."""
+    group = parser.add_argument_group("executors", "long-running commands of an application, all alike")
+    add = group.add_argument
+    add("--executors", type=arguments.count, metavar="N", help="run N; each finds 0 to N-1 in $PENSTOCK_EXECUTOR")
+    add("--application", metavar="NAME", help="what it is: earlier runs of this name predict what it will use")
+    add("--input-bytes", type=arguments.size, metavar="SIZE", help="input of the whole run, for example 10GB")
+    add("--cpu", type=arguments.cores, metavar="CORES", help="promised to each; its share while unknown (default: 1)")
+    add("--memory", type=arguments.size, metavar="SIZE", help="promised to each, and its bound, for example 2G")
+    add("--run", metavar="NAME", help="jobs of the same NAME are one run of the application")
+    add(
+        "--sizing",
+        choices=[one.value for one in Sizing],
+        metavar="|".join(Sizing),
+        help="what follows its demand: hard limits (the default), or guarantees that leave idle capacity to all",
+    )
+    add("--jvm", action="store_true", default=None, help="the heaps of its Java processes follow its memory")
+    add("--env", type=arguments.key_value, action="append", metavar="K=V", help="set a variable; repeatable")
+    add("--node", action="append", metavar="NODE", help="on this node only, or on these; repeatable")
+
+
+def refuse_alone(options: argparse.Namespace) -> None:
+    """Raises: CommandError: an option that means nothing without --executors."""
+    for name in _ONLY_HERE:
+        if getattr(options, name) is not None:
+            raise usage_error(f"--{name.replace('_', '-')}: only with --executors; a job file says it itself")
+
+
+class Executors:
+    """A job of one stage with as many tasks as there are executors.
+
+    Raises:
+        CommandError: status 2; names the option.
+    """
+
+    def __init__(self, options: argparse.Namespace, command: tuple[str, ...]) -> None:
+        _check(options, command)
+        self.name = options.application
+        self.priority = 0.0
+        self.fail_fast = False
+        self.opportunistic: OpportunisticJob = options.opportunistic
+        executor = _executor(options)
+        self.requests = {
+            f"executor-{index}": _request(options, command, executor, index) for index in range(options.executors)
+        }
+        self.graph = TaskGraph(
+            TaskNode(task, _STAGE, (), request.memory_bytes, False) for task, request in self.requests.items()
+        )
+
+    def memory_bytes(self, host_bytes: int) -> int:
+        """M(j) of Ursa §4.2.1: all of them at once, but not more than a host of this size has."""
+        return min(self.graph.largest_level_bytes(), host_bytes)
+
+
+def _check(options: argparse.Namespace, command: tuple[str, ...]) -> None:
+    if options.job is not None:
+        raise usage_error(f"{options.job}: a job file or --executors, not both; write the command behind --")
+    if not command:
+        raise usage_error("no command given; write for example `--executors 4 … -- ./sort.sh`")
+    if not options.application:
+        raise usage_error("--application: name what runs, so that its next run can be predicted from this one")
+    if options.memory is None:
+        raise usage_error("--memory: say what each executor may use, for example 2G")
+    if isinstance(options.opportunistic, list):
+        raise usage_error("--opportunistic: executors are one stage; write none, all or only")
+
+
+def _executor(options: argparse.Namespace) -> Executor:
+    executor = Executor(
+        application=options.application,
+        input_bytes=options.input_bytes or 0,
+        run=options.run or "",
+        sizing=Sizing(options.sizing or Sizing.HARD),
+        jvm=bool(options.jvm),
+    )
+    for option, text in (("--application", executor.application), ("--run", executor.run)):
+        if len(text) > 128:
+            raise usage_error(f"{option}: at most 128 characters")
+    return executor
+
+
+def _request(options: argparse.Namespace, command: tuple[str, ...], executor: Executor, index: int) -> TaskRequest:
+    cores: float = options.cpu or 1.0
+    own = {"PENSTOCK_EXECUTOR": str(index), "PENSTOCK_EXECUTORS": str(options.executors)}
+    return TaskRequest(
+        task=f"executor-{index}",
+        usage=KindAmounts(cpu=max(1.0, executor.input_bytes / options.executors)),
+        memory_bytes=options.memory,
+        nodes=tuple(dict.fromkeys(options.node or ())),
+        command=ContainerSpec(
+            argv=command,
+            name=f"{options.application}-{index}"[:128],
+            env=dict(options.env or ()) | own,
+            cwd=str(Path.cwd()),
+            limits=executor_limits(executor, cores, options.memory),
+            cpu_cores=cores,
+            memory_bytes=options.memory,
+            opportunistic=bool(options.opportunistic),
+        ),
+        executor=executor,
+    )
+
+
+def executor_limits(executor: Executor, cores: float | None, memory_bytes: int) -> Limits:
+    """What bounds it from the start: its promises; of CPU nothing where idle cores are to be used, too."""
+    ceiling = None if executor.sizing is Sizing.SHARED else cores
+    return Limits(cpu_cores=ceiling, memory_max_bytes=memory_bytes or None)

@@ -1,0 +1,212 @@
+"""``penstock profile``: what executors of an application used, what the next one is expected to use, and how far off
+that was before. The master is asked over its HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from penstock.cli import arguments, profile_view
+from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.profiles import Application, Run, compare
+
+#: Where `penstock master` and `penstock up` serve it, unless told otherwise.
+_MASTER = "http://127.0.0.1:7422"
+_TIMEOUT_S = 10.0
+#: So many of the latest runs are compared with what was forecast of them.
+_COMPARED = 5
+
+
+def main(argv: list[str]) -> int:
+    """The command; returns its exit status."""
+    options = _parse(argv)
+    master = _Master(options.master)
+    if options.what == "list":
+        listed = master.get("/profiles")
+        if options.json:
+            _print_json(listed)
+        else:
+            profile_view.print_list(listed if isinstance(listed, list) else [])
+        return 0
+    document = master.get(_path(master, options.application, options.user))
+    application = _read(document, options.master)
+    _SHOWS[options.what](application, document, options)
+    return 0
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = arguments.Parser(
+        "profile",
+        "What executors used, slot by slot, and what the next run of their application is expected to use.",
+        "list     every application that has run as executors (penstock submit --executors)\n"
+        "show     its runs, and what is expected of the next one\n"
+        "plot     a run over time beside what was expected of it\n"
+        "compare  how far expectations were off, for each of the latest runs",
+    )
+    add = parser.add_argument
+    add("what", choices=["list", *_SHOWS], metavar="list|show|plot|compare")
+    add("application", nargs="?", metavar="APP", help="its name, as --application gave it")
+    add("--user", metavar="USER", help="whose it is (default: yours, or who alone has one of that name)")
+    add("--run", metavar="RUN", help="plot: which run (default: the latest)")
+    add("--of", choices=["mean", "peak"], default="mean", help="plot: of each slot the mean (the default) or the peak")
+    add("--svg", type=Path, metavar="FILE", help="plot: write a picture instead of characters")
+    add("--json", action="store_true", help="print what is known as JSON")
+    add(
+        "--master",
+        default=os.environ.get("PENSTOCK_MASTER_HTTP") or _MASTER,
+        metavar="URL",
+        help=f"the master's HTTP (default: $PENSTOCK_MASTER_HTTP, or {_MASTER})",
+    )
+    options = parser.parse_args(argv)
+    if options.what != "list" and not options.application:
+        raise usage_error(f"{options.what}: of which application? `penstock profile list` names them")
+    if options.what == "list" and options.application:
+        raise usage_error(f"list: it takes no application; `penstock profile show {options.application}` shows one")
+    if options.what != "plot" and (options.svg or options.run):
+        raise usage_error(f"--svg and --run are for plot, not for {options.what}")
+    return options
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+def _show(application: Application, document: Any, options: argparse.Namespace) -> None:
+    if options.json:
+        _print_json(document)
+    else:
+        profile_view.print_application(application)
+
+
+def _plot(application: Application, document: Any, options: argparse.Namespace) -> None:
+    run = _chosen(application, options.run)
+    forecast = application.before(run)
+    if options.svg is not None:
+        from penstock.cli.profile_svg import picture
+
+        try:
+            options.svg.write_text(picture(application, run, forecast, options.of), encoding="utf-8")
+        except OSError as error:
+            raise usage_error(f"--svg: {options.svg}: {error.strerror}") from None
+    elif options.json:
+        _print_json(
+            {"slot_s": application.slot_s, "resources": application.resources, "run": run, "forecast": forecast}
+        )
+    else:
+        profile_view.print_plot(application, run, forecast, options.of)
+
+
+def _compare(application: Application, document: Any, options: argparse.Namespace) -> None:
+    runs = application.latest()[-_COMPARED:]
+    compared = [compare(application, run, told) for run in runs if (told := application.before(run)) is not None]
+    if options.json:
+        _print_json(compared)
+    else:
+        profile_view.print_compared(application, compared, told=bool(application.history))
+
+
+_SHOWS = {"show": _show, "plot": _plot, "compare": _compare}
+
+
+def _chosen(application: Application, name: str | None) -> Run:
+    runs = application.latest()
+    if not runs:
+        raise CommandError(f"no run of {application.application!r} has been kept yet")
+    found = [run for run in runs if name is None or str(run.run) == name]
+    if not found:
+        raise usage_error(f"--run: no run {name!r}; known: {', '.join(str(run.run) for run in runs)}")
+    return found[-1]
+
+
+def _print_json(said: Any) -> None:
+    print(json.dumps(msgspec.to_builtins(said), indent=2))
+
+
+# ---------------------------------------------------------------- the master
+
+
+def _path(master: _Master, application: str, user: str | None) -> str:
+    """Whose application of that name: as told, or this user's, or the only one.
+
+    Raises:
+        CommandError: there is none, or several of others.
+    """
+    if user is None:
+        listed = master.get("/profiles")
+        entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+        users = [str(entry.get("user")) for entry in entries if entry.get("application") == application]
+        if not users:
+            known = ", ".join(dict.fromkeys(str(entry.get("application")) for entry in entries)) or "none yet"
+            raise CommandError(f"no run of {application!r} has been kept; known: {known}", status=2)
+        own = _own_name()
+        if own not in users and len(users) > 1:
+            raise CommandError(f"{application!r} is of several: {', '.join(users)}; say --user", status=2)
+        user = own if own in users else users[0]
+    return f"/profiles/{quote(user, safe='')}/{quote(application, safe='')}"
+
+
+def _own_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _read(document: Any, master: str) -> Application:
+    try:
+        return msgspec.convert(document, Application)
+    except msgspec.ValidationError as error:
+        raise CommandError(f"{master}: what it says of the application cannot be read: {error}") from None
+
+
+class _Master:
+    """The master's HTTP at ``http://HOST:PORT``.
+
+    Raises:
+        CommandError: status 2: no such address.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        try:
+            self._port = parts.port or (443 if parts.scheme == "https" else 7422)
+            understood = parts.scheme in {"http", "https"} and parts.hostname and not parts.path.strip("/")
+        except ValueError:  # a port that is none
+            understood = False
+        if not understood:
+            raise usage_error(f"--master: {url!r} is not an address; write for example {_MASTER}")
+        self._host = str(parts.hostname)
+        self._connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+
+    def get(self, path: str) -> Any:
+        """A JSON document.
+
+        Raises:
+            CommandError: nobody answers there, or not with what was asked for.
+        """
+        connection = self._connection(self._host, self._port, timeout=_TIMEOUT_S)
+        try:
+            connection.request("GET", path, headers={"Accept": "application/json"})
+            answer = connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            why = getattr(error, "strerror", None) or error or type(error).__name__
+            raise CommandError(f"no master at {self._url}: {why}; give its HTTP address with --master") from None
+        finally:
+            connection.close()
+        try:
+            said = json.loads(body)
+        except ValueError:
+            said = None
+        if answer.status != http.HTTPStatus.OK or said is None:
+            why = said.get("error") if isinstance(said, dict) else f"HTTP {answer.status}: it keeps no profiles"
+            raise CommandError(f"{self._url}{path}: {why}")
+        return said

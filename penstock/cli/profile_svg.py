@@ -1,0 +1,112 @@
+"""A run beside what was expected of it, as a picture: one panel for each resource."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from penstock.cli import render
+from penstock.cli.profile_view import amount, label, series_of
+from penstock.cli.profiles import Application, Forecast, Run
+
+_WIDTH, _PANEL, _GAP, _LEFT, _TOP, _RIGHT = 860, 120, 46, 96, 76, 24
+_USED, _EXPECTED, _INK, _FAINT = "#2b6cb0", "#c05621", "#1a202c", "#cbd5e0"
+
+
+def picture(application: Application, run: Run, forecast: Forecast | None, of: str) -> str:
+    """An SVG document; ``of``: mean or peak of each slot. The band is of the mean."""
+    came = series_of(run, of)
+    said = series_of(forecast, of) if forecast is not None else None
+    slots = max(len(came[0]), len(said[0]) if said is not None else 0)
+    height = _TOP + len(application.resources) * (_PANEL + _GAP)
+    title = f"{application.application} of {application.user}, run {run.run} ({of} of each slot)"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
+        f'font-family="sans-serif" font-size="12" fill="{_INK}">',
+        f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
+        f'<text x="{_LEFT}" y="26" font-size="15" font-weight="bold">{escape(title)}</text>',
+        *_legend(forecast, banded=of == "mean"),
+    ]
+    for index, name in enumerate(application.resources):
+        y = _TOP + index * (_PANEL + _GAP)
+        band = (forecast.low, forecast.high) if forecast is not None and of == "mean" else ([], [])
+        low, high = (band[0][index], band[1][index]) if band[0] and band[1] else ([], [])
+        expected = said[index] if said is not None else []
+        top = max([*came[index], *expected, *high])
+        panel = _Panel(y, slots, top)
+        parts += panel.frame(name, run.stages, application.slot_s)
+        if high:
+            parts.append(panel.band(low, high))
+        parts.append(panel.area(came[index]))
+        if expected:
+            parts.append(panel.line(expected))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _legend(forecast: Forecast | None, *, banded: bool) -> list[str]:
+    marks = [(f'fill="{_USED}" fill-opacity="0.35"', "used")]
+    if forecast is not None:
+        marks.append((f'fill="{_EXPECTED}"', f"expected by {forecast.by}"))
+        if banded and forecast.low:
+            marks.append((f'fill="{_EXPECTED}" fill-opacity="0.18"', "band of what was expected"))
+    parts, x = [], _LEFT
+    for fill, text in marks:
+        parts.append(f'<rect x="{x}" y="40" width="14" height="10" {fill}/>')
+        parts.append(f'<text x="{x + 20}" y="49">{escape(text)}</text>')
+        x += 44 + 7 * len(text)
+    return parts
+
+
+class _Panel:
+    """One resource over time: ``slots`` across, 0 to ``top`` upwards."""
+
+    def __init__(self, y: float, slots: int, top: float) -> None:
+        self._y, self._slots, self._top = y, slots, top or 1.0
+        self._nothing = not top
+
+    def frame(self, name: str, stages: Sequence[int], slot_s: float) -> list[str]:
+        """Axes, their ends, and where stages of the run ended."""
+        left, right, bottom = _LEFT, _WIDTH - _RIGHT, self._y + _PANEL
+        end = render.duration(self._slots * slot_s)
+        highest = "none" if self._nothing else amount(name, self._top)
+        parts = [f'<line x1="{left}" y1="{at}" x2="{right}" y2="{at}" stroke="{_FAINT}"/>' for at in (self._y, bottom)]
+        parts += [
+            f'<line x1="{self._x(stage):.1f}" y1="{self._y}" x2="{self._x(stage):.1f}" y2="{bottom}" '
+            f'stroke="{_FAINT}" stroke-dasharray="3 3"/>'
+            for stage in stages
+        ]
+        return [
+            *parts,
+            f'<text x="{left}" y="{self._y - 6}" font-weight="bold">{escape(label(name))}</text>',
+            f'<text x="{left - 8}" y="{self._y + 4}" text-anchor="end">{escape(highest)}</text>',
+            f'<text x="{left - 8}" y="{bottom + 4}" text-anchor="end">0</text>',
+            f'<text x="{left}" y="{bottom + 16}">0</text>',
+            f'<text x="{right}" y="{bottom + 16}" text-anchor="end">{escape(end)}</text>',
+        ]
+
+    def band(self, low: Sequence[float], high: Sequence[float]) -> str:
+        """Where the mean was expected to lie."""
+        points = [*self._steps(high), *reversed(self._steps(low))]
+        return f'<polygon points="{" ".join(points)}" fill="{_EXPECTED}" fill-opacity="0.18"/>'
+
+    def area(self, values: Sequence[float]) -> str:
+        """What was used."""
+        ground = [f"{self._x(len(values)):.1f},{self._y + _PANEL}", f"{self._x(0):.1f},{self._y + _PANEL}"]
+        points = [*self._steps(values), *ground]
+        return f'<polygon points="{" ".join(points)}" fill="{_USED}" fill-opacity="0.35" stroke="{_USED}"/>'
+
+    def line(self, values: Sequence[float]) -> str:
+        """What was expected."""
+        points = " ".join(self._steps(values))
+        return f'<polyline points="{points}" fill="none" stroke="{_EXPECTED}" stroke-width="2"/>'
+
+    def _x(self, slot: float) -> float:
+        return _LEFT + (_WIDTH - _RIGHT - _LEFT) * slot / self._slots
+
+    def _steps(self, values: Sequence[float]) -> list[str]:
+        """A value holds for the whole of its slot."""
+        points = []
+        for slot, value in enumerate(values):
+            y = self._y + _PANEL * (1 - value / self._top)
+            points += [f"{self._x(slot):.1f},{y:.1f}", f"{self._x(slot + 1):.1f},{y:.1f}"]
+        return points

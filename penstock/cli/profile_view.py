@@ -1,0 +1,214 @@
+"""Profiles of executors as tables, and as charts of block characters."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli import render
+from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Settings, stretched
+from penstock.model.units import format_bytes
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_ROWS = 6
+#: A chart of few slots is widened, slot by slot; one of many is drawn together.
+_COLUMNS, _MOST_COLUMNS = 60, 100
+_FORECAST = "━"
+
+
+def amount(resource: str, value: float) -> str:
+    """A resource's use, as people read it."""
+    if "cpu" in resource or "core" in resource:
+        return f"{value:.2f}"
+    return format_bytes(value) + ("" if "memory" in resource else "/s")
+
+
+def label(resource: str) -> str:
+    """Its name above a column or a chart, whose numbers have their units."""
+    return resource.replace("cores", "cpu").removesuffix("_per_s").removesuffix("_bytes")
+
+
+# ---------------------------------------------------------------- tables
+
+
+def print_list(entries: Sequence[Any]) -> None:
+    """Every application."""
+    table = _table("application", "user", "runs", "settings", "last run", "error")
+    for entry in entries:
+        if isinstance(entry, Mapping):
+            settings = entry.get("settings")
+            table.add_row(
+                render.plain(entry.get("application", "")),
+                render.plain(entry.get("user", "")),
+                render.plain(entry.get("runs", "")),
+                render.plain(len(settings) if isinstance(settings, list) else settings or ""),
+                _at(entry.get("last_run_at")),
+                render.plain(_models(entry.get("error"))),
+            )
+    if table.row_count:
+        render.console().print(table)
+    else:
+        print("no run of executors has been kept yet; start some with `penstock submit --executors`")
+
+
+def print_application(application: Application) -> None:
+    """Its runs, and what is expected of the next."""
+    console = render.console()
+    console.print(render.plain(f"{application.application} of {application.user}, slots of {application.slot_s:g} s"))
+    columns = [f"{label(name)} mean / peak" for name in application.resources]
+    runs = _table("run", "ended", "input", "bounds", "stages", "time", *columns)
+    for run in application.latest():
+        runs.add_row(
+            render.plain(run.run),
+            _at(run.ended_at),
+            *_settings(run.settings),
+            str(max(1, len(run.stages))),
+            render.duration(len(run.mean[0]) * application.slot_s),
+            *_means_and_peaks(application, run.mean, run.peak),
+        )
+    _print(console, runs)
+    expected = _table("expected by", "off by", "input", "bounds", "stages", "time", *columns)
+    for one in application.forecasts:
+        expected.add_row(
+            render.plain(one.by),
+            _percent(one.error),
+            *_settings(one.settings),
+            str(max(1, len(one.stages))),
+            render.duration(len(one.mean[0]) * application.slot_s),
+            *_means_and_peaks(application, one.mean, one.peak),
+        )
+    _print(console, expected)
+
+
+def print_compared(application: Application, compared: Sequence[Compared], *, told: bool) -> None:
+    """Forecasts beside what came of them; ``told``: the master said what it had forecast."""
+    if not compared:
+        print(f"nothing was expected of any run of {application.application}: too few have been kept")
+        return
+    console = render.console()
+    table = _table(
+        "run", "expected by", "time", *[f"{label(name)} total / peak / in band" for name in application.resources]
+    )
+    for one in compared:
+        cells = [
+            f"{_percent(errors.total, sign=True)} / {_percent(errors.peak, sign=True)} / {_percent(errors.within)}"
+            for errors in one.errors.values()
+        ]
+        table.add_row(render.plain(one.run), render.plain(one.by), _percent(one.length, sign=True), *cells)
+    console.print(table)
+    whose = "forecast before each run" if told else "the mean of the runs before, as the master tells no forecasts"
+    console.print(
+        Text(f"Expected ({whose}) ÷ what came − 1; in band: share of slots whose mean lay in the band.", style="dim")
+    )
+
+
+def _means_and_peaks(application: Application, mean: Series, peak: Series) -> list[str]:
+    rows = zip(application.resources, mean, peak, strict=True)
+    return [f"{amount(name, sum(m) / len(m))} / {amount(name, max(p))}" for name, m, p in rows]
+
+
+def _settings(settings: Settings) -> tuple[str, str]:
+    bounds = f"{settings.cores:g} cores, {format_bytes(settings.memory_bytes)}"
+    return format_bytes(settings.input_bytes) if settings.input_bytes else "–", bounds
+
+
+def _models(error: object) -> str:
+    if not isinstance(error, Mapping):
+        return ""
+    return ", ".join(f"{model} {_percent(value)}" for model, value in error.items())
+
+
+def _percent(value: object, *, sign: bool = False) -> str:
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return "–"
+    return f"{100 * value:+.0f} %" if sign else f"{100 * value:.0f} %"
+
+
+def _at(at: object) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) if isinstance(at, int | float) and at else "–"
+    except (OverflowError, ValueError, OSError):
+        return "?"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _print(console: Console, table: Table) -> None:
+    if table.row_count:
+        console.print()
+        console.print(table)
+
+
+# ---------------------------------------------------------------- charts
+
+
+def print_plot(application: Application, run: Run, forecast: Forecast | None, of: str) -> None:
+    """A run over time, one chart for each resource; ``of``: mean or peak of each slot."""
+    console = render.console()
+    for line in plot(application, run, forecast, of, min(console.width - 14, _MOST_COLUMNS)):
+        console.print(line, soft_wrap=True)
+
+
+def plot(application: Application, run: Run, forecast: Forecast | None, of: str, columns: int) -> list[Text]:
+    """The lines of the charts: bars are what was used, a line across them what was expected."""
+    expected = f"{_FORECAST} expected by {forecast.by}" if forecast is not None else "nothing was expected of it"
+    lines = [render.plain(f"{application.application} of {application.user}, run {run.run}: █ used, {expected}")]
+    came = series_of(run, of)
+    said = series_of(forecast, of) if forecast is not None else None
+    slots = max(len(came[0]), len(said[0]) if said is not None else 0)
+    width = max(1, min(columns, max(slots, _COLUMNS // slots * slots)))
+    for index, name in enumerate(application.resources):
+        bars = _columns(came[index], slots, width)
+        marks = _columns(said[index], slots, width) if said is not None else []
+        lines.append(Text())
+        if any(bars) or any(marks):
+            lines += [*_chart(name, bars, marks, of), _axis(run.stages, slots, width, application.slot_s)]
+        else:
+            lines.append(render.plain(f"{label(name)}: none used" + (", none expected" if marks else "")))
+    return lines
+
+
+def series_of(one: Run | Forecast, of: str) -> Series:
+    """The peaks or the means of its slots."""
+    return one.peak if of == "peak" else one.mean
+
+
+def _columns(values: Sequence[float], slots: int, width: int) -> list[float | None]:
+    """One value for each column of a chart that is ``slots`` long; None behind the end."""
+    used = max(1, math.ceil(len(values) * width / slots))
+    fitted = list(values) if slots == width else stretched(values, used)
+    return [*fitted, *[None] * (width - len(fitted))]
+
+
+def _chart(name: str, bars: Sequence[float | None], marks: Sequence[float | None], of: str) -> list[Text]:
+    top = max(value for value in (*bars, *marks) if value is not None)
+    lines = [render.plain(f"{label(name)}, {of} of each slot")]
+    for row in reversed(range(_ROWS)):
+        line = Text(f"{amount(name, top):>12} ┤" if row == _ROWS - 1 else " " * 13 + "│")
+        for column, bar in enumerate(bars):
+            mark = marks[column] if marks else None
+            if mark is not None and min(_ROWS - 1, int(mark / top * _ROWS)) == row:
+                line.append(_FORECAST, style="yellow")
+            else:
+                eighths = round(((bar or 0.0) / top * _ROWS - row) * 8)
+                line.append(_BARS[min(8, max(0, eighths))], style="blue")
+        lines.append(line)
+    return lines
+
+
+def _axis(stages: Sequence[int], slots: int, width: int, slot_s: float) -> Text:
+    """From 0 to the end; a notch where a stage of the run ended."""
+    notches = {min(width - 1, math.ceil(end * width / slots) - 1) for end in stages}
+    line = "".join("┴" if column in notches else "─" for column in range(width))
+    return Text(f"{'0':>12} └{line} {render.duration(slots * slot_s)}")

@@ -1,0 +1,178 @@
+"""What the master knows of an application's executors, and how far its forecasts were off. Pure.
+
+Series are resources × slots, in cores, bytes/s and bytes; a slot takes ``slot_s`` seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import msgspec
+
+Series = list[list[float]]
+#: Runs that a forecast is made from where the master does not say what it would have forecast (Elasecutor §IV.C).
+LATEST = 3
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What tells one run from another beforehand: the input's size and the bounds."""
+
+    input_bytes: int = 0
+    cores: float = 0.0
+    memory_bytes: int = 0
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What one run used: the mean of its executors. ``stages`` are the slots at whose end a stage ended."""
+
+    run: str | int
+    mean: Series
+    peak: Series
+    ended_at: float = 0.0
+    settings: Settings = Settings()
+    stages: list[int] = []
+
+
+class Forecast(msgspec.Struct, frozen=True):
+    """What the next one with these settings will use; ``low`` and ``high`` bound the mean. ``error`` null: untried."""
+
+    mean: Series
+    peak: Series
+    low: Series = []
+    high: Series = []
+    settings: Settings = Settings()
+    stages: list[int] = []
+    by: str = ""
+    error: float | None = None
+
+
+class Foretold(msgspec.Struct, frozen=True):
+    """What was forecast before a run; null: too little was known."""
+
+    run: str | int
+    forecast: Forecast | None = None
+
+
+class Application(msgspec.Struct, frozen=True):
+    """``GET /profiles/USER/APPLICATION`` of the master; runs in the order in which they ended.
+
+    Raises: ValueError: series that do not have a row for each resource, all alike in length.
+    """
+
+    application: str
+    user: str
+    slot_s: float
+    resources: list[str]
+    runs: list[Run] = []
+    forecasts: list[Forecast] = []
+    history: list[Foretold] = []
+
+    def __post_init__(self) -> None:
+        foretold = [past.forecast for past in self.history if past.forecast is not None]
+        usages: list[Run | Forecast] = [*self.runs, *self.forecasts, *foretold]
+        for one in usages:
+            bands = [one.low, one.high] if isinstance(one, Forecast) and one.low and one.high else []
+            for series in [one.mean, one.peak, *bands]:
+                if len(series) != len(self.resources) or {len(row) for row in series} != {len(one.mean[0])}:
+                    raise ValueError("series are one row for each resource, all of the same length")
+                if not one.mean[0]:
+                    raise ValueError("series without slots")
+
+    def latest(self) -> list[Run]:
+        """The runs, oldest first."""
+        return sorted(self.runs, key=lambda run: run.ended_at)
+
+    def before(self, run: Run) -> Forecast | None:
+        """What was forecast of a run: as the master says, or else the mean of the runs of the same settings before."""
+        for past in self.history:
+            if str(past.run) == str(run.run):
+                return past.forecast
+        if self.history:
+            return None
+        runs = self.latest()
+        earlier = [one for one in runs[: runs.index(run)] if one.settings == run.settings]
+        return _mean_of(earlier[-LATEST:]) if earlier else None
+
+
+class Errors(msgspec.Struct, frozen=True):
+    """Of one resource, relative to what came: of the sum over time, and of the highest peak; positive: too much.
+
+    None where nothing came. ``within`` is the share of slots whose mean lies in the band; None: there was no band.
+    """
+
+    total: float | None
+    peak: float | None
+    within: float | None
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """A run and the forecast before it, resource → errors; ``length`` is relative, too."""
+
+    run: str
+    ended_at: float
+    settings: Settings
+    by: str
+    length: float
+    errors: dict[str, Errors]
+
+
+def compare(application: Application, run: Run, forecast: Forecast) -> Compared:
+    """How far it was off; what took longer or shorter than was forecast is compared over its own length."""
+    slots = len(run.mean[0])
+    errors = {}
+    for index, name in enumerate(application.resources):
+        came, peak = run.mean[index], max(run.peak[index])
+        within = None
+        if forecast.low and forecast.high:
+            low, high = stretched(forecast.low[index], slots), stretched(forecast.high[index], slots)
+            inside = sum(a - _hair(a) <= value <= b + _hair(b) for a, value, b in zip(low, came, high, strict=True))
+            within = inside / slots
+        errors[name] = Errors(
+            total=_relative(sum(forecast.mean[index]), sum(came)),
+            peak=_relative(max(forecast.peak[index]), peak),
+            within=within,
+        )
+    length = len(forecast.mean[0]) / slots - 1
+    return Compared(str(run.run), run.ended_at, run.settings, forecast.by, length, errors)
+
+
+def stretched(values: Sequence[float], slots: int) -> list[float]:
+    """A series over another number of slots; its mean stays what it was."""
+    had = len(values)
+    if had == slots:
+        return list(values)
+    sums = [0.0, *accumulate(values)]
+
+    def up_to(at: float) -> float:
+        whole = min(had, int(at))
+        return sums[whole] + (values[whole] * (at - whole) if whole < had else 0.0)
+
+    ends = [up_to(index * had / slots) for index in range(slots + 1)]
+    return [(end - start) * slots / had for start, end in pairwise(ends)]
+
+
+def _mean_of(runs: Sequence[Run]) -> Forecast:
+    """Without regard to their stages: a run that took longer did the same more slowly."""
+    slots = max(1, round(sum(len(run.mean[0]) for run in runs) / len(runs)))
+    rows = range(len(runs[0].mean))
+    means = [[stretched(run.mean[row], slots) for run in runs] for row in rows]
+    peaks = [[stretched(run.peak[row], slots) for run in runs] for row in rows]
+    return Forecast(
+        mean=[[math.fsum(slot) / len(runs) for slot in zip(*row, strict=True)] for row in means],
+        peak=[[max(slot) for slot in zip(*row, strict=True)] for row in peaks],
+        low=[[min(slot) for slot in zip(*row, strict=True)] for row in means],
+        high=[[max(slot) for slot in zip(*row, strict=True)] for row in means],
+        settings=runs[0].settings,
+        by=f"the mean of {len(runs)} before" if len(runs) > 1 else "the run before",
+    )
+
+
+def _relative(said: float, came: float) -> float | None:
+    return said / came - 1 if came > 0 else None
+
+
+def _hair(value: float) -> float:
+    """Numbers travel as text, and sums are formed in another order."""
+    return abs(value) * 1e-6

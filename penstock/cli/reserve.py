@@ -1,0 +1,66 @@
+"""``penstock reserve``: have the cluster promise resources ahead of time, or say at once that it cannot (Rayon)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from penstock.cli import arguments
+from penstock.cli.errors import usage_error
+
+_EXAMPLE = """EXPRESSION is RDL, as text or (from a file) JSON; docs/reservations.md has all of it:
+  atom(<2GB,1core>, 1, 10, 5min, 2h)    at each moment none or 1 to 10 bundles, each for at least 5 min,
+                                        together at least 2 h of a bundle
+  window(…, +1h, 2026-12-24T06:00:00Z)  within these times
+  any(…, …)  all(…, …)  order(…, …)     one of them, all of them, one after the other
+  … every 24h                           again each day
+A job is one of a reservation with `penstock submit --reservation ID`."""
+
+
+def main(argv: list[str]) -> int:
+    """The command."""
+    parser = arguments.Parser("reserve", "Reserve resources ahead of time; the answer comes at once.", _EXAMPLE)
+    parser.add_argument("expression", metavar="EXPRESSION", help="what is wanted; @FILE: what is in a file")
+    parser.add_argument("--name", default="", help="for people")
+    parser.add_argument("--update", metavar="ID", default="", help="have this promised instead of what ID has")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    options = parser.parse_args(argv)
+    if options.update and options.name:
+        raise usage_error("--name cannot be changed; leave it out beside --update")
+    rdl = _read(options.expression)
+    from penstock.cli.session import converse  # asyncio and all: not for --help
+
+    return converse(_reserve(rdl, options.name, options.update, as_json=options.json))
+
+
+def _read(said: str) -> str | dict[str, Any]:
+    """The expression, or what is in the file.
+
+    Raises:
+        CommandError: the file cannot be read; names it.
+    """
+    if not said.startswith("@"):
+        return said
+    path = Path(said[1:])
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not text"
+        raise usage_error(f"{path}: {why}") from None
+    if not text.startswith("{"):
+        return text
+    try:
+        return dict(json.loads(text))
+    except ValueError as error:
+        raise usage_error(f"{path}: {error}") from None
+
+
+async def _reserve(rdl: str | dict[str, Any], name: str, update: str, *, as_json: bool) -> int:
+    from penstock.cli.reservations import show
+    from penstock.client import AgentClient
+
+    async with await AgentClient.connect(client="penstock reserve") as agent:
+        made = await (agent.update_reservation(update, rdl) if update else agent.reserve(rdl, name))
+    show([made], as_json=as_json)
+    return 0

@@ -1,0 +1,71 @@
+"""`penstock submit --executors` with a real master and agent, and what `penstock profile` tells of it afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Daemon, start
+
+PROGRAM = "import os, time; open(os.environ['PENSTOCK_EXECUTOR'], 'x').close(); time.sleep(0.6)"
+APPLICATION = "works/sort & more"
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[Daemon]:
+    settings = {
+        "listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": str(tmp_path / "kept.db"), "node_timeout_s": 30,
+        "executor_slot_s": 0.2,
+    }  # fmt: skip
+    daemon = start(
+        "master", tmp_path, *(part for pair in settings.items() for part in ("--set", "=".join(map(str, pair))))
+    )
+    yield daemon
+    assert daemon.stop() == 0, daemon.log.read_text()
+
+
+def test_executors_run_and_are_known_afterwards(
+    start_agent: Callable[..., Daemon], master: Daemon, tmp_path: Path
+) -> None:
+    agent = start_agent(master=master.addresses["listen"], executor_slot_s=0.2, sample_interval_s=0.1)
+    work = tmp_path / "work"
+    work.mkdir(mode=0o777)
+
+    def penstock(*argv: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ, "PENSTOCK_SOCKET": str(agent.socket), "PENSTOCK_MASTER_HTTP": master.addresses["http"],
+        }  # fmt: skip
+        command = [sys.executable, "-I", "-m", "penstock.cli.main", *argv]
+        return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=120)
+
+    said = penstock(
+        "submit", "--json", "--executors", "2", "--application", APPLICATION, "--memory", "64M", "--cpu", "0.5",
+        "--input-bytes", "1M", "--run", "monday", "--", sys.executable, "-I", "-c", PROGRAM,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    tasks = json.loads(said.stdout)["tasks"]
+    assert [(task["task"], task["state"], task["exit_status"]) for task in tasks] == [
+        ("executor-0", "done", 0),
+        ("executor-1", "done", 0),
+    ]
+    assert sorted(path.name for path in work.iterdir()) == ["0", "1"], "each knew which it was"
+
+    while not json.loads(master.get("/profiles")):
+        pass  # it is stored in the background; each look is a round trip
+    (listed,) = json.loads(penstock("profile", "list", "--json").stdout)
+    assert (listed["application"], listed["runs"]) == (APPLICATION, 1), "two executors of one run are one"
+    shown = penstock("profile", "show", APPLICATION)
+    assert shown.returncode == 0, shown.stderr
+    assert "monday" in shown.stdout
+    assert "0.5 cores, 64 MiB" in shown.stdout
+    plotted = penstock("profile", "plot", APPLICATION)
+    assert plotted.returncode == 0, plotted.stderr
+    assert "run monday: █ used, nothing was expected of it" in plotted.stdout
+    assert "memory, mean of each slot" in plotted.stdout
+    assert "too few have been kept" in penstock("profile", "compare", APPLICATION).stdout

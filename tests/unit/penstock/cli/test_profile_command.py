@@ -1,0 +1,248 @@
+"""`penstock profile` against the master's HTTP, as the fixture speaks it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cli.main import main
+
+MIB = 1024.0**2
+
+
+def _run(name: str, at: float, cores: list[float]) -> dict[str, Any]:
+    slots = len(cores)
+    mean = [cores, [MIB] * slots, [0.0] * slots, [512 * MIB] * slots]
+    return {
+        "run": name,
+        "ended_at": at,
+        "settings": {"input_bytes": 2**30, "cores": 2.0, "memory_bytes": 2**31},
+        "stages": [slots // 2, slots],
+        "mean": mean,
+        "peak": [[2 * value for value in row] for row in mean],
+    }
+
+
+def _forecast(cores: list[float]) -> dict[str, Any]:
+    run = _run("", 0.0, cores)
+    del run["run"], run["ended_at"]
+    low, high = ([[value * by for value in row] for row in run["mean"]] for by in (0.9, 1.1))
+    return run | {"by": "mean of 3 runs", "error": 0.04, "low": low, "high": high}
+
+
+SORT: dict[str, Any] = {
+    "application": "sort",
+    "user": "ann",
+    "slot_s": 3.0,
+    "resources": ["cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes"],
+    "runs": [_run("job-2", 2e9, [1.0, 2.0, 0.5, 0.5]), _run("job-1", 1e9, [1.0, 2.0, 0.5, 0.5])],
+    "forecasts": [_forecast([1.0, 2.0, 0.5, 0.5])],
+    "history": [{"run": "job-1", "forecast": None}, {"run": "job-2", "forecast": _forecast([2.0, 2.0, 0.5, 0.5])}],
+}
+LIST: list[dict[str, Any]] = [
+    {"application": "sort", "user": "ann", "runs": 2, "settings": 1, "error": {"svr": 0.2}, "last_run_at": 2e9},
+    {"application": "k/means", "user": "ann", "runs": 1, "settings": 1, "error": {}, "last_run_at": 1e9},
+    {"application": "k/means", "user": "bob", "runs": 1, "settings": 1, "error": {}, "last_run_at": 1e9},
+]
+
+
+class Master(BaseHTTPRequestHandler):
+    pages: dict[str, Any]
+
+    def do_GET(self) -> None:
+        found = self.pages.get(self.path)
+        body = json.dumps({"error": f"no {self.path}"} if found is None else found).encode()
+        self.send_response(404 if found is None else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """Its pages, to be changed; the command finds it by the environment."""
+    pages = {"/profiles": LIST, "/profiles/ann/sort": SORT, "/profiles/bob/k%2Fmeans": SORT}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Pages", (Master,), {"pages": pages}))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv("PENSTOCK_MASTER_HTTP", f"127.0.0.1:{server.server_port}")
+    yield pages
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def out_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    assert main(["profile", *argv]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
+def fails(capsys: pytest.CaptureFixture[str], status: int, *argv: str) -> str:
+    assert main(["profile", *argv]) == status
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    return captured.err.strip()
+
+
+def test_list(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [line.split() for line in out_of(capsys, "list").splitlines()]
+    assert rows[0] == ["application", "user", "runs", "settings", "last", "run", "error"]
+    assert [row[:4] for row in rows[1:]] == [
+        ["sort", "ann", "2", "1"],
+        ["k/means", "ann", "1", "1"],
+        ["k/means", "bob", "1", "1"],
+    ]
+    assert rows[1][-3:] == ["svr", "20", "%"]
+    assert json.loads(out_of(capsys, "list", "--json")) == LIST
+
+
+def test_list_of_nothing_says_how_to_begin(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    master["/profiles"] = []
+    assert "penstock submit --executors" in out_of(capsys, "list")
+
+
+def test_show(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    said = out_of(capsys, "show", "sort")
+    runs, expected = said.split("\n\n")[1:]
+    assert [line.split()[0] for line in runs.splitlines()[1:]] == ["job-1", "job-2"], "oldest first"
+    for number in ("1 GiB", "2 cores, 2 GiB", "12s", "1.00 / 4.00", "1 MiB/s / 2 MiB/s", "512 MiB / 1 GiB"):
+        assert number in runs
+    assert "mean of 3 runs" in expected
+    assert "4 %" in expected
+    assert json.loads(out_of(capsys, "show", "sort", "--json")) == SORT
+
+
+def test_plot_draws_what_was_used_and_a_line_for_what_was_expected(
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = out_of(capsys, "plot", "sort").splitlines()
+    assert lines[0] == "sort of ann, run job-2: █ used, ━ expected by mean of 3 runs"
+    cpu = lines.index("cpu, mean of each slot")
+    assert all(len(line) == 14 + 4 * 15 for line in lines[cpu + 1 : cpu + 7]), "four slots, each as wide as fits"
+    chart = [line[14::15] for line in lines[cpu + 1 : cpu + 7]]
+    assert lines[cpu + 1][:14] == "        2.00 ┤"
+    # 1, 2, ½, ½ of 2 cores in six rows; 2, 2, ½, ½ were expected
+    assert chart == ["━━  ", " █  ", " █  ", "██  ", "██━━", "████"]
+    assert lines[cpu + 7].split() == ["0", f"└{29 * '─'}┴{29 * '─'}┴", "12s"], "its stages"
+    assert "network: none used, none expected" in lines
+    assert "memory, peak of each slot" in out_of(capsys, "plot", "sort", "--of", "peak")
+
+
+def test_a_run_of_which_nothing_was_expected_is_drawn_alone(
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = out_of(capsys, "plot", "sort", "--run", "job-1")
+    assert said.splitlines()[0] == "sort of ann, run job-1: █ used, nothing was expected of it"
+    assert "━" not in said
+
+
+def test_a_long_run_fits_the_width(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    master["/profiles/ann/sort"] = SORT | {"runs": [_run("long", 1.0, [1.0, 3.0] * 500)], "history": []}
+    lines = out_of(capsys, "plot", "sort").splitlines()
+    assert max(map(len, lines)) <= 14 + 100 + 8
+    assert {len(line) for line in lines if line.endswith("█")} == {14 + 100}
+
+
+def test_plot_as_a_picture(master: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "sort.svg"
+    assert out_of(capsys, "plot", "sort", "--svg", str(file)) == ""
+    picture = ET.parse(file).getroot()
+    name = "{http://www.w3.org/2000/svg}"
+    texts = [text.text for text in picture.iter(f"{name}text")]
+    assert {"used", "expected by mean of 3 runs", "cpu", "disk", "network", "memory"} <= set(texts)
+    assert len(list(picture.iter(f"{name}polyline"))) == 4, "what was expected of each resource"
+    assert len(list(picture.iter(f"{name}polygon"))) == 8, "what was used, and the band"
+
+
+def test_compare(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    lines = out_of(capsys, "compare", "sort").splitlines()
+    assert len(lines) == 3
+    assert lines[1].startswith("job-2")
+    assert "+25 % / +0 % / 75 %" in lines[1], "5 core-slots were expected, 4 came; three of four in the band"
+    assert "– / – / 100 %" in lines[1], "nothing was sent, and nothing was expected"
+    document = json.loads(out_of(capsys, "compare", "sort", "--json"))
+    assert [(one["run"], one["errors"]["cores"]["total"]) for one in document] == [("job-2", 0.25)]
+
+
+def test_compare_without_the_masters_forecasts_says_what_it_compares_with(
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    master["/profiles/ann/sort"] = {key: value for key, value in SORT.items() if key != "history"}
+    said = out_of(capsys, "compare", "sort")
+    assert "the run before" in said
+    assert "as the master tells no forecasts" in said
+    master["/profiles/ann/sort"] = SORT | {"history": [], "runs": SORT["runs"][:1]}
+    assert "too few have been kept" in out_of(capsys, "compare", "sort")
+
+
+def test_an_application_of_several_users_is_chosen_by_user(
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = fails(capsys, 2, "show", "k/means")
+    assert line == "penstock profile: 'k/means' is of several: ann, bob; say --user"
+    assert "sort of ann" in out_of(capsys, "show", "k/means", "--user", "bob")
+    monkeypatch.setattr("penstock.cli.profile._own_name", lambda: "bob")
+    assert "sort of ann" in out_of(capsys, "show", "k/means"), "one's own comes first"
+
+
+def test_what_the_master_says_cannot_steer_the_terminal(
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    master["/profiles/ann/sort"] = SORT | {"user": "ann\x1b[2J[red]"}
+    assert "\x1b" not in out_of(capsys, "show", "sort")
+    assert "[red]" in out_of(capsys, "plot", "sort")
+
+
+@pytest.mark.parametrize(
+    ("status", "argv", "line"),
+    [
+        (2, ("show",), "show: of which application? `penstock profile list` names them"),
+        (2, ("list", "sort"), "list: it takes no application; `penstock profile show sort` shows one"),
+        (2, ("draw", "sort"), "list|show|plot|compare: invalid choice: 'draw'"),
+        (2, ("show", "sort", "--svg", "x"), "--svg and --run are for plot, not for show"),
+        (2, ("show", "srot"), "no run of 'srot' has been kept; known: sort, k/means"),
+        (1, ("show", "sort", "--user", "eve"), "127.0.0.1:"),
+        (2, ("plot", "sort", "--run", "x"), "--run: no run 'x'; known: job-1, job-2"),
+        (2, ("plot", "sort", "--svg", "/nowhere/x.svg"), "--svg: /nowhere/x.svg: No such file or directory"),
+        (2, ("list", "--master", "ftp://x"), "--master: 'ftp://x' is not an address; write for example http://127"),
+        (2, ("list", "--master", "http://x:y"), "--master: 'http://x:y' is not an address"),
+    ],
+)
+def test_bad_input_is_one_line(
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str], status: int, argv: tuple[str, ...], line: str
+) -> None:
+    assert fails(capsys, status, *argv).startswith(f"penstock profile: {line}")
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        ({"application": "sort"}, "what it says of the application cannot be read: Object missing required field"),
+        (SORT | {"resources": ["cores"]}, "cannot be read: series are one row for each resource"),
+        (None, "no /profiles/ann/sort"),
+    ],
+)
+def test_an_answer_that_cannot_be_used_is_one_line(
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str], page: object, why: str
+) -> None:
+    master["/profiles/ann/sort"] = page
+    assert why in fails(capsys, 1, "show", "sort", "--user", "ann")
+
+
+def test_without_a_master_the_remedy_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    line = fails(capsys, 1, "list", "--master", "http://127.0.0.1:1")
+    assert line == (
+        "penstock profile: no master at http://127.0.0.1:1: Connection refused; give its HTTP address with --master"
+    )

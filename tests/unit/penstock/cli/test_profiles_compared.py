@@ -1,0 +1,96 @@
+"""How far forecasts of executors were off: the arithmetic behind `penstock profile compare`."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.cli.profiles import Application, Forecast, Foretold, Run, Series, Settings, compare, stretched
+
+
+def run(name: str, mean: Series, *, at: float = 0.0, settings: Settings | None = None) -> Run:
+    peak = [[2 * value for value in row] for row in mean]
+    return Run(run=name, mean=mean, peak=peak, ended_at=at, settings=settings or Settings())
+
+
+def application(runs: list[Run], history: list[Foretold] | None = None) -> Application:
+    return Application(
+        application="sort", user="ann", slot_s=3.0, resources=["cpu", "memory"], runs=runs, history=history or []
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "slots", "stretched_to"),
+    [
+        ([1.0, 3.0], 2, [1.0, 3.0]),
+        ([1.0, 3.0], 4, [1.0, 1.0, 3.0, 3.0]),
+        ([1.0, 3.0], 1, [2.0]),
+        ([1.0, 2.0, 6.0], 2, [4 / 3, 14 / 3]),
+        ([5.0], 3, [5.0, 5.0, 5.0]),
+    ],
+)
+def test_a_series_over_another_length_keeps_its_mean(
+    values: list[float], slots: int, stretched_to: list[float]
+) -> None:
+    assert stretched(values, slots) == pytest.approx(stretched_to)
+
+
+def test_errors_are_relative_to_what_came_and_carry_their_sign() -> None:
+    came = run("b", [[1.0, 1.0, 2.0, 0.0], [8.0, 8.0, 8.0, 8.0]])
+    said = Forecast(
+        mean=[[1.0, 1.0], [10.0, 10.0]],
+        peak=[[1.0, 3.0], [20.0, 20.0]],
+        low=[[0.5, 0.5], [9.0, 9.0]],
+        high=[[1.0, 1.5], [11.0, 11.0]],
+        by="2 runs",
+    )
+    compared = compare(application([came]), came, said)
+    assert (compared.run, compared.by, compared.length) == ("b", "2 runs", -0.5)
+    cpu, memory = compared.errors["cpu"], compared.errors["memory"]
+    assert (cpu.total, cpu.peak, cpu.within) == (pytest.approx(-0.5), pytest.approx(-0.25), 0.5)
+    assert (memory.total, memory.peak, memory.within) == (pytest.approx(-0.375), pytest.approx(0.25), 0.0)
+
+
+def test_of_what_was_not_used_there_is_no_relative_error() -> None:
+    came = run("b", [[0.0], [8.0]])
+    said = Forecast(mean=[[1.0], [8.0]], peak=[[1.0], [16.0]])
+    errors = compare(application([came]), came, said).errors
+    assert (errors["cpu"].total, errors["cpu"].peak, errors["cpu"].within) == (None, None, None)
+    assert (errors["memory"].total, errors["memory"].peak) == (0.0, 0.0)
+
+
+def test_the_forecast_is_the_masters_where_it_tells_and_nothing_is_made_up_beside_it() -> None:
+    first, second = run("a", [[1.0], [4.0]], at=1.0), run("b", [[3.0], [4.0]], at=2.0)
+    said = Forecast(mean=[[7.0], [7.0]], peak=[[7.0], [7.0]], by="svr")
+    told = application([second, first], [Foretold("a", None), Foretold("b", said)])
+    assert told.before(second) is said
+    assert told.before(first) is None
+
+
+def test_without_the_masters_word_it_is_the_mean_of_up_to_three_runs_before_with_the_same_settings() -> None:
+    other = Settings(input_bytes=9)
+    runs = [
+        run("a", [[100.0], [100.0]], at=1.0),
+        run("x", [[50.0], [50.0]], at=2.0, settings=other),
+        run("b", [[1.0, 1.0], [4.0, 4.0]], at=3.0),
+        run("c", [[2.0], [4.0]], at=4.0),
+        run("d", [[3.0, 3.0, 3.0], [4.0, 4.0, 4.0]], at=5.0),
+        run("e", [[9.0], [9.0]], at=6.0),
+    ]
+    told = application(list(reversed(runs)))
+    assert told.before(runs[0]) is None
+    assert told.before(runs[1]) is None
+    forecast = told.before(runs[5])
+    assert forecast is not None
+    assert forecast.by == "the mean of 3 before"
+    assert forecast.mean == [pytest.approx([2.0, 2.0]), pytest.approx([4.0, 4.0])]
+    assert (forecast.low[0], forecast.high[0], forecast.peak[0]) == ([1.0, 1.0], [3.0, 3.0], [6.0, 6.0])
+
+
+@pytest.mark.parametrize(
+    "mean",
+    [[[1.0]], [[1.0], [1.0, 2.0]], [[], []]],
+    ids=["a resource is missing", "of different length", "no slots"],
+)
+def test_series_that_do_not_fit_are_refused(mean: Series) -> None:
+    with pytest.raises(ValueError, match="series"):
+        application([run("a", mean)])
