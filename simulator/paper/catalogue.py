@@ -14,7 +14,7 @@ PAPERS = {
     "elasecutor": "Elasecutor (ToN'21)",
     "ubis": "UBIS",
     "las_mq": "LAS_MQ (TCC'19)",
-    "rayon": "Rayon (MSR-TR-2013-108): planning",
+    "rayon": "Rayon (MSR-TR-2013-108)",
     "together": "All of them together, against each alone (there is no figure in a paper)",
 }
 
@@ -27,6 +27,8 @@ LONGEST = (
     "las_mq/testbed-50s",
     "las_mq/testbed-80s",
     "ursa/deep",
+    "rayon/sla",
+    "rayon/over-reservation",
 )
 
 

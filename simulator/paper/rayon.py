@@ -19,6 +19,7 @@ from master.reservations.measures import Measures, measure
 from master.reservations.milp import solve
 from master.reservations.plan import Plan
 from master.reservations.rdl import All, Atom, Bundle, Expression, Order, Window, normalized, parse
+from simulator.paper import rayon_sla
 from simulator.paper.claims import Claim, Inputs, Row
 from simulator.paper.rows import change, row
 
@@ -281,4 +282,5 @@ CLAIMS = [
     Claim(name="rayon/fig12", where="Rayon §6.3.1, Fig. 12", run=_growing),
     Claim(name="rayon/fig12-milp", where="Rayon §6.3.1, Fig. 12", run=_small),
     Claim(name="rayon/fig14", where="Rayon §6.3.2, Fig. 14", run=_complex),
+    *rayon_sla.CLAIMS,
 ]

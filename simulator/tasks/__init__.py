@@ -43,6 +43,7 @@ def _report(spec: Spec, jobs: Sequence[SimulatedJob], alone_s: Mapping[str, floa
         rivals = ExecutorCluster(spec.nodes(), spec.executors.settings(), spec.measure.timeline_s)
         rivals.run(jobs, limit_s=limit_s)
         return report_of(rivals.courses, rivals.usage, alone_s, measures={"executors": float(rivals.started)})
-    cluster = SimulatedCluster(spec.nodes(), spec.master(), spec.surroundings())
+    reservations = spec.reservations.settings() if spec.reservations is not None else None
+    cluster = SimulatedCluster(spec.nodes(), spec.master(), spec.surroundings(), reservations)
     cluster.run(jobs, limit_s=limit_s)
     return report(cluster, alone_s)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from penstock.model import ResourceKind
 from simulator.tasks.graphs import tpch_jobs, workflow_jobs
+from simulator.tasks.mixed import mixed_jobs
 from simulator.tasks.spec import CommandTable, JobTable, MonotaskTable, NodeTable, Spec, StageTable
 from simulator.tasks.workload import (
     Phase,
@@ -31,8 +32,10 @@ def jobs_of(spec: Spec, seed: int) -> list[SimulatedJob]:
         jobs += tpch_jobs(spec.tpch, node, dice)
     if spec.workflows is not None:
         jobs += workflow_jobs(spec.workflows, node)
+    if spec.mixed is not None:
+        jobs += mixed_jobs(spec.mixed, sum(one.cores * one.count for one in spec.cluster.nodes), dice)
     if not jobs:
-        raise ValueError("the scenario has no jobs: add [[jobs]], [tpch] or [workflows]")
+        raise ValueError("the scenario has no jobs: add [[jobs]], [tpch], [workflows] or [mixed]")
     jobs.sort(key=lambda job: job.submitted_at_s)
     names = [job.name for job in jobs]
     if len(set(names)) < len(names):
@@ -51,6 +54,8 @@ def _jobs(table: JobTable, node: NodeTable, dice: random.Random) -> list[Simulat
             table.submitted_at_s + number * table.every_s,
             _stages(table, node, dice),
             int(table.memory_bytes),
+            rdl=table.rdl,
+            deadline_s=table.deadline_s,
         )
         for number in range(table.count)
     ]

@@ -24,6 +24,7 @@ from simulator.tasks.commands import Commands, Tally
 from simulator.tasks.first_come import serve_first_come
 from simulator.tasks.framework import Framework
 from simulator.tasks.machine import Machine, NodeSpec
+from simulator.tasks.promises import Reservations, ReservationSettings
 from simulator.tasks.usage import Usage, capacity_of
 from simulator.tasks.workload import SimulatedCommand, SimulatedJob
 
@@ -57,8 +58,13 @@ class SimulatedCluster:
     """Build it, :meth:`run` a workload, once."""
 
     def __init__(
-        self, nodes: Sequence[NodeSpec], settings: MasterSettings, surroundings: Surroundings | None = None
+        self,
+        nodes: Sequence[NodeSpec],
+        settings: MasterSettings,
+        surroundings: Surroundings | None = None,
+        reservations: ReservationSettings | None = None,
     ) -> None:
+        """Without ``reservations`` nobody is asked for any."""
         self.clock = Clock()
         self.tally = Tally()
         self.surroundings = around = surroundings or Surroundings()
@@ -76,6 +82,10 @@ class SimulatedCluster:
         self._left = 0
         self._heartbeat_due: set[str] = set()
         self._round_due = False
+        self.reservations: Reservations | None = None
+        if reservations is not None:
+            capacities = [spec.capacity for spec in nodes]
+            self.reservations = Reservations(reservations, self.clock, self.master, capacities, self._wake)
 
     def run(self, jobs: Sequence[SimulatedJob], *, limit_s: float = 1e6) -> None:
         """Until every job has ended; what happened is in ``frameworks``, ``usage`` and ``tally``.
@@ -191,7 +201,7 @@ class SimulatedCluster:
     def _heartbeat(self, name: str) -> None:
         self._heartbeat_due.discard(name)
         node = self.nodes[name]
-        beat = api.Heartbeat(load=node.load(self.clock.now_s), decided=node.decided)
+        beat = node.heartbeat(self.clock.now_s)
         self.clock.after(self.surroundings.latency_s, self._to_master, m.Said(name, beat))
 
     def _beat(self, name: str) -> None:
@@ -202,9 +212,17 @@ class SimulatedCluster:
         for instruction in self.master.handle(event, self.clock.now_s):
             if isinstance(instruction, SendDecisions):
                 self.clock.after(self.surroundings.latency_s, self._decide, instruction)
+        self._plan_round()
+
+    def _plan_round(self) -> None:
         if not self._round_due and self.master.wants_round:
             self._round_due = True
             self.clock.after(self.master.settings.interval_s, self._round)
+
+    def _wake(self) -> None:
+        """Something is due: a round as soon as one may."""
+        self.master.changed = True
+        self._plan_round()
 
     def _round(self) -> None:
         self._round_due = False

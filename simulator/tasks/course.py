@@ -12,6 +12,7 @@ class Course:
         self.job = job
         self.started_at_s: float | None = None
         self.ended_at_s: float | None = None
+        self.rejected = False  # what it wanted to have reserved was not to be had
         self.tasks_ended = 0
         #: Stage → when its tasks were ready, and when each ended.
         self.ready_at_s: dict[str, float] = {}

@@ -36,6 +36,7 @@ class Framework(Course):
         self._number = number
         self._progress_s = progress_s
         self.id = ""
+        self.reservation = ""
         self.placed_on: dict[str, str] = {}
         self._joined: dict[str, None] = {}
         self._running: dict[tuple[str, int], tuple[SimulatedTask, int]] = {}  # monotask → its task and place in it
@@ -47,9 +48,16 @@ class Framework(Course):
         return self._cluster.names[self.job.origin % len(self._cluster.names)]
 
     def start(self) -> None:
-        """Register at the origin; placement is asked for once the job is admitted."""
+        """Register at the origin; placement is asked for once the job is admitted. A production job reserves first."""
+        reservations = self._cluster.reservations
+        if self.job.rdl and reservations is not None:
+            self.reservation = reservations.reserve(self.job.name, self.job.rdl)
+            if not self.reservation:
+                self.rejected, self.ended_at_s = True, self._cluster.clock.now_s
+                self._cluster.ended(self)
+                return
         self._open(self.origin)
-        request = RegisterJob(name=self.job.name, memory_bytes=self.job.memory_bytes)
+        request = RegisterJob(name=self.job.name, memory_bytes=self.job.memory_bytes, reservation=self.reservation)
         event = e.JobRegistered(self._number, request, self._cluster.clock.now_s)
         registered = self._cluster.ask(self.origin, event)
         assert isinstance(registered, JobRegistered)
@@ -167,6 +175,8 @@ class Framework(Course):
         self._cluster.ask(self.origin, e.JobEndRequested(self._number, self.id))
         for node in self._joined:
             self._cluster.ask(node, e.SessionClosed(self._number))
+        if self.reservation and self._cluster.reservations is not None:
+            self._cluster.reservations.ended(self.reservation)
         self._cluster.ended(self)
 
     # ------------------------------------------------------------ progress

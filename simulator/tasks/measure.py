@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from simulator.report import JobReport, Report
@@ -22,6 +23,14 @@ def report(cluster: SimulatedCluster, alone_s: Mapping[str, float]) -> Report:
             "paused": float(tally.paused),
             "opportunistic_time_share": tally.opportunistic_s / tally.container_s if tally.container_s else 0.0,
         }
+    if cluster.reservations is not None:
+        measures |= {
+            "reservations_accepted": float(cluster.reservations.accepted),
+            "reservations_rejected": float(cluster.reservations.rejected),
+            "preempted_for_promises": float(counts["preempted_for_promises"]),
+            "longest_lack_s": cluster.reservations.longest_lack_s,
+        }
+    measures |= deadlines(cluster.frameworks)
     acts = [(name, count) for node in cluster.nodes.values() for (name, _), count in node.acts.items()]
     return report_of(
         cluster.frameworks,
@@ -31,6 +40,16 @@ def report(cluster: SimulatedCluster, alone_s: Mapping[str, float]) -> Report:
         preemptions=sum(count for name, count in acts if name == "preempted"),
         measures=measures,
     )
+
+
+def deadlines(courses: Sequence[Course]) -> dict[str, float]:
+    """How many jobs that ran had one, and how many of those met it (SLA fulfillment, Rayon §6.4)."""
+    bound = [course for course in courses if math.isfinite(course.job.deadline_s) and not course.rejected]
+    if not bound:
+        return {}
+    ends = [(one.ended_at_s, one.job.submitted_at_s + one.job.deadline_s) for one in bound]
+    met = [end_s for end_s, deadline_s in ends if end_s is not None and end_s <= deadline_s]
+    return {"deadlines": float(len(bound)), "deadlines_met": float(len(met))}
 
 
 def report_of(
@@ -43,6 +62,7 @@ def report_of(
     measures: Mapping[str, float],
 ) -> Report:
     """Of jobs that have all ended, on whatever they ran."""
+    courses = [course for course in courses if not course.rejected]
     jobs = [_job(course, alone_s.get(course.job.name)) for course in courses]
     end_s = max(job.ended_at_s for job in jobs)
     makespan_s = end_s - min(job.submitted_at_s for job in jobs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar
@@ -10,11 +11,13 @@ import msgspec
 
 from agent.core.settings import NodeSettings
 from master.core import MasterSettings
+from master.reservations.desk import DeskSettings
 from penstock.model import Capacity
 from penstock.model.work import Opportunistic
 from simulator.tasks.cluster import Surroundings
 from simulator.tasks.executors import ExecutorSettings
 from simulator.tasks.machine import NodeSpec
+from simulator.tasks.promises import ReservationSettings
 
 _T = TypeVar("_T")
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -112,13 +115,18 @@ class StageTable(Table, frozen=True, kw_only=True):
 
 
 class JobTable(Table, frozen=True, kw_only=True):
-    """``count`` jobs (0: none), one every ``every_s`` from ``submitted_at_s`` on. ``memory_bytes`` is M(j)."""
+    """``count`` jobs (0: none), one every ``every_s`` from ``submitted_at_s`` on. ``memory_bytes`` is M(j).
+
+    With ``rdl`` each is a production job that reserves that when it is submitted; ``deadline_s`` counts from then.
+    """
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     count: Annotated[int, msgspec.Meta(ge=0)] = 1
     submitted_at_s: Amount = 0.0
     every_s: Amount = 0.0
     memory_bytes: Amount = 0.0
+    rdl: str = ""
+    deadline_s: Positive = math.inf
     stages: Annotated[list[StageTable], msgspec.Meta(min_length=1)]
 
 
@@ -158,6 +166,52 @@ class WorkflowTable(Table, frozen=True, kw_only=True):
     time_scale: Positive = 1.0
 
 
+class MixedTable(Table, frozen=True, kw_only=True):
+    """``count`` jobs of commands, one every ``every_s``; a share ``production`` of them has a deadline and reserves.
+
+    How many containers a job has at once is log-normal about ``containers`` with ``spread`` (σ), up to
+    ``most_containers``; each runs one to three tasks one after the other, of ``cpu_cores`` and ``memory_bytes``. Task
+    times are log-normal with half that σ, scaled so that all jobs together want ``load`` × the cluster while they come.
+    A production job reserves a lease for each container: its time and ``over_reservation`` beyond (Rayon §6.1.2: 10 %),
+    within a deadline of ``slack`` (least, most) × the lease.
+    """
+
+    count: Count
+    every_s: Positive
+    production: Fraction = 0.05
+    over_reservation: Amount = 0.1
+    load: Positive = 1.0
+    containers: Positive = 20.0
+    most_containers: Count = 2000
+    spread: Amount = 1.2
+    least_task_s: Positive = 2.0
+    slack: tuple[Positive, Positive] = (1.5, 6.0)
+    cpu_cores: Positive = 1.0
+    memory_bytes: Positive = 2e9
+
+
+class ReservationTable(Table, frozen=True, kw_only=True):
+    """Production jobs reserve, and go away if they are declined; without this table nobody does.
+
+    As the master's keys that begin with ``reservation_``; ``share`` is the part of the cluster that may be promised.
+    With ``taken = false`` nobody reserves, as without the table.
+    """
+
+    taken: bool = True
+    share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    lead_s: Amount = 0.5
+    planner: Literal["gree", "gree_early", "gree_l", "gree_l_strict"] = "gree"
+    step_s: Positive = 1.0
+    horizon_s: Positive = 86_400.0
+
+    def settings(self) -> ReservationSettings | None:
+        """As the cluster takes them."""
+        if not self.taken:
+            return None
+        desk = DeskSettings(step_s=self.step_s, horizon_s=self.horizon_s, planner=self.planner)
+        return ReservationSettings(desk, self.share, self.lead_s)
+
+
 class ExecutorTable(Table, frozen=True, kw_only=True):
     """As :class:`simulator.tasks.executors.ExecutorSettings`; ``policy`` and ``agent`` do not matter then."""
 
@@ -193,6 +247,8 @@ class Spec(Table, frozen=True, kw_only=True):
     jobs: list[JobTable] = []
     tpch: TpchTable | None = None
     workflows: WorkflowTable | None = None
+    mixed: MixedTable | None = None
+    reservations: ReservationTable | None = None
     executors: ExecutorTable | None = None
     measure: MeasureTable = MeasureTable()
 

@@ -5,6 +5,7 @@ A task is a chain of monotasks of known size (Ursa §4.1.3), or a command with w
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from penstock.model import KindAmounts, ResourceKind
@@ -77,7 +78,8 @@ class SimulatedStage:
 class SimulatedJob:
     """Submitted at ``submitted_at_s`` through the agent of node number ``origin``.
 
-    ``memory_bytes`` is M(j), which admission reserves (Ursa §4.2.2).
+    ``memory_bytes`` is M(j), which admission reserves (Ursa §4.2.2). With ``rdl`` it is a production job (Rayon §3): it
+    asks for that when it is submitted, and goes away if it is declined. ``deadline_s`` counts from its submission.
     """
 
     name: str
@@ -85,3 +87,5 @@ class SimulatedJob:
     stages: tuple[SimulatedStage, ...]
     memory_bytes: int = 0
     origin: int = 0
+    rdl: str = ""
+    deadline_s: float = math.inf

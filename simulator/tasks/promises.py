@@ -1,0 +1,86 @@
+"""Reservations in a simulated cluster: the master's own desk and plan follower (Rayon §5), on a clock that jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from master.core import Cluster
+from master.core.promises import guarantees
+from master.reservations.desk import Declined, Desk, DeskSettings, Entry
+from master.reservations.follower import Follower
+from master.reservations.rdl import Bundle
+from penstock.model import Capacity
+from simulator.tasks.clock import Clock
+
+#: How often what is promised is compared with what is had (seconds).
+LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationSettings:
+    """``share`` is the part of the cluster that may be promised (70 % in §6.4); ``lead_s``: ``reservation_lead_s``."""
+
+    desk: DeskSettings
+    share: float = 1.0
+    lead_s: float = 0.5
+
+
+class Reservations:
+    """Of one cluster. ``wake`` has a round run; Unix time is the clock's."""
+
+    def __init__(
+        self,
+        settings: ReservationSettings,
+        clock: Clock,
+        master: Cluster,
+        capacities: list[Capacity],
+        wake: Callable[[], object],
+    ) -> None:
+        self.accepted = self.rejected = 0
+        #: The longest time that jobs of a reservation had less than promised while tasks of theirs were ready.
+        self.longest_lack_s = 0.0
+        self._desk = Desk(settings.desk)
+        self._clock = clock
+        self._master = master
+        self._wake = wake
+        self._lacks_since: dict[str, float] = {}
+        self._lead_s = settings.lead_s
+        cores = settings.share * sum(one.cores for one in capacities)
+        memory_bytes = int(settings.share * sum(one.memory_bytes for one in capacities))
+        self._desk.set_capacity(Bundle(cpu_cores=cores, memory_bytes=memory_bytes), clock.now_s)
+        master.plan = Follower(self._desk, settings.lead_s)
+        clock.after(LOOK_S, self._look)
+
+    def reserve(self, name: str, rdl: str) -> str:
+        """Its reservation; empty: it was declined."""
+        try:
+            kept = self._desk.create(Entry(name, name, "user", rdl, self._clock.now_s), self._clock.now_s)
+        except Declined as no:
+            if no.malformed:
+                raise ValueError(f"job {name!r}: rdl: {no}") from None
+            self.rejected += 1
+            return ""
+        self.accepted += 1
+        for moment in {piece.start for turn in kept.turns.values() for piece in turn.pieces}:
+            self._clock.after(max(0.0, self._desk.unix(moment) - self._lead_s - self._clock.now_s), self._wake)
+        return kept.id
+
+    def ended(self, reservation: str) -> None:
+        """Its job is over; what it did not need is everybody's again."""
+        if reservation in self._desk.entries:
+            self._desk.delete(reservation)
+
+    def _look(self) -> None:
+        now_s = self._clock.now_s
+        self._desk.advance(now_s)
+        _, promised = guarantees(self._master, now_s)
+        due = self._desk.promised(now_s)
+        pending = {job.reservation for job in self._master.jobs.values() if job.reservation and job.ready_count}
+        lacking = {name for name, one in promised.items() if name in due and name in pending and one.lacking}
+        for name in [name for name in self._lacks_since if name not in lacking]:
+            del self._lacks_since[name]
+        for name in lacking:
+            since = self._lacks_since.setdefault(name, now_s)
+            self.longest_lack_s = max(self.longest_lack_s, now_s - since)
+        self._clock.after(LOOK_S, self._look)
