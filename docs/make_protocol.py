@@ -25,7 +25,7 @@ from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, KindAmounts, ResourceKind
 from penstock.model.work import MonotaskSpec, TaskRequest
 from penstock.wire import agent_api as api
-from penstock.wire import master_api
+from penstock.wire import master_api, reservation_api
 from penstock.wire.connection import RpcConnection, to_wire
 from penstock.wire.errors import ErrorBody, ErrorCode
 
@@ -47,6 +47,19 @@ _SPEC = ContainerSpec(
 )
 _CAPACITY = Capacity(cores=2.0, memory_bytes=2 << 30)
 _ENDED = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=0.5, memory_peak_bytes=8 << 20, wall_seconds=1.0)
+_RDL = "window(atom(<1GB,1core>, 1, 4, 5min, 1h), +1h, +3h)"
+_RESERVED = reservation_api.Reserved(
+    reservation="r-1",
+    user="eve",
+    rdl=_RDL,
+    created_at=1795000000.0,
+    name="nightly",
+    promised=[
+        reservation_api.PromisedPiece(
+            start=1795009900.0, finish=1795010800.0, bundles=4, cpu_cores=1.0, memory_bytes=1000000000
+        )
+    ],
+)
 
 #: One example of each method: what is asked and what is answered.
 REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
@@ -106,7 +119,19 @@ REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
     "kill": (api.ContainerRef(container="c-1"), api.Done()),
     "output": (api.ReadOutput(container="c-1"), api.Output(data=b"done\n", offset=0, size=5)),
     "status": (api.Nothing(), api.Status(status={"node": "alpha"})),
+    "reserve": (reservation_api.Reserve(rdl=_RDL, name="nightly"), _RESERVED),
+    "update_reservation": (reservation_api.UpdateReservation(reservation="r-1", rdl=_RDL), _RESERVED),
+    "delete_reservation": (
+        reservation_api.DeleteReservation(reservation="r-1"),
+        reservation_api.Reservations(reservations=[]),
+    ),
+    "reservations": (
+        reservation_api.ListReservations(),
+        reservation_api.Reservations(reservations=[_RESERVED]),
+    ),
 }
+#: Everything that a framework may ask.
+REQUESTS = {**api.REQUESTS, **reservation_api.REQUESTS}
 NOTIFICATION_EXAMPLES: dict[str, api.Params] = {
     "grant": api.Grants(job="j-1", ids=[1]),
     "recall": api.Recall(job="j-1", kind=ResourceKind.CPU),
@@ -136,7 +161,7 @@ SAYS = {
 #: What parameters and results are made of.
 STRUCTURES: tuple[type[msgspec.Struct], ...] = (
     MonotaskSpec, api.Completion, api.Leased, TaskRequest, KindAmounts, api.StageProgress, ContainerSpec, Limits,
-    Notice, Executor, Profile, Capacity, Ended, ErrorBody,
+    Notice, Executor, Profile, Capacity, Ended, reservation_api.Reserved, reservation_api.PromisedPiece, ErrorBody,
 )  # fmt: skip
 ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, Choice, Sizing, EndedBy, ErrorCode)
 
@@ -264,7 +289,7 @@ def call_code(method: str, params: Any) -> str:
 def requests() -> list[str]:
     """Every method of the agent."""
     lines = []
-    for method, (params, result) in api.REQUESTS.items():
+    for method, (params, result) in REQUESTS.items():
         asked, answered = REQUEST_EXAMPLES[method]
         _, request = RpcConnection().send_request(method, asked if type(asked).__struct_fields__ else None)
         response = RpcConnection().send_response(0, answered)
@@ -313,6 +338,9 @@ def master() -> list[str]:
         lines += ["", f"### {title}", ""]
         for method, (params, result) in methods.items():
             lines.append(f"- **`{method}`** {_short(params)}{_answer(result)}")
+        if methods is master_api.REQUESTS:
+            calls = ", ".join(f"`{call}`" for call in reservation_api.CALLS)
+            lines.append(f"- **`reservation`** {_short(reservation_api.OnBehalf)} Calls: {calls}; answers as to those.")
     lines += ["", "### Decisions", "", "A map each; `do` says which.", ""]
     for decision in typing.get_args(master_api.AnyDecision):
         lines.append(f"- **`{decision.__struct_config__.tag}`** {_short(decision)}")

@@ -4,10 +4,11 @@ from master.ordering.choice import NAMES, OrderingSettings, ordering_of
 from master.ordering.las_mq import Inside
 from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Key, Ordering, Ranking
-from master.ordering.promised import promised_first
+from master.ordering.promised import Guarantee, promised_first
 from master.ordering.view import Amounts, ClusterView, JobView, StageView
 
 __all__ = [
+    "Guarantee",
     "NAMES",
     "Amounts",
     "ClusterView",

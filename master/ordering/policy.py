@@ -14,8 +14,10 @@ Key = tuple[float, ...]
 class Ranking(Protocol):
     """The jobs of one round. :meth:`charge` lets the next choice see what was just given."""
 
-    #: Whether a stage is placed whole (Ursa); if not, a few tasks of it at a time, so that shares are kept to.
-    whole_stages: bool
+    @property
+    def whole_stages(self) -> bool:
+        """Whether a stage is placed whole (Ursa); if not, a few tasks of it at a time, so that shares are kept to."""
+        ...
 
     def key(self, job: str, score: float) -> Key:
         """Of a stage of this job that Algorithm 1 scored so; the stage with the largest key is placed next."""

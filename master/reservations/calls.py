@@ -27,7 +27,9 @@ def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answere
     Raises:
         RpcError: ``bad_request``: it makes no sense; ``refused``: it is somebody else's, or cannot be promised.
     """
-    params = read(asked.params, api.REQUESTS[asked.call][0])
+    if asked.call not in api.CALLS:
+        raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.CALLS)}")
+    params = read(asked.params, api.CALLS[asked.call][0])
     try:
         match params:
             case api.Reserve(rdl, name):
@@ -47,11 +49,14 @@ def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answere
                 if everybody and not asked.operator:
                     raise refused("only operators see everybody's reservations", field="everybody")
                 return Answered(_all(desk, None if everybody else asked.user))
+            case api.UseReservation(reservation):
+                may_use(desk, reservation, asked.user)
+                return Answered(show(desk, reservation))
     except Declined as no:
         if no.malformed:
             raise bad_request(str(no), field="reservation" if "reservation" in asked.params else "rdl") from None
         raise refused(str(no)) from None
-    raise bad_request(f"no call {asked.call!r}", field="call")
+    raise AssertionError(asked.call)
 
 
 def may_use(desk: Desk, reservation: str, user: str) -> None:

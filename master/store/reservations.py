@@ -68,6 +68,10 @@ class ReservationStore:
                 )
         return kept
 
+    def close(self) -> None:
+        """Give the connections back."""
+        self._database.close()
+
     def keep_capacity(self, capacity: Bundle) -> None:
         """What the cluster has: a master that starts is to believe it until the nodes have had time to come back.
 

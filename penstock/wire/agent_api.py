@@ -13,15 +13,7 @@ import msgspec
 from penstock.model.container import ContainerSpec, Ended, Limits
 from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, ResourceKind
-from penstock.model.work import (
-    Bytes,
-    MonotaskId,
-    MonotaskSpec,
-    Name,
-    Opportunistic,
-    OpportunisticJob,
-    TaskRequest,
-)
+from penstock.model.work import Bytes, MonotaskId, MonotaskSpec, Name, Opportunistic, OpportunisticJob, TaskRequest
 from penstock.model.work import StageProgress as StageProgress  # noqa: PLC0414 - a part of this interface, too
 from penstock.wire.errors import ErrorBody, RpcError
 
@@ -79,7 +71,7 @@ class RegisterJob(Params, frozen=True):
     the master says otherwise. ``memory_bytes`` is M(j) of Ursa §4.2.1: the whole job's estimate, for admission.
     ``opportunistic`` says which of its stages may run on slack, whatever each ``place`` says: false none (UBIS §IV.D:
     the job opts out), true all, a list those that it names; with ``"only"`` nothing of it has regular room; nil: each
-    ``place`` says it.
+    ``place`` says it. ``reservation`` makes it a production job of that one (Rayon §5.1).
     """
 
     name: Name
@@ -87,6 +79,7 @@ class RegisterJob(Params, frozen=True):
     priority: float = 0.0
     job: str = ""
     opportunistic: OpportunisticJob = None
+    reservation: Annotated[str, msgspec.Meta(max_length=128)] = ""
 
 
 class JobRegistered(Result, frozen=True):

@@ -27,7 +27,8 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class JobState(Params, frozen=True):
-    """A job as its origin knows it. ``submitted_at`` is Unix time at the origin, for EJF's elapsed time T."""
+    """A job as its origin knows it. ``submitted_at`` is Unix time at the origin, for EJF's elapsed time T;
+    ``reservation`` is the one that it is a production job of (Rayon §5.1)."""
 
     job: str
     name: str
@@ -37,6 +38,7 @@ class JobState(Params, frozen=True):
     submitted_at: float
     admitted: bool = False
     stages: list[StageProgress] = []
+    reservation: str = ""
 
 
 class ReadyTasks(Params, frozen=True):

@@ -76,19 +76,28 @@ class Reservations(Result, frozen=True):
     reservations: list[Reserved]
 
 
+class UseReservation(Params, frozen=True):
+    """A job that is being registered wants to be one of this reservation; the answer tells what that is promised."""
+
+    reservation: ReservationId
+
+
 class OnBehalf(Params, frozen=True):
-    """To the master: one of the four calls, and who makes it."""
+    """To the master: one of :data:`CALLS`, and who makes it."""
 
     user: str
     operator: bool
-    call: Annotated[str, msgspec.Meta(pattern="^(reserve|update_reservation|delete_reservation|reservations)$")]
+    call: str
     params: dict[str, Any] = {}
 
 
-#: framework → agent; the same names stand in ``OnBehalf.call``.
+#: framework → agent
 REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "reserve": (Reserve, Reserved),
     "update_reservation": (UpdateReservation, Reserved),
     "delete_reservation": (DeleteReservation, Reservations),
     "reservations": (ListReservations, Reservations),
 }
+
+#: agent → master, in ``OnBehalf``
+CALLS: dict[str, tuple[type[Params], type[Result]]] = {**REQUESTS, "use_reservation": (UseReservation, Reserved)}

@@ -63,7 +63,8 @@ def start(module: str, directory: Path, *arguments: str, environment: dict[str, 
         notify.bind(address)
         notify.settimeout(START_TIMEOUT_S)
         command = [sys.executable, "-I", "-m", module, "--port-file", str(ports), *arguments]
-        around = {**os.environ, **(environment or {}), "NOTIFY_SOCKET": "@" + address[1:]}
+        own = {"PENSTOCK_STATE_DIR": str(directory / f"{module}-state")}
+        around = {**os.environ, **own, **(environment or {}), "NOTIFY_SOCKET": "@" + address[1:]}
         process = subprocess.Popen(command, env=around, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         daemon = Daemon(process, directory, list(arguments), log)
         try:

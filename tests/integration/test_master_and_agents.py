@@ -41,7 +41,8 @@ class MasterProcess:
         with notify, (self.directory / "master.log").open("ab") as log:
             notify.bind(address)
             notify.settimeout(60)
-            settings = (f"listen={self.listen}", "http=127.0.0.1:0", "node_timeout_s=30")
+            store = self.directory / "master.db"
+            settings = (f"listen={self.listen}", "http=127.0.0.1:0", "node_timeout_s=30", f"store={store}")
             options = [part for text in settings for part in ("--set", text)]
             command = [sys.executable, "-I", "-m", "master", "--port-file", str(ports), *options]
             self.process = subprocess.Popen(
@@ -80,12 +81,14 @@ def command(name: str, *argv: str, **more: Any) -> TaskRequest:
     return TaskRequest(task=name, usage=KindAmounts(cpu=1e6), memory_bytes=10_000_000, command=spec, **more)
 
 
-async def agents(start_agent: Start, master: MasterProcess, tmp_path: Path, *names: str) -> list[Any]:
+async def agents(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, *names: str, **settings: object
+) -> list[Any]:
     started = []
     for name in names:
         more = {"runtime_dir": tmp_path / name / "run", "state_dir": tmp_path / name / "state"}
         (tmp_path / name).mkdir()
-        started.append(await asyncio.to_thread(start_agent, node=name, master=master.listen, **more))
+        started.append(await asyncio.to_thread(start_agent, node=name, master=master.listen, **more, **settings))
     return started
 
 

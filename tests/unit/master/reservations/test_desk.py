@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.reservations.desk import PLANNERS, Declined, Desk, DeskSettings, Entry, named_bundles
+from master.reservations.follower import Follower
 from master.reservations.kept import Kept, from_kept, to_keep
 from master.reservations.rdl import Bundle, RdlError
 from master.store.database import Database, StoreError
@@ -99,6 +100,16 @@ def test_what_a_smaller_cluster_cannot_keep_is_dropped_and_told() -> None:
         one.update("r-2", "atom(b,1,1,1,1)", NOW)
     one.delete("r-2")
     assert [each.id for each in one.owned()] == ["r-1"]
+
+
+def test_room_is_made_before_the_time_has_come() -> None:
+    one = desk()
+    one.create(Entry("r", "", "eve", "window(atom(<1core>,3,3,20s,60),+10s,+30s)", NOW), NOW)
+    plan = Follower(one, lead_s=2.0)
+    assert plan.promised(NOW + 7.9) == {}
+    assert plan.promised(NOW + 8.0)["r"].cores == 3.0
+    assert plan.promised(NOW + 29.0)["r"].cores == 3.0, "to its end"
+    assert plan.promised(NOW + 30.0) == {}
 
 
 def test_what_is_over_is_forgotten() -> None:

@@ -18,9 +18,12 @@ import pytest
 from penstock.model.container import Ended, EndedBy
 from penstock.testing.agent import FakeAgent
 from penstock.wire import Notification, Request, Response, RpcConnection, master_api
-from penstock.wire.agent_api import NOTIFICATIONS, REQUESTS
+from penstock.wire.agent_api import NOTIFICATIONS
+from penstock.wire.agent_api import REQUESTS as OF_AGENT
 from penstock.wire.connection import read, read_params
+from penstock.wire.reservation_api import REQUESTS as OF_RESERVATIONS
 
+REQUESTS = {**OF_AGENT, **OF_RESERVATIONS}
 DOCS = Path(__file__).parents[4] / "docs"
 PAGE = (DOCS / "protocol.md").read_text(encoding="utf-8")
 

@@ -1,0 +1,178 @@
+"""The plan follower (Rayon §5.2): what the plan promises now becomes guarantees, and room is made for what is due.
+
+Work that nobody promised anything is in the way of what is promised only where there is no other room; then its newest
+commands are stopped and wait for a place again, as few as will do. What a framework runs by itself cannot be stopped
+from here: its slots go to whoever is promised something as they fall free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from master.core import lifecycle
+from master.core.records import Held, Node, Task
+from master.core.snapshot import holds
+from master.core.views import held_by
+from master.ordering import Guarantee
+from penstock.model import KINDS, ResourceKind
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+#: So many promised tasks find room by others' leaving it in one round; the next round goes on.
+_AT_ONCE = 200
+#: Fractions of cores add up with errors of this size.
+EPSILON = 1e-6
+
+
+def guarantees(cluster: Cluster, at: float) -> tuple[dict[str, str], dict[str, Guarantee]]:
+    """Job → its reservation; reservation → what its jobs are promised together now (Unix time), and hold."""
+    members = {job.job: job.reservation for job in cluster.jobs.values() if job.reservation}
+    if not members:
+        return {}, {}
+    found = {
+        reservation: Guarantee((promised.cores, 0.0, 0.0, promised.memory_bytes), [0.0] * 4, promised.bundles)
+        for reservation, promised in cluster.plan.promised(at).items()
+    }
+    for name, reservation in members.items():
+        if reservation in found:
+            found[reservation].take(held_by(cluster, cluster.jobs[name]))
+    return members, found
+
+
+def make_room(cluster: Cluster, now: float) -> None:
+    """After placement: stop what is in the way of tasks that are promised a place and have none, or no slot."""
+    members, promised = guarantees(cluster, cluster.unix(now))
+    if not promised:
+        return
+    protected = {job: members[job] for job in members if members[job] in promised}
+    nodes = [_Node(cluster, node, protected) for node in cluster.nodes.values() if node.connected]
+    _give_slots(nodes, protected, guarantees(cluster, cluster.unix(now))[1])
+    for task in _lacking(cluster, members, promised):
+        fewest: _Node | None = None
+        chosen: list[Held] = []
+        for one in nodes:
+            victims = one.in_the_way_of(task)
+            if victims is not None and (fewest is None or len(victims) < len(chosen)):
+                fewest, chosen = one, victims
+        if fewest is not None:
+            fewest.stop(chosen, f"{members[task.job]} is promised its place")
+            fewest.keep_for(task)
+
+
+def _give_slots(nodes: list[_Node], protected: dict[str, str], promised: dict[str, Guarantee]) -> None:
+    """Commands that wait on their nodes for slots of others get them, as far as their reservation is promised that."""
+    waiting = [(one, held) for one in nodes for held in one.waiting()]
+    for _, held in waiting:  # what waits holds nothing yet
+        promised[protected[held.job]].take([-amount for amount in held.holds()])
+    for one, held in waiting:
+        guarantee = promised[protected[held.job]]
+        if guarantee.lacking:
+            guarantee.take(held.holds())
+            one.give_slot(held.kind)
+
+
+def _lacking(cluster: Cluster, members: dict[str, str], promised: dict[str, Guarantee]) -> Iterable[Task]:
+    """Ready tasks that are within what their reservation is promised, in the order in which their jobs came."""
+    count = 0
+    for name in sorted(members, key=lambda name: (cluster.jobs[name].submitted_at, cluster.jobs[name].sequence)):
+        guarantee, job = promised.get(members[name]), cluster.jobs[name]
+        if guarantee is None or not job.admitted:
+            continue
+        for task in (task for tasks in job.ready_for_regular().values() for task in tasks):
+            if not guarantee.lacking or count == _AT_ONCE:
+                break
+            assert task.request is not None
+            guarantee.take(holds(task.request))
+            count += 1
+            yield task
+
+
+class _Node:
+    """What a node would have free if everything left that has been told to.
+
+    Its slots are had by the commands that came first: later ones wait on the node for them.
+    """
+
+    def __init__(self, cluster: Cluster, node: Node, protected: Mapping[str, str]) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._protected = protected
+        staying = [held for held in node.held.values() if held.leaving_in is None]
+        leaving = [held for held in node.held.values() if held.regular and held.leaving_in is not None]
+        #: Newest first.
+        self._others = [
+            held for held in reversed(staying) if held.regular and held.command and held.job not in protected
+        ]
+        self._memory = float(node.memory_free_bytes() + sum(held.memory_bytes for held in leaving))
+        self._cores = node.cores_free() + sum(held.cores for held in leaving)
+        self._in_line = {
+            kind: [held for held in staying if held.command and held.in_a_slot and held.kind is kind] for kind in KINDS
+        }
+        self._slots = {kind: int(slots) for kind, slots in zip(KINDS, node.slots, strict=True)}
+
+    def waiting(self) -> list[Held]:
+        """Commands that are promised their place, and for which no slot is left."""
+        return [
+            held
+            for kind, line in self._in_line.items()
+            for held in line[self._slots[kind] :]
+            if held.job in self._protected
+        ]
+
+    def give_slot(self, kind: ResourceKind) -> None:
+        """The newest of others that has one leaves it."""
+        victims = self._with_slots(kind)[:1]
+        self.stop(victims, f"what is promised waits for a slot of {kind}")
+
+    def in_the_way_of(self, task: Task) -> list[Held] | None:
+        """Whom to stop for a task to fit; None: it cannot be made to fit here."""
+        request = task.request
+        assert request is not None
+        if request.nodes and self._node.name not in request.nodes:
+            return None
+        command = request.command
+        cores = self._cores - (command.cpu_cores if command is not None else 0.0)
+        memory = self._memory - request.memory_bytes
+        kind = request.command_kind
+        free = self._slots[kind] - min(self._slots[kind], len(self._in_line[kind]))
+        short = command is not None and not free
+        with_slots = self._with_slots(kind)
+        victims: list[Held] = []
+        for held in self._others:
+            if cores >= -EPSILON and memory >= 0 and not short:
+                break
+            has_slot = held in with_slots
+            if (short and has_slot) or (cores < -EPSILON and held.cores) or (memory < 0 and held.memory_bytes):
+                victims.append(held)
+                cores, memory = cores + held.cores, memory + held.memory_bytes
+                short = short and not has_slot
+        return victims if cores >= -EPSILON and memory >= 0 and not short else None
+
+    def stop(self, victims: list[Held], why: str) -> None:
+        """They wait for a place again."""
+        for held in victims:
+            self._others.remove(held)
+            self._in_line[held.kind].remove(held)
+            self._memory += held.memory_bytes
+            self._cores += held.cores
+            job, task = self._cluster.jobs.get(held.job), self._cluster.task(held.key)
+            lifecycle.withdraw(self._cluster, self._node, held, why)
+            self._cluster.counts["preempted_for_promises"] += 1
+            self._cluster.explain("preempted", node=self._node.name, job=held.job, task=held.task, why=why)
+            if job is not None and task is not None and task.node == self._node.name:
+                lifecycle.requeue(self._cluster, job, task)
+
+    def keep_for(self, task: Task) -> None:
+        """Another task must not count on the same room."""
+        request = task.request
+        assert request is not None
+        self._memory -= request.memory_bytes
+        if request.command is not None:
+            self._cores -= request.command.cpu_cores
+            self._slots[request.command_kind] -= 1
+
+    def _with_slots(self, kind: ResourceKind) -> list[Held]:
+        """Others' commands that have a slot, newest first."""
+        return [held for held in reversed(self._in_line[kind][: self._slots[kind]]) if held.job not in self._protected]

@@ -1,0 +1,202 @@
+"""Reservations of a running master: the desk beside the cluster, and a store that knows of every answer before it is
+given."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from master.core import Cluster
+from master.reservations.agenda import Dropped, Reservation, Turn
+from master.reservations.calls import Answered, answer
+from master.reservations.desk import Declined, Desk, Entry
+from master.reservations.follower import Follower
+from master.reservations.kept import from_kept, to_keep
+from master.reservations.rdl import Bundle
+from master.store.database import StoreError
+from master.store.reservations import ReservationStore
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import Result
+from penstock.wire.errors import unavailable
+from penstock.wire.reservation_api import OnBehalf
+
+log = structlog.get_logger()
+#: How often time passes for the plan, at least (seconds).
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What there was of a reservation, in case that what was answered cannot be written down."""
+
+    entry: Entry | None
+    reservation: Reservation | None
+
+
+class Promising:
+    """:meth:`start`, then calls, then :meth:`close`. ``store`` None: what is promised is forgotten with the process."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        store: ReservationStore | None,
+        cluster: Cluster,
+        *,
+        lead_s: float,
+        fresh_id: Callable[[], str],
+        wake: Callable[[], object],
+    ) -> None:
+        """``wake`` has a round run soon."""
+        self.desk = desk
+        self._store = store
+        self._cluster = cluster
+        self._follower = Follower(desk, lead_s)
+        self._fresh_id = fresh_id
+        self._wake = wake
+        self._lock = asyncio.Lock()
+        self._expected = Bundle()  # what the nodes had together before this process began
+        self._gathered_at = time.monotonic() + cluster.settings.node_timeout_s
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Take back what was promised, and let time pass from now on.
+
+        Raises:
+            StoreError: what was promised cannot be read; no master may promise anew beside it.
+        """
+        if self._store is not None:
+            found: Bundle | None = await asyncio.to_thread(self._store.capacity)
+            self._expected = found or Bundle()
+            kept = await asyncio.to_thread(self._store.all, self.desk.settings.step_s)
+            self.desk.set_capacity(self._expected, time.time())
+            for one in kept:
+                self.desk.restore(*from_kept(one))
+            if kept:
+                log.info("reservations are kept", reservations=len(kept))
+        self._cluster.plan = self._follower
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Promise nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
+
+    async def call(self, asked: OnBehalf) -> Result:
+        """One of the calls; what it changed is written down when this returns.
+
+        Raises:
+            RpcError: as :func:`master.reservations.calls.answer`; ``unavailable``: it cannot be written down, and then
+                nothing has changed.
+        """
+        async with self._lock:
+            fresh = self._fresh_id()
+            named = str(asked.params.get("reservation", "")) or fresh
+            before = _Before(self.desk.entries.get(named), self._reservation(named))
+            self._follow_capacity()
+            answered = answer(self.desk, asked, fresh, time.time())
+            if answered.changed:
+                await self._write(answered, before)
+                log.info("reservation", call=asked.call, reservation=answered.changed, user=asked.user)
+                self._wake()
+            return answered.answer
+
+    # ------------------------------------------------------------ time
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except Exception as error:  # the root of a task: what is promised is followed whatever one look meets
+                log.error("the plan could not be looked after", exc_info=error)
+            await asyncio.sleep(self._until_next_s())
+            if self.desk.entries:
+                self._wake()
+
+    def _until_next_s(self) -> float:
+        """To the next moment at which something is promised or due, but not longer than is looked after capacity."""
+        now = time.time()
+        marks = [self.desk.changes_at(now), self.desk.changes_at(now + self._follower.lead_s)]
+        waits = [
+            marks[0] - now if marks[0] else _LOOK_S,
+            marks[1] - self._follower.lead_s - now if marks[1] else _LOOK_S,
+        ]
+        return max(0.01, min(_LOOK_S, *waits))
+
+    async def _look(self) -> None:
+        async with self._lock:
+            known = {id: self._reservation(id) for id in self.desk.entries}  # noqa: A001 - the field's name
+            planned = {id: tuple(one.turns.values()) for id, one in known.items() if one is not None}  # noqa: A001
+            dropped = [*self._follow_capacity(), *self.desk.advance(time.time())]
+            for each in dropped:
+                self._tell(each)
+            await self._write_changes(known, planned)
+
+    def _follow_capacity(self) -> list[Dropped]:
+        """What the nodes have together; while they gather after a start, at least what they had before."""
+        nodes = [node.capacity for node in self._cluster.nodes.values()]
+        cores, memory = sum(one.cores for one in nodes), sum(one.memory_bytes for one in nodes)
+        capacity = Bundle(cpu_cores=cores, memory_bytes=memory)
+        if time.monotonic() < self._gathered_at:
+            cores, memory = max(cores, self._expected.cpu_cores), max(memory, self._expected.memory_bytes)
+            capacity = Bundle(cpu_cores=cores, memory_bytes=memory)
+        return self.desk.set_capacity(capacity, time.time())
+
+    def _tell(self, dropped: Dropped) -> None:
+        """Its owner's jobs hear of it; who has none finds it in the list."""
+        log.warning("a promise cannot be kept", reservation=dropped.id, owner=dropped.owner, why=dropped.why)
+        for job in self._cluster.jobs.values():
+            if job.reservation == dropped.id:
+                why = f"its reservation {dropped.turn} was dropped: {dropped.why}"
+                self._cluster.propose(job.origin, api.TellWaiting(job=job.job, why=why))
+
+    # ------------------------------------------------------------ the store
+
+    def _reservation(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
+        try:
+            return self.desk.kept(id)
+        except Declined:
+            return None
+
+    async def _write(self, answered: Answered, before: _Before) -> None:
+        if self._store is None:
+            return
+        id, entry = answered.changed, self.desk.entries.get(answered.changed)  # noqa: A001 - the field's name
+        changed = [to_keep(entry, self._reservation(id), self.desk.settings.step_s)] if entry is not None else []
+        try:
+            await asyncio.to_thread(self._store.keep, changed, [] if changed else [id])
+            await self._write_capacity()
+        except StoreError as error:
+            if entry is not None:
+                self.desk.delete(id)
+            if before.entry is not None:
+                self.desk.restore(before.entry, before.reservation)
+            log.error("a reservation could not be written down", why=str(error))
+            raise unavailable(f"it could not be written down, so nothing has changed: {error}") from None
+
+    async def _write_changes(
+        self, known: Mapping[str, Reservation | None], planned: Mapping[str, tuple[Turn, ...]]
+    ) -> None:
+        """What time and the cluster changed: ended, planned further, planned anew, dropped."""
+        if self._store is None:
+            return
+        changed = []
+        for id, entry in self.desk.entries.items():  # noqa: A001 - the field's name
+            now = self._reservation(id)
+            if now is not known.get(id) or (now is not None and tuple(now.turns.values()) != planned.get(id)):
+                changed.append(to_keep(entry, now, self.desk.settings.step_s))
+        deleted = [id for id in known if id not in self.desk.entries]  # noqa: A001 - the field's name
+        if changed or deleted:
+            await asyncio.to_thread(self._store.keep, changed, deleted)
+        await self._write_capacity()
+
+    async def _write_capacity(self) -> None:
+        if self._store is not None and self.desk.capacity != self._expected:
+            self._expected = self.desk.capacity
+            await asyncio.to_thread(self._store.keep_capacity, self.desk.capacity)

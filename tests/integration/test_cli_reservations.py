@@ -1,0 +1,66 @@
+"""``penstock reserve`` and ``penstock reservations`` against a real master and agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client import AgentClient
+from tests.integration.test_master_and_agents import MasterProcess, agents
+from tests.integration.test_reservations_live import reservations
+
+Start = Callable[..., Any]
+RDL = "window(atom(<1GB,1core>,1,1,1h,1h),+1h,+3h)"
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[MasterProcess]:
+    running = MasterProcess(tmp_path)
+    running.start()
+    yield running
+    assert running.stop() == 0, (tmp_path / "master.log").read_text()
+
+
+async def test_reserve_list_change_use_and_give_back(start_agent: Start, master: MasterProcess, tmp_path: Path) -> None:
+    [agent] = await agents(start_agent, master, tmp_path, "alpha", cores=2)
+
+    def penstock(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PENSTOCK_SOCKET": str(agent.socket)}
+        command = [sys.executable, "-I", "-m", "penstock.cli.main", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == status, done.stderr
+        return done
+
+    async with await AgentClient.connect(agent.socket, "test") as client:
+        assert await reservations(client) == [], "the agent is linked"
+    [made] = json.loads(penstock("reserve", RDL, "--name", "nightly", "--json").stdout)
+    assert (made["name"], made["promised"][0]["bundles"]) == ("nightly", 1)
+    name = made["reservation"]
+    shown = penstock("reservations").stdout
+    assert name in shown
+    assert "1 × 1 cores" in shown
+    expression = tmp_path / "expression.json"
+    expression.write_text(json.dumps({"window": [{"atom": [{"cpu_cores": 2.0}, 1, 1, "1h", "1h"]}, "+1h", "+3h"]}))
+    assert "1 × 2 cores" in penstock("reserve", f"@{expression}", "--update", name).stdout
+    job = tmp_path / "job.toml"
+    job.write_text('name = "j"\n[[task]]\nname = "a"\ncommand = "true"\n')
+    penstock("submit", str(job), "--reservation", name)
+    assert "no reservation 'r-0'" in penstock("submit", str(job), "--reservation", "r-0", status=2).stderr
+    for wrong, code, said in (
+        (("reserve", "atom("), 2, "expected"),
+        (("reserve", RDL.replace("1core", "9core")), 1, "the cluster has 2"),
+        (("reserve", "@" + str(tmp_path / "none")), 2, "No such file"),
+        (("reserve", RDL, "--update", name, "--name", "x"), 2, "--name cannot be changed"),
+        (("reservations", "--delete", "r-0"), 2, "no reservation 'r-0'"),
+    ):
+        error = penstock(*wrong, status=code).stderr
+        assert said in error
+        assert error.count("\n") == 1, "one line"
+    assert "nothing is reserved" in penstock("reservations", "--delete", name).stdout

@@ -1,0 +1,130 @@
+"""The plan follower: what is promised becomes guarantees, and what is in the way leaves when it is due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from master.core import events as e
+from master.core.plan import Promised
+from penstock.model import Ended, EndedBy
+from penstock.wire import master_api as api
+from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, task
+
+
+class Plan:
+    """One reservation of some cores and memory, from ``begins`` on (Unix time, which the bed begins at 0)."""
+
+    def __init__(self, cores: float, memory: int = 0, begins: float = 0.0) -> None:
+        self._promised = Promised(cores, memory * MB, max(1, int(cores)))
+        self._begins = begins
+
+    def promised(self, at: float) -> Mapping[str, Promised]:
+        return {"r": self._promised} if at >= self._begins else {}
+
+
+def two_jobs(plan: Plan, *nodes: str) -> Bed:
+    b = bed(*(nodes or ("a",)), ordering="fifo")
+    b.cluster.plan = plan
+    b.job("a", "best", at=1.0)
+    b.job("a", "prod", at=2.0, reservation="r")
+    return b
+
+
+def stopped(b: Bed) -> list[str]:
+    return [decision.task for _, decision in b.said(api.Withdraw)]
+
+
+def end(b: Bed, *tasks: str, job: str = "best", ended: Ended = EXIT) -> None:
+    """Commands end, as their agent says."""
+    for name in tasks:
+        b.serve(e.Said("a", api.CommandEnded(job=job, task=name, origin="a", ended=ended)))
+
+
+STOPPED = Ended(by=EndedBy.CANCELLED)
+
+
+def test_what_is_due_takes_the_place_of_the_newest_best_effort_commands() -> None:
+    b = two_jobs(Plan(2.0, begins=5.0))
+    b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)], job="best")
+    b.round()
+    b.ready("a", *[command(f"p{i}", cores=1.0) for i in range(3)], job="prod")
+    b.round()
+    assert stopped(b) == [], "its time has not come"
+    b.now = 5.0
+    b.round()
+    assert stopped(b) == ["b3", "b2"], "as few as will do for two cores: the third task is not promised its place"
+    b.round()
+    assert len(stopped(b)) == 2, "they are leaving already"
+    end(b, "b3", "b2", ended=STOPPED)
+    assert b.round() == [("p0", "a"), ("p1", "a")], "not those that were stopped, which wait again"
+    assert {task.name for task in b.cluster.jobs["best"].tasks.values() if not task.node} == {"b2", "b3"}
+
+
+def test_a_stopped_command_goes_on_elsewhere_at_once() -> None:
+    b = two_jobs(Plan(4.0), "a", "b")
+    b.ready("a", *[command(f"b{i}", cores=1.0, nodes=("a",)) for i in range(2)], job="best")
+    b.ready("a", *[command(f"c{i}", cores=1.0) for i in range(2)], job="best")
+    b.round()
+    b.ready("a", *[command(f"p{i}", cores=4.0, nodes=("a",)) for i in range(1)], job="prod")
+    b.round()
+    on_a = {held.task for held in b.cluster.nodes["a"].held.values()}
+    assert set(stopped(b)) == on_a
+    moved = b.round()
+    assert all(node == "b" for name, node in moved if name.startswith("c"))
+
+
+def test_a_slot_is_freed_for_what_is_promised_and_placed() -> None:
+    """Commands that state no cores are placed behind others, and would wait for their slot."""
+    b = two_jobs(Plan(2.0))
+    b.ready("a", *[command(f"b{i}", memory=10) for i in range(4)], job="best")
+    b.round()
+    assert len(b.cluster.nodes["a"].held) == 4
+    b.ready("a", *[command(f"p{i}", memory=10) for i in range(2)], job="prod")
+    b.round()
+    b.round()
+    assert len(stopped(b)) == 2
+    assert set(stopped(b)) <= {f"b{i}" for i in range(4)}
+
+
+def test_memory_is_made_room_for_too_and_what_would_not_help_is_left_alone() -> None:
+    b = two_jobs(Plan(1.0, 500))
+    b.ready("a", command("large", memory=600), command("small", memory=0), job="best")
+    b.round()
+    b.ready("a", command("p", memory=500), job="prod")
+    b.round()
+    assert stopped(b) == ["large"]
+
+
+def test_frameworks_tasks_are_not_stopped_and_what_fits_nowhere_stops_nobody() -> None:
+    b = two_jobs(Plan(9.0, 2000))
+    b.ready("a", *[task(f"t{i}", 400) for i in range(2)], job="best")
+    b.ready("a", command("c", memory=100), job="best")
+    b.round()
+    b.ready("a", command("p", memory=900), job="prod")
+    b.round()
+    assert stopped(b) == []
+
+
+def test_work_of_another_promise_is_not_in_the_way() -> None:
+    b = two_jobs(Plan(8.0))
+    b.job("a", "also", at=3.0, reservation="r")
+    b.ready("a", *[command(f"p{i}", cores=1.0) for i in range(4)], job="prod")
+    b.round()
+    b.ready("a", command("q", cores=1.0), job="also")
+    b.round()
+    assert stopped(b) == []
+
+
+def test_what_ends_is_not_stopped_again() -> None:
+    b = two_jobs(Plan(1.0))
+    b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)], job="best")
+    b.round()
+    b.ready("a", command("p", cores=1.0), job="prod")
+    b.round()
+    assert stopped(b) == ["b3"]
+    end(b, "b0")
+    b.heartbeat("a")
+    assert b.round() == [("p", "a")]
+    end(b, "b3", ended=STOPPED)
+    b.round()
+    assert stopped(b) == ["b3"]

@@ -1,0 +1,131 @@
+"""Reservations of a running master: written down before they are answered, and kept over a restart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from master.core import Cluster, MasterSettings
+from master.core import events as e
+from master.core.instructions import SendDecisions
+from master.promising import Promising
+from master.reservations.desk import Desk, DeskSettings
+from master.reservations.rdl import Bundle
+from master.store.database import Database, StoreError
+from master.store.reservations import ReservationStore
+from penstock.model import Capacity
+from penstock.wire import master_api as api
+from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.reservation_api import OnBehalf
+from tests.unit.master.cluster_bed import Bed, bed
+
+RDL = "window(atom(<1GB,1core>,2,2,20s,40),+1h,+2h)"
+
+
+class Broken(ReservationStore):
+    """Takes nothing, once it is told so."""
+
+    broken = False
+
+    def keep(self, *changes: Any) -> None:
+        if self.broken:
+            raise StoreError("store: the disk is full")
+        super().keep(*changes)
+
+
+@asynccontextmanager
+async def promising(
+    path: Path | None, cluster: Cluster, wake: Callable[[], object] = lambda: None
+) -> AsyncIterator[Promising]:
+    ids = iter(range(1000))
+    store = Broken(Database(str(path))) if path is not None else None
+    desk = Desk(DeskSettings())
+    fresh = f"r{time.monotonic_ns()}"
+    one = Promising(desk, store, cluster, lead_s=2.0, fresh_id=lambda: f"{fresh}-{next(ids)}", wake=wake)
+    await one.start()
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+async def ask(one: Promising, call: str, **params: Any) -> Any:
+    return await one.call(OnBehalf(user="eve", operator=False, call=call, params=params))
+
+
+def cluster() -> Bed:
+    return bed("a", "b")  # of four cores and a thousand MB each
+
+
+async def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
+    woken: list[None] = []
+    async with promising(tmp_path / "db", cluster().cluster, lambda: woken.append(None)) as one:
+        made = await ask(one, "reserve", rdl=RDL, name="nightly")
+        other = await ask(one, "reserve", rdl=RDL)
+        changed = await ask(one, "update_reservation", reservation=other.reservation, rdl=RDL.replace("2,2,", "1,2,"))
+        gone = await ask(one, "reserve", rdl=RDL.replace("2,2,", "1,1,").replace(",40)", ",20)"))
+        await ask(one, "delete_reservation", reservation=gone.reservation)
+        assert woken
+    nobody_yet = Bed()
+    async with promising(tmp_path / "db", nobody_yet.cluster) as again:
+        assert (await ask(again, "reservations")).reservations == [made, changed]
+        with pytest.raises(RpcError, match=r"room|has"):
+            await ask(again, "reserve", rdl=RDL.replace("2,2,", "7,7,").replace(",40)", ",50000)"))
+        await ask(again, "reserve", rdl=RDL)  # the nodes have had no time to come back, and are counted on
+
+
+async def test_what_cannot_be_written_down_is_not_promised(tmp_path: Path) -> None:
+    async with promising(tmp_path / "db", cluster().cluster) as one:
+        made = await ask(one, "reserve", rdl=RDL)
+        assert isinstance(one._store, Broken)
+        one._store.broken = True
+        for call, params in (
+            ("reserve", {"rdl": RDL}),
+            ("update_reservation", {"rdl": RDL.replace("2,2,", "1,2,"), "reservation": made.reservation}),
+            ("delete_reservation", {"reservation": made.reservation}),
+        ):
+            with pytest.raises(RpcError) as error:
+                await ask(one, call, **params)
+            assert error.value.code is ErrorCode.UNAVAILABLE
+            assert (await ask(one, "reservations")).reservations == [made]
+    async with promising(tmp_path / "db", cluster().cluster) as again:
+        assert (await ask(again, "reservations")).reservations == [made]
+
+
+async def test_a_lost_node_takes_what_no_longer_fits_and_its_jobs_hear_of_it(tmp_path: Path) -> None:
+    b = cluster()
+    async with promising(tmp_path / "db", b.cluster) as one:
+        made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+0s,+20s)")
+        b.job("a", "j", reservation=made.reservation)
+        one._gathered_at = 0.0
+        one._expected = Bundle()
+        lost = b.cluster.nodes.pop("b")
+        await one._look()
+        [told] = (await ask(one, "reservations")).reservations
+        assert "less than was promised" in told.dropped
+        out = b.cluster.handle(e.RoundDue(time.time()), b.now)
+        said = [decision for each in out if isinstance(each, SendDecisions) for decision in each.decisions]
+        waiting = [decision for decision in said if isinstance(decision, api.TellWaiting)]
+        assert [decision.job for decision in waiting] == ["j"]
+        assert "was dropped" in waiting[0].why
+        b.cluster.nodes["b"] = lost
+    async with promising(tmp_path / "db", b.cluster) as again:
+        [told_again] = (await ask(again, "reservations")).reservations
+        assert told_again == told, "until its owner has seen it"
+
+
+async def test_without_a_store_it_serves_too() -> None:
+    async with promising(None, cluster().cluster) as one:
+        made = await ask(one, "reserve", rdl=RDL)
+        assert (await ask(one, "reservations")).reservations == [made]
+
+
+def test_the_bed_has_what_the_tests_say() -> None:
+    capacities = [node.capacity for node in cluster().cluster.nodes.values()]
+    assert capacities == [Capacity(cores=4, memory_bytes=1_000_000_000)] * 2
+    assert MasterSettings().node_timeout_s > 0
