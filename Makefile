@@ -6,8 +6,9 @@ VENV := .venv/penstock-stamp
 RUN := .venv/bin/python
 DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
+SPARK := .venv-spark/penstock-stamp
 
-.PHONY: help venv demo test test-host test-dask-old test-vm check bench bench-enforcement bench-victims clean
+.PHONY: help venv demo test test-host test-dask-old test-spark test-vm check bench bench-enforcement bench-victims bench-spark-vm clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,6 +27,9 @@ test-host: $(VENV)  ## unit, property, contract and integration tests
 
 test-dask-old: $(DASK_OLD)  ## the tests of the Dask engine on the distributed of two years ago (the oldest supported)
 	$(DASK_OLD_RUN) -m pytest tests/unit/penstock/engines/dask tests/integration/test_dask*.py
+
+test-spark: $(SPARK)  ## the Spark engine on a real standalone cluster (Java 17; 430 MB of pyspark)
+	.venv-spark/bin/python -m pytest tests/unit/penstock/engines/spark tests/integration/test_spark*.py
 
 # 69: this host cannot have the machine; why was said. That is a failure where CI=true, and left out elsewhere.
 test-vm: $(VENV)  ## kernel tests and a deployment, in the project's virtual machine
@@ -53,8 +57,11 @@ bench-victims: $(VENV)  ## the kernel tests of preemption, each watched for a mi
 	$(RUN) -m tests.vm run --drives slow -- \
 		env PENSTOCK_CALM_S=60 /opt/venv/bin/python -m pytest -v tests/kernel/test_victims.py
 
+bench-spark-vm: $(VENV)  ## four Spark applications in the virtual machine, elastic against static: hours, goes on where it ended
+	$(RUN) -m bench.spark_vm
+
 clean:  ## forget what was built here; the machine's image stays in ~/.cache/penstock
-	rm -rf .venv .venv-dask-old build dist demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-dask-old .venv-spark build dist demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV): pyproject.toml
@@ -73,4 +80,10 @@ $(DASK_OLD): pyproject.toml | $(VENV)
 	@echo '*' >.venv-dask-old/.gitignore
 	$(DASK_OLD_RUN) -m pip install --quiet --disable-pip-version-check --editable '.[test]' \
 		'dask[dataframe]==2024.8.*' 'distributed==2024.8.*'
+	@touch $@
+
+$(SPARK): pyproject.toml | $(VENV)
+	$(RUN) -m venv .venv-spark
+	@echo '*' >.venv-spark/.gitignore
+	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,spark]'
 	@touch $@

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _WORTH = 0.05
 #: Nor is a dip that is over before a collector has given memory back.
 _DIP_S = 10.0
-_TIMEOUT_S = 5.0
+_TIMEOUT_S = 30.0
 _MOST_ANSWER_BYTES = 64 * 1024
 #: A heap that is smaller only collects.
 _LEAST_HEAP_BYTES = 16 << 20
@@ -179,6 +179,8 @@ class JvmHeaps:
             if jcmd is None:
                 return True, None, "no jcmd on this host that belongs to root; install a JDK (openjdk-17-jdk-headless)"
             flags = self._run(account, (jcmd, *_LIGHT, str(pid), "VM.flags"))
+        except (FileNotFoundError, ProcessLookupError):
+            return True, None, ""  # it has gone meanwhile
         except (OSError, KeyError) as error:
             return True, None, str(error)
         most = re.search(r"-XX:MaxHeapSize=(\d+)", flags)
@@ -203,7 +205,9 @@ class JvmHeaps:
 
 
 def run_as(account: Account, argv: tuple[str, ...]) -> str:
-    """Run a command as a user, for at most 5 s, with nothing of ours but standard output; what it said.
+    """Run a command as a user, with nothing of ours but standard output; what it said.
+
+    For at most half a minute: a JVM that lacks processors is slow to answer.
 
     Raises:
         OSError: it cannot be started, or takes too long (TimeoutError).

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Literal
 
 import msgspec
 
 from master.core.settings import MasterSettings
+from master.prediction import Promises
+from master.prediction.application import ForecastSettings
+from master.reservations.desk import DeskSettings, named_bundles
+from master.reservations.rdl import RdlError
+from penstock import paths
 from penstock.settings import SettingsError
 
 Meta = msgspec.Meta
@@ -20,6 +26,9 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     http: Annotated[str, Meta(description="ADDRESS:PORT of status and metrics; port 0: any free one")] = (
         "127.0.0.1:7422"
     )
+    http_token_file: Annotated[
+        str, Meta(description="file with the token for changing reservations over HTTP; empty: HTTP only shows them")
+    ] = ""
     interval_s: Annotated[float, Meta(gt=0, description="scheduling interval: time between two rounds")] = 0.1
     ept_s: Annotated[
         float, Meta(gt=0, description="Ursa's EPT: work that a node should have queued; the scheduling latency or more")
@@ -89,6 +98,29 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     promotion: Annotated[
         bool, Meta(description="opportunistic tasks become regular where there is room (UBIS §IV.D)")
     ] = True
+    executor_placement: Annotated[
+        Literal["minfrag", "trc", "tetris", "tetris2", "capacity", "static", "random_fit"],
+        Meta(description="how executors are placed (docs/executors.md); all but the first two reserve their peaks"),
+    ] = "minfrag"
+    executor_slot_s: Annotated[
+        float, Meta(ge=0.1, le=3600, description="slots of executors' profiles; as in the agents' configuration")
+    ] = 3.0
+    executor_horizon_slots: Annotated[
+        int, Meta(ge=1, le=10_000, description="a profile has so many slots at most; longer runs have longer slots")
+    ] = 600
+    executor_demand: Annotated[
+        Literal["peak", "mean"], Meta(description="what of each slot of a forecast executors are promised")
+    ] = "peak"
+    executor_headroom: Annotated[
+        float, Meta(ge=0, description="what executors are promised beyond what is forecast, as a fraction")
+    ] = 0.05
+    store: Annotated[
+        str,
+        Meta(
+            description="the database of what executors used and of reservations: an SQLite file or an SQLAlchemy URL; "
+            "default: master.db in systemd's state directory, in /var/lib/penstock, or in the user's own"
+        ),
+    ] = ""
     default_cpu_bytes_per_s: Annotated[
         float, Meta(gt=0, description="processing rate of one core until its node has measured its own")
     ] = 50e6
@@ -99,10 +131,62 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         float, Meta(gt=0, description="processing rate of a node's network monotasks until it has measured its own")
     ] = 100e6
 
+    reservation_planner: Annotated[
+        Literal["gree", "gree_early", "gree_l", "gree_l_strict"],
+        Meta(description="how reservations are planned: late, early, flat (or late), flat or not at all (Rayon §4.2)"),
+    ] = "gree"
+    reservation_step_s: Annotated[float, Meta(ge=0.1, le=3600, description="step of the plan of reservations")] = 1.0
+    reservation_horizon_s: Annotated[
+        float, Meta(gt=0, description="how far ahead is planned what recurs, or names no time of its own")
+    ] = 7 * 86_400.0
+    reservation_lead_s: Annotated[
+        float, Meta(ge=0, le=600, description="how long before its time room is made for what is promised")
+    ] = 0.5
+    reservation_most_at_once: Annotated[
+        float, Meta(gt=0, le=1, description="share of the cluster that one tenant may have promised at any time")
+    ] = 1.0
+    reservation_most_over_time: Annotated[
+        float, Meta(gt=0, le=1, description="the same of all that there is in any reservation_window_s")
+    ] = 1.0
+    reservation_window_s: Annotated[float, Meta(gt=0, description="window of reservation_most_over_time")] = 86_400.0
+    bundles: Annotated[
+        dict[str, str], Meta(description='bundles with names, for reservations: name → such as "<2GB,1core>"')
+    ] = {}
+
     def cluster_settings(self) -> MasterSettings:
         """What the decisions must know."""
-        values = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("listen", "http")}
-        return MasterSettings(**values)
+        known = {each.name for each in fields(MasterSettings)}
+        return MasterSettings(**{name: getattr(self, name) for name in self.__struct_fields__ if name in known})
+
+    def desk_settings(self) -> DeskSettings:
+        """What reservations are planned by.
+
+        Raises:
+            SettingsError: a bundle is none.
+        """
+        try:
+            bundles = named_bundles(self.bundles)
+        except RdlError as error:
+            raise SettingsError(f"bundles: {error}") from None
+        return DeskSettings(
+            step_s=self.reservation_step_s,
+            horizon_s=self.reservation_horizon_s,
+            planner=self.reservation_planner,
+            most_at_once=self.reservation_most_at_once,
+            most_over_time=self.reservation_most_over_time,
+            window_s=self.reservation_window_s,
+            bundles=bundles,
+            tenants=self.tenants,
+        )
+
+    def forecast_settings(self) -> ForecastSettings:
+        """What forecasting must know."""
+        promises = Promises(self.executor_demand, self.executor_headroom)
+        return ForecastSettings(self.executor_slot_s, self.executor_horizon_slots, promises=promises)
+
+    def database(self) -> str:
+        """Where runs are kept: a path or a URL."""
+        return self.store or str(paths.service_state_dir() / "master.db")
 
     def check(self) -> None:
         """What no single field can say.
@@ -112,6 +196,7 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """
         host_port(self.listen, "listen")
         host_port(self.http, "http")
+        self.desk_settings()
         if self.ept_s < self.interval_s:
             raise SettingsError(f"ept_s: {self.ept_s:g} is below interval_s ({self.interval_s:g}); set it above")
         if self.node_timeout_s < 2 * self.heartbeat_s:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
+import secrets
 import signal
 import time
 from pathlib import Path
@@ -18,8 +20,15 @@ from master.core import Cluster
 from master.core.status import document
 from master.explain import why
 from master.explain.recording import Recording, record
+from master.forecasting import Forecasting
 from master.http import StatusSite
+from master.http_reservations import ReservationSite
+from master.profiles import Profiles
+from master.promising import Promising
+from master.reservations.desk import Desk
 from master.service import MasterService
+from master.store.database import Database, StoreError
+from master.store.reservations import ReservationStore
 from penstock import __version__, sdnotify
 from penstock.daemon import StartError
 
@@ -53,21 +62,31 @@ async def _main(config: MasterConfig, port_file: Path | None) -> None:
 
 
 class Master:
-    """One master; :meth:`start`, :meth:`serve`, :meth:`close`. Keeps nothing on disk: agents know everything."""
+    """One master; :meth:`start`, :meth:`serve`, :meth:`close`. Of work it keeps nothing on disk: agents know all of it.
+    What was promised ahead of time, and what executors used, is in the store."""
 
     def __init__(self, config: MasterConfig) -> None:
         self._config = config
         self._started_at = time.time()
         registry = CollectorRegistry()
-        self.service = MasterService(Cluster(config.cluster_settings()), registry)
-        self.site = StatusSite(self.status, self.explain, self.snapshot, registry)
+        self.service = MasterService(Cluster(config.cluster_settings(), random.random), registry)
+        self.forecasting = Forecasting(config.database(), config.forecast_settings(), self.service.heard)
+        self.service.forecasting = self.forecasting
+        self.promising: Promising | None = None
+        token = Path(config.http_token_file) if config.http_token_file else None
+        reservations = ReservationSite(
+            lambda: self.promising.desk if self.promising is not None else None, self.service.on_behalf, token
+        )
+        pages = [*Profiles(self.forecasting).routes(), *reservations.routes()]
+        self.site = StatusSite(self.status, self.explain, self.snapshot, registry, pages)
 
     async def start(self) -> None:
-        """Open both ports.
+        """Open both ports, and take back what was promised.
 
         Raises:
             StartError: a port cannot be had.
         """
+        await self._take_reservations()
         for part, address, key in (
             (self.service, self._config.listen, "listen"),
             (self.site, self._config.http, "http"),
@@ -77,6 +96,25 @@ class Master:
             except OSError as error:
                 raise StartError(f"{key}: cannot listen on {address}: {error.strerror or error}") from error
         log.info("master started", listen=self.service.address, http=self.site.address, version=__version__)
+
+    async def _take_reservations(self) -> None:
+        """Before there is anybody to promise anything."""
+        try:
+            store = ReservationStore(await asyncio.to_thread(Database, self._config.database()))
+            promising = Promising(
+                Desk(self._config.desk_settings()),
+                store,
+                self.service.cluster,
+                lead_s=self._config.reservation_lead_s,
+                fresh_id=lambda: f"r-{secrets.token_hex(4)}",
+                wake=self.service.wake,
+            )
+            await promising.start()
+        except StoreError as error:  # what was promised is not known, so nothing may be promised beside it
+            log.error("no reservations are taken until the master is restarted", why=str(error))
+            return
+        self.promising = promising
+        self.service.reservations = promising.call
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set; the service manager hears that we live."""
@@ -94,6 +132,9 @@ class Master:
         """Close both ports."""
         await self.site.close()
         await self.service.close()
+        await self.forecasting.close()
+        if self.promising is not None:
+            await self.promising.close()
 
     def status(self) -> dict[str, Any]:
         """``GET /status``."""

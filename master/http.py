@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -69,12 +69,19 @@ class StatusSite:
     """Serves the master's status, and why it decides as it does."""
 
     def __init__(
-        self, status: Status, explain: Explain, snapshot: Callable[[], Recording], registry: CollectorRegistry
+        self,
+        status: Status,
+        explain: Explain,
+        snapshot: Callable[[], Recording],
+        registry: CollectorRegistry,
+        more: Sequence[web.RouteDef] = (),
     ) -> None:
+        """``more`` are pages that others have."""
         self._status = status
         self._explain = explain
         self._snapshot = snapshot
         self._registry = registry
+        self._more = more
         registry.register(MasterCollector(status))
         self._runner: web.AppRunner | None = None
         self.address = ""
@@ -93,6 +100,7 @@ class StatusSite:
                 web.get("/snapshot", self._get_snapshot),
                 web.get("/metrics", self._get_metrics),
                 web.get("/healthz", self._get_health),
+                *self._more,
             ]
         )
         runner = web.AppRunner(app, access_log=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -12,14 +13,17 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from master.core import Cluster
 from master.core import events as e
-from master.core.instructions import Explain, Hangup, Instruction, SendDecisions
+from master.core.instructions import Explain, Hangup, Instruction, Predict, SendDecisions, StoreRun
+from master.forecasting import Forecasting, unforeseen
+from master.prediction.application import ForecastSettings
 from penstock import __version__
 from penstock.transport import RpcPeer
 from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Done
+from penstock.wire.agent_api import Done, Result
 from penstock.wire.connection import read, read_params
-from penstock.wire.errors import ErrorCode, RpcError, bad_request, refused
+from penstock.wire.errors import ErrorCode, RpcError, bad_request, refused, unavailable
+from penstock.wire.reservation_api import OnBehalf
 
 log = structlog.get_logger()
 
@@ -83,6 +87,8 @@ class AgentConnection:
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Raises: RpcError: what was said makes no sense, or is out of order."""
+        if method == "reservation" and self.node:
+            return self._service.on_behalf(read_params(params, OnBehalf))
         message = self._read(method, params)
         return self._register(message) if isinstance(message, api.Register) else self._heed(message)
 
@@ -159,6 +165,8 @@ class MasterService:
         self._watch: asyncio.TimerHandle | None = None
         self._last_round = -cluster.settings.interval_s
         self._server: asyncio.Server | None = None
+        #: What answers what executors will use; without one their bounds are reserved, and no run is kept.
+        self.forecasting: Forecasting | None = None
         self._round_seconds = Histogram(
             "penstock_master_round_seconds",
             "Time that a scheduling round took.",
@@ -166,6 +174,23 @@ class MasterService:
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
         )
         self.address = ""
+        #: What answers calls about reservations; none are taken until somebody does.
+        self.reservations: Callable[[OnBehalf], Awaitable[Result]] | None = None
+
+    async def on_behalf(self, asked: OnBehalf) -> Result:
+        """A call about reservations.
+
+        Raises:
+            RpcError: the answer; ``unavailable`` where nobody answers.
+        """
+        if self.reservations is None:
+            raise unavailable("this master takes no reservations", remedy="see its log: its store could not be opened")
+        return await self.reservations(asked)
+
+    def wake(self) -> None:
+        """Have a round run as soon as one may: something is due."""
+        self.cluster.changed = True
+        self._plan_round()
 
     async def listen(self, host: str, port: int) -> None:
         """Open the port; :attr:`address` tells which it was.
@@ -229,6 +254,10 @@ class MasterService:
             del self._by_node[connection.node]
             self._dispatch(e.NodeAway(connection.node))
 
+    def heard(self, event: e.Forecasted | e.Learnt) -> None:
+        """What was done in the background is known."""
+        self._dispatch(event)
+
     # ------------------------------------------------------------ decisions
 
     def _dispatch(self, event: e.Event) -> None:
@@ -245,9 +274,18 @@ class MasterService:
                     connection = self._by_node.pop(node, None)
                     if connection is not None:
                         connection.hang_up(reason)
+                case Predict() | StoreRun():
+                    self._in_background(instruction)
                 case Explain(what, facts):
                     log.info(what, **facts)
         self._plan_round()
+
+    def _in_background(self, instruction: Predict | StoreRun) -> None:
+        if self.forecasting is not None:
+            self.forecasting.ask(instruction)
+        elif isinstance(instruction, Predict):
+            slot_s = self.cluster.settings.executor_slot_s
+            self._loop.call_soon(self.heard, unforeseen(instruction, ForecastSettings(slot_s)))
 
     def _plan_round(self) -> None:
         if self._round is None and self.cluster.wants_round:

@@ -40,6 +40,12 @@ def state_dir() -> Path:
     return (Path(base) if base else Path.home() / ".local/state") / "penstock"
 
 
+def service_state_dir() -> Path:
+    """The same of a service that its manager gives a directory of its own (``StateDirectory=``)."""
+    given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    return Path(given) if given else state_dir()
+
+
 def make_private(directory: Path, mode: int = 0o700) -> None:
     """Make a directory of our own.
 

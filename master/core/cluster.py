@@ -11,10 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from master.core import admission, answers, lifecycle, priorities, registering, rounds
+from master.core import admission, answers, executors, lifecycle, priorities, promises, registering, rounds
 from master.core import events as e
+from master.core.executors import Executors
 from master.core.history import History
-from master.core.instructions import Explain, Hangup, Instruction, SendDecisions
+from master.core.instructions import Explain, Hangup, Instruction, Predict, SendDecisions, StoreRun
 from master.core.memory import MemoryEstimates
 from master.core.plan import NothingPromised, Plan
 from master.core.records import Job, Key, Node, Task, weight_bytes
@@ -34,7 +35,8 @@ _REQUEST_BYTES = 1024 * 1024
 class Cluster:
     """The state of the cluster and every decision made about it."""
 
-    def __init__(self, settings: MasterSettings) -> None:
+    def __init__(self, settings: MasterSettings, draw: Callable[[], float] = lambda: 0.0) -> None:
+        """``draw`` gives random numbers in [0, 1) to policies that want some."""
         self.settings = settings
         self.nodes: dict[str, Node] = {}
         self.table = NodeTable(settings)
@@ -45,6 +47,7 @@ class Cluster:
         self.plan: Plan = NothingPromised()
         self.history = History()
         self.memory = MemoryEstimates()
+        self.executors = Executors(settings.executor_placement, draw)
         self.counts: Counter[str] = Counter()
         self.ready_tasks = 0
         self.changed = False  # since the last round, something that may let a task be placed
@@ -94,6 +97,8 @@ class Cluster:
                     node.away_since = now
                     self.table.refresh(node)
                     self.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
+            case e.Forecasted() | e.Learnt():
+                executors.heard(self, event)
             case e.RoundDue(at):
                 self._unix_at = at - now
                 rounds.run(self, now)
@@ -121,10 +126,10 @@ class Cluster:
         return self._slack_ordering.rank(views, cluster_view(total, self.unix(now)))
 
     def rank(self, now: float) -> Ranking:
-        """What is promised comes first, then the order of the jobs that are described."""
+        """What is promised comes first, then the order of the jobs that are described, then those that are early."""
         total, at = totals(self), self.unix(now)
         views = job_views(self, [job for job in self.jobs.values() if job.described], total)
-        return promised_first(self.ordering.rank(views, cluster_view(total, at)), self.plan.promised(at), views)
+        return promised_first(self.ordering.rank(views, cluster_view(total, at)), *promises.guarantees(self, at))
 
     def propose(self, node: str, decision: api.AnyDecision) -> int:
         """Put a decision into the node's next request; its number, or 0 where the node is not connected."""
@@ -139,6 +144,10 @@ class Cluster:
         known.outbox_weight += weight
         self._spoken_to[node] = None
         return known.number + len(known.outbox)
+
+    def instruct(self, instruction: Predict | StoreRun) -> None:
+        """Have the shell do something in the background."""
+        self._out.append(instruction)
 
     def explain(self, what: str, **facts: object) -> None:
         """Have something logged."""
@@ -177,6 +186,8 @@ class Cluster:
         external = node.external_memory_bytes
         node.take_load(message.load, message.decided)
         lifecycle.attained(self, node, message.load)
+        if message.executors:
+            executors.reported(self, node, message.executors)
         self.table.refresh(node)
         self.changed = True
         self.room_changed |= node.external_memory_bytes != external
@@ -215,7 +226,10 @@ class Cluster:
         lifecycle.add_tasks(self, job, message)
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
-        self._own(node, message.job).work.tell(message.stages)
+        job = self._own(node, message.job)
+        job.work.tell(message.stages)
+        if job.some_executors:
+            executors.stages(self, job, message.stages)
 
     def _own(self, node: Node, job: str) -> Job:
         known = self.jobs.get(job)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from master.core import executors
 from master.core.history import Needed
 from master.core.memory import input_bytes
 from master.core.priorities import first_priority, priority_of
 from master.core.records import Held, Job, Node, Task
-from penstock.model import Ended, EndedBy, TaskRequest
+from penstock.model import Ended, EndedBy, Profile, TaskRequest
 from penstock.model.work import Opportunistic
 from penstock.wire import master_api as api
 
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
+    from master.core.vacancies import Demand
 
 
 # ---------------------------------------------------------------- jobs
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
     """The origin says what the job is."""
     job.name, job.user = state.name, state.user
-    job.memory_bytes, job.submitted_at = state.memory_bytes, state.submitted_at
+    job.memory_bytes, job.submitted_at, job.reservation = state.memory_bytes, state.submitted_at, state.reservation
     if not job.described:
         # Who was admitted by a former master has the priority that that one told everybody.
         job.priority = state.priority if state.admitted else first_priority(state.submitted_at)
@@ -57,6 +59,8 @@ def end_job(cluster: Cluster, job: Job, why: str, *, released_by: str = "") -> N
     if job.described and not job.tasks and job.work.complete:
         needed = Needed(tuple(job.work.ended), job.work.service_s)
         cluster.history.learn((job.user, job.name), needed)
+    if job.some_executors:
+        cluster.executors.over(job.job)
     del cluster.jobs[job.job]
     cluster.changed = True
     cluster.room_changed = True
@@ -96,6 +100,7 @@ def add_tasks(cluster: Cluster, job: Job, message: api.ReadyTasks) -> None:
         task = Task(job.job, request.task, message.stage, message.opportunistic, request)
         job.tasks[task.name] = task
         job.some_opportunistic |= bool(task.opportunistic)
+        job.some_executors |= task.elastic
         job.work.task_announced(task.stage, request.usage)
         cluster.counts["tasks"] += 1
         make_ready(cluster, job, task)
@@ -116,9 +121,12 @@ def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None, 
         task.opportunistic = opportunistic
     job.some_opportunistic |= bool(opportunistic)
     task.request, task.need = request, None
+    job.some_executors |= task.elastic
     if held is not None:
         held.kind = request.command_kind
-        held.cores = request.command.cpu_cores if request.command is not None else 0.0
+        held.executor = task.elastic and not held.opportunistic
+        if held.profile is None:
+            held.cores = request.command.cpu_cores if request.command is not None else 0.0
         cluster.table.touch(cluster.nodes[task.node])
 
 
@@ -129,6 +137,10 @@ def make_ready(cluster: Cluster, job: Job, task: Task) -> None:
     job.ready_input_bytes += _input(task)
     cluster.ready_tasks += 1
     cluster.changed = True
+    if task.elastic:
+        cluster.executors.ready(task)
+        if job.described:
+            executors.ask(cluster, job, task)
 
 
 def unready(cluster: Cluster, job: Job, task: Task) -> None:
@@ -138,6 +150,7 @@ def unready(cluster: Cluster, job: Job, task: Task) -> None:
         job.ready_count -= 1
         job.ready_input_bytes -= _input(task)
         cluster.ready_tasks -= 1
+        cluster.executors.waiting.pop((task.job, task.name), None)
         if not stage:
             del job.ready[task.stage, task.opportunistic]
 
@@ -147,7 +160,15 @@ def _input(task: Task) -> float:
 
 
 def assign(
-    cluster: Cluster, job: Job, task: Task, node: Node, why: str, *, on_slack: bool = False, queued: bool = False
+    cluster: Cluster,
+    job: Job,
+    task: Task,
+    node: Node,
+    why: str,
+    *,
+    on_slack: bool = False,
+    queued: bool = False,
+    profile: Profile | None = None,
 ) -> None:
     """Propose a task to a node, regular or ``on_slack``; its memory is held until the node is known to be rid of it."""
     request = task.request
@@ -164,6 +185,7 @@ def assign(
             priority=job.priority,
             request=request,
             opportunistic=on_slack,
+            profile=profile,
             why=why,
         ),
     )
@@ -188,6 +210,16 @@ def assign(
     cluster.counts["assigned"] += 1
 
 
+def assign_executor(cluster: Cluster, job: Job, task: Task, node: Node, demand: Demand, why: str, now: float) -> None:
+    """Propose an executor to a node; in the books of other work its largest demands are held until it ends."""
+    profile = demand.profile
+    assign(cluster, job, task, node, why, profile=profile)
+    held = node.held[job.job, task.name]
+    held.executor, held.profile, held.beside, held.assigned_at = True, profile, demand.beside, now
+    held.cores = max(profile.cpu_cores, default=demand.beside[0])
+    held.memory_bytes = max(profile.memory_bytes, default=int(demand.beside[-1]))
+
+
 def tell_placed(cluster: Cluster, job: Job, task: Task) -> None:
     """The origin learns where the task went; an origin that is away learns it when it is back."""
     if not task.told:
@@ -207,6 +239,8 @@ def end(cluster: Cluster, job: Job, task: Task, ended: Ended) -> None:
     """A task is over. Its origin is told until it says that it heard."""
     if ended.ok and task.request is not None:
         cluster.memory.learn(job, task.stage, task.request.usage, ended.memory_peak_bytes)
+    if task.elastic:
+        executors.ended(cluster, job, task, ended)
     forget(cluster, job, task)
     if task.node:
         tell_placed(cluster, job, task)
@@ -227,6 +261,7 @@ def forget(cluster: Cluster, job: Job, task: Task) -> None:
 
 def requeue(cluster: Cluster, job: Job, task: Task) -> None:
     """It is not where it was to be, and did not end there: it waits for a node again."""
+    cluster.executors.usage.forget((task.job, task.name))
     task.was_on, task.node, task.on_slack, task.told = task.node, "", False, False
     if task.unwanted:
         end(cluster, job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled before it ran"))

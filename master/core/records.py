@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from master.core.work import Work
 from master.placement import Need
-from penstock.model import Capacity, KindAmounts, ResourceKind, TaskRequest
+from penstock.model import Capacity, KindAmounts, Profile, ResourceKind, TaskRequest
 from penstock.model.work import Name, Opportunistic
-from penstock.wire.master_api import AnyDecision, Assign, Load, TellEnded
+from penstock.wire.master_api import AnyDecision, Assign, Availability, Load, TellEnded
 
 #: (job, task)
 Key = tuple[str, str]
@@ -36,6 +36,10 @@ class Held:
     promotion_refused_at: int = -1  # the heartbeat count of the node when it refused
     queued: bool = False  # sent to wait for slack on the node
     leaving_in: int | None = None  # withdrawn: what it does no longer matters, what it holds does
+    executor: bool = False  # regular, and its limits follow a profile: it neither waits for a slot nor holds one
+    profile: Profile | None = None  # as far as we have sent it
+    beside: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # promised of what the profile does not name
+    assigned_at: float = 0.0  # of an executor, monotonic
 
     @property
     def key(self) -> Key:
@@ -58,8 +62,8 @@ class Held:
 
     @property
     def in_a_slot(self) -> bool:
-        """Whether it takes slots as long as it runs; an opportunistic command runs without one."""
-        return self.regular or not self.command
+        """Whether it takes slots as long as it runs; executors and opportunistic commands run without one."""
+        return not self.executor and (self.regular or not self.command)
 
     def coming(self, decided: int) -> bool:
         """Whether a Load that knows the decisions up to ``decided`` knows it not at all, or not as regular yet."""
@@ -105,6 +109,11 @@ class Task:
     fits_in: int = -1  # the shape of the cluster in which some node could hold it
     need: Need | None = None  # of a task that may go everywhere, once somebody asked
 
+    @property
+    def elastic(self) -> bool:
+        """Whether it is an executor that is placed by its profile."""
+        return self.request is not None and self.request.executor is not None and self.opportunistic != "only"
+
 
 @dataclass(slots=True)
 class Job:
@@ -135,17 +144,21 @@ class Job:
     moved_at: float = -math.inf  # when the priority changed, monotonic
     untold: dict[str, TellEnded] = field(default_factory=dict)  # ends that the origin has not confirmed yet
     some_opportunistic: bool = False  # it has, or had, tasks that may run on slack
+    some_executors: bool = False  # it has, or had, tasks that are executors
+    stages_ended: dict[str, None] = field(default_factory=dict)  # in the order in which they were seen to have
+    reservation: str = ""  # that it is one of
     waits: str = ""  # why something of it waits; for the status
     waits_told: str = ""
     waits_since: float | None = None  # for admission, monotonic
 
     def ready_for_regular(self) -> dict[str, list[Task]]:
-        """Its ready tasks by stage, but for those that want slack and nothing else."""
+        """Its ready tasks by stage, but for executors, and for those that want slack and nothing else."""
         stages: dict[str, list[Task]] = {}
         for (stage, allows), tasks in self.ready.items():
             if allows != "only":
-                stages.setdefault(stage, []).extend(tasks.values())
-        return stages
+                some = [t for t in tasks.values() if not t.elastic] if self.some_executors else tasks.values()
+                stages.setdefault(stage, []).extend(some)
+        return {stage: some for stage, some in stages.items() if some} if self.some_executors else stages
 
     def placed(self) -> tuple[int, int]:
         """How many of its tasks are placed: regular and opportunistic."""
@@ -186,6 +199,9 @@ class Node:
     unanswered: dict[int, list[AnyDecision]] = field(default_factory=dict)
     held: dict[Key, Held] = field(default_factory=dict)
     external_memory_bytes: int = 0  # promised to regular containers that are nobody's task
+    availability: Availability | None = None  # what it said last on this connection
+    availability_at: float = 0.0  # when, monotonic
+    executors_due: bool = False  # it has reported since it was last looked at for executors
 
     @property
     def slots(self) -> tuple[float, float, float]:
@@ -204,6 +220,9 @@ class Node:
         self.decided = decided
         if load.t_alloc is not None and math.isfinite(load.t_alloc) and load.t_alloc >= 0:
             self.t_alloc = load.t_alloc
+        if load.availability is not None:
+            self.availability, self.availability_at = load.availability, self.last_heard
+        self.executors_due = True
         ours = sum(held.memory_bytes for held in self.held.values() if held.seen_promised(decided))
         self.external_memory_bytes = max(0, load.promised_memory_bytes - ours)
 
@@ -231,4 +250,5 @@ def weight_bytes(decision: AnyDecision) -> int:
         command = decision.request.command
         weight += sum(len(text) + 8 for text in (*command.argv, *command.env, *command.env.values()))
         weight += 16 * len(decision.request.nodes)
+        weight += 4 * 9 * decision.profile.slots if decision.profile is not None else 0
     return weight

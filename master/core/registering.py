@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from master.core import lifecycle
+from master.core import executors, lifecycle
 from master.core.records import Held, Job, Key, Node, Task
 from penstock.model import TaskRequest
 from penstock.wire import master_api as api
@@ -38,6 +38,7 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     _holdings(cluster, node, message, before, now)
     for job in jobs:
         _catch_up(cluster, job, wanted)
+    executors.registered(cluster, node)
     lifecycle.attained(cluster, node, message.load)
     cluster.table.refresh(node)
     cluster.changed = True
@@ -81,6 +82,7 @@ def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key
     node.capacity, node.version, node.t_alloc = message.capacity, message.version, message.t_alloc
     node.number = node.outbox_weight = 0
     node.outbox, node.unanswered = [], {}
+    node.availability = None
     before, node.held = node.held, {}
     for placed in message.placed:
         known = before.get((placed.job, placed.task))
@@ -94,6 +96,7 @@ def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key
         )
         if known is not None:
             held.cores, held.kind = known.cores, known.kind
+            held.executor, held.profile, held.assigned_at = known.executor, known.profile, known.assigned_at
         node.held[held.key] = held
     node.take_load(message.load, 0)
     return before

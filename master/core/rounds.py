@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import admission, lifecycle, slack
+from master.core import admission, executor_round, executors, lifecycle, promises, slack
 from master.core.records import Job, Node, Task
 from master.core.snapshot import Picture, unfit
 from master.ordering import Ranking
@@ -30,11 +30,17 @@ def run(cluster: Cluster, now: float) -> None:
     if cluster.settings.promotion and cluster.promotable:
         slack.promote(cluster)
     if not cluster.ready_tasks:
+        promises.make_room(cluster, now)
         return
     cluster.counts["rounds"] += 1
+    if cluster.executors.waiting:
+        executor_round.place(cluster, ranking, now)
     stages, placement = _regular(cluster, ranking)
+    promises.make_room(cluster, now)
     slack.place(cluster, now)
     _say_what_waits(cluster, stages, placement)
+    if cluster.executors.waiting:
+        executor_round.say_what_waits(cluster)
 
 
 def _expire(cluster: Cluster, now: float) -> None:
@@ -52,6 +58,7 @@ def _lose(cluster: Cluster, node: Node, why: str) -> None:
     """Its tasks are lost or placed again; the jobs that it is the origin of are over."""
     del cluster.nodes[node.name]
     cluster.table.remove(node)
+    cluster.executors.usage.gone(node.name)
     cluster.counts["nodes_lost"] += 1
     cluster.explain("node lost", node=node.name, why=why, tasks=len(node.held))
     for held in node.held.values():
@@ -75,7 +82,7 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
         too_large = admission.never_fits(cluster, job) if job.described else ""
         for (_, opportunistic), tasks in list(job.ready.items()):
             for task in list(tasks.values()):
-                if task.fits_in == shape and not too_large:
+                if (task.fits_in == shape and not too_large) or executors.foreseen(cluster, job, task):
                     continue
                 reason = (not opportunistic and too_large) or unfit(cluster, task)
                 if not reason:

@@ -52,6 +52,9 @@ class MasterSettings:
     default_disk_bytes_per_s: float = 100e6
     default_network_bytes_per_s: float = 100e6
     max_losses: int = 3
+    executor_placement: str = "minfrag"
+    executor_slot_s: float = 3.0
+    executor_horizon_slots: int = 600
 
     def ordering_settings(self) -> OrderingSettings:
         """What the ordering must know.

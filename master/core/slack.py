@@ -57,7 +57,13 @@ def _promote(cluster: Cluster, node: Node, held: Held) -> None:
 def place(cluster: Cluster, now: float) -> None:
     """What has found no regular room, and allows it, goes on slack; the order is that of the opportunistic shares."""
     waiting = {
-        job.job: deque(task for (_, allows), tasks in job.ready.items() if allows for task in tasks.values())
+        job.job: deque(
+            task
+            for (_, allows), tasks in job.ready.items()
+            if allows
+            for task in tasks.values()
+            if not (job.some_executors and task.elastic)
+        )
         for job in cluster.jobs.values()
         if job.described and job.some_opportunistic and job.ready_count
     }

@@ -97,6 +97,10 @@ class Picture:
         slot = ResourceKind.CPU if usage.cpu > 0 else None
         return Asked(task.job, task.name, holds(request), (0.0, 0.0, 0.0, memory), needs, slot, allowed)
 
+    def allowed(self, task: Task) -> Mask | None:
+        """Which nodes a task may go to (workers); None: to all."""
+        return self._allowed(task) if self._choosy(task) else None
+
     def _choosy(self, task: Task) -> bool:
         """Whether it may not go everywhere."""
         request = task.request

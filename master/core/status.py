@@ -29,13 +29,17 @@ def document(cluster: Cluster, now: float) -> dict[str, Any]:
         },
         "decisions": {name: cluster.counts[name] for name in COUNTERS},
         "ordering": cluster.settings.ordering,
+        "promised": {
+            reservation: {"cores": one.cores, "memory_bytes": one.memory_bytes, "bundles": one.bundles}
+            for reservation, one in cluster.plan.promised(cluster.unix(now)).items()
+        },
     }
 
 
 #: What is counted since the start, besides ends.
 COUNTERS = (
     "rounds", "tasks", "admitted", "assigned", "refused", "promoted", "withdrawn", "placed_again", "nodes_lost",
-    "decisions",
+    "decisions", "preempted_for_promises",
 )  # fmt: skip
 
 
@@ -74,6 +78,7 @@ def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
         "waits": job.waits,
         "memory_bytes": job.memory_bytes,
         "submitted_at": job.submitted_at,
+        "reservation": job.reservation,
         "priority": job.priority,
         "service_container_s": job.work.service_s,
         "slots": job.work.slots,

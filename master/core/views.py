@@ -53,7 +53,7 @@ def job_views(cluster: Cluster, jobs: Iterable[Job], total: Totals, *, opportuni
                 weight=settings.weights.get(tenant, 1.0),
                 submitted_at=job.submitted_at,
                 sequence=job.sequence,
-                holds=_holds(cluster, job, opportunistic) if settings.ordering == "drf" else _NOTHING,
+                holds=held_by(cluster, job, opportunistic=opportunistic) if settings.ordering == "drf" else _NOTHING,
                 containers=containers,
                 service=job.work.service_s,
                 stages=_stages(job),
@@ -69,7 +69,7 @@ def job_views(cluster: Cluster, jobs: Iterable[Job], total: Totals, *, opportuni
 _NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
-def _holds(cluster: Cluster, job: Job, opportunistic: bool) -> tuple[float, ...]:
+def held_by(cluster: Cluster, job: Job, *, opportunistic: bool = False) -> tuple[float, ...]:
     """Of its placed tasks; of a framework that schedules its tasks itself the slots, as cores."""
     total = [0.0, 0.0, 0.0, 0.0]
     for task in job.tasks.values():

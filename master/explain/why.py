@@ -34,6 +34,10 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
     for (stage, opportunistic), tasks in known.ready.items():
         first = next(iter(tasks.values()))
         said: dict[str, Any] = {"stage": stage, "opportunistic": opportunistic, "ready": len(tasks)}
+        if first.elastic:
+            said["waits"] = cluster.executors.waits.get(job, "")
+            stages.append(said)
+            continue
         if opportunistic:
             asked, slack = picture.asked(first), picture.slack()
             said |= {"slack_lacks": slack.lacks(asked), "waits": f"task {first.name}: {no_slack(asked, slack)}"}

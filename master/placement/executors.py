@@ -104,6 +104,18 @@ class Pending:
         self._order = None
         self._waiting += 1
 
+    def remove(self, executor: Hashable, demand: int) -> None:
+        """One that waits with a demand, wherever it stands. Raises ValueError: it does not."""
+        queue = self._queues.get(demand, [])
+        kept = [entry for entry in queue if entry[2] != executor]
+        if len(kept) == len(queue):
+            raise ValueError(f"{executor} does not wait")
+        self._queues[demand] = kept
+        if not kept:
+            del self._queues[demand]
+        self._order = None
+        self._waiting -= 1
+
     def waiting(self) -> tuple[Ints, Ints]:
         """The demands that somebody waits with, that of the first first, and how many wait with each."""
         if self._order is None:
@@ -151,6 +163,18 @@ class Machines:
         self.changes = 0  # rises with each change of what is free somewhere
         self._changed_in: Ints = np.zeros(len(self.names), dtype=np.intp)
         self._held: list[dict[Hashable, _Held]] = [{} for _ in self.names]
+        self._first_end: Ints = np.full(len(self.names), slots, dtype=np.intp)
+
+    @classmethod
+    def with_available(cls, names: Sequence[str], capacity: Floats, available: Floats, first_end: Ints) -> Machines:
+        """As their nodes report them, who holds what being their affair: ``available`` is machines × resources × slots;
+        ``first_end`` (machines) as :meth:`first_end`. What is there in the last slot stays."""
+        slots = available.shape[2]
+        made = cls(names, capacity, slots)
+        made._free[:, :, :slots] = available
+        made._free[:, :, slots:] = available[:, :, -1:]
+        made._first_end = first_end
+        return made
 
     def __len__(self) -> int:
         return len(self.names)
@@ -171,7 +195,7 @@ class Machines:
         """Slots until the first of those that run ends; all slots known where nobody runs."""
         passed = self._passed[machine]
         ends = [held.began + held.amounts.shape[1] - passed for held in self._held[machine].values()]
-        return min((end for end in ends if end > 0), default=self.slots)
+        return min((end for end in ends if end > 0), default=int(self._first_end[machine]))
 
     def changed_since(self, change: int) -> list[int]:
         """The machines on which more or less is free than at that number of changes."""

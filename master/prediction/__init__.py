@@ -1,7 +1,19 @@
 """PURE. What an executor will use over time, from what its like have used (Elasecutor §II.B, §IV.C)."""
 
-from master.prediction.choice import Predictor, Rules
+from master.prediction.choice import Predictor, Rules, reservation
 from master.prediction.errors import Errors, errors_of
+from master.prediction.promised import Promises, profile_of
 from master.prediction.runs import Forecast, Run, Settings
 
-__all__ = ["Errors", "Forecast", "Predictor", "Rules", "Run", "Settings", "errors_of"]
+__all__ = [
+    "Errors",
+    "Forecast",
+    "Predictor",
+    "Promises",
+    "Rules",
+    "Run",
+    "Settings",
+    "errors_of",
+    "profile_of",
+    "reservation",
+]

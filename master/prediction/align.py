@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from master.prediction.runs import Floats, Run
+
+#: Multiples of a slot's length that rounding puts a hair beside a boundary.
+_ROUNDING = 1e-9
 
 
 def stretched(usage: Floats, slots: int) -> Floats:
@@ -19,6 +24,24 @@ def stretched(usage: Floats, slots: int) -> Floats:
     totals = np.array([np.interp(bounds, at, row) for row in sums])
     widened: Floats = np.diff(totals, axis=1) * (slots / had)
     return widened
+
+
+def in_slots_of(run: Run, had_s: float, to_s: float) -> Run:
+    """A run in slots of another length: the mean of what a slot covers, its highest peak, the nearest later end."""
+    if had_s == to_s:
+        return run
+    had = run.mean.shape[1]
+    slots = max(1, math.ceil(had * had_s / to_s - _ROUNDING))
+    bounds = np.minimum(np.arange(slots + 1) * (to_s / had_s), had)
+    sums = np.concatenate((np.zeros((len(run.mean), 1)), np.cumsum(run.mean, axis=1)), axis=1)
+    totals = np.array([np.interp(bounds, np.arange(had + 1), row) for row in sums])
+    mean = np.diff(totals, axis=1) / np.diff(bounds)
+    first = np.floor(bounds[:-1] + _ROUNDING).astype(int)
+    last = np.maximum(first, np.ceil(bounds[1:] - _ROUNDING).astype(int) - 1)
+    peak = np.stack([run.peak[:, a : b + 1].max(axis=1) for a, b in zip(first, last, strict=True)], axis=1)
+    ends = [min(slots, math.ceil(end * had_s / to_s - _ROUNDING)) for end in run.stages]
+    rising = all(a < b for a, b in pairwise((0, *ends)))
+    return Run(run.settings, np.maximum(mean, 0.0), peak, tuple(ends) if rising else ())
 
 
 def at_lengths(usage: Floats, ends: Sequence[int], lengths: Sequence[int]) -> Floats:

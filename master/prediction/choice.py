@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from master.prediction.align import alike
-from master.prediction.errors import Errors, errors_of
+from master.prediction.errors import Errors, errors_of, totals_missed
 from master.prediction.models import Model, Neighbours, Svr
 from master.prediction.recent import LATEST, mean_of_latest
 from master.prediction.runs import RESOURCES, Floats, Forecast, Run, Settings
@@ -72,7 +72,7 @@ class Predictor:
             return mean_of_latest(same, self.rules.latest)
         if self._learnt is not None and self._learnt.error <= self.rules.error:
             return _forecast(self._learnt, settings)
-        return _bounds(settings, [*same] or [*runs], why=self._why_not(len(same)))
+        return reservation(settings, [*same] or [*runs], why=self._why_not(len(same)))
 
     def _why_not(self, same: int) -> str:
         if self._learnt is not None:
@@ -100,10 +100,11 @@ def _forecast(learnt: _Learnt, settings: Settings) -> Forecast:
     shapes = np.array([[min(1.0, error) for error in each.shape.values()] for each in learnt.held_back])
     margin: Floats = mean * shapes.mean(axis=0)[:, None]
     low, high = np.maximum(0.0, mean - margin), mean + margin
-    return Forecast(mean, peak, low, high, stages, learnt.model.name, learnt.error)
+    errors = totals_missed(learnt.held_back)
+    return Forecast(mean, peak, low, high, stages, learnt.model.name, learnt.error, errors)
 
 
-def _bounds(settings: Settings, runs: Sequence[Run], *, why: str) -> Forecast:
+def reservation(settings: Settings, runs: Sequence[Run], *, why: str) -> Forecast:
     """Peak reservation: the bounds that were asked for, and the highest that is known where there are none.
 
     For as long as the longest known run; an application that nobody knows is said to take one slot, and keeps what its
@@ -115,4 +116,5 @@ def _bounds(settings: Settings, runs: Sequence[Run], *, why: str) -> Forecast:
         if bound:
             highest[RESOURCES.index(name)] = bound
     flat: Floats = np.repeat(highest[:, None], slots, axis=1)
-    return Forecast(flat, flat, np.zeros_like(flat), flat, (slots,), f"peak reservation ({why})", math.nan)
+    by = f"peak reservation ({why})"
+    return Forecast(flat, flat, np.zeros_like(flat), flat, (slots,), by, math.nan, reservation=True)

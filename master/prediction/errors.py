@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,11 @@ def errors_of(forecast: Forecast, run: Run) -> Errors:
         shape=_named(_ratio(np.abs(same - run.mean).mean(axis=1), run.mean.mean(axis=1))),
         length=abs(forecast.slots - slots) / slots,
     )
+
+
+def totals_missed(errors: Sequence[Errors]) -> dict[str, float]:
+    """Resource → the mean of its relative errors of the total."""
+    return {name: float(np.mean([each.total[name] for each in errors])) for name in RESOURCES}
 
 
 def _relative(said: Floats, came: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -84,7 +84,7 @@ class Svr:
         shape = self._pca.inverse_transform(self._shapes(x))[0].reshape(self._curves.shapes.shape[1:])
         return self._curves.back(self._sizes(x)[0], shape)
 
-    def _regression(self, x: Floats, targets: Floats) -> Callable[[Floats], Floats]:
+    def _regression(self, x: Floats, targets: Floats) -> _Regression:
         """From settings (n × 3) to targets (n × m), learnt from these."""
         from sklearn.model_selection import GridSearchCV, KFold
         from sklearn.multioutput import MultiOutputRegressor
@@ -97,8 +97,20 @@ class Svr:
             cv=KFold(min(self.FOLDS, len(x)), shuffle=True, random_state=0),
             scoring="neg_mean_absolute_error",
         )
-        best: Any = search.fit(self._inputs.there(x), outputs.there(targets)).best_estimator_
-        return lambda asked: outputs.back(best.predict(self._inputs.there(asked)))
+        best = search.fit(self._inputs.there(x), outputs.there(targets)).best_estimator_
+        return _Regression(self._inputs, best, outputs)
+
+
+@dataclass(frozen=True, eq=False)
+class _Regression:
+    """From settings (n × 3) to targets (n × m), as they are. It can be pickled."""
+
+    inputs: _Scale
+    estimator: Any
+    outputs: _Scale
+
+    def __call__(self, asked: Floats) -> Floats:
+        return self.outputs.back(self.estimator.predict(self.inputs.there(asked)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from master.prediction.align import alike, at_lengths, ends_of, whole
-from master.prediction.errors import errors_of
+from master.prediction.errors import errors_of, totals_missed
 from master.prediction.runs import Floats, Forecast, Run
 
 #: "the average resource time series of the latest 3 runs"
@@ -36,7 +36,17 @@ def mean_of_latest(runs: Sequence[Run], latest: int = LATEST) -> Forecast:
         stages=mean.stages,
         by=f"mean of {len(chosen)} runs",
         error=float(np.mean([each.judged for each in missed])),
+        errors=totals_missed(missed),
     )
+
+
+def merged(runs: Sequence[Run]) -> Run:
+    """The executors of one run as one: their mean, aligned stage by stage; the peak of a slot is the highest there."""
+    if len(runs) == 1:
+        return runs[0]
+    mean = _mean(alike(runs))
+    stages = mean.stages if len(mean.stages) > 1 else ()
+    return Run(runs[0].settings, mean.mean, mean.peak, stages)
 
 
 def _mean(runs: Sequence[Run]) -> Forecast:

@@ -6,7 +6,8 @@ bytes/s, bytes/s, bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -77,7 +78,7 @@ class Forecast:
 
     ``low`` and ``high`` bound the mean in each slot as far as former runs tell. ``stages`` as in :class:`Run`.
     ``by`` names what said so, and ``error`` is the relative error that it had on runs that were held back (NaN: there
-    were none).
+    were none); ``errors`` the same of each resource's total. ``reservation``: nothing is forecast, these are bounds.
     """
 
     mean: Floats
@@ -87,6 +88,8 @@ class Forecast:
     stages: tuple[int, ...]
     by: str
     error: float
+    errors: Mapping[str, float] = field(default_factory=dict)
+    reservation: bool = False
 
     @property
     def slots(self) -> int:

@@ -11,8 +11,10 @@ import sqlalchemy as sa
 
 #: All tables of all rooms that keep something.
 METADATA = sa.MetaData()
-#: What the tables look like. Another number in a database: it was written by another version, and is left alone.
-VERSION = 1
+#: What the tables look like. A lower number in a database is brought up to date; a higher one is left alone.
+VERSION = 2
+#: From a version to the next one.
+_STEPS = {1: ("ALTER TABLE profile_runs ADD COLUMN run TEXT NOT NULL DEFAULT ''",)}
 
 _VERSION = sa.Table("penstock_schema", METADATA, sa.Column("version", sa.Integer, nullable=False))
 
@@ -81,7 +83,12 @@ class Database:
         found = connection.scalar(sa.select(_VERSION.c.version))
         if found is None:
             connection.execute(sa.insert(_VERSION).values(version=VERSION))
-        elif found != VERSION:
+            return
+        for version in range(found, VERSION):
+            for statement in _STEPS.get(version, ()):
+                connection.execute(sa.text(statement))
+            connection.execute(sa.update(_VERSION).values(version=version + 1))
+        if found > VERSION:
             raise StoreError(
                 f"store: {self.shown}: was written by another version of Penstock (schema {found}, here {VERSION}); "
                 "upgrade the master, or name another database"

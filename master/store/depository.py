@@ -1,6 +1,7 @@
 """The resource usage depository (Elasecutor §III.A): what executors have used, by application and settings.
 
-Kept as resources × slots in single precision, compressed: an hour in slots of 3 s takes 38 KB at most.
+A row is an executor; those that name the same run of an application are one run to whoever reads. Usage is kept as
+resources × slots in single precision, compressed: an hour in slots of 3 s takes 38 KB at most.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from master.prediction import Run, Settings
+from master.prediction.align import in_slots_of
+from master.prediction.recent import merged
 from master.prediction.runs import RESOURCES
 from master.store.database import METADATA, Database
 
@@ -21,6 +25,7 @@ _RUNS = sa.Table(
     METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("application", sa.Text, nullable=False),
+    sa.Column("run", sa.Text, nullable=False, server_default=""),
     sa.Column("input_bytes", sa.BigInteger, nullable=False),
     sa.Column("cores", sa.Float, nullable=False),
     sa.Column("memory_bytes", sa.BigInteger, nullable=False),
@@ -32,26 +37,44 @@ _RUNS = sa.Table(
     sa.Index("profile_runs_by_application", "application", "ended_at"),
 )
 _SETTINGS = (_RUNS.c.application, _RUNS.c.input_bytes, _RUNS.c.cores, _RUNS.c.memory_bytes)
+#: What tells one run from another; an executor that names none is one of its own.
+_ONE_RUN = (*_SETTINGS, _RUNS.c.run, sa.case((_RUNS.c.run == "", _RUNS.c.id), else_=0))
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is kept: the latest runs with the same settings, the latest of an application, and all of them."""
+    """How much is kept: the latest runs with the same settings and of an application, executors of a run, and all."""
 
     runs_per_settings: int = 10
     runs_per_application: int = 500
+    executors_per_run: int = 16
     bytes_in_all: int = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """A run that ended at ``ended_at`` (Unix time), in slots of ``slot_s`` seconds; ``id`` rises."""
+    """A run that ended at ``ended_at`` (Unix time), in slots of ``slot_s`` seconds; ``id`` rises.
+
+    ``name`` is the run's (empty: it has none), ``executors`` how many of it are kept.
+    """
 
     id: int
     application: str
     ended_at: float
     slot_s: float
     run: Run
+    name: str = ""
+    executors: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Of an application: how many runs are kept, their settings, that of the last run first, and when that ended."""
+
+    application: str
+    runs: int
+    settings: tuple[Settings, ...]
+    last_ended_at: float
 
 
 class Depository:
@@ -61,8 +84,8 @@ class Depository:
         self._database = database
         self._bounds = bounds or Bounds()
 
-    def add(self, application: str, run: Run, *, ended_at: float, slot_s: float) -> int:
-        """Keep a run, and forget what is too much; its id.
+    def add(self, application: str, run: Run, *, ended_at: float, slot_s: float, name: str = "") -> int:
+        """Keep an executor of the run ``name``, and forget what is too much; its id.
 
         Raises:
             StoreError: the database does not take it.
@@ -71,6 +94,7 @@ class Depository:
         settings = run.settings
         values = {
             "application": application,
+            "run": name,
             "input_bytes": settings.input_bytes,
             "cores": settings.cores,
             "memory_bytes": settings.memory_bytes,
@@ -86,16 +110,46 @@ class Depository:
         assert key is not None
         return int(key[0])
 
-    def runs(self, application: str, *, slot_s: float | None = None) -> list[Recorded]:
-        """Those of an application that are kept, in the order in which they ended; in slots of one length only."""
+    def runs(
+        self, application: str, *, settings: Settings | None = None, slot_s: float | None = None
+    ) -> list[Recorded]:
+        """Those of an application that are kept, in the order in which they ended; of one settings, of one slot only.
+
+        Raises:
+            StoreError: the database does not give them.
+        """
         query = sa.select(_RUNS).where(_RUNS.c.application == application).order_by(_RUNS.c.ended_at, _RUNS.c.id)
+        if settings is not None:
+            query = query.where(
+                _RUNS.c.input_bytes == settings.input_bytes,
+                _RUNS.c.cores == settings.cores,
+                _RUNS.c.memory_bytes == settings.memory_bytes,
+            )
         if slot_s is not None:
             query = query.where(_RUNS.c.slot_s == slot_s)
         with self._database.transaction() as connection:
-            return [_recorded(row) for row in connection.execute(query)]
+            return _whole_runs([_recorded(row) for row in connection.execute(query)])
+
+    def overview(self) -> list[Overview]:
+        """Every application, by name.
+
+        Raises:
+            StoreError: the database does not say.
+        """
+        ended = sa.func.max(_RUNS.c.ended_at).label("ended_at")
+        query = sa.select(*_SETTINGS, ended).group_by(*_ONE_RUN).order_by(_RUNS.c.application, ended.desc())
+        with self._database.transaction() as connection:
+            rows = list(connection.execute(query))
+        of: dict[str, list[Any]] = {}
+        for row in rows:
+            of.setdefault(row.application, []).append(row)
+        return [
+            Overview(name, len(runs), tuple(dict.fromkeys(map(_settings, runs))), runs[0].ended_at)
+            for name, runs in of.items()
+        ]
 
     def applications(self) -> dict[str, int]:
-        """Application → how many runs of it are kept."""
+        """Application → of how many executors the runs are kept."""
         query = sa.select(_RUNS.c.application, sa.func.count()).group_by(_RUNS.c.application)
         with self._database.transaction() as connection:
             return {name: int(count) for name, count in connection.execute(query.order_by(_RUNS.c.application))}
@@ -109,11 +163,21 @@ class Depository:
         """What exceeds the bounds, oldest first."""
         bounds = self._bounds
         newest_first = (_RUNS.c.ended_at.desc(), _RUNS.c.id.desc())
-        same = sa.func.row_number().over(partition_by=_SETTINGS, order_by=newest_first)
-        of_it = sa.func.row_number().over(partition_by=_RUNS.c.application, order_by=newest_first)
-        here = sa.select(_RUNS.c.id, same.label("same"), of_it.label("of_it")).where(_RUNS.c.application == application)
-        ranked = here.subquery()
-        too_many = sa.or_(ranked.c.same > bounds.runs_per_settings, ranked.c.of_it > bounds.runs_per_application)
+        last = sa.func.max(_RUNS.c.id).over(partition_by=_ONE_RUN).label("last")
+        ended = sa.func.max(_RUNS.c.ended_at).over(partition_by=_ONE_RUN).label("ended")
+        within = sa.func.row_number().over(partition_by=_ONE_RUN, order_by=newest_first).label("within")
+        here = sa.select(*_SETTINGS, _RUNS.c.id, last, ended, within).where(_RUNS.c.application == application)
+        run = here.subquery().c
+        by_run = (run.ended.desc(), run.last.desc())
+        of_settings = (run.input_bytes, run.cores, run.memory_bytes)
+        same = sa.func.dense_rank().over(partition_by=of_settings, order_by=by_run).label("same")
+        of_it = sa.func.dense_rank().over(order_by=by_run).label("of_it")
+        ranked = sa.select(run.id, run.within, same, of_it).subquery()
+        too_many = sa.or_(
+            ranked.c.same > bounds.runs_per_settings,
+            ranked.c.of_it > bounds.runs_per_application,
+            ranked.c.within > bounds.executors_per_run,
+        )
         connection.execute(sa.delete(_RUNS).where(_RUNS.c.id.in_(sa.select(ranked.c.id).where(too_many))))
         total = connection.scalar(sa.select(sa.func.sum(_RUNS.c.usage_bytes))) or 0
         if total > bounds.bytes_in_all:
@@ -127,8 +191,28 @@ def _packed(run: Run) -> bytes:
     return zlib.compress(np.concatenate((run.mean, run.peak)).astype("<f4").tobytes())
 
 
-def _recorded(row: sa.Row[tuple[object, ...]]) -> Recorded:
+def _recorded(row: sa.Row[Any]) -> Recorded:
     usage = np.frombuffer(zlib.decompress(row.usage), dtype="<f4").astype(float).reshape(2 * len(RESOURCES), -1)
-    settings = Settings(row.input_bytes, row.cores, row.memory_bytes)
-    run = Run(settings, usage[: len(RESOURCES)], usage[len(RESOURCES) :], tuple(json.loads(row.stages)))
-    return Recorded(row.id, row.application, row.ended_at, row.slot_s, run)
+    run = Run(_settings(row), usage[: len(RESOURCES)], usage[len(RESOURCES) :], tuple(json.loads(row.stages)))
+    return Recorded(row.id, row.application, row.ended_at, row.slot_s, run, row.run)
+
+
+def _settings(row: sa.Row[Any]) -> Settings:
+    return Settings(row.input_bytes, row.cores, row.memory_bytes)
+
+
+def _whole_runs(executors: list[Recorded]) -> list[Recorded]:
+    """Executors of one run as one, in the slots of the longest of them; each run stands where its last one ended."""
+    runs: dict[tuple[Settings, str, int], list[Recorded]] = {}
+    for each in executors:
+        key = (each.run.settings, each.name, 0 if each.name else each.id)
+        runs[key] = [*runs.pop(key, ()), each]
+    return [_as_one(parts) for parts in runs.values()]
+
+
+def _as_one(parts: list[Recorded]) -> Recorded:
+    if len(parts) == 1:
+        return parts[0]
+    last, slot_s = parts[-1], max(each.slot_s for each in parts)
+    run = merged([in_slots_of(each.run, each.slot_s, slot_s) for each in parts])
+    return Recorded(last.id, last.application, last.ended_at, slot_s, run, last.name, len(parts))

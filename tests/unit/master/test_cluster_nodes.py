@@ -95,7 +95,7 @@ def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
             "name": "j", "user": "u", "origin": "a", "state": "admitted", "waits": "", "memory_bytes": 300 * MB,
             "submitted_at": 7.0, "ready": 1, "placed": 1, "stages": {"s": 1},
             "progress": [{"stage": "s", "tasks": 3, "done": 1}, {"stage": "r", "tasks": 1, "after": ["s"]}],
-            "priority": -7.0, "service_container_s": 0.0, "slots": 0,
+            "priority": -7.0, "service_container_s": 0.0, "slots": 0, "reservation": "",
         }  # fmt: skip
         assert status["nodes"]["b"]["memory_free_bytes"] == 900 * MB
         assert status["memory"] == {"reservable_bytes": 2000 * MB, "reserved_bytes": 300 * MB}

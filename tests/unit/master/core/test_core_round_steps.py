@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from master.core import events as e
-from master.core.plan import NothingPromised
+from master.core.plan import NothingPromised, Promised
 from penstock.model import KindAmounts, TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress
@@ -19,17 +19,17 @@ def assigned(b: Bed, since: int = 0) -> list[tuple[str, str]]:
     return [(d.job, d.request.task) for _, d in b.sent[since:] if isinstance(d, api.Assign)]
 
 
-class _Promised:
-    def promised(self, at: float) -> Mapping[str, float]:
-        return {"late": 1.0}
+class _Plan:
+    def promised(self, at: float) -> Mapping[str, Promised]:
+        return {"r": Promised(cores=1.0, memory_bytes=0.0, bundles=1)}
 
 
 def test_what_the_plan_promises_comes_first() -> None:
-    for plan, first in ((NothingPromised(), "early"), (_Promised(), "late")):
+    for plan, first in ((NothingPromised(), "early"), (_Plan(), "late")):
         b = bed("a", ordering="fifo")
         b.cluster.plan = plan
         b.job("a", "early", at=1.0)
-        b.job("a", "late", at=2.0)
+        b.job("a", "late", at=2.0, reservation="r")
         for job in ("early", "late"):
             b.ready("a", *[task(f"t{i}", 600) for i in range(2)], job=job)
         b.round()

@@ -1,0 +1,188 @@
+"""A round's second half of placement: executors, by their profiles, one machine's heartbeat after the other (Elasecutor
+§III.B, Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from master.core import events as e
+from master.core import executors, lifecycle
+from master.core.forecasts import key_of
+from master.core.records import Job, Key, Node, Task
+from master.core.snapshot import Picture, unfit
+from master.core.vacancies import Demand, Grid, Vacancies, capacities, vacancies, within
+from master.ordering import Ranking
+from master.placement import Demands, Launch, Pending
+from master.placement.availability import lasting
+from master.placement.executors import machines_with_room
+from master.placement.workers import Mask
+from penstock.model import Profile
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+
+@dataclass(slots=True)
+class _Asking:
+    """An executor that waits; ``allowed`` (connected nodes) is None where it may go everywhere."""
+
+    rank: int
+    job: Job
+    task: Task
+    forecast: e.Forecasted
+    allowed: Mask | None
+    demand: Demand
+    number: int = 0
+
+
+def place(cluster: Cluster, ranking: Ranking, now: float) -> None:
+    """Those of whom a forecast is known, on the nodes that have reported since they were last looked at.
+
+    All nodes are looked at when somebody new waits, and once in the time of a heartbeat, since what is available
+    changes with time, too.
+    """
+    state = cluster.executors
+    known, too_large = _forecast(cluster, ranking)
+    picture = Picture(cluster)
+    nodes = [picture.node(worker) for worker in range(len(picture.rows))]
+    everywhere = state.news or now - state.looked_at >= cluster.settings.heartbeat_s
+    if everywhere:
+        state.news, state.looked_at = False, now
+    looked_at = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
+    for worker in looked_at:
+        nodes[worker].executors_due = False
+    if not known or not looked_at:
+        _say(cluster, too_large | ({job.job: "no node is connected" for job, _, _ in known} if not nodes else {}))
+        return
+    asking = _asking(picture, nodes, known)
+    grid = Grid.of(cluster.settings, [one.demand.profile for one in asking], elastic=state.policy.elastic)
+    placing = _Placing(cluster, grid, asking, now)
+    room = vacancies(grid, nodes, looked_at, placing.wanted, now)
+    left = placing.on(room)
+    if everywhere:
+        first = {one.job.job: one for one in reversed(left)}
+        _say(cluster, too_large | {job: room.lacks(one.demand, one.allowed) for job, one in first.items()})
+
+
+def say_what_waits(cluster: Cluster) -> None:
+    """After regular placement, which speaks of other tasks."""
+    for name, why in cluster.executors.waits.items():
+        job = cluster.jobs.get(name)
+        if job is not None and job.admitted and not job.waits:
+            job.waits = why
+
+
+def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[tuple[Job, Task, e.Forecasted]], dict[str, str]]:
+    """Those of whom a forecast is known, in the order of their jobs; it is asked for of the others. And by job, why
+    some can be had nowhere: those that reserve their bounds, as nothing is known of them."""
+    by_job: dict[str, list[Task]] = {}
+    for task in cluster.executors.waiting.values():
+        by_job.setdefault(task.job, []).append(task)
+    known: list[tuple[Job, Task, e.Forecasted]] = []
+    too_large: dict[str, str] = {}
+    for name in ranking.order():
+        job = cluster.jobs[name]
+        for task in by_job.get(name, ()) if job.admitted else ():
+            forecast = cluster.executors.forecasts.of(key_of(job, task))
+            if forecast is None:
+                executors.ask(cluster, job, task)
+            elif lasting(forecast.profile) and (reason := unfit(cluster, task)):
+                too_large[name] = reason
+            else:
+                known.append((job, task, forecast))
+    return known, too_large
+
+
+def _asking(picture: Picture, nodes: list[Node], known: list[tuple[Job, Task, e.Forecasted]]) -> list[_Asking]:
+    """Each with what it wants of the nodes that it may go to. Those that want the same share one profile."""
+    capacity = capacities(nodes)
+    profiles: dict[tuple[int, tuple[str, ...]], Profile] = {}
+    found: list[_Asking] = []
+    for rank, (job, task, forecast) in enumerate(known):
+        assert task.request is not None
+        names = task.request.nodes
+        same = (id(forecast), names)
+        if same not in profiles:
+            own = [worker for worker, node in enumerate(nodes) if not names or node.name in names]
+            profiles[same] = within(forecast.profile, capacity[own])
+        found.append(_Asking(rank, job, task, forecast, picture.allowed(task), Demand.of(job, task, profiles[same])))
+    return found
+
+
+def _say(cluster: Cluster, lacking: dict[str, str]) -> None:
+    """Why executors wait, by job: what they lack, or the forecast."""
+    waits: dict[str, str] = {}
+    waiting: dict[str, int] = {}
+    for task in cluster.executors.waiting.values():
+        waiting[task.job] = waiting.get(task.job, 0) + 1
+    for job, count in waiting.items():
+        waits[job] = f"{count} executors wait: {lacking.get(job, 'for what is forecast of them')}"
+    cluster.executors.waits = waits
+
+
+class _Placing:
+    """One heartbeat after the other, until nobody fits any more."""
+
+    def __init__(self, cluster: Cluster, grid: Grid, asking: list[_Asking], now: float) -> None:
+        self._cluster = cluster
+        self._now = now
+        self._policy = cluster.executors.policy
+        self._demands = Demands(grid.slots)
+        self._pending = Pending(self._demands)
+        self._asking: dict[Key, _Asking] = {(one.task.job, one.task.name): one for one in asking}
+        numbers: dict[object, int] = {}
+        for one in asking:
+            same = one.demand.same
+            if same not in numbers:
+                numbers[same] = self._demands.add(self._policy.demand(one.demand.over(grid)))
+            one.number = numbers[same]
+
+    @property
+    def wanted(self) -> Mask:
+        """Which resources any of them wants (resources)."""
+        return np.asarray(self._demands.peaks[: len(self._demands)].any(axis=0))
+
+    def on(self, room: Vacancies) -> list[_Asking]:
+        """Place them there; returns who is left."""
+        choosy: dict[int, list[Key]] = {}  # machine → who may go there, and not everywhere
+        for key, one in self._asking.items():
+            if one.allowed is None:
+                self._pending.add(key, one.number, one.rank)
+                continue
+            for machine in np.flatnonzero(one.allowed[room.workers]).tolist():
+                choosy.setdefault(machine, []).append(key)
+        every = np.arange(len(room.machines))
+        roomy = set(machines_with_room(room.machines, every, self._pending)) if len(self._pending) else set()
+        for machine in sorted(roomy | choosy.keys()):
+            self._heartbeat(room, machine, choosy.get(machine, []))
+        return list(self._asking.values())
+
+    def _heartbeat(self, room: Vacancies, machine: int, choosy: list[Key]) -> None:
+        """The pinned stand in the line of their own machines only."""
+        here = [key for key in choosy if key in self._asking]
+        for key in here:
+            self._pending.add(key, self._asking[key].number, self._asking[key].rank)
+        for launch in self._policy.heartbeat(room.machines, machine, self._pending):
+            self._launch(room, launch)
+        for key in here:
+            if key in self._asking:
+                self._pending.remove(key, self._asking[key].number)
+
+    def _launch(self, room: Vacancies, launch: Launch) -> None:
+        held = self._demands.of(launch.demand)
+        room.machines.launch(launch.machine, launch.executor, held)
+        self._pending.remove(launch.executor, launch.demand)
+        key = launch.executor
+        assert isinstance(key, tuple)
+        one, node = self._asking.pop(key), room.nodes[launch.machine]
+        demand = one.demand if self._policy.elastic else one.demand.at_most(held)
+        executors.tell_stages(self._cluster, one.job, node.name)
+        why = f"{launch.why}; {one.forecast.by}"
+        lifecycle.assign_executor(self._cluster, one.job, one.task, node, demand, why, self._now)
+        self._cluster.explain(
+            "executor placed", job=key[0], task=key[1], node=node.name, application=one.forecast.application,
+            slots=demand.profile.slots, why=why,
+        )  # fmt: skip

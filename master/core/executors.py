@@ -1,0 +1,177 @@
+"""Executors in the cluster: what is forecast of them, what they used, which stages of their jobs have ended.
+
+They are no business of Algorithm 1, nor of slack: what each is promised follows what it is predicted to use
+(Elasecutor §III), and :mod:`master.core.executor_round` places them. One that may use nothing but slack is a command
+like any other there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from master.core import events as e
+from master.core.forecasts import Forecasts, key_of
+from master.core.instructions import StoreRun
+from master.core.records import Job, Key, Node, Task
+from master.core.usage import UsageReports
+from master.placement import executor_policy
+from master.placement.availability import lasting
+from penstock.model import Ended
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import StageProgress
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+#: So many names of ended stages of a job are remembered.
+_MOST_STAGES = 4096
+
+
+class Executors:
+    """What the cluster remembers of them. ``draw`` gives numbers in [0, 1) to policies that want chance."""
+
+    def __init__(self, policy: str, draw: Callable[[], float]) -> None:
+        self.policy = executor_policy(policy, draw)
+        self.forecasts = Forecasts()
+        self.usage = UsageReports()
+        self.waiting: dict[Key, Task] = {}
+        self.waits: dict[str, str] = {}  # job → why executors of it wait
+        self.news = False  # since all nodes were looked at: who waits, what is forecast, or which nodes there are
+        self.looked_at = -math.inf  # when all nodes were looked at, monotonic
+
+    def ready(self, task: Task) -> None:
+        """It waits for a node."""
+        self.waiting[task.job, task.name] = task
+        self.news = True
+
+    def over(self, job: str) -> None:
+        """A job is."""
+        self.waits.pop(job, None)
+        self.usage.forget_unfinished(job)
+
+
+def foreseen(cluster: Cluster, job: Job, task: Task) -> bool:
+    """Whether it is an executor that does not need its bounds, as it is known what it will use, or is being asked."""
+    if not task.elastic:
+        return False
+    forecast = cluster.executors.forecasts.of(key_of(job, task))
+    return forecast is None or not lasting(forecast.profile)
+
+
+def ask(cluster: Cluster, job: Job, task: Task) -> None:
+    """Have it said what an executor will use, unless that is known, or asked already."""
+    asked = cluster.executors.forecasts.ask(key_of(job, task))
+    if asked is not None:
+        cluster.instruct(asked)
+
+
+def heard(cluster: Cluster, event: e.Forecasted | e.Learnt) -> None:
+    """The answer; or what was forecast of an application is out of date, and asked for again by those who wait."""
+    forecasts = cluster.executors.forecasts
+    if isinstance(event, e.Forecasted):
+        forecasts.take(event)
+        cluster.executors.news = True
+    else:
+        forecasts.forget(event.application)
+    cluster.changed |= bool(cluster.executors.waiting)
+
+
+# ---------------------------------------------------------------- what they used
+
+
+def reported(cluster: Cluster, node: Node, uses: list[api.ExecutorUse]) -> None:
+    """Parts of what executors of a node used."""
+    usage = cluster.executors.usage
+    for use in uses:
+        key = (use.job, use.task)
+        _keep(cluster, key, *usage.reported(node.name, use, held=key in node.held))
+        if usage.gets_stuck(use):
+            _stuck(cluster, node, use)
+
+
+def ended(cluster: Cluster, job: Job, task: Task, end: Ended) -> None:
+    """An executor is over."""
+    _keep(cluster, (task.job, task.name), *cluster.executors.usage.ended(job, task, end))
+
+
+def _keep(cluster: Cluster, key: Key, stored: StoreRun | None, why: str) -> None:
+    if stored is not None:
+        cluster.instruct(stored)
+    elif why:
+        cluster.explain("run not kept", job=key[0], task=key[1], why=why)
+
+
+# ---------------------------------------------------------------- stages
+
+
+def stages(cluster: Cluster, job: Job, told: list[StageProgress]) -> None:
+    """A framework says how far a job is. A stage has ended when all its tasks are done; once, whatever comes later."""
+    done = [stage.stage for stage in told if stage.done >= stage.tasks > 0 and stage.stage not in job.stages_ended]
+    if not done or len(job.stages_ended) + len(done) > _MOST_STAGES:
+        return
+    job.stages_ended.update(dict.fromkeys(done))
+    nodes = dict.fromkeys(task.node for task in job.tasks.values() if task.elastic and task.node)
+    for node in nodes:
+        tell_stages(cluster, job, node)
+
+
+def tell_stages(cluster: Cluster, job: Job, node: str) -> None:
+    """How many have ended, where any has."""
+    if job.stages_ended:
+        count = len(job.stages_ended)
+        cluster.propose(node, api.TellStages(job=job.job, ended=count, why=f"{next(reversed(job.stages_ended))} ended"))
+
+
+def registered(cluster: Cluster, node: Node) -> None:
+    """A node is there again: what its executors were not told meanwhile."""
+    cluster.executors.news = True
+    for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and held.leaving_in is None):
+        job = cluster.jobs.get(name)
+        if job is not None:
+            tell_stages(cluster, job, node.name)
+
+
+# ---------------------------------------------------------------- task rescheduling (Elasecutor §III.D)
+
+
+def _stuck(cluster: Cluster, node: Node, use: api.ExecutorUse) -> None:
+    """Its node has nothing left to give: copies of its tasks are best run where most is available."""
+    job, task = cluster.jobs.get(use.job), cluster.task((use.job, use.task))
+    if job is None or task is None or task.node != node.name:
+        return
+    helpers = [each for each in _same_run(cluster, job, task) if each.node != node.name]
+    rooms = {name: _room(cluster.nodes[name]) for name in {each.node for each in helpers}}
+    best = max(helpers, key=lambda each: rooms[each.node], default=None)
+    facts = {"job": job.job, "task": task.name, "node": node.name, "behind": use.behind}
+    if best is None:
+        cluster.explain("executor stuck", **facts, helper="none: its run has no executor on another node")
+        return
+    why = f"{use.behind:g} times its predicted time; {best.node} has {rooms[best.node]:.3f} of 4 resources available"
+    told = api.TellStuck(job=job.job, task=task.name, helper=best.name, node=best.node, why=why)
+    cluster.propose(job.origin, told)
+    cluster.explain("executor stuck", **facts, helper=best.name, on=best.node)
+
+
+def _same_run(cluster: Cluster, job: Job, task: Task) -> list[Task]:
+    """The placed executors of the same run: those of one user that name the same, else those of one job."""
+    run = task.request.executor.run if task.request is not None and task.request.executor is not None else ""
+    jobs = [each for each in cluster.jobs.values() if each.user == job.user] if run else [job]
+    return [
+        each
+        for one in jobs
+        for each in one.tasks.values()
+        if each.elastic and each.node and each is not task and each.request is not None
+        if not run or (each.request.executor is not None and each.request.executor.run == run)
+        if cluster.nodes[each.node].connected
+    ]
+
+
+def _room(node: Node) -> float:
+    """The sum of what is available, as fractions of what there is (as in :class:`~master.placement.MostAvailable`)."""
+    if node.availability is None:
+        capacity = node.capacity
+        return node.cores_free() / capacity.cores + node.memory_free_bytes() / capacity.memory_bytes
+    there = node.availability
+    return sum(free / of for free, of in zip(there.slots[0], there.capacity, strict=True) if of)

@@ -1,0 +1,58 @@
+"""What is forecast of the executors that wait: asked for once, kept while it is used and true."""
+
+from __future__ import annotations
+
+from master.core import events as e
+from master.core.instructions import Predict
+from master.core.records import Job, Task
+from master.prediction.runs import Settings
+
+#: (application with its user, settings)
+_Key = tuple[str, Settings]
+
+
+def key_of(job: Job, task: Task) -> _Key:
+    """What an executor is forecast by. Applications of different users have nothing in common but perhaps a name."""
+    request = task.request
+    assert request is not None
+    assert request.command is not None
+    assert request.executor is not None
+    executor, command = request.executor, request.command
+    memory_bytes = request.memory_bytes or command.memory_bytes
+    return f"{job.user}/{executor.application}", Settings(executor.input_bytes, command.cpu_cores, memory_bytes)
+
+
+class Forecasts:
+    """Bounded: the one that was used the longest ago is forgotten first, and asked for again if it is wanted."""
+
+    def __init__(self, most: int = 1024) -> None:
+        self._most = most
+        self._known: dict[_Key, e.Forecasted] = {}
+        self._asked: set[_Key] = set()
+
+    def of(self, key: _Key) -> e.Forecasted | None:
+        """As far as it is known."""
+        known = self._known.pop(key, None)
+        if known is not None:
+            self._known[key] = known
+        return known
+
+    def ask(self, key: _Key) -> Predict | None:
+        """What is to be asked; nothing where it is known, or the answer under way."""
+        if key in self._known or key in self._asked:
+            return None
+        self._asked.add(key)
+        return Predict(*key)
+
+    def take(self, answer: e.Forecasted) -> None:
+        """The answer."""
+        key = answer.application, answer.settings
+        self._asked.discard(key)
+        self._known[key] = answer
+        while len(self._known) > self._most:
+            del self._known[next(iter(self._known))]
+
+    def forget(self, application: str) -> None:
+        """There is more to know of an application by now."""
+        for key in [key for key in self._known if key[0] == application]:
+            del self._known[key]

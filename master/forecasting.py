@@ -1,0 +1,208 @@
+"""The shell of prediction: keeps what executors used, says what the next ones will, and learns, beside the event loop.
+
+One thread works with the store and answers, in milliseconds; another waits for a process that trains models. A store
+that cannot be had never stops the master: bounds are reserved, as for an application that nobody knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import structlog
+
+from master.core import events as e
+from master.core.instructions import Predict, StoreRun
+from master.prediction import Forecast, Run, Settings, profile_of, reservation
+from master.prediction.application import Application, ForecastSettings, History
+from master.store import Database, Depository, Recorded, StoreError
+from master.training import Train, TrainingError, in_a_process
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+#: A store that could not be had is tried again after so long.
+_RETRY_S = 10.0
+#: Of so many applications what was learnt is kept; of others it is learnt again when they come.
+_MOST_APPLICATIONS = 256
+
+
+class Forecasting:
+    """``tell`` is called in the loop with the events ``Forecasted`` and ``Learnt``."""
+
+    def __init__(
+        self,
+        database: str,
+        settings: ForecastSettings,
+        tell: Callable[[e.Forecasted | e.Learnt], None],
+        train: Train = in_a_process,
+    ) -> None:
+        self._url = database
+        self._settings = settings
+        self._tell = tell
+        self._train_models = train
+        self._loop = asyncio.get_running_loop()
+        self._depository: Depository | None = None
+        self._database: Database | None = None
+        self._tried_at = -_RETRY_S
+        self._trouble = ""
+        self._applications: dict[str, Application] = {}
+        self._learning: set[str] = set()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._answers = ThreadPoolExecutor(1, "forecasts")
+        self._models = ThreadPoolExecutor(1, "models")
+
+    def ask(self, instruction: Predict | StoreRun) -> None:
+        """Carry it out; an event follows. After :meth:`close` nothing does."""
+        if self._stopping.is_set():
+            return
+        match instruction:
+            case Predict():
+                self._answers.submit(self._root, self._predict, instruction)
+            case StoreRun():
+                self._answers.submit(self._root, self._keep, instruction, time.time())
+
+    async def read(self, question: Callable[[Depository, Callable[[str], Application]], T]) -> T:
+        """What a question says of the store and of what was learnt.
+
+        Raises:
+            StoreError: the store cannot be had.
+        """
+        return await self._loop.run_in_executor(self._answers, lambda: question(self._store(), self._application))
+
+    @property
+    def settings(self) -> ForecastSettings:
+        """What forecasts are made with."""
+        return self._settings
+
+    async def close(self) -> None:
+        """Finish what is kept; give up what is being learnt."""
+        self._stopping.set()
+        await asyncio.to_thread(self._models.shutdown, cancel_futures=True)
+        await asyncio.to_thread(self._answers.shutdown)
+        if self._database is not None:
+            self._database.close()
+
+    # ------------------------------------------------------------ in the thread of answers
+
+    def _root(self, work: Callable[..., None], *arguments: Any) -> None:
+        try:
+            work(*arguments)
+        except Exception as error:
+            log.error("forecasting failed", exc_info=error)
+
+    def _predict(self, asked: Predict) -> None:
+        forecast, slot_s = None, self._settings.slot_s
+        try:
+            forecast, slot_s = self._forecast(asked.application, asked.settings)
+        except StoreError as error:
+            self._complain(error)
+            forecast = reservation(asked.settings, [], why="the store cannot be had")
+        except Exception as error:
+            log.error("a forecast failed", application=asked.application, exc_info=error)
+            forecast = reservation(asked.settings, [], why="its forecast failed")
+        self._answer(asked, forecast, slot_s)
+
+    def _answer(self, asked: Predict, forecast: Forecast, slot_s: float) -> None:
+        profile = profile_of(forecast, asked.settings, slot_s, self._settings.promises)
+        self._say(e.Forecasted(asked.application, asked.settings, profile, forecast.by, forecast.error))
+
+    def _forecast(self, application: str, settings: Settings) -> tuple[Forecast, float]:
+        """Runs with the same settings suffice where there are enough; else all are looked at."""
+        store, known = self._store(), self._application(application)
+        same = self._history(store.runs(application, settings=settings))
+        if len(same.runs) >= self._settings.rules.runs:
+            return known.forecast(settings, same), same.slot_s
+        history = self._history(store.runs(application))
+        if not known.looked_at:
+            self._learn(application, history)
+        return known.forecast(settings, history), history.slot_s
+
+    def _keep(self, stored: StoreRun, ended_at: float) -> None:
+        try:
+            store = self._store()
+            store.add(stored.application, stored.usage, ended_at=ended_at, slot_s=stored.slot_s, name=stored.run)
+            history = self._history(store.runs(stored.application))
+        except StoreError as error:
+            self._complain(error)
+            return
+        self._say(e.Learnt(stored.application))
+        self._learn(stored.application, history)
+
+    def _history(self, recorded: list[Recorded]) -> History:
+        return History.of([(each.slot_s, each.run) for each in recorded], self._settings)
+
+    def _application(self, name: str) -> Application:
+        with self._lock:
+            known = self._applications.pop(name, None) or Application(self._settings)
+            self._applications[name] = known
+            while len(self._applications) > _MOST_APPLICATIONS:
+                del self._applications[next(iter(self._applications))]
+            return known
+
+    def _store(self) -> Depository:
+        """Opened when it is needed first. Raises StoreError."""
+        if self._depository is None:
+            if time.monotonic() - self._tried_at < _RETRY_S:
+                raise StoreError(self._trouble)
+            self._tried_at = time.monotonic()
+            try:
+                self._database = Database(self._url)
+            except StoreError as error:
+                self._trouble = str(error)
+                raise
+            self._depository = Depository(self._database)
+        return self._depository
+
+    def _complain(self, error: StoreError) -> None:
+        """One line, once."""
+        if str(error) != self._trouble or self._depository is None:
+            log.warning("executors are reserved their bounds", reason=str(error))
+        self._trouble = str(error)
+
+    # ------------------------------------------------------------ learning
+
+    def _learn(self, application: str, history: History) -> None:
+        """Have its models trained, where it ran with settings enough; runs that come meanwhile are learnt with it."""
+        known = self._application(application)
+        known.looked_at = True
+        if len({run.settings for run in history.runs}) < self._settings.rules.settings:
+            return
+        with self._lock:
+            if application in self._learning or self._stopping.is_set():
+                return
+            self._learning.add(application)
+        self._models.submit(self._root, self._train, application)
+
+    def _train(self, application: str) -> None:
+        with self._lock:
+            self._learning.discard(application)
+        asked: Future[list[Recorded]] = self._answers.submit(lambda: self._store().runs(application))
+        try:
+            history = self._history(asked.result())
+        except (StoreError, CancelledError):
+            return
+        try:
+            predictor = self._train_models(self._settings.rules, history.to_learn(), self._stopping)
+        except TrainingError as error:
+            log.warning("no model was learnt", application=application, reason=str(error))
+            return
+        if predictor is not None:
+            self._application(application).learnt_from(history, predictor)
+            self._say(e.Learnt(application))
+
+    def _say(self, event: e.Forecasted | e.Learnt) -> None:
+        if not self._stopping.is_set():
+            self._loop.call_soon_threadsafe(self._tell, event)
+
+
+def unforeseen(asked: Predict, settings: ForecastSettings) -> e.Forecasted:
+    """The answer where nothing is kept: bounds are reserved."""
+    forecast = reservation(asked.settings, list[Run](), why="no runs are kept")
+    profile = profile_of(forecast, asked.settings, settings.slot_s, settings.promises)
+    return e.Forecasted(asked.application, asked.settings, profile, forecast.by, forecast.error)

@@ -1,0 +1,69 @@
+"""From what is forecast to what is promised: the profile that an executor's limits follow (Elasecutor §III.B.1a)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from master.prediction.runs import RESOURCES, Floats, Forecast, Settings
+from penstock.model import Profile
+
+_CPU, _DISK, _NETWORK, _MEMORY = map(RESOURCES.index, ("cpu", "disk", "network", "memory"))
+#: What an executor is given at least, so that nothing that was forecast as nothing stands still: cores, bytes/s,
+#: bytes/s, bytes.
+FLOORS = (0.05, float(2**20), float(128 * 2**10), float(16 * 2**20))
+#: What an executor is promised of which neither a bound nor a run is known: Spark's default, too.
+CORES_UNKNOWN = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """``demand``: of each slot its ``peak`` or its ``mean``, and ``headroom`` (a fraction) more.
+
+    A resource whose total was missed on held-back runs by more than ``error``, or of which no run used anything, is not
+    promised: CPU and memory are reserved at their bounds instead, disk and network are left out.
+    """
+
+    demand: Literal["peak", "mean"] = "peak"
+    headroom: float = 0.05
+    error: float = 0.3
+
+
+def profile_of(forecast: Forecast, settings: Settings, slot_s: float, promises: Promises) -> Profile:
+    """The profile, in slots of ``slot_s`` seconds. A reservation has one slot, which holds until the end."""
+    usage = forecast.peak if promises.demand == "peak" or forecast.reservation else forecast.mean
+    bounds = {_CPU: settings.cores, _MEMORY: float(settings.memory_bytes)}
+    rows: dict[int, list[float]] = {}
+    for resource, name in enumerate(RESOURCES):
+        bound = bounds.get(resource, 0.0)
+        unseen = not usage[resource].any()  # its hosts cannot measure that, or it never used any
+        if forecast.reservation or unseen or forecast.errors.get(name, 0.0) > promises.error:
+            rows[resource] = _reserved(resource, bound, usage[resource])
+        else:
+            rows[resource] = _bounded(usage[resource] * (1 + promises.headroom), FLOORS[resource], bound)
+    if max(map(len, rows.values())) == 1 and forecast.slots > 1:  # nothing is promised over time
+        stages: tuple[int, ...] = ()
+    else:
+        stages = forecast.stages if len(forecast.stages) > 1 else ()
+    return Profile(
+        slot_s=slot_s,
+        cpu_cores=tuple(rows[_CPU]),
+        memory_bytes=tuple(map(round, rows[_MEMORY])),
+        disk_bytes_per_s=tuple(map(round, rows[_DISK])),
+        network_bytes_per_s=tuple(map(round, rows[_NETWORK])),
+        stages=stages,
+    )
+
+
+def _bounded(values: Floats, floor: float, bound: float) -> list[float]:
+    """No value below the floor, none above the bound that was asked for (0: none was)."""
+    return [round(min(max(value, floor), bound or math.inf), 4) for value in values.tolist()]
+
+
+def _reserved(resource: int, bound: float, known: Floats) -> list[float]:
+    """One value for the whole run: the bound, else the highest that is known; nothing of a disk or of a network."""
+    if resource not in (_CPU, _MEMORY):
+        return []
+    highest = bound or float(known.max()) or (CORES_UNKNOWN if resource == _CPU else 0.0)
+    return [highest] if highest > 0 else []

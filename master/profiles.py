@@ -1,0 +1,143 @@
+"""``GET /profiles`` and ``GET /profiles/USER/APPLICATION``: what executors used, and what is forecast of the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from master.forecasting import Forecasting
+from master.prediction import Forecast, Predictor, Run, Settings
+from master.prediction.application import Application, History
+from master.prediction.runs import Floats
+from master.store import Depository, StoreError
+
+#: The rows of usage, and their units.
+RESOURCES = ("cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
+#: Of so many of the latest runs it is said what would have been forecast before them.
+_LATEST = 5
+#: Forecasts are made for so many settings at most, those of the latest runs.
+_SETTINGS = 20
+
+Known = Callable[[str], Application]
+
+
+class UnknownApplicationError(Exception):
+    """Nothing is kept of it; says of which something is."""
+
+
+class Profiles:
+    """Reads in the thread that has the store; nothing here decides anything."""
+
+    def __init__(self, forecasting: Forecasting) -> None:
+        self._forecasting = forecasting
+
+    def routes(self) -> list[web.RouteDef]:
+        """For the master's HTTP address."""
+        return [web.get("/profiles", self._list), web.get("/profiles/{user}/{application:.+}", self._one)]
+
+    async def _list(self, request: web.Request) -> web.Response:
+        return await self._answer(_overview)
+
+    async def _one(self, request: web.Request) -> web.Response:
+        name = f"{request.match_info['user']}/{request.match_info['application']}"
+        return await self._answer(lambda store, known: self._document(name, store, known(name)))
+
+    async def _answer(self, question: Callable[[Depository, Known], object]) -> web.Response:
+        try:
+            said, status = await self._forecasting.read(question), 200
+        except UnknownApplicationError as error:
+            said, status = {"error": str(error)}, 404
+        except StoreError as error:
+            said, status = {"error": str(error)}, 503
+        return web.Response(body=msgspec.json.encode(said), content_type="application/json", status=status)
+
+    def _document(self, name: str, store: Depository, known: Application) -> dict[str, Any]:
+        recorded = store.runs(name)
+        if not recorded:
+            kept = ", ".join(sorted(store.applications())[:10]) or "none"
+            raise UnknownApplicationError(f"no runs of {name!r} are kept; those that are: {kept}")
+        settings = self._forecasting.settings
+        history = History.of([(each.slot_s, each.run) for each in recorded], settings)
+        latest = dict.fromkeys(run.settings for run in reversed(history.runs))
+        before = range(max(0, len(history.runs) - _LATEST), len(history.runs))
+        names = [each.name or f"#{each.id}" for each in recorded]
+        user, _, application = name.partition("/")
+        return {
+            "application": application,
+            "user": user,
+            "slot_s": history.slot_s,
+            "resources": RESOURCES,
+            "runs": [
+                _run(run) | {"run": called, "ended_at": each.ended_at, "executors": each.executors}
+                for run, called, each in zip(history.runs, names, recorded, strict=True)
+            ],
+            "forecasts": [_forecast(one, known.forecast(one, history)) for one in list(latest)[:_SETTINGS]],
+            "history": [
+                {"run": names[each], "forecast": _from_those_before(history.runs, each, Predictor(settings.rules))}
+                for each in before
+            ],
+        }
+
+
+def _overview(store: Depository, known: Known) -> list[dict[str, Any]]:
+    found = []
+    for one in store.overview():
+        user, _, application = one.application.partition("/")
+        found.append(
+            {
+                "application": application,
+                "user": user,
+                "runs": one.runs,
+                "settings": [_settings(settings) for settings in one.settings],
+                "error": {model: _number(error) for model, error in known(one.application).errors.items()},
+                "last_run_at": one.last_ended_at,
+            }
+        )
+    return found
+
+
+def _from_those_before(runs: list[Run], number: int, predictor: Predictor) -> dict[str, Any] | None:
+    """What would have been forecast of a run; None where bounds would have been reserved."""
+    settings = runs[number].settings
+    forecast = predictor.predict(settings, runs[:number])
+    return None if forecast.reservation else _forecast(settings, forecast)
+
+
+def _settings(settings: Settings) -> dict[str, float]:
+    return {"input_bytes": settings.input_bytes, "cores": settings.cores, "memory_bytes": settings.memory_bytes}
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "settings": _settings(run.settings),
+        "stages": run.stages,
+        "mean": _rows(run.mean),
+        "peak": _rows(run.peak),
+    }
+
+
+def _forecast(settings: Settings, forecast: Forecast) -> dict[str, Any]:
+    return {
+        "settings": _settings(settings),
+        "by": forecast.by,
+        "error": _number(forecast.error),
+        "errors": {name: _number(error) for name, error in forecast.errors.items()},
+        "stages": forecast.stages,
+        "mean": _rows(forecast.mean),
+        "peak": _rows(forecast.peak),
+        "low": _rows(forecast.low),
+        "high": _rows(forecast.high),
+    }
+
+
+def _rows(usage: Floats) -> list[list[float]]:
+    return [[round(value, 4) for value in row] for row in usage.tolist()]
+
+
+def _number(value: float) -> float | None:
+    """JSON has neither NaN nor infinity."""
+    return round(value, 6) if math.isfinite(value) else None

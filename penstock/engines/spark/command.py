@@ -1,0 +1,65 @@
+"""``penstock spark-config``: prepares this host for gated executors, and prints the configuration that uses it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from penstock.cli import arguments
+from penstock.cli.errors import CommandError, usage_error
+from penstock.engines.spark import java_home
+from penstock.model.executor import Sizing
+
+
+def main(argv: list[str]) -> int:
+    """The command; returns 0."""
+    options = _parser().parse_args(argv)
+    home = options.java_home or java_home.find_java()
+    if home is None:
+        raise CommandError("no Java on this host; install one (17 or newer) or name it with --java-home")
+    if not os.access(home / "bin/java", os.X_OK):
+        raise usage_error(f"--java-home: no {home}/bin/java that can be executed")
+    if java_home.is_ours(home):
+        raise usage_error(f"--java-home: {home} was made by this command; name the real one")
+    directory = options.directory.absolute()
+    try:
+        java_home.make(directory, home.absolute())
+    except OSError as error:
+        raise CommandError(f"cannot make {directory}: {error.strerror}; name another with --directory") from None
+    for name, value in _properties(directory, options.application, options.input_bytes, options.sizing):
+        print(f"spark.executorEnv.{name} {value}")  # noqa: T201 - what it is for
+    return 0
+
+
+def _properties(directory: Path, application: str, input_bytes: int, sizing: Sizing) -> list[tuple[str, str]]:
+    properties = [("JAVA_HOME", str(directory))]
+    if application:
+        properties.append(("PENSTOCK_APPLICATION", application))
+    if input_bytes:
+        properties.append(("PENSTOCK_INPUT_BYTES", str(input_bytes)))
+    if sizing is not Sizing.HARD:
+        properties.append(("PENSTOCK_SIZING", sizing.value))
+    return properties
+
+
+def _parser() -> arguments.Parser:
+    parser = arguments.Parser(
+        "spark-config",
+        "Prepare this host for Spark executors in Penstock's containers, and print the configuration that uses it.",
+        "Run it on every host of the cluster with the same --directory; add what it prints to a job by\n"
+        "spark-submit --properties-file or --conf, or to conf/spark-defaults.conf for all jobs.",
+    )
+    add = parser.add_argument
+    add("--java-home", type=Path, metavar="DIR", help="the real Java (default: $JAVA_HOME, else that of the PATH)")
+    add("--directory", type=Path, default=_directory(), metavar="DIR", help="made here (default: %(default)s)")
+    add("--application", default="", metavar="NAME", help="what runs are kept under (default: spark.app.name)")
+    add("--input-bytes", type=arguments.size, default=0, metavar="SIZE", help="the run's input, for example 4G")
+    add("--sizing", type=Sizing, choices=list(Sizing), default=Sizing.HARD, help="what follows the predicted demand")
+    return parser
+
+
+def _directory() -> Path:
+    """The same on every host, and readable for whoever runs Spark's Worker."""
+    if os.geteuid() == 0:
+        return Path("/usr/local/lib/penstock/spark-java")
+    return Path.home() / ".local/share/penstock/spark-java"

@@ -1,0 +1,82 @@
+"""The command line with which Spark's Worker starts an executor, and what it says about the executor."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from penstock.model.units import parse_bytes
+
+#: The class whose command lines are executors of a standalone cluster (``bin/java`` looks for it, too).
+BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\Z")
+_PROCESSORS = "-XX:ActiveProcessorCount="
+#: ZGC, as it obeys SoftMaxHeapSize, and gives back what was unused for 5 s: measured for this issue in docs/spark.md.
+_ELASTIC_HEAP = ("-XX:+UseZGC", "-XX:ZUncommitDelay=5")
+
+
+class NoExecutor(ValueError):  # noqa: N818 - other programs are started with the same java
+    """Not the command line of an executor; the message says what is missing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExecutorCommand:
+    """``java OPTIONS CoarseGrainedExecutorBackend ARGUMENTS``, as :func:`read` found it.
+
+    ``cores`` and ``heap_bytes`` (-Xmx) are what ``spark.executor.cores`` and ``spark.executor.memory`` say.
+    """
+
+    options: tuple[str, ...]
+    arguments: tuple[str, ...]
+    application_id: str
+    executor_id: str
+    cores: int
+    heap_bytes: int
+
+    def elastic(self) -> tuple[str, ...]:
+        """The options and arguments, so that the heap can follow a memory limit, and threads do not follow one on CPU.
+
+        A collector that the user chose stays. Without a number of processors the JVM counts those that the container's
+        limit allows at its start, and sizes its thread pools by that for its whole life.
+        """
+        added: list[str] = []
+        if not any(map(_COLLECTOR.match, self.options)):
+            added += _ELASTIC_HEAP
+        if not any(option.startswith(_PROCESSORS) for option in self.options):
+            added.append(f"{_PROCESSORS}{self.cores}")
+        return (*added, *self.options, BACKEND, *self.arguments)
+
+
+def read(argv: tuple[str, ...]) -> ExecutorCommand:
+    """What ``argv`` (without ``java`` itself) says.
+
+    Raises:
+        NoExecutor: it starts something else, or says too little.
+    """
+    if BACKEND not in argv:
+        raise NoExecutor(f"no {BACKEND} in the command line")
+    at = argv.index(BACKEND)
+    options, arguments = argv[:at], argv[at + 1 :]
+    named = dict(zip(arguments[::2], arguments[1::2], strict=False))
+    try:
+        cores = int(named["--cores"])
+        return ExecutorCommand(
+            options=options,
+            arguments=arguments,
+            application_id=named["--app-id"],
+            executor_id=named["--executor-id"],
+            cores=cores,
+            heap_bytes=_heap_bytes(options),
+        )
+    except KeyError as missing:
+        raise NoExecutor(f"no {missing.args[0]} in the executor's command line") from None
+    except ValueError as error:
+        raise NoExecutor(str(error)) from None
+
+
+def _heap_bytes(options: tuple[str, ...]) -> int:
+    """The last -Xmx counts, as for the JVM."""
+    sizes = [option.removeprefix("-Xmx") for option in options if option.startswith("-Xmx")]
+    if not sizes:
+        raise KeyError("-Xmx")
+    return parse_bytes(sizes[-1])

@@ -1,0 +1,145 @@
+"""What Spark tells everybody about an application: its Worker's and Master's pages, its driver's REST interface.
+
+The Worker puts its own address into the environment of the executors that it starts (``SPARK_LOG_URL_STDOUT``); its
+page names the application and the Master, the Master's page of the application names the driver's address, and there
+are the stages. Plain HTTP only; whoever hides one of them (``spark.ui.enabled=false``, TLS) hides what follows from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.wire.agent_api import StageProgress
+
+_TIMEOUT_S = 5.0
+#: A driver that is busy, or answers for the first time, takes its time; who gave up would miss its stages.
+_DRIVER_TIMEOUT_S = 30.0
+_MAX_BYTES = 32 << 20
+#: As many stages as the agent takes of a job.
+_MAX_STAGES = 4096
+_DRIVER_LINK = re.compile(r'href="([^"]+)"[^>]*>\s*Application Detail UI')
+_SKIPPED, _COMPLETE = "SKIPPED", "COMPLETE"
+
+
+class NotTold(Exception):  # noqa: N818 - no failure of ours: what Spark does not tell is not known
+    """Spark does not say it; the message says who was asked."""
+
+
+async def fetch(url: str, timeout_s: float = _TIMEOUT_S) -> bytes:
+    """A page's body.
+
+    Raises:
+        NotTold: nobody there, too slow, another status than 200, or too long.
+    """
+    parts = urlsplit(url)
+    try:
+        if parts.scheme != "http" or parts.hostname is None:
+            raise NotTold(f"{url}: only plain HTTP is read")
+        path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+        async with asyncio.timeout(timeout_s):
+            answer = await _get(parts.hostname, parts.port or 80, path)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise NotTold(f"{url}: {str(error) or f'no answer within {timeout_s:g} s'}") from None
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(status) < 2 or status[1] != b"200" or len(answer) > _MAX_BYTES:
+        raise NotTold(f"{url}: answers {b' '.join(status[1:]).decode('latin-1') or 'nothing'}")
+    return body
+
+
+async def _get(host: str, port: int, path: str) -> bytes:
+    """With HTTP/1.0 a body ends where the connection does."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: */*\r\n\r\n".encode())
+        answer = bytearray()
+        while len(answer) <= _MAX_BYTES and (part := await reader.read(1 << 16)):
+            answer += part
+        return bytes(answer)
+    finally:
+        writer.close()
+
+
+class Interface:
+    """One application, as its executor can see it. ``log_url`` is the executor's ``SPARK_LOG_URL_STDOUT``."""
+
+    def __init__(self, log_url: str, application_id: str) -> None:
+        parts = urlsplit(log_url)
+        self._worker = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+        self._id = application_id
+        self._driver = ""
+        self._stages: dict[int, StageProgress] = {}
+
+    async def name(self) -> str:
+        """``spark.app.name``.
+
+        Raises:
+            NotTold: the Worker does not say it.
+        """
+        worker = await self._worker_page()
+        for executor in worker.get("executors", ()):
+            if executor.get("appid") == self._id and (name := str(executor.get("appdesc", {}).get("name", ""))):
+                return name
+        raise NotTold(f"{self._worker}: does not know {self._id}")
+
+    async def stages(self) -> list[StageProgress]:
+        """The stages so far, in the order of their numbers; one that the driver has forgotten again stays.
+
+        Raises:
+            NotTold: the driver does not say it.
+        """
+        if not self._driver:
+            self._driver = await self._find_driver()
+        try:
+            listed = _json(await fetch(f"{self._driver}/api/v1/applications/{self._id}/stages", _DRIVER_TIMEOUT_S))
+        except NotTold:
+            self._driver = ""  # the next time it may be found elsewhere
+            raise
+        self._stages |= read_stages(listed)
+        return [self._stages[number] for number in sorted(self._stages)[:_MAX_STAGES]]
+
+    async def _worker_page(self) -> dict[str, Any]:
+        if not self._worker:
+            raise NotTold("SPARK_LOG_URL_STDOUT: not in the executor's environment")
+        page = _json(await fetch(f"{self._worker}/json/"))
+        return page if isinstance(page, dict) else {}
+
+    async def _find_driver(self) -> str:
+        master = str((await self._worker_page()).get("masterwebuiurl", "")).rstrip("/")
+        page = await fetch(f"{master}/app/?appId={self._id}")
+        link = _DRIVER_LINK.search(page.decode("utf-8", "replace"))
+        if link is None:
+            raise NotTold(f"{master}: names no address of the driver of {self._id}")
+        return html.unescape(link[1]).rstrip("/")
+
+
+def read_stages(listed: Any) -> dict[int, StageProgress]:
+    """Spark's ``/stages`` as stages by number: the latest attempt of each; what was skipped is no stage of the run.
+
+    Raises:
+        NotTold: it is something else.
+    """
+    attempts: dict[int, tuple[int, StageProgress]] = {}
+    try:
+        for stage in listed:
+            number, attempt, status = int(stage["stageId"]), int(stage["attemptId"]), stage["status"]
+            if status == _SKIPPED or attempts.get(number, (-1,))[0] > attempt:
+                continue
+            tasks = int(stage["numTasks"])
+            done = tasks if status == _COMPLETE else min(int(stage["numCompleteTasks"]), tasks)
+            attempts[number] = (attempt, StageProgress(stage=str(number), tasks=tasks, done=done))
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotTold(f"the driver's stages cannot be read: {error!r}") from None
+    return {number: progress for number, (_, progress) in attempts.items()}
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise NotTold(f"no JSON: {error}") from None

@@ -1,0 +1,111 @@
+"""A real master and a real agent: a program that was an executor three times gets its predicted profile the fourth."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client import AgentClient
+from penstock.model import ContainerSpec, EndedBy, KindAmounts, TaskRequest
+from penstock.model.executor import Executor
+from tests.integration.conftest import Daemon, start
+
+SLOT_S = 0.2
+#: Works for a while, then rests: about a second.
+PROGRAM = """
+import time
+until = time.monotonic() + 0.5
+while time.monotonic() < until:
+    pass
+time.sleep(0.5)
+"""
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[Daemon]:
+    settings = {
+        "listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": str(tmp_path / "kept.db"), "node_timeout_s": 30,
+        "executor_slot_s": SLOT_S,
+    }  # fmt: skip
+    arguments = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    daemon = start("master", tmp_path, *arguments)
+    yield daemon
+    assert daemon.stop() == 0, daemon.log.read_text()
+
+
+def request() -> TaskRequest:
+    return TaskRequest(
+        task="e0",
+        usage=KindAmounts(),
+        memory_bytes=200_000_000,
+        command=ContainerSpec(argv=("python3", "-c", PROGRAM), cpu_cores=1.0),
+        executor=Executor(application="works/then-rests", input_bytes=7),
+    )
+
+
+async def run(client: AgentClient, number: int) -> None:
+    job = await client.register_job(f"run-{number}")
+    await asyncio.wait_for(job.admitted(), 60)
+    await job.place("s", [request()])
+    ended = await asyncio.wait_for(job.ended("e0"), 60)
+    assert (ended.by, ended.exit_status) == (EndedBy.EXIT, 0), ended
+    await job.end()
+
+
+async def profiles(master: Daemon, path: str = "") -> Any:
+    return json.loads(await asyncio.to_thread(master.get, f"/profiles{path}"))
+
+
+async def until(condition: Callable[[Any], bool], read: Callable[[], Any]) -> Any:
+    """What is read once it is as wanted: the store is written in the background, milliseconds after the end is told."""
+    async with asyncio.timeout(60):
+        while not condition(found := await read()):
+            pass  # each reading is a round trip
+    return found
+
+
+async def test_the_fourth_run_gets_what_the_first_three_used(
+    start_agent: Callable[..., Daemon], master: Daemon, tmp_path: Path
+) -> None:
+    agent = await asyncio.to_thread(
+        start_agent, master=master.addresses["listen"], executor_slot_s=SLOT_S, sample_interval_s=0.1
+    )
+    assert await profiles(master) == []
+    async with await AgentClient.connect(agent.socket, "test") as client:
+        for number in range(3):
+            await run(client, number)
+            found = await until(lambda said, n=number + 1: said and said[0]["runs"] == n, lambda: profiles(master))
+        (known,) = found
+        assert known["settings"] == [{"input_bytes": 7, "cores": 1.0, "memory_bytes": 200_000_000}]
+        path = f"/{known['user']}/{known['application']}"
+        assert path.endswith("/works/then-rests")
+        before = await profiles(master, path)
+        (forecast,) = before["forecasts"]
+        assert forecast["by"] == "mean of 3 runs"
+        assert before["slot_s"] == SLOT_S
+        assert [each["forecast"] for each in before["history"]] == [None, None, None]
+        await run(client, 3)
+        after = await until(lambda said: len(said["runs"]) == 4, lambda: profiles(master, path))
+        assert after["history"][-1]["forecast"]["by"] == "mean of 3 runs"
+    lines = master.log.read_text().splitlines()
+    assert [line for line in lines if "run not kept" in line] == []
+    placed = [json.loads(line) for line in lines if '"executor placed"' in line]
+    assert [each["slots"] == 1 for each in placed] == [True, True, True, False]
+    assert placed[3]["why"].startswith("minfrag: DRR ")
+    assert placed[3]["why"].endswith("; mean of 3 runs")
+    assert all(len(each["mean"]) == 4 and each["executors"] == 1 for each in after["runs"])
+
+
+async def test_of_what_nothing_is_kept_it_is_said_what_is(master: Daemon) -> None:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        await profiles(master, "/nobody/nothing")
+    assert caught.value.code == 404
+    assert json.loads(caught.value.read()) == {"error": "no runs of 'nobody/nothing' are kept; those that are: none"}
+    caught.value.close()

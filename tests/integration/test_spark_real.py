@@ -1,0 +1,150 @@
+"""A Spark standalone cluster, unchanged, and an unchanged job with one line of configuration more.
+
+Needs Java 17 or newer and pyspark (the extra ``spark``, 430 MB): ``make test-spark`` has them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.engines.spark import java_home
+from tests.integration.test_master_and_agents import MasterProcess
+
+_PYSPARK = importlib.util.find_spec("pyspark")
+_JAVA = java_home.find_java()
+pytestmark = [
+    pytest.mark.skipif(_PYSPARK is None, reason="no pyspark: pip install 'penstock[spark]'"),
+    pytest.mark.skipif(_JAVA is None, reason="no Java"),
+    pytest.mark.timeout(600),
+]
+Start = Callable[..., Any]
+WAIT_S = 300
+#: Counts words in two stages, in Python workers; then waits to be told to end.
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.appName("word count").getOrCreate()
+words = spark.sparkContext.parallelize([f"w{n % 7}" for n in range(1000)], 4)
+print("COUNTED", sorted(words.map(lambda w: (w, 1)).reduceByKey(lambda a, b: a + b).collect()), flush=True)
+open(sys.argv[1]).read()
+spark.stop()
+"""
+
+
+class Process:
+    """A JVM of Spark's, and what it writes, line by line."""
+
+    def __init__(self, environment: dict[str, str], *command: str) -> None:
+        self.process = subprocess.Popen(
+            ["nice", *command], env=os.environ | environment, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.written: list[str] = []
+
+    def until(self, pattern: str) -> re.Match[str]:
+        """The first line from now on with this in it."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.written.append(line)
+            if found := re.search(pattern, line):
+                return found
+        pytest.fail(f"it ended without {pattern!r}:\n{''.join(self.written[-50:])}")
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.communicate(timeout=WAIT_S)
+
+
+@pytest.fixture
+def spark(tmp_path: Path) -> Iterator[Callable[..., Process]]:
+    """Starts something of Spark's."""
+    assert _PYSPARK is not None
+    assert _PYSPARK.origin is not None
+    home = Path(_PYSPARK.origin).parent
+    environment = {
+        "JAVA_HOME": str(_JAVA), "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(tmp_path / "work"), "PYSPARK_PYTHON": sys.executable,
+    }  # fmt: skip
+    started: list[Process] = []
+
+    def begin(program: str, *arguments: str) -> Process:
+        started.append(Process(environment, str(home / "bin" / program), *arguments))
+        return started[-1]
+
+    yield begin
+    for each in reversed(started):
+        each.end()
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[MasterProcess]:
+    running = MasterProcess(tmp_path)
+    running.start()
+    yield running
+    assert running.stop() == 0, (tmp_path / "master.log").read_text()
+
+
+def test_an_unchanged_job_runs_in_containers(
+    start_agent: Start, master: MasterProcess, spark: Callable[..., Process], tmp_path: Path
+) -> None:
+    assert _JAVA is not None
+    agent = start_agent(master=master.listen, memory_bytes=4 << 30)
+    java_home.make(tmp_path / "java", _JAVA)
+    (tmp_path / "job.py").write_text(JOB)
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    page = ("--webui-port", "0")
+    of_spark = spark(
+        "spark-class", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", *page
+    )
+    address = of_spark.until(r"Starting Spark master at (spark://\S+)")[1]
+    of_spark.until("elected leader")
+    worker = spark(
+        "spark-class", "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "2g",
+        *page, address,
+    )  # fmt: skip
+    worker.until("Successfully registered with master")
+    job = spark(
+        "spark-submit", "--master", address, "--executor-cores", "1", "--executor-memory", "500m",
+        "--conf", "spark.ui.port=0",
+        "--conf", f"spark.executorEnv.JAVA_HOME={tmp_path}/java",
+        "--conf", f"spark.executorEnv.PENSTOCK_SOCKET={agent.socket}",
+        str(tmp_path / "job.py"), str(go),
+    )  # fmt: skip
+    counted = job.until("COUNTED (.*)")[1]
+    assert counted == str([(f"w{n}", 143 if n < 6 else 142) for n in range(7)])
+    status = agent.status()
+    assert {each["name"] for each in status["jobs"]} == {"word count"}
+    assert {each["task"] for each in status["containers"]} == {"executor-0", "executor-1"}
+    for each in status["containers"]:
+        assert re.fullmatch(r"word count app-\S+/[01]", each["name"])
+        assert "java" in Path(f"/proc/{each['pid']}/exe").resolve().name
+    _wait_for_stages(agent)
+    go.write_text("go")
+    worker.until("Executor .* finished with state")
+    worker.until("Executor .* finished with state")
+    ended = [each["ended"] for each in agent.status()["containers"]]
+    assert [(each["by"], each["exit_status"]) for each in ended] == [("exit", 0), ("exit", 0)]
+    [log, _] = sorted((tmp_path / "work").glob("*/*/stderr"))
+    assert "Driver commanded a shutdown" in log.read_text()
+
+
+def _wait_for_stages(agent: Any) -> None:
+    """Two stages of four tasks each are done, as every executor's job says."""
+    deadline = time.monotonic() + WAIT_S
+    while not all(
+        [(stage["tasks"], stage["done"]) for stage in job["stages"]] == [(4, 4), (4, 4)]
+        for job in agent.status()["jobs"]
+    ):
+        assert time.monotonic() < deadline, agent.status()["jobs"]
+        time.sleep(0.1)

@@ -1,0 +1,239 @@
+"""Executors in the round: forecast once, placed by their profiles where every slot has room, else they say why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from master.core import events as e
+from master.prediction import Settings
+from penstock.model import EndedBy, Profile
+from penstock.wire import master_api as api
+from tests.unit.master.cluster_bed import command
+from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
+
+APP = "u/app"
+
+
+def assigned(bed: ExecutorBed) -> list[tuple[str, str]]:
+    return [(decision.request.task, node) for node, decision in bed.said(api.Assign)]
+
+
+def test_what_it_will_use_is_asked_once_for_executors_that_are_alike() -> None:
+    bed = ExecutorBed("a")
+    bed.executors(executor("e0"), executor("e1"), executor("e2", cores=2.0), executor("o", "other"))
+    asked = [(each.application, each.settings) for each in bed.predicted]
+    assert asked == [
+        (APP, Settings(0, 1.0, 100 * MIB)), (APP, Settings(0, 2.0, 100 * MIB)),
+        ("u/other", Settings(0, 1.0, 100 * MIB)),
+    ]  # fmt: skip
+    bed.round()
+    assert len(bed.predicted) == 3
+    assert assigned(bed) == []
+    assert bed.waits() == "4 executors wait: for what is forecast of them"
+
+
+def test_a_forecast_places_them_by_minfrag_and_the_node_gets_the_profile() -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((1, 100), (3, 500), (1, 100))})
+    bed.executors(executor("e0"))
+    assert bed.round() == [("e0", "a")]
+    ((_, decision),) = bed.said(api.Assign)
+    assert decision.profile == profile((1, 100), (3, 500), (1, 100))
+    assert decision.why.startswith("minfrag: DRR ")
+    assert decision.why.endswith("; a test")
+    held = bed.cluster.nodes["a"].held["j", "e0"]
+    assert (held.cores, held.memory_bytes) == (3, 500 * MIB)
+
+
+def test_two_whose_peaks_exclude_each_other_share_a_node_if_their_profiles_fit() -> None:
+    early, late = profile((3, 100), (1, 100)), profile((1, 100), (3, 100))
+    bed = ExecutorBed("a", forecasts={"u/early": early, "u/late": late})
+    bed.executors(executor("e", "early"), executor("l", "late"), executor("e2", "early"))
+    placed = bed.round()
+    assert sorted(placed) == [("e", "a"), ("l", "a")]
+    assert bed.waits() == "1 executors wait: of 1 nodes 1 lack cpu within the 2 s of its profile"
+
+
+def test_who_reserves_peaks_places_one_of_them_and_holds_the_peak() -> None:
+    early, late = profile((3, 100), (1, 100)), profile((1, 100), (3, 100))
+    bed = ExecutorBed("a", forecasts={"u/early": early, "u/late": late}, executor_placement="static")
+    bed.executors(executor("e", "early"), executor("l", "late"))
+    assert bed.round() == [("e", "a")]
+    ((_, decision),) = bed.said(api.Assign)
+    assert decision.profile == profile((3, 100))
+
+
+def test_what_a_node_says_is_available_over_time_is_advanced_by_the_time_passed() -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((3, 100), (3, 100))})
+    bed.beats("a", [(1, 900), (1, 900), (4, 900)])
+    bed.executors(executor("e0"))
+    assert bed.round(0.1) == []
+    bed.now = 1.5
+    bed.beats("a")
+    assert bed.round(0.1) == []  # half of the slot that begins now has one core
+    bed.now = 2.0
+    bed.beats("a")
+    assert bed.round(0.1) == [("e0", "a")]
+
+
+def test_what_was_given_and_is_not_reported_yet_is_gone() -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((2, 100), (2, 100), (2, 100))})
+    bed.beats("a", [(4, 900)])
+    bed.executors(executor("e0"), executor("e1"))
+    assert len(bed.round()) == 2
+    bed.executors(executor("e2"))
+    bed.beats("a", decided=0)
+    assert bed.round() == []
+    bed.now = 3.2  # nobody has told; the profiles of the others are over by now
+    bed.beats("a", decided=0)
+    assert bed.round() == [("e2", "a")]
+
+
+def test_a_node_that_says_what_is_available_knows_those_that_it_has_decided() -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((2, 100), (2, 100))})
+    bed.beats("a", [(4, 900)])
+    bed.executors(executor("e0"))
+    bed.round()
+    bed.beats("a", [(2, 800), (2, 800), (4, 900)])
+    bed.executors(executor("e1"), executor("e2"))
+    assert bed.round() == [("e1", "a")]
+
+
+def test_a_reservation_of_one_slot_holds_until_the_end() -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((3, 100))})
+    bed.beats("a", [(4, 900)] * 50 + [(2, 900)])
+    bed.executors(executor("e0"))
+    assert bed.round() == []
+    assert "1 lack cpu" in bed.waits()
+
+
+def test_regular_work_and_executors_do_not_take_the_same_room() -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((3, 900), (1, 100))})
+    bed.executors(executor("e0"))
+    bed.ready("a", command("c", memory=500, cores=1))
+    assert bed.round() == [("e0", "a")]
+    assert "memory" in bed.waits()
+    assert bed.cluster.table.pending[0].tolist() == [0.0, 0.0, 0.0]  # it is in no queue
+    bed = ExecutorBed("a", forecasts={APP: profile((3, 900), (1, 100))})
+    bed.ready("a", command("c", memory=500, cores=1))
+    bed.round()
+    bed.executors(executor("e0"))
+    assert bed.round() == []
+
+
+def test_one_that_is_pinned_waits_for_its_node_and_others_do_not_take_part() -> None:
+    bed = ExecutorBed("a", "b", forecasts={APP: profile((3, 100), (3, 100))})
+    bed.executors(executor("e0", nodes=("b",)), executor("e1", nodes=("b",)))
+    assert bed.round() == [("e0", "b")]
+    assert bed.waits() == "1 executors wait: of 1 nodes 1 lack cpu within the 2 s of its profile"
+    bed.executors(executor("e2"))
+    assert bed.round() == [("e2", "a")]
+
+
+def test_a_refused_one_is_proposed_elsewhere_and_there_again_after_a_heartbeat() -> None:
+    bed = ExecutorBed("a", "b", forecasts={APP: profile((1, 100), (1, 100))})
+    bed.answering = False
+    bed.executors(executor("e0"))
+    ((_, first),) = bed.round()
+    number = bed.numbers[first]
+    refusal = api.Refusal(index=len(bed.cluster.nodes[first].unanswered[number]) - 1, reason="full")
+    bed.serve(e.Answered(first, number, [refusal]))
+    ((_, second),) = bed.round()
+    assert second != first
+
+
+def test_no_one_is_wanted_more_of_than_the_largest_node_has() -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((4.2, 1050), (4.2, 1050))})
+    bed.executors(executor("e0"))
+    assert bed.round() == [("e0", "a")]
+    ((_, decision),) = bed.said(api.Assign)
+    assert decision.profile == profile((4, 1000), (4, 1000))
+
+
+def test_a_disk_that_is_known_counts_and_an_unknown_one_keeps_nobody_out() -> None:
+    wanted = Profile(slot_s=1.0, cpu_cores=(1.0, 1.0), disk_bytes_per_s=(50 * MIB, 50 * MIB))
+    bed = ExecutorBed("a", "b", forecasts={APP: wanted})
+    slow = api.Availability(slot_s=1.0, capacity=(4000, 100 * 1024, 0, 1000), slots=[(4000, 20 * 1024, 0, 1000)])
+    bed.heartbeat("a", availability=slow)
+    bed.heartbeat(
+        "b", availability=api.Availability(slot_s=1.0, capacity=(4000, 0, 0, 1000), slots=[(4000, 0, 0, 900)])
+    )
+    bed.executors(executor("e0", nodes=("a",)), executor("e1"))
+    assert bed.round() == [("e1", "b")]
+    assert bed.waits() == "1 executors wait: of 1 nodes 1 lack disk within the 2 s of its profile"
+
+
+def test_long_profiles_are_looked_at_in_longer_slots() -> None:
+    long = profile(*[(1, 100)] * 9, (4, 100))
+    bed = ExecutorBed("a", forecasts={APP: long}, executor_horizon_slots=4)
+    bed.beats("a", [(4, 900)] * 9 + [(3, 900)] * 10)
+    bed.executors(executor("e0"))
+    assert bed.round() == []
+    bed.beats("a", [(4, 900)] * 13 + [(1, 900)])
+    assert bed.round() == [("e0", "a")]
+
+
+def test_a_new_run_makes_a_forecast_stale_for_those_who_wait() -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((5, 100), (5, 100))})
+    bed.executors(executor("e0", cores=4), executor("e1", cores=4))
+    bed.round()
+    assert len(bed.predicted) == 1
+    bed.serve(e.Learnt(APP))
+    bed.serve(e.Learnt("v/app"))
+    bed.round()
+    assert len(bed.predicted) == 2
+
+
+def test_one_that_wants_nothing_but_slack_is_a_command_there() -> None:
+    bed = ExecutorBed("a")
+    bed.executors(executor("e0"), opportunistic="only")
+    assert bed.round() == [("e0", "a")]
+    assert bed.predicted == []
+    ((_, decision),) = bed.said(api.Assign)
+    assert decision.opportunistic
+    assert decision.profile is None
+
+
+def test_nodes_that_have_not_reported_since_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from master.core import executor_round
+
+    looked: list[list[str]] = []
+    before = executor_round.vacancies
+
+    def watched(*arguments: Any) -> Any:
+        room = before(*arguments)
+        looked.append([node.name for node in room.nodes])
+        return room
+
+    monkeypatch.setattr(executor_round, "vacancies", watched)
+    bed = ExecutorBed("a", "b", forecasts={APP: profile((3, 100), (3, 100))})
+    bed.executors(executor("e0"), executor("e1"), executor("e2"))
+    bed.round(0.1)
+    bed.beats("b")
+    bed.round(0.1)
+    bed.round(0.1)
+    bed.round(1.0)
+    assert looked == [["a", "b"], ["b"], ["a", "b"]]
+
+
+def test_without_a_node_they_say_so() -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((3, 100), (3, 100))})
+    bed.executors(executor("e0"))
+    bed.serve(e.NodeAway("a"))
+    bed.round()
+    assert bed.waits() == "1 executors wait: no node is connected"
+
+
+def test_bounds_that_no_node_has_are_refused_while_nothing_better_is_known() -> None:
+    """What is known of an application says more than the bounds that somebody wrote."""
+    bed = ExecutorBed("a", forecasts={APP: profile((1, 5000)), "u/known": profile((1, 100), (2, 100))})
+    bed.executors(executor("e0", mib=5000), executor("known", "known", mib=5000))
+    assert bed.round() == [("known", "a")]
+    assert "no node" in bed.waits()
+    for _ in range(4):
+        bed.now += 4.0
+        bed.beats("a")
+        bed.round()
+    ended = {decision.task: decision.ended.by for _, decision in bed.said(api.TellEnded)}
+    assert ended == {"e0": EndedBy.REFUSED}

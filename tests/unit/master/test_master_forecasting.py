@@ -1,0 +1,187 @@
+"""The shell of forecasting: it answers whatever happens to the store, keeps runs, learns beside, and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from master.core import events as e
+from master.core.instructions import Predict, StoreRun
+from master.forecasting import Forecasting
+from master.prediction import Predictor, Rules, Run, Settings
+from master.prediction.application import ForecastSettings
+from master.prediction.models import Neighbours
+from master.profiles import Profiles
+from master.store import Database, Depository
+from master.training import Train, TrainingError, in_a_process
+from tests.unit.master.prediction.made_runs import grid, made
+
+Make = Callable[..., "Heard"]
+
+
+def at_once(rules: Rules, runs: Sequence[Run], stopping: threading.Event) -> Predictor:
+    """Trains without SVR, which takes a second for each of six fits, and without a process."""
+    predictor = Predictor(rules, [Neighbours])
+    predictor.learn(runs)
+    return predictor
+
+
+class Heard:
+    """A forecasting and what it told."""
+
+    def __init__(self, url: str, train: Train) -> None:
+        self.events: asyncio.Queue[e.Forecasted | e.Learnt] = asyncio.Queue()
+        self.forecasting = Forecasting(url, ForecastSettings(), self.events.put_nowait, train)
+
+    async def next(self) -> e.Forecasted | e.Learnt:
+        return await asyncio.wait_for(self.events.get(), 60)
+
+    async def forecast(self, settings: Settings, application: str = "u/app") -> e.Forecasted:
+        self.forecasting.ask(Predict(application, settings))
+        answer = await self.next()
+        while isinstance(answer, e.Learnt):
+            answer = await self.next()
+        return answer
+
+
+@pytest.fixture
+async def make() -> AsyncIterator[Make]:
+    made_ones: list[Heard] = []
+
+    def one(url: str, train: Train = at_once) -> Heard:
+        made_ones.append(Heard(url, train))
+        return made_ones[-1]
+
+    yield one
+    for each in made_ones:
+        await each.forecasting.close()
+
+
+async def test_three_runs_that_are_kept_are_the_forecast_of_the_fourth(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    heard = make(str(path))
+    run = made(4, 2)
+    answer = await heard.forecast(run.settings)
+    assert answer.by.startswith("peak reservation")
+    assert answer.profile.slots == 1
+    assert answer.profile.cpu_cores == (2.0,)
+    assert not answer.profile.disk_bytes_per_s
+    for number in range(3):
+        heard.forecasting.ask(StoreRun("u/app", f"r{number}", 3.0, run))
+        assert await heard.next() == e.Learnt("u/app")
+    answer = await heard.forecast(run.settings)
+    assert answer.by == "mean of 3 runs"
+    assert answer.profile.slots == run.mean.shape[1]
+    assert answer.profile.stages == run.stages
+    assert answer.error == 0.0
+
+
+async def test_executors_of_one_run_count_once(make: Make, tmp_path: Path) -> None:
+    heard = make(str(tmp_path / "kept.db"))
+    run = made(4, 2)
+    for _ in range(3):
+        heard.forecasting.ask(StoreRun("u/app", "the same", 3.0, run))
+        await heard.next()
+    answer = await heard.forecast(run.settings)
+    assert answer.by == "peak reservation (1 of 3 runs with these settings, too few others)"
+
+
+async def test_new_settings_are_forecast_by_a_model_that_is_learnt_beside(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    database = Database(str(path))
+    store = Depository(database)
+    for number, run in enumerate(grid()):
+        store.add("u/app", run, ended_at=float(number), slot_s=3.0)
+    database.close()
+    heard = make(str(path))
+    asked = made(12, 2).settings
+    assert (await heard.forecast(asked)).by.startswith("peak reservation")  # at once; that it learns is not waited for
+    assert await heard.next() == e.Learnt("u/app")
+    answer = await heard.forecast(asked)
+    assert answer.by == "neighbours"
+    assert answer.profile.slots == pytest.approx(made(12, 2).mean.shape[1], rel=0.2)
+
+
+@pytest.mark.parametrize("kind", ["nowhere", "no database"])
+async def test_a_store_that_cannot_be_had_leaves_the_bounds(make: Make, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "kept.db"
+    if kind == "no database":
+        path.write_text("This is not a database, but long enough to look at it as if it were one.\n" * 20)
+    heard = make(str(path if kind == "no database" else tmp_path / "not" / "there.db"))
+    run = made(4, 2)
+    heard.forecasting.ask(StoreRun("u/app", "r", 3.0, run))
+    answer = await heard.forecast(run.settings)
+    assert answer.by == "peak reservation (the store cannot be had)"
+    assert answer.profile.cpu_cores == (2.0,)
+
+
+async def test_a_store_that_fails_later_leaves_the_bounds_too(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+    heard = make(str(path))
+    await heard.forecast(made(4, 2).settings)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE profile_runs")
+    connection.close()
+    answer = await heard.forecast(made(4, 2).settings, "u/other")
+    assert answer.by == "peak reservation (the store cannot be had)"
+
+
+async def test_it_stops_while_a_process_learns(make: Make, tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    ended: list[Predictor | None] = []
+
+    def watched(rules: Rules, runs: Sequence[Run], stopping: threading.Event) -> Predictor | None:
+        loop.call_soon_threadsafe(begun.set)
+        ended.append(in_a_process(rules, runs, stopping))
+        return ended[0]
+
+    heard = make(str(tmp_path / "kept.db"), watched)
+    for number, run in enumerate(grid()[::2]):
+        heard.forecasting.ask(StoreRun("u/app", str(number), 3.0, run))
+    await asyncio.wait_for(begun.wait(), 60)
+    await asyncio.wait_for(heard.forecasting.close(), 60)
+    assert ended == [None]
+    heard.forecasting.ask(Predict("u/app", made(4, 2).settings))  # nothing happens
+
+
+async def test_a_process_learns_what_is_learnt_here() -> None:
+    runs = [made(size, 2) for size in (4, 8, 12, 16)]
+    learnt = await asyncio.to_thread(in_a_process, Rules(), runs, threading.Event(), [Neighbours])
+    here = at_once(Rules(), runs, threading.Event())
+    assert learnt is not None
+    assert learnt.errors == here.errors
+    asked = made(10, 2).settings
+    assert np.array_equal(learnt.predict(asked, runs).mean, here.predict(asked, runs).mean)
+
+
+async def test_a_model_that_cannot_be_learnt_is_one_line() -> None:
+    no_runs: Any = ["no run"]
+    with pytest.raises(TrainingError, match="training ended with status 1: "):
+        await asyncio.to_thread(in_a_process, Rules(), no_runs, threading.Event())
+
+
+async def test_runs_in_longer_slots_are_brought_onto_one_scale(make: Make, tmp_path: Path) -> None:
+    heard = make(str(tmp_path / "kept.db"))
+    settings = Settings(1, 1.0, 10**9)
+    short = Run(settings, np.full((4, 8), 0.5), np.full((4, 8), 1.0))
+    long = Run(settings, np.full((4, 4), 0.5), np.full((4, 4), 1.0))
+    for name, slot_s, run in (("a", 3.0, short), ("b", 6.0, long), ("c", 3.0, short)):
+        heard.forecasting.ask(StoreRun("u/app", name, slot_s, run))
+        await heard.next()
+    answer = await heard.forecast(settings)
+    assert (answer.profile.slot_s, answer.profile.slots) == (3.0, 8)
+    assert answer.profile.cpu_cores == (1.0,) * 8  # 5 % more than the peak, but not more than the bound
+
+
+async def test_the_pages_read_beside_the_loop(make: Make, tmp_path: Path) -> None:
+    heard = make(str(tmp_path / "kept.db"))
+    assert len(Profiles(heard.forecasting).routes()) == 2
+    assert await heard.forecasting.read(lambda store, known: store.applications()) == {}

@@ -1,0 +1,186 @@
+"""What the stand-in asks of the agent, and how it ends, with an agent that only says what a test makes it say."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client import AgentUnavailable
+from penstock.engines.spark import stand_in
+from penstock.engines.spark.executor_command import BACKEND, read
+from penstock.engines.spark.settings import Settings
+from penstock.model import Ended, EndedBy, Executor, Sizing
+from penstock.testing.agent import FakeAgent
+from penstock.wire.agent_api import Launch, TaskStuck
+from penstock.wire.errors import refused
+from tests.spark_pages import APPLICATION, spark_pages, stage
+
+COMMAND = read(("-Xmx1g", BACKEND, "--executor-id", "3", "--cores", "2", "--app-id", APPLICATION))
+WAIT_S = 60
+
+
+@pytest.fixture
+async def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeAgent]:
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(tmp_path / "agent.sock"))
+    monkeypatch.delenv("SPARK_LOG_URL_STDOUT", raising=False)
+    fake = FakeAgent(tmp_path)
+    await fake.start()
+    yield fake
+    await fake.stop()
+
+
+def stands(settings: Settings | None = None) -> asyncio.Task[int]:
+    """The stand-in of an executor of an application ``sort``."""
+    said = settings or Settings(application="sort")
+    return asyncio.get_running_loop().create_task(stand_in._run("/opt/java/bin/java", COMMAND, said))
+
+
+async def asked(agent: FakeAgent) -> Any:
+    """What it wants placed."""
+    async with asyncio.timeout(WAIT_S):
+        await agent.until(lambda: bool(agent.placed))
+    [placing] = agent.called("place")
+    return placing
+
+
+async def test_it_asks_for_the_executor_on_its_own_node(agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_SPARK", "kept")
+    running = stands(Settings(application="sort", input_bytes=7, sizing=Sizing.SHARED))
+    placing = await asked(agent)
+    [request] = placing.tasks
+    assert (request.task, request.nodes, request.memory_bytes) == ("executor-3", ("fake",), (1024 + 384) << 20)
+    assert request.executor == Executor(
+        application="sort", input_bytes=7, run=APPLICATION, sizing=Sizing.SHARED, jvm=True
+    )  # fmt: skip
+    spec = request.command
+    assert spec.argv == ("/opt/java/bin/java", *COMMAND.elastic())
+    assert (spec.cpu_cores, spec.memory_bytes, spec.cwd) == (2.0, request.memory_bytes, str(Path.cwd()))
+    assert spec.env["OF_SPARK"] == "kept"
+    assert len(spec.stdio) == 32
+    agent.end_task(placing.job, request.task, Ended(by=EndedBy.EXIT, exit_status=0))
+    assert await asyncio.wait_for(running, WAIT_S) == 0
+    assert [each.name for each in agent.called("register_job")] == ["sort"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "status", "says"),
+    [
+        (Ended(by=EndedBy.EXIT, exit_status=3), 3, ""),
+        (Ended(by=EndedBy.SIGNAL, exit_status=143), 143, ""),
+        (Ended(by=EndedBy.OOM, exit_status=137), 137, "the executor ended: oom"),
+        (Ended(by=EndedBy.FAILED, reason="no such file"), 137, "the executor ended: failed: no such file"),
+    ],
+)
+async def test_it_ends_as_the_executor_does(
+    agent: FakeAgent, capsys: pytest.CaptureFixture[str], ended: Ended, status: int, says: str
+) -> None:
+    running = stands()
+    agent.end_task((await asked(agent)).job, "executor-3", ended)
+    assert await asyncio.wait_for(running, WAIT_S) == status
+    assert capsys.readouterr().err == (f"penstock: {says}\n" if says else "")
+
+
+async def test_sparks_pages_name_the_application_and_its_stages(
+    agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with spark_pages() as pages:
+        monkeypatch.setenv("SPARK_LOG_URL_STDOUT", pages.log_url)
+        pages.stages = [stage(0, 4, 4, "COMPLETE"), stage(1, 8, 3)]
+        running = stands(Settings())
+        placing = await asked(agent)
+        assert placing.tasks[0].executor.application == "word count"
+        async with asyncio.timeout(WAIT_S):
+            await agent.until(lambda: bool(agent.called("progress")))
+        [progress] = agent.called("progress")
+        assert [(each.stage, each.tasks, each.done) for each in progress.stages] == [("0", 4, 4), ("1", 8, 3)]
+        agent.end_task(placing.job, "executor-3", Ended(by=EndedBy.EXIT, exit_status=0))
+        assert await asyncio.wait_for(running, WAIT_S) == 0
+
+
+async def test_an_application_without_a_name_is_its_id(agent: FakeAgent, capsys: pytest.CaptureFixture[str]) -> None:
+    running = stands(Settings())
+    placing = await asked(agent)
+    assert placing.tasks[0].executor.application == APPLICATION
+    assert "set spark.executorEnv.PENSTOCK_APPLICATION" in capsys.readouterr().err
+    agent.end_task(placing.job, "executor-3", Ended(by=EndedBy.EXIT, exit_status=0))
+    await asyncio.wait_for(running, WAIT_S)
+
+
+async def test_a_signal_goes_on_when_the_executor_does_not_end_by_itself(
+    agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stand_in, "_BY_ITSELF_S", 0.0)
+    running = stands()
+    placing = await asked(agent)
+    peer = agent.placed[placing.job, "executor-3"]
+    made = agent._launch(peer, Launch(container=placing.tasks[0].command))
+    agent.document = {"containers": [{"container": made.container, "job": placing.job, "task": "executor-3"}]}
+    container = agent.containers[made.container]
+    async with asyncio.timeout(WAIT_S):
+        while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # noqa: ASYNC110 - a handler tells nobody that it is set
+            await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await agent.until(lambda: bool(container.signals))
+    assert container.signals == [signal.SIGTERM]
+    agent.end_task(placing.job, "executor-3", Ended(by=EndedBy.EXIT, exit_status=143))
+    assert await asyncio.wait_for(running, WAIT_S) == 143
+
+
+async def test_waiting_for_a_place_is_said(
+    agent: FakeAgent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stand_in, "_PATIENCE_S", 0.0)
+    agent.places = False
+    running = stands()
+    placing = await asked(agent)
+    said = ""
+    async with asyncio.timeout(WAIT_S):
+        while "still waits" not in said:
+            await asyncio.sleep(0)
+            said += capsys.readouterr().err
+    agent.end_task(placing.job, "executor-3", Ended(by=EndedBy.REFUSED, reason="too large"))
+    assert await asyncio.wait_for(running, WAIT_S) == 1
+    assert "too large" in capsys.readouterr().err
+
+
+async def test_late_without_room_is_said(agent: FakeAgent, capsys: pytest.CaptureFixture[str]) -> None:
+    running = stands()
+    placing = await asked(agent)
+    peer = agent.placed[placing.job, "executor-3"]
+    peer.notify("task_stuck", TaskStuck(job=placing.job, task="executor-3", helper="executor-4", node="beta"))
+    agent.end_task(placing.job, "executor-3", Ended(by=EndedBy.EXIT, exit_status=0))
+    await asyncio.wait_for(running, WAIT_S)
+    assert "beta has more room" in capsys.readouterr().err
+
+
+async def test_what_the_agent_refuses_runs_ungated(agent: FakeAgent) -> None:
+    agent.refuse["place"] = refused("not today")
+    with pytest.raises(stand_in.Ungated, match="not today"):
+        await asyncio.wait_for(stands(), WAIT_S)
+
+
+async def test_without_a_master_it_runs_ungated(agent: FakeAgent) -> None:
+    agent.has_master = False
+    with pytest.raises(stand_in.Ungated, match="no master"):
+        await asyncio.wait_for(stands(), WAIT_S)
+
+
+async def test_without_an_agent_it_runs_ungated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(tmp_path / "none.sock"))
+    with pytest.raises(AgentUnavailable):
+        await asyncio.wait_for(stands(), WAIT_S)
+
+
+def test_a_setting_that_cannot_be_read_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_INPUT_BYTES", "much")
+    argv = ["java", "-Xmx1g", BACKEND, "--executor-id", "3", "--cores", "2", "--app-id", APPLICATION]
+    assert stand_in.main(argv) == 2
+    assert capsys.readouterr().err.startswith("penstock: PENSTOCK_INPUT_BYTES: 'much'")
