@@ -82,11 +82,13 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
         too_large = admission.never_fits(cluster, job) if job.described else ""
         for (_, opportunistic), tasks in list(job.ready.items()):
             for task in list(tasks.values()):
-                if (task.fits_in == shape and not too_large) or executors.foreseen(cluster, job, task):
+                if task.fits_in == shape and not too_large:
                     continue
-                reason = (not opportunistic and too_large) or unfit(cluster, task)
-                if not reason:
-                    task.unfit_since, task.fits_in = None, shape
+                reason = not opportunistic and too_large
+                if not reason and not executors.foreseen(cluster, job, task):
+                    reason = unfit(cluster, task)
+                if not reason:  # what is foreseen of an executor changes
+                    task.unfit_since, task.fits_in = None, -1 if task.elastic else shape
                 elif task.unfit_since is None:
                     task.unfit_since = now
                 elif now - task.unfit_since > timeout_s:
