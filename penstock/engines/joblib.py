@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import queue
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from joblib.parallel import (  # type: ignore[import-untyped]
@@ -21,6 +25,8 @@ from penstock.client.executor import MonotaskExecutor
 from penstock.client.gate import Gate
 
 NAME = "penstock"
+#: A callback takes microseconds; one that waits for somebody who waits for us must not be waited for (seconds).
+_CALLBACK_S = 5.0
 _LOCK = threading.Lock()
 _gate: Gate | None = None
 
@@ -41,6 +47,33 @@ def _own_gate() -> Gate:
         return _gate
 
 
+class _Callbacks:
+    """Those of joblib's that run now, in whatever thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running: Counter[int] = Counter()
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[None]:
+        """While it runs."""
+        me = threading.get_ident()
+        with self._changed:
+            self._running[me] += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= Counter((me,))
+                self._changed.notify_all()
+
+    def wait_for_others(self) -> None:
+        """Until none runs but the one that asks, if it is one; at most so long as nobody would wait in vain."""
+        me = threading.get_ident()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running.keys() - {me}, _CALLBACK_S)
+
+
 class PenstockBackend(ParallelBackendBase):  # type: ignore[misc]
     """See joblib's "Parallel backend customization API"; made by joblib.
 
@@ -57,6 +90,7 @@ class PenstockBackend(ParallelBackendBase):  # type: ignore[misc]
         self._stage = stage
         self._executor: MonotaskExecutor | None = None
         self._n_jobs: int | None = None
+        self._callbacks = _Callbacks()
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
         """How many batches joblib keeps submitted: one for each thread, and at least two.
@@ -82,8 +116,12 @@ class PenstockBackend(ParallelBackendBase):  # type: ignore[misc]
         assert self._executor is not None
         future = self._executor.submit(func)
         if callback is not None:
-            future.add_done_callback(callback)
+            future.add_done_callback(partial(self._call_back, callback))
         return future
+
+    def _call_back(self, callback: Callable[[Future[Any]], Any], future: Future[Any]) -> None:
+        with self._callbacks.one():
+            callback(future)
 
     #: What :meth:`submit` was called before joblib 1.5.
     apply_async = submit
@@ -93,8 +131,17 @@ class PenstockBackend(ParallelBackendBase):  # type: ignore[misc]
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Called by joblib after an error: what waits is given back, what runs is left to end."""
+        """Called by joblib after an error: what waits is given back, what runs is left to end.
+
+        joblib 1.6 would hand out what is left of this call in the next one: batches that are ready, and what a callback
+        that is under way, as its own batch is done, has in its hands. So the latter end first, and the former go.
+        """
         self.terminate()
+        self._callbacks.wait_for_others()
+        ready = getattr(self.parallel, "_ready_batches", None)
+        with contextlib.suppress(queue.Empty):
+            while isinstance(ready, queue.Queue):
+                ready.get(block=False)
         if ensure_ready:
             self.configure(n_jobs=self._n_jobs, parallel=self.parallel)
 

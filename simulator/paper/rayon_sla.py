@@ -32,7 +32,7 @@ def _end_to_end(_: Inputs) -> list[Row]:
         row(
             what="deadlines met without reservations, all production jobs running (95 % and less holds)",
             paper="less than 85 %, a tuned CapacityScheduler",
-            ours=f"{percent(_met(without))}, fair shares",
+            ours=f"{percent(_met(without))}, first come, first served",
             holds=_met(without) <= 0.95,
             why=_ASSUMED,
         ),

@@ -100,3 +100,33 @@ def test_nested_calls_run_in_the_slot_of_their_batch(gate: Gate) -> None:
 def test_zero_jobs_make_no_sense(gate: Gate) -> None:
     with joblib.parallel_config("penstock", n_jobs=0), pytest.raises(ValueError, match="n_jobs"):
         joblib.Parallel()(joblib.delayed(square)(number) for number in range(2))
+
+
+def test_what_an_aborted_call_had_ready_is_not_the_next_calls(gate: Gate) -> None:
+    """joblib 1.6 cuts off several batches at a time, and leaves those that an error kept from being handed out."""
+    with joblib.parallel_config("penstock", n_jobs=2), joblib.Parallel(batch_size=1) as parallel:
+        parallel._ready_batches.put([(square, (7,), {})])
+        parallel._backend.abort_everything(ensure_ready=True)
+        assert parallel(joblib.delayed(square)(number) for number in range(3)) == [0, 1, 4]
+
+
+def test_an_abort_waits_for_callbacks_that_are_under_way_but_not_for_its_own(gate: Gate) -> None:
+    backend = engine.PenstockBackend()
+    backend.configure(n_jobs=2)
+    began, may_end, order = threading.Event(), threading.Event(), []
+
+    def callback(_: object) -> None:
+        began.set()
+        assert may_end.wait(TIMEOUT_S)
+        order.append("the callback is over")
+
+    backend.submit(lambda: None, callback)
+    assert began.wait(TIMEOUT_S)
+    aborting = threading.Thread(target=lambda: (backend.abort_everything(), order.append("aborted")))
+    aborting.start()
+    may_end.set()
+    aborting.join(TIMEOUT_S)
+    assert order == ["the callback is over", "aborted"]
+    aborts = backend.submit(lambda: None, lambda _: backend.abort_everything())
+    aborts.result(TIMEOUT_S)
+    backend.terminate()
