@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -15,7 +15,7 @@ from master.reservations.agenda import Dropped, Reservation, Turn
 from master.reservations.calls import Answered, answer
 from master.reservations.desk import Declined, Desk, Entry
 from master.reservations.follower import Follower
-from master.reservations.kept import from_kept, to_keep
+from master.reservations.kept import Kept, from_kept, to_keep
 from master.reservations.rdl import Bundle
 from master.store.database import StoreError
 from master.store.reservations import ReservationStore
@@ -35,6 +35,10 @@ class _Before:
 
     entry: Entry | None
     reservation: Reservation | None
+
+
+#: A reservation (None: dropped) and its turns: another object for each change.
+_Kept = tuple[Reservation | None, tuple[Turn, ...]]
 
 
 class Promising:
@@ -58,6 +62,7 @@ class Promising:
         self._fresh_id = fresh_id
         self._wake = wake
         self._lock = asyncio.Lock()
+        self._written: dict[str, _Kept] = {}  # as the store knows them
         self._expected = Bundle()  # what the nodes had together before this process began
         self._gathered_at = time.monotonic() + cluster.settings.node_timeout_s
         self._task: asyncio.Task[None] | None = None
@@ -75,6 +80,7 @@ class Promising:
             self.desk.set_capacity(self._expected, time.time())
             for one in kept:
                 self.desk.restore(*from_kept(one))
+                self._written[one.id] = self._kept(one.id)
             if kept:
                 log.info("reservations are kept", reservations=len(kept))
         self._cluster.plan = self._follower
@@ -99,7 +105,7 @@ class Promising:
             fresh = self._fresh_id()
             named = str(asked.params.get("reservation", "")) or fresh
             before = _Before(self.desk.entries.get(named), self._reservation(named))
-            self._follow_capacity()
+            await self._follow_or_log()
             answered = answer(self.desk, asked, fresh, time.time())
             if answered.changed:
                 await self._write(answered, before)
@@ -131,12 +137,28 @@ class Promising:
 
     async def _look(self) -> None:
         async with self._lock:
-            known = {id: self._reservation(id) for id in self.desk.entries}  # noqa: A001 - the field's name
-            planned = {id: tuple(one.turns.values()) for id, one in known.items() if one is not None}  # noqa: A001
-            dropped = [*self._follow_capacity(), *self.desk.advance(time.time())]
-            for each in dropped:
-                self._tell(each)
-            await self._write_changes(known, planned)
+            await self._follow()
+
+    async def _follow_or_log(self) -> None:
+        """Before a call is answered; what could not be written down is tried again with the next look."""
+        try:
+            await self._follow()
+        except StoreError as error:
+            log.error("what became of reservations could not be written down", why=str(error))
+
+    async def _follow(self) -> None:
+        """What time and the cluster changed: ended, planned further, planned anew, dropped; told, and written down."""
+        for each in (*self._follow_capacity(), *self.desk.advance(time.time())):
+            self._tell(each)
+        if self._store is None:
+            return
+        kept = {id: self._kept(id) for id in self.desk.entries}  # noqa: A001 - the field's name
+        changed = [self._to_keep(id) for id, now in kept.items() if now != self._written.get(id)]  # noqa: A001
+        deleted = [id for id in self._written if id not in kept]  # noqa: A001
+        if changed or deleted:
+            await asyncio.to_thread(self._store.keep, changed, deleted)
+        self._written = kept
+        await self._write_capacity()
 
     def _follow_capacity(self) -> list[Dropped]:
         """What the nodes have together; while they gather after a start, at least what they had before."""
@@ -164,14 +186,20 @@ class Promising:
         except Declined:
             return None
 
+    def _kept(self, id: str) -> _Kept:  # noqa: A002 - the field's name
+        one = self._reservation(id)
+        return one, () if one is None else tuple(one.turns.values())
+
+    def _to_keep(self, id: str) -> Kept:  # noqa: A002 - the field's name
+        return to_keep(self.desk.entries[id], self._reservation(id), self.desk.settings.step_s)
+
     async def _write(self, answered: Answered, before: _Before) -> None:
         if self._store is None:
             return
         id, entry = answered.changed, self.desk.entries.get(answered.changed)  # noqa: A001 - the field's name
-        changed = [to_keep(entry, self._reservation(id), self.desk.settings.step_s)] if entry is not None else []
+        changed = [self._to_keep(id)] if entry is not None else []
         try:
             await asyncio.to_thread(self._store.keep, changed, [] if changed else [id])
-            await self._write_capacity()
         except StoreError as error:
             if entry is not None:
                 self.desk.delete(id)
@@ -179,22 +207,9 @@ class Promising:
                 self.desk.restore(before.entry, before.reservation)
             log.error("a reservation could not be written down", why=str(error))
             raise unavailable(f"it could not be written down, so nothing has changed: {error}") from None
-
-    async def _write_changes(
-        self, known: Mapping[str, Reservation | None], planned: Mapping[str, tuple[Turn, ...]]
-    ) -> None:
-        """What time and the cluster changed: ended, planned further, planned anew, dropped."""
-        if self._store is None:
-            return
-        changed = []
-        for id, entry in self.desk.entries.items():  # noqa: A001 - the field's name
-            now = self._reservation(id)
-            if now is not known.get(id) or (now is not None and tuple(now.turns.values()) != planned.get(id)):
-                changed.append(to_keep(entry, now, self.desk.settings.step_s))
-        deleted = [id for id in known if id not in self.desk.entries]  # noqa: A001 - the field's name
-        if changed or deleted:
-            await asyncio.to_thread(self._store.keep, changed, deleted)
-        await self._write_capacity()
+        self._written.pop(id, None)
+        if entry is not None:
+            self._written[id] = self._kept(id)
 
     async def _write_capacity(self) -> None:
         if self._store is not None and self.desk.capacity != self._expected:

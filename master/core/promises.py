@@ -47,12 +47,18 @@ def make_room(cluster: Cluster, now: float) -> None:
     if not promised:
         return
     protected = {job: members[job] for job in members if members[job] in promised}
-    nodes = [_Node(cluster, node, protected) for node in cluster.nodes.values() if node.connected]
-    _give_slots(nodes, protected, guarantees(cluster, cluster.unix(now))[1])
-    for task in _lacking(cluster, members, promised):
+    held = {task.node for job in protected for task in cluster.jobs[job].tasks.values() if task.node}
+    looked_at = {name: _Node(cluster, node, protected) for name, node in cluster.nodes.items() if name in held}
+    _give_slots(list(looked_at.values()), protected, guarantees(cluster, cluster.unix(now))[1])
+    for task in list(_lacking(cluster, members, promised)):
         fewest: _Node | None = None
         chosen: list[Held] = []
-        for one in nodes:
+        for node in cluster.nodes.values():  # all of them, where anybody lacks a place
+            if not node.connected:
+                continue
+            if node.name not in looked_at:
+                looked_at[node.name] = _Node(cluster, node, protected)
+            one = looked_at[node.name]
             victims = one.in_the_way_of(task)
             if victims is not None and (fewest is None or len(victims) < len(chosen)):
                 fewest, chosen = one, victims
@@ -154,7 +160,8 @@ class _Node:
         """They wait for a place again."""
         for held in victims:
             self._others.remove(held)
-            self._in_line[held.kind].remove(held)
+            if held in self._in_line[held.kind]:  # executors have no slot
+                self._in_line[held.kind].remove(held)
             self._memory += held.memory_bytes
             self._cores += held.cores
             job, task = self._cluster.jobs.get(held.job), self._cluster.task(held.key)

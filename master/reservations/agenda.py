@@ -94,6 +94,10 @@ class Agenda:
         kept = sorted(self._reservations.values(), key=lambda one: one.sequence)
         return [one for one in kept if owner is None or one.owner == owner]
 
+    def get(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
+        """One that is kept."""
+        return self._reservations.get(id)
+
     def create(self, id: str, owner: str, request: Request, now: int) -> str:  # noqa: A002 - the field's name
         """Promise it; why it cannot be, in a line: empty if it was.
 

@@ -154,9 +154,9 @@ class Desk:
         Raises:
             Declined: there is none, or it was dropped.
         """
-        for one in self.agenda.reservations():
-            if one.id == id:
-                return one
+        one = self.agenda.get(id)
+        if one is not None:
+            return one
         entry = self._entry(id)
         raise Declined(f"the reservation {id!r} was dropped: {entry.dropped}" if entry.dropped else f"{id!r} is over")
 

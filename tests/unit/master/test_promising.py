@@ -119,6 +119,35 @@ async def test_a_lost_node_takes_what_no_longer_fits_and_its_jobs_hear_of_it(tmp
         assert told_again == told, "until its owner has seen it"
 
 
+async def test_what_a_call_finds_dropped_is_told_and_written_down(tmp_path: Path) -> None:
+    b = cluster()
+    async with promising(tmp_path / "db", b.cluster) as one:
+        made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,1h,6h),+0s,+1h)")
+        one._gathered_at, one._expected = 0.0, Bundle()
+        lost = b.cluster.nodes.pop("b")
+        [told] = (await ask(one, "reservations")).reservations
+        assert told.reservation == made.reservation
+        assert told.dropped
+        b.cluster.nodes["b"] = lost
+    async with promising(tmp_path / "db", b.cluster) as again:
+        assert (await ask(again, "reservations")).reservations == [told]
+
+
+async def test_what_could_not_be_written_down_is_with_the_next_look(tmp_path: Path) -> None:
+    b = cluster()
+    async with promising(tmp_path / "db", b.cluster) as one:
+        await ask(one, "reserve", rdl="window(atom(<1core>,6,6,1h,6h),+0s,+1h)")
+        assert isinstance(one._store, Broken)
+        one._gathered_at, one._expected, one._store.broken = 0.0, Bundle(), True
+        b.cluster.nodes.pop("b")
+        [told] = (await ask(one, "reservations")).reservations
+        assert told.dropped
+        one._store.broken = False
+        await one._look()
+    async with promising(tmp_path / "db", cluster().cluster) as again:
+        assert (await ask(again, "reservations")).reservations == [told]
+
+
 async def test_without_a_store_it_serves_too() -> None:
     async with promising(None, cluster().cluster) as one:
         made = await ask(one, "reserve", rdl=RDL)

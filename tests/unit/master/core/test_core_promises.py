@@ -9,6 +9,7 @@ from master.core.plan import Promised
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, task
+from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
 
 
 class Plan:
@@ -128,3 +129,14 @@ def test_what_ends_is_not_stopped_again() -> None:
     end(b, "b3", ended=STOPPED)
     b.round()
     assert stopped(b) == ["b3"]
+
+
+def test_an_executor_that_nobody_was_promised_is_in_the_way_like_any_command() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={"u/app": profile((4, 100))})
+    b.cluster.plan = Plan(4.0)
+    b.executors(executor("e", cores=4.0))
+    assert b.round() == [("e", "a")]
+    b.job("a", "prod", at=2.0, reservation="r")
+    b.ready("a", command("p", cores=4.0), job="prod")
+    b.round()
+    assert stopped(b) == ["e"]
