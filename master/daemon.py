@@ -29,7 +29,7 @@ from master.reservations.desk import Desk
 from master.service import MasterService
 from master.store.database import Database, StoreError
 from master.store.reservations import ReservationStore
-from penstock import __version__, sdnotify
+from penstock import __version__, paths, sdnotify
 from penstock.daemon import StartError
 
 log = structlog.get_logger()
@@ -100,6 +100,8 @@ class Master:
     async def _take_reservations(self) -> None:
         """Before there is anybody to promise anything."""
         try:
+            if not self._config.store:  # a directory that somebody names is there, or was written wrong
+                paths.make_private(paths.service_state_dir())
             store = ReservationStore(await asyncio.to_thread(Database, self._config.database()))
             promising = Promising(
                 Desk(self._config.desk_settings()),
@@ -110,7 +112,7 @@ class Master:
                 wake=self.service.wake,
             )
             await promising.start()
-        except StoreError as error:  # what was promised is not known, so nothing may be promised beside it
+        except (StoreError, OSError) as error:  # what was promised is not known, so nothing may be promised beside it
             log.error("no reservations are taken until the master is restarted", why=str(error))
             return
         self.promising = promising
