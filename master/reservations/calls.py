@@ -54,7 +54,8 @@ def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answere
                 return Answered(show(desk, reservation))
     except Declined as no:
         if no.malformed:
-            raise bad_request(str(no), field="reservation" if "reservation" in asked.params else "rdl") from None
+            rdl = str(no).startswith("rdl: ") or "reservation" not in asked.params
+            raise bad_request(str(no).removeprefix("rdl: "), field="rdl" if rdl else "reservation") from None
         raise refused(str(no)) from None
     raise AssertionError(asked.call)
 
