@@ -54,8 +54,8 @@ def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answere
                 return Answered(show(desk, reservation))
     except Declined as no:
         if no.malformed:
-            rdl = str(no).startswith("rdl: ") or "reservation" not in asked.params
-            raise bad_request(str(no).removeprefix("rdl: "), field="rdl" if rdl else "reservation") from None
+            of_rdl = str(no).startswith("rdl: ") or "reservation" not in asked.params
+            raise bad_request(str(no).removeprefix("rdl: "), field="rdl" if of_rdl else "reservation") from None
         raise refused(str(no)) from None
     raise AssertionError(asked.call)
 
