@@ -60,7 +60,7 @@ def status_document(
                 "waits": job.waits,
                 "priority": job.record.priority,
                 "connections": len(job.sessions),
-                "stages": [msgspec.to_builtins(stage) for stage in job.stages],
+                "stages": [stage.row() for stage in job.stages],
                 **node.queues.job_counts(job.record.job),
             }
             for job in node.jobs.values()

@@ -85,5 +85,5 @@ def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
         "ready": ready,
         "placed": len(job.tasks) - ready,
         "stages": {stage: len(tasks) for (stage, _), tasks in job.ready.items()},
-        "progress": [msgspec.to_builtins(stage) for stage in job.work.told],
+        "progress": [stage.row() for stage in job.work.told],
     }

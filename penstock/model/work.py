@@ -82,3 +82,7 @@ class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         """Raises: ValueError: an amount that is no number from 0 on."""
         if not all(0 <= amount < math.inf for amount in (self.usage.cpu, self.usage.disk, self.usage.network)):
             raise ValueError("usage: expected non-negative numbers")
+
+    def row(self) -> dict[str, object]:
+        """As a status shows it: every key, also where the value is the one that a message leaves out."""
+        return {**msgspec.structs.asdict(self), "usage": msgspec.structs.asdict(self.usage)}
