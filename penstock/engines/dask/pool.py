@@ -125,14 +125,17 @@ class Turn(Future[Any]):
         try:
             result = self._measured(call)
         except BaseException as error:  # noqa: BLE001 - the future tells whoever waits
-            self.give_back(failed=True)
+            self._done(failed=True)
             self.set_exception(error)
         else:
-            self.give_back(failed=isinstance(result, dict) and result.get("op") == "task-erred")
+            self._done(failed=isinstance(result, dict) and result.get("op") == "task-erred")
             self.set_result(result)
-        finally:
-            _LOCAL.turn = None
-            self._over()
+
+    def _done(self, *, failed: bool) -> None:
+        """All that is ours before anybody hears of it: whoever waits wants Python's lock at once."""
+        _LOCAL.turn = None
+        self.give_back(failed=failed)
+        self._over()
 
     def give_back(self, *, failed: bool = False) -> None:
         """The slot, if it is held now."""

@@ -1,7 +1,7 @@
 """How far a cluster's work is, by its task groups: what orders jobs by remaining work must know it.
 
 The scheduler has the groups, a worker has the connection to its host's agent. So on each host one worker, the one whose
-job at the agent all others joined, asks the scheduler twice a second and passes on what it says: of task groups and
+job at the agent all others joined, asks the scheduler once a second and passes on what it says: of task groups and
 their order, where the scheduler has our plugin; else of task prefixes alone.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 #: The name of the call that the scheduler answers.
 CALL = "penstock_progress"
-EVERY_S = 0.5
+EVERY_S = 1.0
 #: What has not changed is said again after so long (seconds), to an agent that was restarted meanwhile.
 AGAIN_S = 10.0
 #: Where the metadata of a scheduler says that it answers.
