@@ -7,7 +7,8 @@ production work may run ahead of its time (§5). ``early`` places everything as 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from master.reservations.plan import EPSILON, Piece, Plan
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
@@ -17,8 +18,10 @@ _TRIES = 64
 
 #: For each atom, from left to right, what it is given; nothing where an alternative was not chosen.
 Placed = list[list[Piece]]
-#: Steps [near, far) seen from the edge, and how many bundles have room there.
-_Run = tuple[int, int, int]
+#: Steps [near, far) seen from the edge, and how many bundles have room there, as a quotient.
+_Run = tuple[int, int, float]
+#: So many runs of the plan are looked at first.
+_LOOK = 32
 
 
 class Gree:
@@ -117,101 +120,107 @@ class Gree:
         """The tallest and rightmost blocks: each as high as its lowest point within a lease lets it be, then on, to the
         left of that point."""
         left, pieces = atom.work, list[Piece]()
-        edge = start if self._early else finish
+        low, high = start, finish
         while left > 0:
-            low, high = (edge, finish) if self._early else (start, edge)
-            block = self._block(atom, _Runs(self._runs(atom, low, high, pieces)), left)
+            fits = high - low >= atom.lease and (high - low) * atom.parallelism >= left
+            block = self._block(atom, low, high, pieces, left) if fits else None
             if block is None:
                 self._undo([pieces])
                 return None
             piece, edge = block
+            low, high = (edge, high) if self._early else (low, edge)
             self._plan.take(piece)
             pieces.append(piece)
             left -= (piece.finish - piece.start) * piece.number
         return pieces
 
-    def _block(self, atom: Atom, runs: _Runs, left: int) -> tuple[Piece, int] | None:
+    def _block(self, atom: Atom, low: int, high: int, own: list[Piece], left: int) -> tuple[Piece, int] | None:
         """The next block, as near to the edge as one of a lease's length fits, and the next edge."""
         gang, lease, height = atom.gang, atom.lease, atom.parallelism
-        first = lowest = length = 0
-        for index, (near, far, room) in enumerate(runs.look()):
+        begins = lowest = length = far = 0
+        room = 0.0
+        runs = self._runs(atom, low, high, own)
+        for near, far, room in runs:
             if room < gang:
-                first = lowest = index + 1
                 height, length = atom.parallelism, 0
                 continue
+            if not length:
+                begins, lowest = near, far
             if room < height:
-                height, lowest = room, index
+                height, lowest = int(room), far
             length += far - near
             if length >= lease:
-                return self._sized(atom, runs, first, index + 1, height, lowest, left)
-        return None
-
-    def _sized(
-        self, atom: Atom, runs: _Runs, index: int, at: int, height: int, lowest: int, left: int
-    ) -> tuple[Piece, int]:
-        """As long as there is work, and room for that height; as low as the work that is left lets it be."""
-        number = max(atom.gang, min(height, -(-left // atom.lease)))
-        wanted = max(atom.lease, -(-left // number))
-        near = runs.seen[index][0]
-        far, at = near + atom.lease, at - 1
-        limited = height < atom.parallelism  # by the plan: beyond its lowest run there is room for more
-        while far - near < wanted and (run := runs.at(at)) is not None:
-            if run[2] < number or (limited and run[2] > number):
                 break
-            far, at = min(run[1], near + wanted), at + 1
-        edge = min(far, runs.seen[lowest][1]) if limited else far
+        if length < lease:
+            return None
+        number = max(gang, min(height, -(-left // lease)))
+        wanted = begins + max(lease, -(-left // number))  # as long as there is work
+        limited = height < atom.parallelism  # by the plan: beyond its lowest run there is room for more
+        ends = begins + lease
+        while ends < wanted and room >= number and not (limited and room >= number + 1):
+            ends = min(far, wanted)
+            _, far, room = next(runs, (0, 0, -1.0))
+        edge = min(ends, lowest) if limited else ends
         if self._early:
-            return Piece(near, far, atom.bundle, number), edge
-        return Piece(-far, -near, atom.bundle, number), -edge
+            return Piece(begins, ends, atom.bundle, number), edge
+        return Piece(-ends, -begins, atom.bundle, number), -edge
 
     def _runs(self, atom: Atom, low: int, high: int, own: list[Piece]) -> Iterator[_Run]:
         """How many bundles have room within [low, high), from the edge on; mirrored where late is wanted."""
-        starts, rows = self._plan.free.starts, self._plan.free.rows
-        needs = [(index, amount) for index, amount in enumerate(atom.bundle.amounts) if amount]
-        marks = sorted({each for piece in own for each in (piece.start, piece.finish)})
+        return chain.from_iterable(self._parts(atom, low, high, own))
+
+    def _parts(self, atom: Atom, low: int, high: int, own: list[Piece]) -> Iterator[Iterable[_Run]]:
+        starts, columns = self._plan.free.starts, self._plan.free.columns
+        needs = [(columns[index], float(amount)) for index, amount in enumerate(atom.bundle.amounts) if amount]
         first, last = bisect_right(starts, low) - 1, bisect_left(starts, high)
-        for index in range(first, last) if self._early else range(last - 1, first - 1, -1):
-            row = rows[index]
-            room = atom.parallelism
-            for each, amount in needs:
-                bundles = int((row[each] + EPSILON) / amount)
-                if bundles < room:
-                    room = bundles
-            a = starts[index] if index > first else low
-            b = starts[index + 1] if index + 1 < last else high
-            if not own:
-                yield (a, b, room) if self._early else (-b, -a, room)
-                continue
-            parts = _split(a, b, marks)
-            for x, y in parts if self._early else reversed(parts):
-                held = sum(piece.number for piece in own if piece.start <= x < piece.finish)
-                bundles = max(0, min(room, atom.parallelism - held))
-                yield (x, y, bundles) if self._early else (-y, -x, bundles)
+        for a, b in _from_edge(first, last, early=self._early):
+            marks = [max(starts[a], low), *starts[a + 1 : b], starts[b] if b < last else high]
+            rooms = _rooms(needs, a, b, float(atom.parallelism))
+            beside = [piece for piece in own if piece.start < marks[-1] and piece.finish > marks[0]]
+            if beside:
+                marks, rooms = _beside(beside, marks, rooms, atom.parallelism)
+            if self._early:
+                yield zip(marks, marks[1:], rooms, strict=False)
+            else:
+                marks = [-mark for mark in reversed(marks)]
+                yield zip(marks, marks[1:], reversed(rooms), strict=False)
 
 
-class _Runs:
-    """Looked at as far as somebody wants to see."""
-
-    def __init__(self, source: Iterator[_Run]) -> None:
-        self._source = source
-        self.seen: list[_Run] = []
-
-    def look(self) -> Iterator[_Run]:
-        """From the edge on; to be used once."""
-        for run in self._source:
-            self.seen.append(run)
-            yield run
-
-    def at(self, index: int) -> _Run | None:
-        """None: there is none behind it."""
-        while len(self.seen) <= index:
-            run = next(self._source, None)
-            if run is None:
-                return None
-            self.seen.append(run)
-        return self.seen[index]
+def _from_edge(first: int, last: int, *, early: bool) -> Iterator[tuple[int, int]]:
+    """[first, last) in parts from the edge on, each larger than the one before: most look no further than the first."""
+    size = _LOOK
+    while first < last:
+        if early:
+            yield first, min(first + size, last)
+            first += size
+        else:
+            yield max(first, last - size), last
+            last -= size
+        size *= 2
 
 
-def _split(start: int, finish: int, marks: list[int]) -> list[tuple[int, int]]:
-    inside = [mark for mark in marks if start < mark < finish]
-    return list(zip([start, *inside], [*inside, finish], strict=True))
+def _rooms(needs: list[tuple[list[float], float]], first: int, last: int, most: float) -> list[float]:
+    """How many bundles have room in each run, as a quotient: nobody minds parts of bundles."""
+    rooms = [most] * (last - first)
+    for column, amount in needs:
+        bundles = [(free + EPSILON) / amount for free in column[first:last]]
+        # Here planning spends its time, and calls of min() would double it.
+        rooms = [a if a < b else b for a, b in zip(rooms, bundles, strict=True)]  # noqa: FURB136
+    return rooms
+
+
+def _beside(own: list[Piece], marks: list[int], rooms: list[float], most: int) -> tuple[list[int], list[float]]:
+    """The runs between ``marks``, cut where pieces of the same atom are: ``most`` bundles at once with them."""
+    begins, ends = marks[0], marks[-1]
+    changes: dict[int, int] = {}
+    for piece in own:
+        start, finish = max(piece.start, begins), min(piece.finish, ends)
+        changes[start] = changes.get(start, 0) + piece.number
+        changes[finish] = changes.get(finish, 0) - piece.number
+    room_from = dict(zip(marks, rooms, strict=False))
+    cut = sorted({*marks, *changes})
+    room, left, found = 0.0, float(most), list[float]()
+    for mark in cut[:-1]:
+        room, left = room_from.get(mark, room), left - changes.get(mark, 0)
+        found.append(min(room, left))
+    return cut, found

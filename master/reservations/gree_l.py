@@ -84,7 +84,7 @@ class GreeL(Gree):
     def _level(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
         """The lowest height at which the work is done, cut off where there is less room; for leases of one step."""
         runs = [
-            (near, far, room) if self._early else (-far, -near, room)
+            (near, far, int(room)) if self._early else (-far, -near, int(room))
             for near, far, room in self._runs(atom, start, finish, [])
             if room >= atom.gang
         ]

@@ -27,51 +27,64 @@ class Piece(NamedTuple):
 
 
 class Steps:
-    """Amounts over time, one row for each run of steps in which nothing changes."""
+    """Amounts over time, one run for each stretch of steps in which nothing changes; a column for each resource."""
 
     def __init__(self, amounts: Vector) -> None:
-        #: Rising, from 0; row i holds until start i + 1.
+        #: Rising, from 0; run i holds until start i + 1.
         self.starts: list[int] = [0]
-        self.rows: list[list[float]] = [list(amounts)]
+        self.columns: tuple[list[float], ...] = tuple([float(amount)] for amount in amounts)
+
+    @property
+    def rows(self) -> list[list[float]]:
+        """The amounts of each run."""
+        return [list(row) for row in zip(*self.columns, strict=True)]
 
     def at(self, step: int) -> list[float]:
-        """What holds in a step; not to be changed."""
-        return self.rows[bisect_right(self.starts, step) - 1]
+        """What holds in a step."""
+        index = bisect_right(self.starts, step) - 1
+        return [column[index] for column in self.columns]
 
     def add(self, start: int, finish: int | None, amounts: Sequence[float]) -> None:
         """Add amounts in [start, finish), or from ``start`` on."""
         first = self._cut(start)
-        last = len(self.rows) if finish is None else self._cut(finish)
-        used = [(index, amount) for index, amount in enumerate(amounts) if amount]
-        for row in self.rows[first:last]:
-            for index, amount in used:
-                row[index] += amount
+        last = len(self.starts) if finish is None else self._cut(finish)
+        for column, amount in zip(self.columns, amounts, strict=True):
+            if amount:
+                column[first:last] = [before + amount for before in column[first:last]]
         self._join(last)
         self._join(first)
 
     def lowest(self, start: int, finish: int) -> list[float]:
         """The least of each amount in [start, finish)."""
         first, last = bisect_right(self.starts, start) - 1, bisect_right(self.starts, finish - 1)
-        return [min(values) for values in zip(*self.rows[first:last], strict=True)]
+        return [min(column[first:last]) for column in self.columns]
 
-    def runs(self) -> Iterator[tuple[int, int | None, list[float]]]:
-        """(from, to, amounts); the last one has no end."""
-        for index, row in enumerate(self.rows):
-            yield self.starts[index], (self.starts[index + 1] if index + 1 < len(self.rows) else None), row
+    def runs(self, since: int = 0) -> Iterator[tuple[int, int | None, list[float]]]:
+        """(from, to, amounts) of those that hold in ``since`` or later; the last one has no end."""
+        for index in range(bisect_right(self.starts, since) - 1, len(self.starts)):
+            finish = self.starts[index + 1] if index + 1 < len(self.starts) else None
+            yield self.starts[index], finish, [column[index] for column in self.columns]
 
     def _cut(self, step: int) -> int:
-        """The row that begins at a step, made if it is not there."""
+        """The run that begins at a step, made if it is not there."""
         index = bisect_right(self.starts, step)
         if self.starts[index - 1] == step:
             return index - 1
         self.starts.insert(index, step)
-        self.rows.insert(index, self.rows[index - 1][:])
+        for column in self.columns:
+            column.insert(index, column[index - 1])
         return index
 
     def _join(self, index: int) -> None:
-        """One row where two say the same. (Fractions that differ by rounding stay apart, and do no harm.)"""
-        if 0 < index < len(self.rows) and self.rows[index - 1] == self.rows[index]:
-            del self.starts[index], self.rows[index]
+        """One run where two say the same. (Fractions that differ by rounding stay apart, and do no harm.)"""
+        if not 0 < index < len(self.starts):
+            return
+        for column in self.columns:
+            if column[index - 1] != column[index]:
+                return
+        del self.starts[index]
+        for column in self.columns:
+            del column[index]
 
 
 class Plan:
@@ -80,6 +93,8 @@ class Plan:
     def __init__(self, capacity: Bundle) -> None:
         self.capacity = Steps(capacity.amounts)
         self.free = Steps(capacity.amounts)
+        #: Another number for each change of what is promised.
+        self.version = 0
         self._pieces: dict[str, tuple[Piece, ...]] = {}
 
     def __contains__(self, reservation: object) -> bool:
@@ -97,14 +112,17 @@ class Plan:
         """
         if reservation in self._pieces:
             raise KeyError(f"{reservation} is in the plan")
-        self._pieces[reservation] = tuple(sorted(pieces, key=lambda piece: (piece.start, piece.finish)))
+        self._pieces[reservation] = _in_time(pieces)
+        self.version += 1
         for piece in self._pieces[reservation]:
             self.take(piece)
 
     def add_taken(self, reservation: str, pieces: Iterable[Piece]) -> None:
         """As :meth:`add`, of what a planner has taken already."""
-        self.add(reservation, ())
-        self._pieces[reservation] = tuple(sorted(pieces, key=lambda piece: (piece.start, piece.finish)))
+        if reservation in self._pieces:
+            raise KeyError(f"{reservation} is in the plan")
+        self._pieces[reservation] = _in_time(pieces)
+        self.version += 1
 
     def remove(self, reservation: str) -> tuple[Piece, ...]:
         """Promise it no longer; what it was promised.
@@ -113,6 +131,7 @@ class Plan:
             KeyError: it is not in the plan.
         """
         pieces = self._pieces.pop(reservation)
+        self.version += 1
         for piece in pieces:
             self.give_back(piece)
         return pieces
@@ -125,7 +144,8 @@ class Plan:
         """
         for piece in self._pieces[reservation]:
             self.give_back(piece)
-        self._pieces[reservation] = tuple(sorted(pieces, key=lambda piece: (piece.start, piece.finish)))
+        self._pieces[reservation] = _in_time(pieces)
+        self.version += 1
         for piece in self._pieces[reservation]:
             self.take(piece)
 
@@ -154,8 +174,8 @@ class Plan:
 
     def overcommitted(self, since: int = 0) -> int | None:
         """The first step from ``since`` on in which more is promised than there is."""
-        for start, finish, row in self.free.runs():
-            if (finish is None or finish > since) and min(row) < -EPSILON:
+        for start, _, row in self.free.runs(since):
+            if min(row) < -EPSILON:
                 return max(start, since)
         return None
 
@@ -166,6 +186,10 @@ class Plan:
     def give_back(self, piece: Piece) -> None:
         """The contrary."""
         self.free.add(piece.start, piece.finish, [piece.number * amount for amount in piece.bundle.amounts])
+
+
+def _in_time(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    return tuple(sorted(pieces, key=lambda piece: (piece.start, piece.finish)))
 
 
 def _earlier(one: int | None, other: int | None) -> int | None:

@@ -1,0 +1,93 @@
+"""GREE in a plan of lists and quotients, against GREE as it reads: whole bundles, run by run."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from master.reservations.gree import Gree
+from master.reservations.plan import Piece, Plan
+from master.reservations.rdl import Atom, Bundle
+
+_Run = tuple[int, int, int]
+_BUNDLES = (Bundle(cpu_cores=1.0), Bundle(cpu_cores=2.0, memory_bytes=3), Bundle(memory_bytes=2, disk_bytes_per_s=1))
+_ATOMS = st.builds(
+    lambda bundle, gang, more, lease, work, start, length: Atom(
+        bundle, gang, gang + more, lease, work, start, start + length
+    ),
+    st.sampled_from(_BUNDLES), st.integers(1, 3), st.integers(0, 6), st.integers(1, 7), st.integers(1, 60),
+    st.integers(0, 30), st.integers(1, 40),
+)  # fmt: skip
+
+
+def runs(plan: Plan, atom: Atom, low: int, high: int, own: list[Piece]) -> list[_Run]:
+    """From the right edge on: how many bundles have room, and with ``own`` are no more than the atom may have."""
+    marks = {low, high, *plan.free.starts, *(mark for piece in own for mark in (piece.start, piece.finish))}
+    cut, found = sorted(mark for mark in marks if low <= mark <= high), list[_Run]()
+    for start, finish in pairwise(cut):
+        held = sum(piece.number for piece in own if piece.start <= start < piece.finish)
+        needs = zip(plan.free.at(start), atom.bundle.amounts, strict=True)
+        room = min([atom.parallelism - held, *(int((has + 1e-6) / each) for has, each in needs if each)])
+        found.append((start, finish, room))
+    return found[::-1]
+
+
+def block(atom: Atom, line: list[_Run], left: int) -> tuple[Piece, int] | None:
+    """The first lease's length from the edge on in which a gang has room, stretched while there is work and room."""
+    for first in range(len(line)):
+        for last in range(first, len(line)):
+            part = line[first : last + 1]
+            if min(room for _, _, room in part) < atom.gang:
+                break
+            if part[0][1] - part[-1][0] >= atom.lease:
+                return stretched(atom, part, line[last:], left)
+    return None
+
+
+def stretched(atom: Atom, part: list[_Run], behind: list[_Run], left: int) -> tuple[Piece, int]:
+    """As high as the lowest run of the lease lets it be; the next edge is that run's."""
+    height = min(atom.parallelism, *(room for _, _, room in part), atom.parallelism)
+    number, ends = max(atom.gang, min(height, -(-left // atom.lease))), part[0][1]
+    begins, wanted = ends - atom.lease, ends - max(atom.lease, -(-left // number))
+    limited = height < atom.parallelism
+    for start, _, room in behind:
+        if begins <= wanted or room < number or (limited and room > number):
+            break
+        begins = max(start, wanted)
+    lowest = next((start for start, _, room in part if room == height), part[0][0])
+    return Piece(begins, ends, atom.bundle, number), max(begins, lowest) if limited else begins
+
+
+def placed(plan: Plan, atom: Atom) -> list[Piece] | None:
+    """Taken in the plan if it fits."""
+    assert atom.start is not None and atom.finish is not None
+    left, high, pieces = atom.work, atom.finish, list[Piece]()
+    while left > 0:
+        found = block(atom, runs(plan, atom, atom.start, high, pieces), left) if high > atom.start else None
+        if found is None:
+            for piece in pieces:
+                plan.give_back(piece)
+            return None
+        piece, high = found
+        plan.take(piece)
+        pieces.append(piece)
+        left -= (piece.finish - piece.start) * piece.number
+    return pieces
+
+
+@given(st.integers(0, 12), st.integers(0, 30), st.integers(0, 8), st.lists(_ATOMS, min_size=1, max_size=14))
+@settings(max_examples=120, deadline=None)
+def test_planning_fast_decides_what_planning_plainly_does(
+    cores: int, memory: int, disk: int, atoms: list[Atom]
+) -> None:
+    has = Bundle(cpu_cores=float(cores), memory_bytes=memory, disk_bytes_per_s=disk)
+    fast, plain = Plan(has), Plan(has)
+    planner = Gree(fast)
+    for number, atom in enumerate(atoms):
+        given_fast = planner.promise(f"r{number}", atom, 0, 100)
+        given_plainly = placed(plain, atom)
+        assert (None if given_fast is None else given_fast[0]) == given_plainly
+        assert fast.free.starts == plain.free.starts
+        assert fast.free.rows == plain.free.rows
