@@ -161,7 +161,8 @@ SAYS = {
 #: What parameters and results are made of.
 STRUCTURES: tuple[type[msgspec.Struct], ...] = (
     MonotaskSpec, api.Completion, api.Leased, TaskRequest, KindAmounts, api.StageProgress, ContainerSpec, Limits,
-    Notice, Executor, Profile, Capacity, Ended, reservation_api.Reserved, reservation_api.PromisedPiece, ErrorBody,
+    Notice, Executor, Profile, Capacity, Ended, reservation_api.Reserved, reservation_api.PromisedPiece,
+    reservation_api.FreeRun, ErrorBody,
 )  # fmt: skip
 ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, Choice, Sizing, EndedBy, ErrorCode)
 

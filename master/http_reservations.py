@@ -1,13 +1,14 @@
 """Reservations over HTTP: everybody who may see the status may see what is promised; who has the token may change it.
 
-``GET /reservations`` (``?at=`` Unix time: what is promised then), ``POST /reservations``, ``PUT`` and ``DELETE
-/reservations/ID``. Changes need ``Authorization: Bearer …`` with what is in the file ``http_token_file``; whoever has
-that acts as an operator, on behalf of the ``user`` that he names.
+``GET /reservations`` (``?at=`` Unix time: what is promised then), ``GET /plan`` (over time, ``?since=&until=&by=``),
+``POST /reservations``, ``PUT`` and ``DELETE /reservations/ID``. Changes need ``Authorization: Bearer …`` with what is
+in the file ``http_token_file``; whoever has that acts as an operator, on behalf of the ``user`` that he names.
 """
 
 from __future__ import annotations
 
 import hmac
+import math
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,14 +19,18 @@ from aiohttp import web
 
 from master.reservations.calls import show
 from master.reservations.desk import Desk
+from master.reservations.timeline import AMOUNTS, free_runs, stacked
 from penstock.wire.agent_api import Result
 from penstock.wire.errors import ErrorCode, RpcError
 from penstock.wire.reservation_api import Label, OnBehalf, Rdl
 
 Call = Callable[[OnBehalf], Awaitable[Result]]
 _STATUS = {ErrorCode.BAD_REQUEST: 400, ErrorCode.REFUSED: 409, ErrorCode.UNAVAILABLE: 503}
-#: Runs of the plan in which nothing changes; so many are shown.
-_MOST_RUNS = 1000
+#: `GET /plan` shows so much of the time ahead where nobody says how much.
+_AHEAD_S = 86_400.0
+#: No later time is meant: the year 9999.
+_LAST = 253_402_300_800.0
+_AWAY = "this master takes no reservations; see its log: its store could not be opened"
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,6 +53,7 @@ class ReservationSite:
         """For the master's site."""
         return [
             web.get("/reservations", self._get),
+            web.get("/plan", self._plan),
             web.post("/reservations", self._post),
             web.put("/reservations/{id}", self._put),
             web.delete("/reservations/{id}", self._delete),
@@ -56,23 +62,39 @@ class ReservationSite:
     async def _get(self, request: web.Request) -> web.Response:
         desk = self._desk()
         if desk is None:
-            return _error(503, "this master takes no reservations; see its log: its store could not be opened")
+            return _error(503, _AWAY)
         try:
-            at = float(request.query.get("at", time.time()))
-            promised = desk.promised(at)
-        except (ValueError, OverflowError):
-            return _error(400, "at: not a time; write seconds of Unix time", "at")
+            at = _time(request, "at", time.time())
+        except ValueError as error:
+            return _error(400, str(error), "at")
+        promised = desk.promised(at)
         return _json(
             {
                 "at": at,
                 "promised": {
-                    one: dict(zip(_AMOUNTS, promise.amounts, strict=True)) | {"bundles": promise.bundles}
+                    one: dict(zip(AMOUNTS, promise.amounts, strict=True)) | {"bundles": promise.bundles}
                     for one, promise in promised.items()
                 },
-                "free": _runs(desk, at),
-                "reservations": [msgspec.to_builtins(show(desk, entry.id)) for entry in desk.owned()],
+                "free": free_runs(desk, at),
+                "reservations": [msgspec.to_builtins(show(desk, entry.id, at)) for entry in desk.owned()],
             }
         )
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        desk = self._desk()
+        if desk is None:
+            return _error(503, _AWAY)
+        try:
+            since = _time(request, "since", time.time())
+            until = _time(request, "until", since + _AHEAD_S)
+        except ValueError as error:
+            return _error(400, str(error), str(error).partition(":")[0])
+        by = request.query.get("by", "user")
+        if by not in {"user", "reservation"}:
+            return _error(400, "by: write user or reservation", "by")
+        if until <= since:
+            return _error(400, "until: not after since", "until")
+        return _json(stacked(desk, since, until, by=by))
 
     async def _post(self, request: web.Request) -> web.Response:
         return await self._change(request, "reserve", 201)
@@ -124,20 +146,16 @@ class ReservationSite:
         return None
 
 
-_AMOUNTS = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
-
-
-def _runs(desk: Desk, since: float) -> list[dict[str, float | None]]:
-    """What is not promised, from then on; the last run has no end."""
-    first, found = desk.step(since), []
-    for start, finish, row in desk.agenda.plan.free.runs():
-        if finish is not None and finish <= first:
-            continue
-        end = None if finish is None else desk.unix(finish)
-        found.append({"start": desk.unix(max(start, first)), "finish": end} | dict(zip(_AMOUNTS, row, strict=True)))
-        if len(found) == _MOST_RUNS:
-            break
-    return found
+def _time(request: web.Request, field: str, default: float) -> float:
+    """Raises ValueError: one line that names the field."""
+    said = request.query.get(field)
+    try:
+        at = default if said is None else float(said)
+    except ValueError:
+        at = math.nan
+    if not 0 <= at < _LAST:
+        raise ValueError(f"{field}: not a time; write seconds of Unix time")
+    return at
 
 
 def _json(said: object, status: int = 200) -> web.Response:

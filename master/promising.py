@@ -58,7 +58,7 @@ class Promising:
         self.desk = desk
         self._store = store
         self._cluster = cluster
-        self._follower = Follower(desk, lead_s)
+        self.follower = Follower(desk, lead_s)
         self._fresh_id = fresh_id
         self._wake = wake
         self._lock = asyncio.Lock()
@@ -83,7 +83,7 @@ class Promising:
                 self._written[one.id] = self._kept(one.id)
             if kept:
                 log.info("reservations are kept", reservations=len(kept))
-        self._cluster.plan = self._follower
+        self._cluster.plan = self.follower
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -128,12 +128,8 @@ class Promising:
     def _until_next_s(self) -> float:
         """To the next moment at which something is promised or due, but not longer than is looked after capacity."""
         now = time.time()
-        marks = [self.desk.changes_at(now), self.desk.changes_at(now + self._follower.lead_s)]
-        waits = [
-            marks[0] - now if marks[0] else _LOOK_S,
-            marks[1] - self._follower.lead_s - now if marks[1] else _LOOK_S,
-        ]
-        return max(0.01, min(_LOOK_S, *waits))
+        changes_at = self.follower.changes_at(now)
+        return _LOOK_S if changes_at is None else max(0.01, min(_LOOK_S, changes_at - now))
 
     async def _look(self) -> None:
         async with self._lock:

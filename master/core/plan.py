@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,6 +24,9 @@ class Plan(Protocol):
         """Reservation → what it is promised at this time (Unix); those without a promise then are not in it."""
         ...
 
+    def saw(self, at: float, waiting: Collection[str]) -> None:
+        """After each round (Unix time): the reservations that lack some of what they are promised, with tasks ready."""
+
 
 class NothingPromised:
     """The plan of a cluster without reservations."""
@@ -31,3 +34,6 @@ class NothingPromised:
     def promised(self, at: float) -> Mapping[str, Promised]:
         """None."""
         return {}
+
+    def saw(self, at: float, waiting: Collection[str]) -> None:
+        """Nobody has one."""

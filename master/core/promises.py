@@ -8,6 +8,7 @@ from here: its slots go to whoever is promised something as they fall free.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from master.core import lifecycle
@@ -27,13 +28,18 @@ EPSILON = 1e-6
 
 
 def guarantees(cluster: Cluster, at: float) -> tuple[dict[str, str], dict[str, Guarantee]]:
-    """Job → its reservation; reservation → what its jobs are promised together now (Unix time), and hold."""
+    """Job → its reservation; reservation → what its jobs are promised together now (Unix time), and hold.
+
+    Reservations without jobs, or that are promised nothing now, are left out.
+    """
     members = {job.job: job.reservation for job in cluster.jobs.values() if job.reservation}
     if not members:
         return {}, {}
+    promised = cluster.plan.promised(at)
     found = {
-        reservation: Guarantee((promised.cores, 0.0, 0.0, promised.memory_bytes), [0.0] * 4, promised.bundles)
-        for reservation, promised in cluster.plan.promised(at).items()
+        reservation: Guarantee((one.cores, 0.0, 0.0, one.memory_bytes), [0.0] * 4, one.bundles)
+        for reservation in dict.fromkeys(members.values())
+        if (one := promised.get(reservation)) is not None
     }
     for name, reservation in members.items():
         if reservation in found:
@@ -43,13 +49,15 @@ def guarantees(cluster: Cluster, at: float) -> tuple[dict[str, str], dict[str, G
 
 def make_room(cluster: Cluster, now: float) -> None:
     """After placement: stop what is in the way of tasks that are promised a place and have none, or no slot."""
-    members, promised = guarantees(cluster, cluster.unix(now))
+    at = cluster.unix(now)
+    members, promised = guarantees(cluster, at)
+    cluster.plan.saw(at, _waiting(cluster, members, promised))
     if not promised:
         return
     protected = {job: members[job] for job in members if members[job] in promised}
     held = {task.node for job in protected for task in cluster.jobs[job].tasks.values() if task.node}
     looked_at = {name: _Node(cluster, node, protected) for name, node in cluster.nodes.items() if name in held}
-    _give_slots(list(looked_at.values()), protected, guarantees(cluster, cluster.unix(now))[1])
+    _give_slots(list(looked_at.values()), protected, promised)
     for task in list(_lacking(cluster, members, promised)):
         fewest: _Node | None = None
         chosen: list[Held] = []
@@ -67,9 +75,18 @@ def make_room(cluster: Cluster, now: float) -> None:
             fewest.keep_for(task)
 
 
+def _waiting(cluster: Cluster, members: dict[str, str], promised: dict[str, Guarantee]) -> set[str]:
+    """Reservations that lack some of what they are promised now, and have tasks that are ready for it."""
+    waiting = {members[job] for job in members if (found := cluster.jobs[job]).admitted and found.ready_count}
+    return {one for one in waiting if one in promised and promised[one].lacking}
+
+
 def _give_slots(nodes: list[_Node], protected: dict[str, str], promised: dict[str, Guarantee]) -> None:
     """Commands that wait on their nodes for slots of others get them, as far as their reservation is promised that."""
     waiting = [(one, held) for one in nodes for held in one.waiting()]
+    if not waiting:
+        return
+    promised = {name: replace(one, held=one.held[:]) for name, one in promised.items()}
     for _, held in waiting:  # what waits holds nothing yet
         promised[protected[held.job]].take([-amount for amount in held.holds()])
     for one, held in waiting:

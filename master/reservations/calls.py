@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from master.reservations.desk import Declined, Desk, Entry
+from master.reservations.launches import size
+from master.reservations.plan import Piece
+from master.reservations.timeline import free_runs
 from penstock.wire import reservation_api as api
 from penstock.wire.connection import read
 from penstock.wire.errors import bad_request, refused
@@ -36,22 +39,23 @@ def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answere
                 if len(desk.owned(asked.user)) >= MOST_OF_A_USER:
                     raise refused(f"{asked.user} has {MOST_OF_A_USER} reservations", remedy="delete some first")
                 desk.create(Entry(fresh_id, name, asked.user, rdl, at), at)
-                return Answered(show(desk, fresh_id), fresh_id)
+                return Answered(show(desk, fresh_id, at), fresh_id)
             case api.UpdateReservation(reservation, rdl):
                 _owned(desk, reservation, asked)
                 desk.update(reservation, rdl, at)
-                return Answered(show(desk, reservation), reservation)
+                return Answered(show(desk, reservation, at), reservation)
             case api.DeleteReservation(reservation):
                 _owned(desk, reservation, asked)
                 desk.delete(reservation)
-                return Answered(_all(desk, asked.user), reservation)
-            case api.ListReservations(everybody):
+                return Answered(_all(desk, asked.user, at), reservation)
+            case api.ListReservations(everybody, then):
                 if everybody and not asked.operator:
                     raise refused("only operators see everybody's reservations", field="everybody")
-                return Answered(_all(desk, None if everybody else asked.user))
+                user = None if everybody else asked.user
+                return Answered(_all(desk, user, at) if then is None else _then(desk, user, at, then))
             case api.UseReservation(reservation):
                 may_use(desk, reservation, asked.user)
-                return Answered(show(desk, reservation))
+                return Answered(show(desk, reservation, at))
     except Declined as no:
         if no.malformed:
             of_rdl = str(no).startswith("rdl: ") or "reservation" not in asked.params
@@ -78,8 +82,8 @@ def may_use(desk: Desk, reservation: str, user: str) -> None:
         raise refused(f"the reservation {reservation!r} was dropped: {entry.dropped}", field="reservation")
 
 
-def show(desk: Desk, id: str) -> api.Reserved:  # noqa: A002 - the field's name
-    """One as it stands."""
+def show(desk: Desk, id: str, at: float) -> api.Reserved:  # noqa: A002 - the field's name
+    """One as it stands at Unix time ``at``."""
     entry = desk.entries[id]
     pieces = [] if entry.dropped else [piece for turn in desk.kept(id).turns.values() for piece in turn.pieces]
     return api.Reserved(
@@ -89,6 +93,7 @@ def show(desk: Desk, id: str) -> api.Reserved:  # noqa: A002 - the field's name
         created_at=entry.created_at,
         name=entry.name,
         dropped=entry.dropped,
+        launch_delay_s=max((_delay_s(desk, piece, at) for piece in pieces), default=0.0),
         promised=[
             api.PromisedPiece(
                 start=desk.unix(piece.start),
@@ -104,8 +109,19 @@ def show(desk: Desk, id: str) -> api.Reserved:  # noqa: A002 - the field's name
     )
 
 
-def _all(desk: Desk, user: str | None) -> api.Reservations:
-    return api.Reservations(reservations=[show(desk, entry.id) for entry in desk.owned(user)])
+def _delay_s(desk: Desk, piece: Piece, at: float) -> float:
+    return desk.launches.delay_s(size(piece.bundle.cpu_cores, piece.bundle.memory_bytes), at)
+
+
+def _all(desk: Desk, user: str | None, at: float) -> api.Reservations:
+    return api.Reservations(reservations=[show(desk, entry.id, at) for entry in desk.owned(user)])
+
+
+def _then(desk: Desk, user: str | None, at: float, then: float) -> api.Reservations:
+    """Those that are promised something at another time, and what is free then."""
+    promised = desk.promised(then)
+    found = [show(desk, entry.id, at) for entry in desk.owned(user) if entry.id in promised]
+    return api.Reservations(reservations=found, free=[api.FreeRun(**run) for run in free_runs(desk, then)])
 
 
 def _owned(desk: Desk, id: str, asked: api.OnBehalf) -> None:  # noqa: A002 - the field's name

@@ -7,17 +7,21 @@ master that was restarted counts as the one before it did.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from master.reservations.agenda import Agenda, Dropped, Planner, Reservation
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
+from master.reservations.launches import LaunchDelays
 from master.reservations.plan import Piece, Plan, Vector
 from master.reservations.rdl import Bundle, Calendar, RdlError, Request, from_json, parse, parse_bundle
 from master.reservations.sharing import Instantaneous, Integral, SharingPolicy
 
+#: So many stretches of time in which nothing changes are kept in mind.
+_MOMENTS = 32
 #: Name in the configuration → a planner over a plan.
 PLANNERS: Mapping[str, Callable[[Plan], Planner]] = {
     "gree": Gree,
@@ -87,6 +91,14 @@ class Promise:
     bundle: Bundle
 
 
+class _Moment(NamedTuple):
+    """The same is promised in all the steps [since, until)."""
+
+    since: int
+    until: int | None
+    promised: dict[str, Promise]
+
+
 class Desk:
     """``at`` is always Unix time in seconds."""
 
@@ -100,6 +112,10 @@ class Desk:
         )
         self.capacity = Bundle()
         self.entries: dict[str, Entry] = {}
+        #: What the adapter knows of how promises begin.
+        self.launches = LaunchDelays()
+        self._moments: deque[_Moment] = deque(maxlen=_MOMENTS)
+        self._version = self.agenda.plan.version
 
     # ------------------------------------------------------------ the four calls
 
@@ -184,27 +200,14 @@ class Desk:
         return dropped
 
     def promised(self, at: float) -> dict[str, Promise]:
-        """Reservation → what it is promised now; those that are promised nothing now are left out."""
-        step = self.step(at)
-        found = {}
-        for one in self.agenda.reservations():
-            now = [piece for turn in one.turns.values() for piece in turn.pieces if piece.start <= step < piece.finish]
-            if now:
-                found[one.id] = _promise(one.id, now)
-        return found
+        """Reservation → what it is promised now; those that are promised nothing now are left out. Not to be changed:
+        the same is answered until something changes."""
+        return self._moment(self.step(at)).promised
 
     def changes_at(self, at: float) -> float | None:
         """When what is promised changes next, after ``at``; None: never."""
-        step = self.step(at)
-        marks = (
-            mark
-            for one in self.agenda.reservations()
-            for turn in one.turns.values()
-            for piece in turn.pieces
-            for mark in (piece.start, piece.finish)
-        )
-        following = min((mark for mark in marks if mark > step), default=None)
-        return None if following is None else following * self.settings.step_s
+        until = self._moment(self.step(at)).until
+        return None if until is None else self.unix(until)
 
     def restore(self, entry: Entry, reservation: Reservation | None) -> None:
         """Take back what a master before us promised, as it was; None: it was dropped, and is still to be told."""
@@ -221,6 +224,31 @@ class Desk:
         return step * self.settings.step_s
 
     # ------------------------------------------------------------ inside
+
+    def _moment(self, step: int) -> _Moment:
+        """A round asks for the same few moments again and again."""
+        if self._version != self.agenda.plan.version:
+            self._version = self.agenda.plan.version
+            self._moments.clear()
+        for known in self._moments:
+            if known.since <= step and (known.until is None or step < known.until):
+                return known
+        since, until, found = 0, None, {}
+        for one in self.agenda.reservations():
+            now = list[Piece]()
+            for piece in (piece for turn in one.turns.values() for piece in turn.pieces):
+                if piece.start <= step < piece.finish:
+                    now.append(piece)
+                for mark in piece[:2]:
+                    if mark <= step:
+                        since = max(since, mark)
+                    elif until is None or mark < until:
+                        until = mark
+            if now:
+                found[one.id] = _promise(one.id, now)
+        moment = _Moment(since, until, found)
+        self._moments.append(moment)
+        return moment
 
     def _request(self, rdl: str | dict[str, Any], at: float) -> Request:
         calendar = Calendar(step_s=self.settings.step_s, now=self.step(at))

@@ -2,30 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from master.core.plan import Promised
 from master.reservations.desk import Desk, Promise
+from master.reservations.launches import Size, size_of
+
+#: What was learnt of launches counts in steps of this (seconds), so that few moments are asked for.
+_APART_S = 0.5
+#: So long from now (seconds) → what the desk promises then, by reservation.
+_Seen = list[tuple[float, dict[str, Promise]]]
 
 
 class Follower:
     """The cluster's plan: what the desk promises now, or will within ``lead_s`` seconds.
 
     So long before its time room is made for what is promised: stopping what is in the way takes a while, and so does
-    the start of what comes (the adapter's correction, Rayon §5.2).
+    the start of what comes. Where bundles of a size were seen to wait longer than that for their place, room is made as
+    much earlier for them (the adapter's corrections, Rayon §5.2).
     """
 
     def __init__(self, desk: Desk, lead_s: float) -> None:
         self._desk = desk
         self.lead_s = lead_s
+        self._last: _Merged | None = None
 
     def promised(self, at: float) -> Mapping[str, Promised]:
         """See :class:`master.core.plan.Plan`."""
-        now, soon = self._desk.promised(at), self._desk.promised(at + self.lead_s)
-        return {one: _more(now.get(one), soon.get(one)) for one in {**now, **soon}}
+        learnt = self._learnt(at)
+        seen = [(lead_s, self._desk.promised(at + lead_s)) for lead_s in self._leads(learnt)]
+        if self._last is None or not self._last.holds(learnt, seen):
+            self._last = _Merged(learnt, seen, self._merged(learnt, seen))
+        return self._last.promised
+
+    def saw(self, at: float, waiting: Collection[str]) -> None:
+        """See :class:`master.core.plan.Plan`."""
+        self._desk.launches.saw(at, self.promised(at), waiting)
+
+    def lead_of(self, promised: Promised, at: float) -> float:
+        """So long before its time room is made for what is promised (seconds)."""
+        return self.lead_s + self._learnt(at).get(size_of(promised), 0.0)
+
+    def changes_at(self, at: float) -> float | None:
+        """When :meth:`promised` will say something else, after ``at`` (Unix); None: never, as far as is known."""
+        changes = ((lead_s, self._desk.changes_at(at + lead_s)) for lead_s in self._leads(self._learnt(at)))
+        return min((moment - lead_s for lead_s, moment in changes if moment is not None), default=None)
+
+    def _learnt(self, at: float) -> dict[Size, float]:
+        """By how much earlier than others (seconds)."""
+        late = ((size, delay_s - self.lead_s) for size, delay_s in self._desk.launches.all(at).items())
+        return {size: math.ceil(more_s / _APART_S) * _APART_S for size, more_s in late if more_s > 0}
+
+    def _leads(self, learnt: Mapping[Size, float]) -> list[float]:
+        """None at all, and all that somebody has, the shortest first."""
+        return sorted({0.0, self.lead_s, *(self.lead_s + each for each in learnt.values())})
+
+    def _merged(self, learnt: Mapping[Size, float], seen: _Seen) -> dict[str, Promised]:
+        found: dict[str, Promised] = {}
+        for lead_s, promises in seen:
+            for reservation, promise in promises.items():
+                promised = Promised(promise.amounts[0], promise.amounts[3], promise.bundles)
+                if lead_s <= self.lead_s + (learnt.get(size_of(promised), 0.0) if learnt else 0.0):
+                    before = found.get(reservation)
+                    found[reservation] = promised if before is None else _more(before, promised)
+        return found
 
 
-def _more(now: Promise | None, soon: Promise | None) -> Promised:
-    both = [promise for promise in (now, soon) if promise is not None]
-    cores, memory = (max(promise.amounts[index] for promise in both) for index in (0, 3))
-    return Promised(cores, memory, max(promise.bundles for promise in both))
+@dataclass(frozen=True, slots=True)
+class _Merged:
+    """``promised`` as long as the desk says the same of the same moments: the very same objects."""
+
+    learnt: Mapping[Size, float]
+    seen: _Seen
+    promised: dict[str, Promised]
+
+    def holds(self, learnt: Mapping[Size, float], seen: _Seen) -> bool:
+        if self.learnt != learnt or len(self.seen) != len(seen):
+            return False
+        return all(a[0] == b[0] and a[1] is b[1] for a, b in zip(self.seen, seen, strict=True))
+
+
+def _more(one: Promised, other: Promised) -> Promised:
+    return Promised(
+        max(one.cores, other.cores), max(one.memory_bytes, other.memory_bytes), max(one.bundles, other.bundles)
+    )

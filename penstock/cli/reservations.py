@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.errors import usage_error
 
 if TYPE_CHECKING:
-    from penstock.wire.reservation_api import PromisedPiece, Reserved
+    from penstock.wire.reservation_api import FreeRun, PromisedPiece, Reservations, Reserved
 
 #: So many pieces of each are shown; ``--json`` has all.
 _SHOWN = 5
@@ -20,23 +21,75 @@ def main(argv: list[str]) -> int:
     """The command."""
     parser = arguments.Parser("reservations", "What the cluster has promised you ahead of time.")
     parser.add_argument("--all", action="store_true", help="everybody's (for operators)")
+    parser.add_argument(
+        "--at", metavar="TIME", help="what is promised then, and what is free: now, +2h, an ISO 8601 or a Unix time"
+    )
     parser.add_argument("--delete", metavar="ID", action="append", default=[], help="give one back")
     parser.add_argument("--json", action="store_true", help="print them as JSON")
     options = parser.parse_args(argv)
+    at = None if options.at is None else _time(options.at)
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_reservations(options.delete, everybody=options.all, as_json=options.json))
+    return converse(_reservations(options.delete, at, everybody=options.all, as_json=options.json))
 
 
-async def _reservations(delete: Sequence[str], *, everybody: bool, as_json: bool) -> int:
+def _time(said: str) -> float:
+    """Unix time.
+
+    Raises:
+        CommandError: it is none.
+    """
+    from penstock.model.units import parse_duration_s
+
+    try:
+        if said == "now":
+            return time.time()
+        if said.startswith("+"):
+            return time.time() + parse_duration_s(said[1:])
+        if "-" not in said:
+            return float(said)
+        return datetime.fromisoformat(said).timestamp()  # local time where it names no other
+    except ValueError:
+        remedy = "write now, +90s or +2h, 2026-12-24T06:00, or seconds of Unix time"
+        raise usage_error(f"--at: {said[:80]!r} is no time; {remedy}") from None
+
+
+async def _reservations(delete: Sequence[str], at: float | None, *, everybody: bool, as_json: bool) -> int:
     from penstock.client import AgentClient
 
     async with await AgentClient.connect(client="penstock reservations") as agent:
         for one in delete:
             await agent.delete_reservation(one)
-        found = await agent.reservations(everybody=everybody)
-    show(found, as_json=as_json)
+        if at is None:
+            show(await agent.reservations(everybody=everybody), as_json=as_json)
+        else:
+            show_then(await agent.reservations_at(at, everybody=everybody), at, as_json=as_json)
     return 0
+
+
+def show_then(found: Reservations, at: float, *, as_json: bool) -> None:
+    """What is promised at a time, and what is free from then on."""
+    import msgspec
+
+    if as_json:
+        print(msgspec.json.encode(found).decode())
+        return
+    if found.reservations:
+        now = [[piece for piece in one.promised if piece.start <= at < piece.finish] for one in found.reservations]
+        show(
+            [
+                msgspec.structs.replace(one, promised=pieces)
+                for one, pieces in zip(found.reservations, now, strict=True)
+            ],
+            as_json=False,
+        )
+    else:
+        print("nothing of it is promised then")
+    for run in found.free[:_SHOWN]:
+        until = "from then on" if run.finish is None else f"to {_moment(run.finish)}"
+        print(f"free  {_moment(run.start)} {until}  {_amounts(run)}")
+    if len(found.free) > _SHOWN:
+        print(f"… {len(found.free) - _SHOWN} more; --json has all")
 
 
 def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
@@ -62,18 +115,24 @@ def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
         if len(one.promised) > _SHOWN:
             lines.append(f"… {len(one.promised) - _SHOWN} more")
         promised = Text("\n".join(lines)) if not one.dropped else plain(f"dropped: {one.dropped}")
+        if one.launch_delay_s and not one.dropped:
+            promised.append(f"\nroom is made {one.launch_delay_s:.1f} s before: so long such bundles waited for theirs")
         table.add_row(plain(one.reservation), plain(one.name), plain(one.user), promised)
     console().print(table)
 
 
 def _piece(piece: PromisedPiece) -> str:
+    return f"{_moment(piece.start)} to {_moment(piece.finish)}  {piece.bundles} × {_amounts(piece)}"
+
+
+def _amounts(of: PromisedPiece | FreeRun) -> str:
     from penstock.model.units import format_bytes
 
-    amounts = [f"{piece.cpu_cores:g} cores"] if piece.cpu_cores else []
-    amounts += [format_bytes(piece.memory_bytes)] if piece.memory_bytes else []
-    for kind, rate in (("disk", piece.disk_bytes_per_s), ("network", piece.network_bytes_per_s)):
-        amounts += [f"{format_bytes(rate)}/s {kind}"] if rate else []
-    return f"{_moment(piece.start)} to {_moment(piece.finish)}  {piece.bundles} × {', '.join(amounts)}"
+    amounts = [f"{of.cpu_cores:g} cores"] if of.cpu_cores else []
+    amounts += [format_bytes(int(of.memory_bytes))] if of.memory_bytes else []
+    for kind, rate in (("disk", of.disk_bytes_per_s), ("network", of.network_bytes_per_s)):
+        amounts += [f"{format_bytes(int(rate))}/s {kind}"] if rate else []
+    return ", ".join(amounts) or "nothing"
 
 
 def _moment(at: float) -> str:

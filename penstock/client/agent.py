@@ -235,6 +235,16 @@ class AgentClient:
         asked = ListReservations(everybody=everybody)
         return (await self._link.call("reservations", lambda: asked, Reservations)).reservations
 
+    async def reservations_at(self, at: float, *, everybody: bool = False) -> Reservations:
+        """Those that are promised something at Unix time ``at``, and what is free from then on.
+
+        Raises:
+            RpcError: not an operator, or there is no master.
+            AgentUnavailable: the agent went away for good.
+        """
+        asked = ListReservations(everybody=everybody, at=at)
+        return await self._link.call("reservations", lambda: asked, Reservations)
+
     async def close(self) -> None:
         """Send what has collected and close; the agent takes back what this connection held."""
         self._flush()

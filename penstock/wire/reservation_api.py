@@ -32,7 +32,8 @@ class PromisedPiece(Result, frozen=True):
 
 class Reserved(Result, frozen=True):
     """A reservation as it stands: what is promised, of one that recurs as far as is planned. ``dropped`` says why it
-    can be kept no longer; then nothing is promised."""
+    can be kept no longer; then nothing is promised. ``launch_delay_s``: bundles as large as its largest waited so long
+    for their place of late; room for them is made at least so long before its time."""
 
     reservation: str
     user: str
@@ -41,6 +42,18 @@ class Reserved(Result, frozen=True):
     name: str = ""
     dropped: str = ""
     promised: list[PromisedPiece] = []
+    launch_delay_s: float = 0.0
+
+
+class FreeRun(Result, frozen=True):
+    """What nobody is promised from ``start`` to ``finish`` (Unix time; None: for ever)."""
+
+    start: float
+    finish: float | None
+    cpu_cores: float
+    memory_bytes: float
+    disk_bytes_per_s: float = 0.0
+    network_bytes_per_s: float = 0.0
 
 
 class Reserve(Params, frozen=True):
@@ -65,15 +78,18 @@ class DeleteReservation(Params, frozen=True):
 
 
 class ListReservations(Params, frozen=True):
-    """Which are there (listRes): my own; for operators with ``everybody`` all of them."""
+    """Which are there (listRes): my own; for operators with ``everybody`` all of them. With ``at`` (Unix time) only
+    those that are promised something then, and what is free from then on."""
 
     everybody: bool = False
+    at: Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)] | None = None
 
 
 class Reservations(Result, frozen=True):
-    """In the order in which they came."""
+    """In the order in which they came. ``free``, where ``at`` was asked for: run by run, at most a thousand."""
 
     reservations: list[Reserved]
+    free: list[FreeRun] = []
 
 
 class UseReservation(Params, frozen=True):

@@ -49,7 +49,8 @@ class Reservations:
         cores = settings.share * sum(one.cores for one in capacities)
         memory_bytes = int(settings.share * sum(one.memory_bytes for one in capacities))
         self._desk.set_capacity(Bundle(cpu_cores=cores, memory_bytes=memory_bytes), clock.now_s)
-        master.plan = Follower(self._desk, settings.lead_s)
+        self._follower = Follower(self._desk, settings.lead_s)
+        master.plan = self._follower
         clock.after(LOOK_S, self._look)
 
     def reserve(self, name: str, rdl: str) -> str:
@@ -74,6 +75,9 @@ class Reservations:
     def _look(self) -> None:
         now_s = self._clock.now_s
         self._desk.advance(now_s)
+        changes_at = self._follower.changes_at(now_s) if self._desk.launches.all(now_s) else None
+        if changes_at is not None and changes_at < now_s + LOOK_S:  # earlier than was known when it was reserved
+            self._clock.after(changes_at - now_s, self._wake)
         _, promised = guarantees(self._master, now_s)
         due = self._desk.promised(now_s)
         pending = {job.reservation for job in self._master.jobs.values() if job.reservation and job.ready_count}

@@ -49,6 +49,14 @@ async def test_reserve_list_change_use_and_give_back(start_agent: Start, master:
     expression = tmp_path / "expression.json"
     expression.write_text(json.dumps({"window": [{"atom": [{"cpu_cores": 2.0}, 1, 1, "1h", "1h"]}, "+1h", "+3h"]}))
     assert "1 × 2 cores" in penstock("reserve", f"@{expression}", "--update", name).stdout
+    then = penstock("reservations", "--at", "+170min").stdout
+    assert "1 × 2 cores" in then, "in the last hour of its window"
+    assert "free " in then
+    [told] = json.loads(penstock("reservations", "--at", "+170min", "--json").stdout)["reservations"]
+    assert told["reservation"] == name
+    now = penstock("reservations", "--at", "now").stdout
+    assert "nothing of it is promised then" in now
+    assert "2 cores" in now, "all of it is free"
     job = tmp_path / "job.toml"
     job.write_text('name = "j"\n[[task]]\nname = "a"\ncommand = "true"\n')
     penstock("submit", str(job), "--reservation", name)
@@ -59,6 +67,8 @@ async def test_reserve_list_change_use_and_give_back(start_agent: Start, master:
         (("reserve", "@" + str(tmp_path / "none")), 2, "No such file"),
         (("reserve", RDL, "--update", name, "--name", "x"), 2, "--name cannot be changed"),
         (("reservations", "--delete", "r-0"), 2, "no reservation 'r-0'"),
+        (("reservations", "--at", "tomorrow"), 2, "'tomorrow' is no time"),
+        (("reservations", "--at", "+2x"), 2, "write now, +90s"),
     ):
         error = penstock(*wrong, status=code).stderr
         assert said in error

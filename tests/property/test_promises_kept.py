@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +26,9 @@ class Plan:
 
     def promised(self, at: float) -> Mapping[str, Promised]:
         return {"r": self._promised} if at >= BEGINS else {}
+
+    def saw(self, at: float, waiting: Collection[str]) -> None:
+        """Learns nothing."""
 
 
 class Hosts(Bed):

@@ -71,7 +71,7 @@ async def test_create_look_change_delete(token_file: Path) -> None:
         assert seen["free"][-1]["finish"] is None
         status, changed = await site.ask("PUT", "/r-0", json={"rdl": {"atom": [{"cpu_cores": 1.0}, 1, 1, 5, 5]}})
         assert (status, changed["user"]) == (200, "eve")
-        assert await site.ask("DELETE", "/r-0") == (200, {"reservations": []})
+        assert await site.ask("DELETE", "/r-0") == (200, {"reservations": [], "free": []})
         assert (await site.ask("GET", token=None))[1]["reservations"] == []
 
 
@@ -92,6 +92,31 @@ async def test_each_mistake_gets_a_line(token_file: Path) -> None:
             found, answer_ = await site.ask(method, path, **more)
             assert (found, said in answer_["error"]) == (status, True), (method, path, answer_)
         assert site.desk.owned() == []
+
+
+async def test_the_plan_over_time(token_file: Path) -> None:
+    async with served(token_file) as site:
+        site.base = site.base.replace("/reservations", "/plan")
+        status, empty = await site.ask("GET", token=None)
+        assert (status, len(empty["times"]), empty["promised"]) == (200, 1, {})
+        assert empty["until"] - empty["times"][0] == pytest.approx(86_400.0, abs=1.0)
+        await site.ask("POST", "/../reservations", json={"user": "eve", "rdl": RDL})
+        _, said = await site.ask("GET", token=None)
+        assert list(said["promised"]) == ["eve"]
+        assert max(said["promised"]["eve"]["cpu_cores"]) == 2.0
+        assert said["capacity"]["cpu_cores"] == [4.0] * len(said["times"])
+        since = said["times"][1]
+        _, later = await site.ask("GET", f"?since={since}&until={since + 5}&by=reservation", token=None)
+        assert (later["times"], later["until"], list(later["promised"])) == ([since], since + 5, ["r-0"])
+        for query, field in (
+            ("?since=noon", "since"), ("?until=nan", "until"), ("?since=9&until=9", "until"), ("?by=node", "by"),
+            ("?since=-1", "since"), ("?until=1e300", "until"),
+        ):  # fmt: skip
+            status, wrong = await site.ask("GET", query, token=None)
+            assert (status, wrong["field"]) == (400, field)
+            assert wrong["error"].startswith(f"{field}: ")
+    async with served(token_file, away=True) as site:
+        assert (await site.ask("GET", "/../plan", token=None))[0] == 503
 
 
 async def test_who_has_no_token_changes_nothing(token_file: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from master.core import events as e
 from master.core.plan import Promised
@@ -18,9 +18,15 @@ class Plan:
     def __init__(self, cores: float, memory: int = 0, begins: float = 0.0) -> None:
         self._promised = Promised(cores, memory * MB, max(1, int(cores)))
         self._begins = begins
+        self.waiting: list[set[str]] = []
 
     def promised(self, at: float) -> Mapping[str, Promised]:
         return {"r": self._promised} if at >= self._begins else {}
+
+    def saw(self, at: float, waiting: Collection[str]) -> None:
+        """What it is told, but for repetitions."""
+        if self.waiting[-1:] != [set(waiting)]:
+            self.waiting.append(set(waiting))
 
 
 def two_jobs(plan: Plan, *nodes: str) -> Bed:
@@ -59,6 +65,22 @@ def test_what_is_due_takes_the_place_of_the_newest_best_effort_commands() -> Non
     end(b, "b3", "b2", ended=STOPPED)
     assert b.round() == [("p0", "a"), ("p1", "a")], "not those that were stopped, which wait again"
     assert {task.name for task in b.cluster.jobs["best"].tasks.values() if not task.node} == {"b2", "b3"}
+
+
+def test_the_plan_is_told_whose_tasks_wait_for_what_they_are_promised() -> None:
+    plan = Plan(2.0, begins=5.0)
+    b = two_jobs(plan)
+    b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)], job="best")
+    b.round()
+    b.ready("a", *[command(f"p{i}", cores=1.0) for i in range(3)], job="prod")
+    b.round()
+    assert plan.waiting == [set()], "nothing is promised yet"
+    b.now = 5.0
+    b.round()
+    assert plan.waiting == [set(), {"r"}]
+    end(b, "b3", "b2", ended=STOPPED)
+    b.round()
+    assert plan.waiting == [set(), {"r"}, set()], "they have their places; the third task is promised none"
 
 
 def test_a_stopped_command_goes_on_elsewhere_at_once() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -22,6 +22,9 @@ def assigned(b: Bed, since: int = 0) -> list[tuple[str, str]]:
 class _Plan:
     def promised(self, at: float) -> Mapping[str, Promised]:
         return {"r": Promised(cores=1.0, memory_bytes=0.0, bundles=1)}
+
+    def saw(self, at: float, waiting: Collection[str]) -> None:
+        """Learns nothing."""
 
 
 def test_what_the_plan_promises_comes_first() -> None:

@@ -1,0 +1,59 @@
+"""PURE. The plan as it lies ahead, for people and pages: what is promised to whom over time, and what is free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from master.reservations.desk import Desk
+from master.reservations.plan import Steps
+
+#: The dimensions of :attr:`Bundle.amounts`, as they are called outside.
+AMOUNTS = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
+#: So many stretches of time in which nothing changes are shown at once.
+MOST_RUNS = 1000
+
+
+def stacked(desk: Desk, since: float, until: float, *, by: str = "user") -> dict[str, Any]:
+    """What is promised from Unix time ``since`` to ``until``, for each user, or ``by`` "reservation" for each of them.
+
+    ``times`` rise from ``since``; each amount in the lists holds from the time at its place to the next one, the last
+    to ``until``, which is earlier than asked where more than :data:`MOST_RUNS` changes lie before it. Who is promised
+    nothing then is left out. ``capacity`` is what the cluster has by the plan. Times are whole steps.
+    """
+    first, last = desk.step(since), max(desk.step(since) + 1, desk.step(until))
+    held: dict[str, Steps] = {}
+    for one in desk.agenda.reservations():
+        name = one.id if by == "reservation" else desk.entries[one.id].user
+        for piece in (piece for turn in one.turns.values() for piece in turn.pieces):
+            start, finish = max(piece.start, first), min(piece.finish, last)
+            if start < finish:
+                steps = held.setdefault(name, Steps((0.0, 0.0, 0.0, 0.0)))
+                steps.add(start, finish, [piece.number * amount for amount in piece.bundle.amounts])
+    capacity = desk.agenda.plan.capacity
+    changes = {start for steps in (capacity, *held.values()) for start in steps.starts if first < start < last}
+    marks = [first, *sorted(changes)]
+    if len(marks) > MOST_RUNS:
+        marks, last = marks[:MOST_RUNS], marks[MOST_RUNS]
+    return {
+        "step_s": desk.settings.step_s,
+        "until": desk.unix(last),
+        "times": [desk.unix(mark) for mark in marks],
+        "capacity": _columns(capacity, marks),
+        "promised": {name: _columns(steps, marks) for name, steps in sorted(held.items())},
+    }
+
+
+def free_runs(desk: Desk, since: float) -> list[dict[str, Any]]:
+    """What nobody is promised from Unix time ``since`` on, run by run; the last one has no ``finish`` (None)."""
+    first, found = desk.step(since), list[dict[str, Any]]()
+    for start, finish, row in desk.agenda.plan.free.runs(max(0, first)):
+        end = None if finish is None else desk.unix(finish)
+        found.append({"start": desk.unix(max(start, first)), "finish": end} | dict(zip(AMOUNTS, row, strict=True)))
+        if len(found) == MOST_RUNS:
+            break
+    return found
+
+
+def _columns(steps: Steps, marks: list[int]) -> dict[str, list[float]]:
+    rows = [steps.at(mark) for mark in marks]
+    return {name: [row[index] for row in rows] for index, name in enumerate(AMOUNTS)}

@@ -1,0 +1,102 @@
+"""What is promised now is what the pieces of the plan say, whatever was asked before; delays stay within bounds."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from master.core.plan import Promised
+from master.reservations.desk import Declined, Desk, DeskSettings, Entry
+from master.reservations.follower import Follower
+from master.reservations.launches import MOST_S, LaunchDelays, size_of
+from master.reservations.rdl import Bundle
+
+_RDL = st.builds(
+    lambda cores, gang, lease, start, slack: (
+        f"window(atom(<1GB,{cores}core>,{gang},{gang},{lease},{gang * lease}),+{start},+{start + lease + slack})"
+    ),
+    st.sampled_from([1, 2, 16]), st.integers(1, 3), st.integers(1, 6), st.integers(0, 20), st.integers(0, 8),
+)  # fmt: skip
+_ACTS = st.one_of(
+    st.tuples(st.just("create"), _RDL),
+    st.tuples(st.just("update"), _RDL),
+    st.tuples(st.just("delete"), st.none()),
+    st.tuples(st.just("cores"), st.integers(8, 64)),
+    st.tuples(st.just("advance"), st.integers(0, 6)),
+    st.tuples(st.just("learn"), st.integers(1, 30)),
+)
+
+
+def _by_pieces(desk: Desk, at: float) -> dict[str, tuple[float, int]]:
+    """Cores and bundles, counted anew."""
+    found = {}
+    for one in desk.agenda.reservations():
+        now = [p for turn in one.turns.values() for p in turn.pieces if p.start <= desk.step(at) < p.finish]
+        if now:
+            found[one.id] = sum(p.number * p.bundle.cpu_cores for p in now), sum(p.number for p in now)
+    return found
+
+
+@given(st.lists(_ACTS, max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_what_is_promised_is_what_the_plan_says(acts: list[tuple[str, object]]) -> None:
+    desk, at = Desk(DeskSettings(step_s=1.0, horizon_s=60.0)), 1000.0
+    desk.set_capacity(Bundle(cpu_cores=64, memory_bytes=64 * 10**9), at)
+    follower = Follower(desk, lead_s=2.0)
+    for number, (kind, what) in enumerate(acts):
+        some = next(iter(desk.entries), "")
+        try:
+            if kind == "create":
+                desk.create(Entry(f"r{number}", "", "eve", str(what), at), at)
+            elif kind == "update" and some:
+                desk.update(some, str(what), at)
+            elif kind == "delete" and some:
+                desk.delete(some)
+            elif kind == "cores":
+                desk.set_capacity(Bundle(cpu_cores=float(str(what)), memory_bytes=64 * 10**9), at)
+            elif kind == "advance":
+                at += float(str(what))
+                desk.advance(at)
+            elif kind == "learn":
+                for moment, waiting in ((at - float(str(what)), ("x",)), (at, ())):
+                    desk.launches.saw(moment, {"x": Promised(16.0, 1e9, 1)}, waiting)
+                desk.launches.saw(at, {}, ())
+        except Declined:
+            pass
+        for moment in (at, at + 3, at + 7, at):
+            promised = {name: (one.amounts[0], one.bundles) for name, one in desk.promised(moment).items()}
+            assert promised == _by_pieces(desk, moment)
+        _follows(follower, desk, at)
+
+
+def _follows(follower: Follower, desk: Desk, at: float) -> None:
+    """Nothing is told before its own lead, and nothing that is due is left out; it changes when it says."""
+    told = follower.promised(at)
+    assert told.keys() >= desk.promised(at + follower.lead_s).keys() | desk.promised(at).keys()
+    for name, promised in told.items():
+        leads = (0.0, follower.lead_s, follower.lead_of(promised, at))
+        assert any(name in desk.promised(at + lead_s) for lead_s in leads)
+    changes_at = follower.changes_at(at)
+    assert changes_at is None or changes_at > at - 1.0
+    if changes_at is not None and changes_at - at > 0.5:
+        assert follower.promised(changes_at - 0.25) == told
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.integers(0, 9000)), max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_a_delay_is_never_longer_than_what_was_seen(launches: list[tuple[str, int, int]]) -> None:
+    """By size: 0 to MOST_S, no longer than the longest wait, and falling while nothing is seen."""
+    delays, at = LaunchDelays(), 0.0
+    kinds = {"a": Promised(1.0, 1e9, 1), "b": Promised(16.0, 1e9, 1)}
+    longest = {"a": 0.0, "b": 0.0}
+    for kind, delay_s, pause_s in launches:
+        before = {name: delays.delay_s(size_of(kinds[name]), at) for name in kinds}
+        at += pause_s
+        assert all(delays.delay_s(size_of(kinds[name]), at) <= before[name] for name in kinds)
+        delays.saw(at, {"r": kinds[kind]}, ("r",))
+        at += delay_s
+        delays.saw(at, {"r": kinds[kind]}, ())
+        delays.saw(at, {}, ())
+        longest[kind] = max(longest[kind], delay_s)
+        for name, promised in kinds.items():
+            assert 0.0 <= delays.delay_s(size_of(promised), at) <= min(MOST_S, longest[name]) + 1e-9

@@ -1,0 +1,97 @@
+"""The adapter learns how long bundles of a size wait for their promised place, and makes room for them earlier."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.core.plan import Promised
+from master.reservations.desk import Desk, DeskSettings, Entry
+from master.reservations.follower import Follower
+from master.reservations.launches import HALF_LIFE_S, LEAST_S, MOST_S, MOST_SIZES, LaunchDelays, size_of
+from master.reservations.rdl import Bundle
+
+SMALL, LARGE = Promised(4.0, 4e9, 4), Promised(32.0, 64e9, 2)
+
+
+def launched(delays: LaunchDelays, at: float, delay_s: float, what: Promised = LARGE, name: str = "r") -> None:
+    """A promise begins at ``at``, and has all that it wants so long behind that."""
+    delays.saw(at, {name: what}, {name})
+    delays.saw(at + delay_s, {name: what}, ())
+    delays.saw(at + delay_s, {}, ())  # and it is over
+
+
+def test_bundles_of_a_size_are_known_by_those_before_them() -> None:
+    delays = LaunchDelays()
+    launched(delays, 0.0, 4.0)
+    assert delays.delay_s(size_of(LARGE), 4.0) == pytest.approx(2.0)
+    assert delays.delay_s(size_of(SMALL), 4.0) == 0.0
+    launched(delays, 10.0, 4.0)
+    assert delays.delay_s(size_of(LARGE), 14.0) == pytest.approx(3.0, rel=0.01)
+    assert size_of(Promised(34.0, 68e9, 2)) == size_of(LARGE), "about the same is the same"
+
+
+def test_it_is_forgotten_and_never_grows_beyond_all_measure() -> None:
+    delays = LaunchDelays()
+    for number in range(5):
+        launched(delays, number * 2000.0, 1000.0)
+    last = 4 * 2000.0 + 1000.0
+    assert delays.delay_s(size_of(LARGE), last) == MOST_S
+    assert delays.delay_s(size_of(LARGE), last + HALF_LIFE_S) == pytest.approx(MOST_S / 2)
+    assert delays.all(last + 20 * HALF_LIFE_S) == {}
+    launched(delays, last + 20 * HALF_LIFE_S, LEAST_S)
+    assert delays.all(last + 20 * HALF_LIFE_S + LEAST_S) == {}, "a round is no delay"
+
+
+def test_only_the_beginning_of_a_promise_counts() -> None:
+    delays = LaunchDelays()
+    delays.saw(0.0, {"r": LARGE}, {"r"})
+    delays.saw(1.0, {"r": LARGE}, ())
+    delays.saw(50.0, {"r": LARGE}, {"r"})  # a second job of it
+    delays.saw(99.0, {"r": LARGE}, ())
+    assert delays.all(99.0) == {size_of(LARGE): pytest.approx(0.5, rel=0.02)}
+
+
+def test_what_never_began_teaches_nothing() -> None:
+    delays = LaunchDelays()
+    delays.saw(0.0, {"r": LARGE}, {"r"})
+    delays.saw(90.0, {}, ())
+    assert delays.all(90.0) == {}
+    launched(delays, 100.0, 4.0)
+    assert delays.delay_s(size_of(LARGE), 104.0) == pytest.approx(2.0), "the promise behind it begins anew"
+
+
+def test_sizes_that_nobody_asks_for_any_more_make_room() -> None:
+    delays = LaunchDelays()
+    for power in range(MOST_SIZES + 3):
+        launched(delays, float(power), 4.0, Promised(2.0**power, 0.0, 1))
+    known = delays.all(100.0)
+    assert len(known) == MOST_SIZES
+    assert size_of(Promised(1.0, 0.0, 1)) not in known
+
+
+def test_room_is_made_as_much_earlier_for_bundles_that_wait_longer() -> None:
+    desk = Desk(DeskSettings(step_s=1.0))
+    desk.set_capacity(Bundle(cpu_cores=64, memory_bytes=128 * 10**9), 0.0)
+    for name, bundle in (("large", "<32GB,16core>"), ("small", "<1GB,1core>")):
+        desk.create(Entry(name, "", "eve", f"window(atom({bundle},2,2,10,20),90,100)", 0.0), 0.0)
+    follower = Follower(desk, lead_s=1.0)
+    assert follower.changes_at(0.0) == 89.0
+    launched(desk.launches, 10.0, 6.0)  # two bundles of 16 cores and 32 GB: three seconds
+    assert follower.promised(86.5) == {}
+    assert set(follower.promised(87.5)) == {"large"}
+    assert set(follower.promised(89.0)) == {"large", "small"}
+    assert follower.changes_at(80.0) == 87.0
+    assert follower.lead_of(follower.promised(89.0)["large"], 80.0) == 3.0
+    assert follower.lead_of(follower.promised(89.0)["small"], 80.0) == 1.0
+    desk.delete("large")
+    assert set(follower.promised(89.0)) == {"small"}
+
+
+def test_the_follower_hears_of_rounds() -> None:
+    desk = Desk(DeskSettings(step_s=1.0))
+    desk.set_capacity(Bundle(cpu_cores=4), 0.0)
+    desk.create(Entry("r", "", "eve", "window(atom(<1core>,4,4,10,40),10,20)", 0.0), 0.0)
+    follower = Follower(desk, lead_s=0.0)
+    follower.saw(10.0, {"r"})
+    follower.saw(12.0, ())
+    assert desk.launches.all(12.0) == {size_of(Promised(4.0, 0.0, 4)): pytest.approx(1.0)}
