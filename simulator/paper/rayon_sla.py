@@ -34,7 +34,9 @@ def _end_to_end(_: Inputs) -> list[Row]:
             paper="less than 85 %, a tuned CapacityScheduler",
             ours=f"{percent(_met(without))}, first come, first served",
             holds=_met(without) <= 0.95,
-            why=_ASSUMED,
+            why="Jobs come for ten minutes only: nobody waits longer than the slack assumed for deadlines, 1.5 to 6 "
+            "times the lease. With a load of 2 and slack of 1.2 to 4 on 64 machines 4 of 11 are missed, and none with "
+            "reservations.",
         ),
         row(
             what="production jobs that are declined when they ask (± 10 points)",
@@ -81,8 +83,8 @@ def _over_reserved(_: Inputs) -> list[Row]:
             what="more are declined, by less than what more is reserved",
             paper="11 % instead of 4 %",
             ours=f"{percent(_declined(over))} instead of {percent(_declined(usual))}",
-            holds=_declined(usual) <= _declined(over) < _declined(usual) + 0.4,
-            why=_ASSUMED,
+            holds=_declined(usual) < _declined(over) < _declined(usual) + 0.4,
+            why=f"One job in twenty asks for less than may be promised, also with 50 % more. {_ASSUMED}",
         ),
     ]
 

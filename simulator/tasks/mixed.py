@@ -16,7 +16,7 @@ _START_S = 3.0
 def mixed_jobs(table: MixedTable, cluster_cores: float, dice: random.Random) -> list[SimulatedJob]:
     """The jobs, by submission; together they want ``load`` × what the cluster has while they come."""
     shapes = [_shape(table, dice) for _ in range(table.count)]
-    wanted = sum(containers * waves * task_s for containers, waves, task_s in shapes)
+    wanted = table.cpu_cores * sum(containers * waves * task_s for containers, waves, task_s in shapes)
     scale = table.load * cluster_cores * table.count * table.every_s / wanted
     return [
         _job(number, containers, waves, max(table.least_task_s, task_s * scale), table, dice)
