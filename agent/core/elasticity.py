@@ -51,6 +51,10 @@ class Elasticity:
         self._observation: Observation | None = None
         self._ended: dict[str, int] = {}  # job → how many of its stages have ended, as the master said last
 
+    def reconfigure(self, settings: NodeSettings) -> None:
+        """Other settings from now on; who follows a profile already keeps the times that it began with."""
+        self._settings = settings
+
     # ------------------------------------------------------------ who follows what
 
     def follow(self, record: ContainerRecord, started: float) -> None:
@@ -129,10 +133,11 @@ class Elasticity:
         return instructions
 
     def sampled(self, node: Node, snapshot: Snapshot, now: float) -> list[Instruction]:
-        """What executors were seen to use corrects what they hold."""
+        """What executors were seen to use is kept, and corrects what they hold."""
+        instructions = node.executors.journal(node)
         executors = list(self._executors())
         if not executors:
-            return []
+            return instructions
         for one in executors:
             use = snapshot.containers.get(one.record.container)
             if use is None:
@@ -141,11 +146,15 @@ class Elasticity:
             seen = self._observed(one.record.container)
             if seen is not None:
                 seen.sampled(use, snapshot.at, snapshot.interval_s)
-        instructions = self.changes(node, now)
+        instructions += self.changes(node, now)
         for one in executors:
             behind = lateness(one.profile, one.course, now - one.started)
             one.behind = behind if behind > 1 else 0.0
-            one.stuck = self._is_stuck(node, one, snapshot.containers.get(one.record.container), now)
+            one.stuck = False
+        overdue = [one for one in executors if one.behind >= self._settings.reprovision_rho]
+        left = self._left(node, now) if overdue else NOTHING
+        for one in overdue:
+            one.stuck = self._is_stuck(one, snapshot.containers.get(one.record.container), left, now)
         return instructions
 
     def changes(self, node: Node, now: float) -> list[Instruction]:
@@ -165,7 +174,7 @@ class Elasticity:
             if one.executor:
                 holds = one.holds(now)
                 limits = limits_of(one, holds, levels_bytes.get(container), self._settings)
-                instructions += change(one.record, limits, promise_of(one, holds))
+                instructions += change(one.record, limits, promise_of(one, holds, self._settings))
             else:
                 instructions += change(one.record, limits_by_the_clock(one, now))
         return instructions
@@ -240,23 +249,33 @@ class Elasticity:
         }
         return [Explain("reprovisioned", facts), Record(ROOM, seen.container, one.record)]
 
-    def _is_stuck(self, node: Node, one: Following, use: ContainerUse | None, now: float) -> bool:
-        """Overdue, held back by what it has, and its host has none of that to give (§III.D)."""
-        overdue = one.behind >= self._settings.reprovision_rho
-        if not overdue or use is None or self._observed(one.record.container) is not None:
+    def _is_stuck(self, one: Following, use: ContainerUse | None, left: Amounts, now: float) -> bool:
+        """Whether an overdue one is held back by what it has, and its host has none of that to give (§III.D)."""
+        if use is None or self._observed(one.record.container) is not None:
             return False
-        had = one.planned(now).amounts[0]
+        had = one.present(now)
         short = held_back(use, had)
-        free = minus(self._room(node, one, now).free(0.0, 0.0), had) if short else NOTHING
-        return bool(short) and all(free[index] <= (1 - BOUNDED) * had[index] for index in short)
+        return bool(short) and all(left[index] <= (1 - BOUNDED) * had[index] for index in short)
+
+    def _left(self, node: Node, now: float) -> Amounts:
+        """What nobody is to hold at this moment."""
+        left = self._whole(node)
+        for one in self._executors():
+            left = minus(left, one.present(now))
+        return left
+
+    def _whole(self, node: Node) -> Amounts:
+        """What there is for plans: what is promised to nobody beside; infinite where nobody knows how much there is."""
+        cores, disk, network, memory = (amount or math.inf for amount in self._settings.amounts)
+        whole = (cores, disk, network, memory)
+        for taken in (node.beside(), *(each.unnamed() for each in self._executors())):
+            whole = minus(whole, taken)
+        return whole
 
     def _room(self, node: Node, one: Following, now: float) -> Room:
-        """What there is for one executor: what is promised to nobody beside, less the other executors' plans."""
-        whole = [amount or math.inf for amount in self._settings.amounts]
-        for taken in (node.beside(), *(each.unnamed() for each in self._executors())):
-            whole = [max(0.0, amount - less) for amount, less in zip(whole, taken, strict=True)]
+        """What there is for one executor: the whole less the other executors' plans."""
         others = [each.held(now) for each in self._executors() if each is not one]
-        return Room((whole[0], whole[1], whole[2], whole[3]), others)
+        return Room(self._whole(node), others)
 
     def _levels(self, node: Node, now: float) -> dict[str, float]:
         """``memory.high`` of each executor whose profile has memory, once a sample has seen it."""
@@ -265,7 +284,7 @@ class Elasticity:
         if not limited:
             return {}
         capacity_bytes = float(self._settings.capacity.memory_bytes)
-        whole_bytes = self._room(node, limited[0], now).whole[3]
+        whole_bytes = self._whole(node)[3]
         wants = [
             Memory(seen.get(one.record.container), one.holds(now)[3], one.raised_bytes).tiers(capacity_bytes)
             for one in limited

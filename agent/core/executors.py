@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from agent.core import elasticity, running
 from agent.core.commitments import Steps, steps, total
-from agent.core.instructions import Instruction
+from agent.core.containers import ROOM
+from agent.core.instructions import Instruction, Record
 from agent.core.ledger import CORES_EPSILON, Ledger
 from agent.core.plans import NOTHING, RESOURCES, Course, ahead
 from agent.core.profiling import Amounts
@@ -83,6 +84,20 @@ class Executors:
         if planned is not None:
             record.profile_at = at - (now - planned.began)
         self.surrogate.began(record.container, record.job, record.task, now)
+
+    def resumed(self, record: ContainerRecord, at: float, now: float) -> None:
+        """It outlived an agent: its recording goes on. ``at`` is Unix time."""
+        began = now - (at - record.started_at) if record.started_at else None
+        self.surrogate.resumed(record.container, record.job, record.task, began, record.recorded)
+
+    def journal(self, node: Node) -> list[Instruction]:
+        """Recordings that have grown."""
+        instructions: list[Instruction] = []
+        for container, recorded in self.surrogate.to_journal():
+            record = node.containers.live[container]
+            record.recorded = recorded
+            instructions.append(Record(ROOM, container, record))
+        return instructions
 
     def ended(self, container: str) -> None:
         """Its container ended."""

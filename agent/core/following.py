@@ -86,6 +86,10 @@ class Following:
         after_s = now - self.made_at
         return self.plan.highest(after_s - self.lag_s, after_s + self.lead_s)
 
+    def present(self, now: float) -> Amounts:
+        """What its plan, as it stands, has in this slot."""
+        return self.plan.amounts[self.plan.slot(now - self.made_at)]
+
     def planned(self, now: float) -> Plan:
         """What it is to hold from now on; what it wants to, where its plan has to be made anew."""
         if now < self.extend_at - EPSILON_S:
@@ -118,7 +122,7 @@ def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> Fo
     )
     if one.executor:
         one.follow(ahead(profile, one.course, one.course.since_s), started + one.course.since_s)
-        record.promise = promise_of(one, one.holds(one.made_at))
+        record.promise = promise_of(one, one.holds(one.made_at), settings)
     else:
         one.follow(Plan(profile.slot_s, 0.0, tuple(demand(profile, slot) for slot in range(profile.slots))), started)
     return one
@@ -167,9 +171,14 @@ def limits_of(one: Following, holds: Amounts, level_bytes: float | None, setting
     return record.limits.changed(wanted)
 
 
-def promise_of(one: Following, holds: Amounts) -> Promise:
-    """What is protected of an executor: what it holds; of what its profile does not name, what it was promised."""
+def promise_of(one: Following, holds: Amounts, settings: NodeSettings) -> Promise:
+    """What is protected of an executor: what it holds; of what its profile does not name, what it was promised.
+
+    Of a link whose rate nobody knows no part can be kept: there its profile promises it nothing.
+    """
     cores, _, network, memory = plus(one.named(holds), one.unnamed())
+    if not settings.link_bytes_per_s:
+        network = float(one.record.spec.network_bytes_per_s)
     before = one.record.promise
     if before is not None:
         cores = _worth_it(before.cpu_cores, cores)

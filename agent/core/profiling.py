@@ -47,6 +47,16 @@ class Recording:
     _peak: list[float] = field(default_factory=lambda: list(_NONE))
     _seen_s: float = 0.0
 
+    @property
+    def until(self) -> float:
+        """The end of its last complete slot."""
+        return self.began + len(self.slots) * self.slot_s
+
+    @property
+    def cpu_seconds(self) -> float:
+        """That its complete slots have in all."""
+        return sum(slot.mean[0] for slot in self.slots) * self.slot_s
+
     def sampled(self, use: ContainerUse, interval_s: float, at: float) -> None:
         """The means over the ``interval_s`` seconds before ``at``; what lies before the beginning does not count."""
         used = amounts(use)

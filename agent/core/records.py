@@ -9,6 +9,7 @@ import msgspec
 
 from agent.core.confinement import Promise
 from agent.core.plans import Course
+from agent.core.surrogate import Recorded
 from penstock.model import (
     ContainerSpec,
     Ended,
@@ -111,6 +112,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     executor: Executor | None = None
     course: Course | None = None  # of an executor that follows a profile: how far it is
     promise: Promise | None = None  # … and what is protected of it now
+    recorded: Recorded | None = None  # of an executor: what it used, as far as that has been journaled
     adopted: bool = False
     not_enforced: dict[str, str] = {}
     stopping_by: EndedBy | None = None

@@ -28,7 +28,7 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         if container.profile is not None:
             node.elasticity.follow(container, now - (event.at - (container.profile_at or event.at)))
         if container.executor is not None:
-            node.executors.surrogate.began(container.container, container.job, container.task, now, whole=False)
+            node.executors.resumed(container, event.at, now)
     thawed += node.containers.watch()
     return thawed + _tasks(node, event, now) + _containers(node, event, now) + _confinements(node, event, now)
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
 
-from agent.core.profiling import Amounts, Recording, SlotUse
-from agent.core.snapshot import Snapshot
+from agent.core.profiling import Amounts, Recording, SlotUse, amounts
+from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.wire.master_api import ExecutorUse, SlotAmounts
 
 #: An hour of slots of three seconds; runs that are longer are told in longer slots.
 MOST_SLOTS = 1200
 #: Of executors that ended, so many may wait for a master to tell it to; of the others the oldest are forgotten.
 MOST_ENDED = 64
-#: What is told of a run whose beginning nobody saw begins at a slot that no run has: it is not whole.
+#: What is told of a run that is not whole begins at a slot that no run has.
 _MISSING = MOST_SLOTS + 1
+#: Between two agents nobody looks. A run of which that is a larger part is not whole.
+MOST_UNSEEN = 0.1
+#: A recording is journaled again when it has grown by this part, so that a long run costs few writes.
+_GROWN = 0.05
 #: The stages of so many jobs are remembered, for executors that begin later.
 _MOST_JOBS = 1000
 #: A slot on the wire is at most so long: its mean and its peak, four numbers each.
@@ -28,15 +33,34 @@ UNITS = (1e-3, 1024.0, 1024.0, float(2**20))
 Lateness = Callable[[str], tuple[float, bool]]
 
 
+class Recorded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A recording as it is journaled, for the next agent to go on with: complete slots, in the units of the wire.
+
+    ``stages`` are the slots at whose end a stage ended, ``job_stages`` how many stages of the job had. For
+    ``unseen_s`` in all nobody looked.
+    """
+
+    slot_s: float
+    mean: list[SlotAmounts]
+    peak: list[SlotAmounts]
+    stages: list[int] = []
+    job_stages: int = 0
+    unseen_s: float = 0.0
+
+
 @dataclass(slots=True)
 class _Told:
-    """An executor, and what the present connection was told of it. ``whole``: recorded from its very start on."""
+    """An executor, and what the present connection was told of it. ``whole``: when it began is known, and at its end,
+    that enough of it was seen. ``resumed``: another agent saw its beginning."""
 
     job: str
     task: str
     recording: Recording
     whole: bool
     stages: int  # of its job that had ended when it was last looked at
+    resumed: bool = False
+    unseen_s: float = 0.0
+    journaled: int = 0  # slots
     sampled: bool = False
     over: bool = False
     slots: int = 0
@@ -64,22 +88,43 @@ class MonitorSurrogate:
         """Whether an executor ended of which not all has been told."""
         return bool(self._over)
 
-    def began(self, container: str, job: str, task: str, now: float, *, whole: bool = True) -> None:
-        """An executor was started; not ``whole``: that was before this agent was."""
+    def began(self, container: str, job: str, task: str, now: float) -> None:
+        """An executor was started."""
         recording = Recording(now, self._slot_s, MOST_SLOTS)
-        self._live[container] = _Told(job, task, recording, whole, self._stages.get(job, 0), slot_s=self._slot_s)
+        self._live[container] = _Told(job, task, recording, True, self._stages.get(job, 0), slot_s=self._slot_s)
+
+    def resumed(self, container: str, job: str, task: str, began: float | None, recorded: Recorded | None) -> None:
+        """One that outlived an agent goes on from what that had ``recorded``; None: not a slot of it was complete.
+
+        ``began`` None: nobody knows when it was started, so it is no run to learn from.
+        """
+        had = recorded or Recorded(slot_s=self._slot_s, mean=[], peak=[])
+        slots = [SlotUse(_amounts(mean), _amounts(peak)) for mean, peak in zip(had.mean, had.peak, strict=True)]
+        recording = Recording(began or 0.0, had.slot_s, MOST_SLOTS, slots, list(had.stages))
+        told = _Told(job, task, recording, began is not None, had.job_stages, resumed=True, slot_s=had.slot_s)
+        told.unseen_s, told.journaled = had.unseen_s, len(slots)
+        self._live[container] = told
 
     def sampled(self, snapshot: Snapshot) -> None:
-        """What each used since the sample before. Of its CPU its first sample says nothing but what it took in all."""
+        """What each used since the sample before."""
         for container, told in self._live.items():
             use = snapshot.containers.get(container)
-            if use is None:
+            if use is None or not told.whole:
                 continue
-            seconds = snapshot.at - told.recording.began
-            if not told.sampled and told.whole and seconds > 0:
-                use = replace(use, cpu_cores=max(use.cpu_cores, use.cpu_seconds / max(seconds, snapshot.interval_s)))
+            interval_s = snapshot.interval_s
+            if not told.sampled:
+                use, interval_s = _first(told, use, snapshot)
             told.sampled = True
-            told.recording.sampled(use, snapshot.interval_s, snapshot.at)
+            told.recording.sampled(use, interval_s, snapshot.at)
+
+    def to_journal(self) -> Iterator[tuple[str, Recorded]]:
+        """Whose recording has grown by so much that it is worth a write: at most once a slot, later more rarely."""
+        for container, told in self._live.items():
+            slots = len(told.recording.slots)
+            if slots == told.journaled or told.journaled < slots < told.journaled * (1 + _GROWN):
+                continue
+            told.journaled = slots
+            yield (container, _recorded(told))
 
     def stages_ended(self, job: str, ended: int) -> None:
         """So many of the job's stages have ended by now. The master says so before it assigns an executor, too."""
@@ -98,8 +143,13 @@ class MonitorSurrogate:
         told = self._live.pop(container, None)
         if told is None:
             return
+        if told.resumed and not told.sampled:
+            told.unseen_s = math.inf
         told.recording.ended()
         told.over = True
+        if told.unseen_s > MOST_UNSEEN * len(told.recording.slots) * told.recording.slot_s:
+            told.whole = False
+            told.again()
         self._over.append(told)
         del self._over[:-MOST_ENDED]
 
@@ -152,11 +202,40 @@ class MonitorSurrogate:
         until = told.slots + fits
         pieces = slots[told.slots : until]
         ended = told.over and fits == new
-        uses.append(
-            msgspec.structs.replace(use, mean=[_wire(slot.mean) for slot in pieces], peak=_peaks(pieces), ended=ended)
-        )
+        uses.append(msgspec.structs.replace(use, mean=_means(pieces), peak=_peaks(pieces), ended=ended))
         told.slots, told.stages_told, told.lateness = until, len(stages), late
         return room_bytes - fits * _SLOT_BYTES
+
+
+def _first(told: _Told, use: ContainerUse, snapshot: Snapshot) -> tuple[ContainerUse, float]:
+    """A first sample knows no rates: what CPU was taken since the last complete slot the kernel's books say.
+
+    Since another agent looked last, disk and network are taken to have gone on as they were.
+    """
+    recording = told.recording
+    seconds = max(snapshot.at - recording.until, snapshot.interval_s)
+    cores = max(0.0, use.cpu_seconds - recording.cpu_seconds) / seconds if seconds > 0 else 0.0
+    if not told.resumed:
+        return replace(use, cpu_cores=max(use.cpu_cores, cores)), snapshot.interval_s
+    told.unseen_s += seconds
+    _, disk, network, _ = recording.slots[-1].mean if recording.slots else amounts(use)
+    return replace(use, cpu_cores=cores, disk_bytes_per_s=disk, network_send_bytes_per_s=network), seconds
+
+
+def _recorded(told: _Told) -> Recorded:
+    recording = told.recording
+    return Recorded(
+        slot_s=recording.slot_s,
+        mean=_means(recording.slots),
+        peak=_peaks(recording.slots),
+        stages=list(recording.stages),
+        job_stages=told.stages,
+        unseen_s=round(told.unseen_s, 3),
+    )
+
+
+def _means(slots: list[SlotUse]) -> list[SlotAmounts]:
+    return [_wire(slot.mean) for slot in slots]
 
 
 def _peaks(slots: list[SlotUse]) -> list[SlotAmounts]:
@@ -165,4 +244,9 @@ def _peaks(slots: list[SlotUse]) -> list[SlotAmounts]:
 
 def _wire(amounts: Amounts) -> SlotAmounts:
     cores, disk, network, memory = (round(amount / unit) for amount, unit in zip(amounts, UNITS, strict=True))
+    return (cores, disk, network, memory)
+
+
+def _amounts(wire: SlotAmounts) -> Amounts:
+    cores, disk, network, memory = (amount * unit for amount, unit in zip(wire, UNITS, strict=True))
     return (cores, disk, network, memory)

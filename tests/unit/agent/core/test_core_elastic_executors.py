@@ -42,8 +42,10 @@ def replace_profile(profile: Profile, **changes: Any) -> Profile:
 class Bed:
     """A node with one executor that runs, and a kernel that remembers what it was told."""
 
-    def __init__(self, profile: Profile, *, sizing: Sizing = Sizing.HARD, **spec: Any) -> None:
-        self.node = Node(SETTINGS)
+    def __init__(
+        self, profile: Profile, *, sizing: Sizing = Sizing.HARD, settings: NodeSettings = SETTINGS, **spec: Any
+    ) -> None:
+        self.node = Node(settings)
         self.now = 100.0
         self.done: list[i.Instruction] = []
         self.assign("a", profile, sizing, **spec)
@@ -130,6 +132,18 @@ def test_shared_sizing_moves_guarantees_and_leaves_limits_alone() -> None:
         assert (one.cpu_cores, one.memory_high_bytes, one.disk_read_bytes_per_s, one.network_egress_bytes_per_s) == (
             3.5, None, None, None,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(("link", "asked", "promised"), [(100 * MIB, 0, 10 * MIB), (0, 0, 0), (0, 5 * MIB, 5 * MIB)])
+def test_of_a_link_that_does_not_tell_its_rate_no_part_is_promised_but_to_who_asked(
+    link: int, asked: int, promised: int
+) -> None:
+    """Else the kernel refuses, again and again, what nobody asked for: an executor that speaks on loopback only."""
+    bed = Bed(FOUR, settings=replace(SETTINGS, link_bytes_per_s=link), network_bytes_per_s=asked)
+    bed.until(103.0)
+    told = bed.told()
+    assert {one.network_rate_bytes_per_s for one in told} == {promised}
+    assert {one.network_egress_bytes_per_s for one in told} == {10 * MIB}, "a limit needs no rate of the link"
 
 
 def test_what_its_user_allows_at_most_binds() -> None:

@@ -442,13 +442,41 @@ def test_after_a_restart_it_goes_on_in_the_slot_that_it_is_in() -> None:
     assert fresh.node.executors.held(fresh.node, fresh.now).at(fresh.now)[0] == 2.0  # type: ignore[union-attr]
     assert fresh.node.executors.held(fresh.node, fresh.now).at(fresh.now + 0.8)[0] == 3.0  # type: ignore[union-attr]
     assert "cpu" in fresh.assign("b", cores(3.5))[0]
-    fresh.sample(4)
-    assert fresh.beat().executors == [], "half a run is not told as a whole one"
     fresh.over(fresh.container("a"))
-    (use,) = fresh.beat().executors
-    assert use.ended and use.mean == [] and use.first > 0
     assert fresh.node.ledger().promised_cores == 0.0
     assert fresh.node.queues.idle().cpu == 4
+
+
+def test_what_was_recorded_before_a_restart_is_told_with_what_comes_after_it() -> None:
+    bed = Bed()
+    bed.assign("a", cores(1, 2, 3, 3))
+    bed.started("a")
+    before = len(bed.done)
+    bed.sample(1, cores=0.5, cpu_seconds=0.5)
+    bed.sample(89, cores=0.5)
+    written = [one for one in bed.done[before:] if isinstance(one, i.Record) and one.key == bed.container("a")]
+    assert 10 < len(written) <= 30, "one a slot of 3 s, or less"
+    fresh = restarted(bed, bed.container("a"), after_s=2.0)
+    fresh.sample(8, cores=2.0, cpu_seconds=46.5)
+    (use,) = fresh.beat().executors
+    assert use.first == 0 and not use.ended
+    assert [mean[0] for mean in use.mean] == [500] * 31 + [2000, 2000], "3 s of CPU in the 6 s that nobody saw"
+    fresh.over(fresh.container("a"))
+    (use,) = fresh.beat().executors
+    assert (use.first, use.ended) == (33, True)
+
+
+def test_half_a_run_is_not_told_as_a_whole_one() -> None:
+    bed = Bed()
+    bed.assign("a", cores(1, 2, 3, 3))
+    bed.started("a")
+    bed.sample(20)
+    fresh = restarted(bed, bed.container("a"), after_s=20.0)
+    fresh.sample(20)
+    assert len(fresh.beat().executors[0].mean) == 20, "by its end enough of it may have been seen"
+    fresh.over(fresh.container("a"))
+    (use,) = fresh.beat().executors
+    assert use.ended and use.mean == [] and use.first > 20
 
 
 @pytest.mark.parametrize("reached", ["held", "journaled", "started"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.core.executors import HEARTBEAT_BYTES
 from agent.core.snapshot import ContainerUse, Snapshot
-from agent.core.surrogate import MOST_ENDED, MOST_SLOTS, MonitorSurrogate
+from agent.core.surrogate import MOST_ENDED, MOST_SLOTS, MonitorSurrogate, Recorded
 from penstock.model import KindAmounts
 from penstock.wire.master_api import ExecutorUse, Heartbeat, Load
 
@@ -27,19 +27,25 @@ class Bed:
     def __init__(self) -> None:
         self.surrogate = MonitorSurrogate(3.0)
         self.now = 0.0
+        self.cpu_seconds: dict[str, float] = {}  # by the kernel's books
         self.heard: dict[str, list[tuple[int, int, int, int]]] = {}
         self.slot_s: dict[str, float] = {}
         self.over: set[str] = set()
 
-    def begin(self, *names: str, whole: bool = True) -> None:
+    def begin(self, *names: str) -> None:
         for name in names:
-            self.surrogate.began(name, "job", f"task-{name}", self.now, whole=whole)
+            self.surrogate.began(name, "job", f"task-{name}", self.now)
 
     def sample(self, seconds: int = 1, cores: float = 1.0, memory_bytes: int = 100 * MIB, **more: float) -> None:
         for _ in range(seconds):
             self.now += 1.0
-            use = ContainerUse(cpu_cores=cores, memory_bytes=memory_bytes, disk_bytes_per_s=more.get("disk", 0.0))
-            uses = dict.fromkeys(self.surrogate._live, use)
+            uses = {}
+            for name in self.surrogate._live:
+                self.cpu_seconds[name] = self.cpu_seconds.get(name, 0.0) + cores
+                uses[name] = ContainerUse(
+                    cpu_cores=cores, memory_bytes=memory_bytes, disk_bytes_per_s=more.get("disk", 0.0),
+                    cpu_seconds=self.cpu_seconds[name],
+                )  # fmt: skip
             self.surrogate.sampled(Snapshot(self.now, 1.0, containers=uses))
 
     def report(self, room_bytes: int = PLENTY) -> list[ExecutorUse]:
@@ -116,11 +122,11 @@ def test_who_ended_while_the_master_was_away_is_told_of_from_the_start_and_not_f
     assert {len(slots) for slots in bed.heard.values()} == {2}
 
 
-def test_what_began_before_the_agent_is_no_run_to_learn_from() -> None:
+def test_of_what_nobody_knows_when_it_began_nothing_is_learnt() -> None:
     bed = Bed()
-    bed.begin("a", whole=False)
+    bed.surrogate.resumed("a", "job", "task-a", None, None)
     bed.sample(7)
-    assert bed.report() == []
+    assert bed.report() == [] and list(bed.surrogate.to_journal()) == []
     bed.surrogate.ended("a")
     (use,) = bed.surrogate.report(on_time, PLENTY)
     assert use.ended and use.mean == [] and use.first > 0, "a run whose beginning is missing says so"
@@ -185,6 +191,110 @@ def test_the_first_sample_counts_what_was_used_since_the_start() -> None:
     bed.sample(2, cores=0.0)
     (told,) = bed.report()
     assert told.mean[0][0] == pytest.approx(200)
+
+
+# ---------------------------------------------------------------- over a restart of the agent
+
+
+def restarted(bed: Bed, journal: dict[str, Recorded], away_s: float, *, began: float = 0.0) -> Bed:
+    """Another agent on a clock of its own, with what was journaled; the kernel has counted on meanwhile."""
+    fresh = Bed()
+    fresh.now = 1000.0
+    fresh.cpu_seconds = {name: seconds + away_s for name, seconds in bed.cpu_seconds.items()}
+    for name in bed.surrogate._live:
+        written = journal.get(name)
+        kept = msgspec.msgpack.decode(msgspec.msgpack.encode(written), type=Recorded) if written else None
+        fresh.surrogate.resumed(name, "job", f"task-{name}", fresh.now - (bed.now + away_s - began), kept)
+    return fresh
+
+
+def test_a_recording_goes_on_where_the_agent_before_left_it() -> None:
+    bed = Bed()
+    journal: dict[str, Recorded] = {}
+    bed.surrogate.stages_ended("job", 1)
+    bed.begin("a")
+    for second in range(60):
+        bed.sample(1, cores=2.0 if second < 30 else 0.5, memory_bytes=300 * MIB, disk=2048.0)
+        if second == 29:
+            bed.surrogate.stages_ended("job", 2)
+        journal.update(bed.surrogate.to_journal())
+    bed.sample(2, cores=0.5)  # of a slot that is not complete
+    before = bed.report()[0].mean
+    fresh = restarted(bed, journal, away_s=1.0)
+    fresh.sample(1, cores=0.0, memory_bytes=100 * MIB)
+    fresh.surrogate.stages_ended("job", 2)  # the master says again what it had said
+    fresh.sample(6, cores=3.0)
+    fresh.surrogate.stages_ended("job", 3)
+    fresh.surrogate.ended("a")
+    (use,) = fresh.report()
+    assert use.ended and use.first == 0 and use.slot_s == 3.0
+    assert use.mean[:20] == before
+    # 2 s that were not journaled yet, 1 s between the agents, 1 s of a sample that knows no rates: 2 s of CPU in 4 s by
+    # the kernel's books; then three cores.
+    assert [slot[0] for slot in use.mean[20:]] == [500, 2167, 3000, 3000]
+    assert [slot[1] for slot in use.mean[19:21]] == [2, 2], "the disk is taken to have gone on as it was"
+    assert use.mean[20][3] == 100
+    assert use.stages == [10, 23, 24], "none is counted twice"
+
+
+def test_a_run_of_which_too_little_was_seen_is_not_learnt_from() -> None:
+    for length_s, whole in ((30, False), (120, True)):
+        bed = Bed()
+        journal: dict[str, Recorded] = {}
+        bed.begin("a")
+        bed.sample(length_s)
+        journal.update(bed.surrogate.to_journal())
+        fresh = restarted(bed, journal, away_s=5.0)
+        fresh.sample(3)
+        told = fresh.surrogate.report(on_time, PLENTY)
+        assert told[0].first == 0, "what comes later may yet make it whole"
+        fresh.surrogate.ended("a")
+        (use,) = fresh.surrogate.report(on_time, PLENTY)
+        assert use.ended and (use.first == len(told[0].mean)) == whole
+        assert whole or (use.mean, use.stages) == ([], [])
+
+
+def test_each_gap_counts() -> None:
+    bed = Bed()
+    journal: dict[str, Recorded] = {}
+    bed.begin("a")
+    began = 0.0
+    for _ in range(4):  # 30 s seen and 4 s not, again and again
+        bed.sample(30)
+        journal.update(bed.surrogate.to_journal())
+        fresh = restarted(bed, journal, away_s=4.0, began=began)
+        began += fresh.now - (bed.now + 4.0)
+        bed = fresh
+    bed.sample(30)
+    bed.surrogate.ended("a")
+    (use,) = bed.surrogate.report(on_time, PLENTY)
+    assert use.first > 0 and use.mean == []
+
+
+def test_who_ended_before_the_next_agent_saw_it_is_not_learnt_from() -> None:
+    bed = Bed()
+    journal: dict[str, Recorded] = {}
+    bed.begin("a")
+    bed.sample(300)
+    journal.update(bed.surrogate.to_journal())
+    fresh = restarted(bed, journal, away_s=1.0)
+    fresh.surrogate.ended("a")
+    (use,) = fresh.surrogate.report(on_time, PLENTY)
+    assert use.ended and use.first > 0
+
+
+def test_journaling_costs_few_writes_of_little() -> None:
+    bed = Bed()
+    bed.begin("a")
+    writes: list[int] = []
+    for _ in range(3 * MOST_SLOTS):
+        bed.sample(1, cores=15.9, memory_bytes=60 * 2**30, disk=2e9)
+        written = dict(bed.surrogate.to_journal())
+        writes += [len(msgspec.msgpack.encode(each)) for each in written.values()]
+        lost = len(bed.surrogate._live["a"].recording.slots) - bed.surrogate._live["a"].journaled
+        assert lost <= max(0, 0.05 * len(bed.surrogate._live["a"].recording.slots))
+    assert len(writes) < MOST_SLOTS / 10, "an hour of slots"
+    assert max(writes) < 40 * MOST_SLOTS and sum(writes) < 40 * MOST_SLOTS * 30
 
 
 def heartbeat_bytes(uses: list[ExecutorUse]) -> int:

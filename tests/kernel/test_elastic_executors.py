@@ -1,0 +1,259 @@
+"""Executors whose runs are known: their limits and guarantees move in the kernel with the forecast, and they bind.
+
+The depository is filled with three equal runs, so that the fourth is forecast; all the rest is what a user does:
+``penstock up``, ``penstock submit --executors``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from agent.core.records import ContainerRecord
+from master.prediction import Run, Settings
+from master.store import Database, Depository
+from tests.kernel.penstock_up import TIMEOUT_S, Host, python
+
+pytestmark = pytest.mark.timeout(400)
+CGROUPS = Path("/sys/fs/cgroup")
+MIB = 1 << 20
+SLOT_S, LEAD_S, LAG_S = 3.0, 0.7, 0.7
+INPUT_BYTES, BOUND_MIB = 1000, 256
+CACHED = Path("/scratch/elastic-executors")
+#: One process spins; another, which comes first, holds 40 MiB that nobody can take and reads a file, whose pages stay.
+WORK = """
+    import os, time
+    if os.fork():
+        os.nice(19)
+        while True:
+            pass
+    held = []
+    while len(held) < 40:
+        held.append(bytearray(b"x" * (1 << 20)))
+    file, buffer = os.open("/scratch/elastic-executors", os.O_RDONLY), [bytearray(1 << 20)]
+    for number in range(900):
+        os.preadv(file, buffer, number << 20)
+        time.sleep(0.05)
+    time.sleep(1000)
+    """
+SPIN_ON_BOTH = """
+    import os
+    os.fork()
+    while True:
+        pass
+    """
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Of one moment: Unix time, what the kernel was told, what it counted."""
+
+    at: float
+    quota: str  # cpu.max
+    weight: int
+    high_bytes: float
+    low_bytes: int
+    max_bytes: float
+    cpu_s: float
+    memory_bytes: int
+    anonymous_bytes: int
+    high_events: int
+    killed: int
+
+
+class Executor:
+    """One that runs, as soon as its agent has journaled that: a look at the status would take a slot of its life."""
+
+    def __init__(self, state: Path, application: str) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not (found := [each for each in journaled(state) if runs(each, application)]):
+            assert time.monotonic() < deadline, "it never ran"
+            time.sleep(0.05)
+        (self.record,) = found
+        self.container = self.record.container
+        (self.path,) = CGROUPS.glob(f"**/containers/{self.container}")
+
+    def at(self, slot: int) -> float:
+        """When a slot begins."""
+        return self.record.profile_at + slot * SLOT_S
+
+    def see(self) -> Seen:
+        def read(name: str) -> str:
+            return (self.path / name).read_text()
+
+        def number(name: str) -> float:
+            text = read(name).strip()
+            return float("inf") if text == "max" else float(text)
+
+        def fields(name: str) -> dict[str, int]:
+            return {key: int(value) for key, value in map(str.split, read(name).splitlines())}
+
+        events = fields("memory.events")
+        return Seen(
+            at=time.time(),
+            quota=read("cpu.max").split()[0],
+            weight=int(read("cpu.weight")),
+            high_bytes=number("memory.high"),
+            low_bytes=int(read("memory.low")),
+            max_bytes=number("memory.max"),
+            cpu_s=fields("cpu.stat")["usage_usec"] / 1e6,
+            memory_bytes=int(read("memory.current")),
+            anonymous_bytes=fields("memory.stat")["anon"],
+            high_events=events["high"],
+            killed=events["oom_kill"],
+        )
+
+
+def journaled(state: Path) -> list[ContainerRecord]:
+    paths = [each for each in state.rglob("journal/containers/*") if not each.suffix]
+    return [msgspec.msgpack.decode(each.read_bytes(), type=ContainerRecord) for each in paths]
+
+
+def runs(record: ContainerRecord, application: str) -> bool:
+    named = record.executor is not None and record.executor.application == application
+    return named and record.profile is not None and record.profile_at > 0
+
+
+def remember(state: Path, application: str, cores: list[float], memory_mib: list[int]) -> None:
+    """Three runs that used so much, slot by slot; of the network a little, as who speaks with itself on loopback."""
+    used = np.array([cores, np.zeros(len(cores)), np.full(len(cores), 1000.0), np.array(memory_mib) * float(MIB)])
+    run = Run(Settings(INPUT_BYTES, 2.0, BOUND_MIB * MIB), used, used)
+    state.mkdir(mode=0o700, exist_ok=True)
+    database = Database(str(state / "master.db"))
+    for number in range(3):
+        Depository(database).add(f"root/{application}", run, ended_at=number, slot_s=SLOT_S, name=f"run-{number}")
+    database.close()
+
+
+#: Cores and MiB, slot by slot. The first slots of the first one are for it to become what it is to be.
+PHASES = {
+    "hard": ([0.9] * 3 + [0.3] * 3 + [0.9] * 3 + [0.3] * 5, [80] * 6 + [160] * 4 + [100] * 2 + [24] * 2),
+    "high-first": ([1.5] * 8 + [0.3] * 12, [32] * 20),
+    "low-first": ([0.3] * 12 + [1.5] * 6, [32] * 18),
+}
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("elastic-executors")
+    for application, (cores, memory_mib) in PHASES.items():
+        remember(directory / "state", application, cores, memory_mib)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def host(state: Path) -> Iterator[Host]:
+    host = Host(state, sample_interval_s=0.5, elastic_lead_s=LEAD_S, elastic_lag_s=LAG_S, repair_interval_s=5)
+    yield host
+    host.close()
+    assert not list(CGROUPS.glob("penstock-*")), "cgroups are left behind"
+    log = (state / "up.log").read_text()
+    assert "network_rate_bytes_per_s" not in log, "nobody promised them a part of a link that does not tell its rate"
+
+
+@contextmanager
+def submitted(host: Host, state: Path, *applications: str, script: str, sizing: str) -> Iterator[list[Executor]]:
+    """An executor of each known application, submitted at once."""
+    submits = [
+        host.start(
+            "submit", "--executors", "1", "--application", application, "--input-bytes", str(INPUT_BYTES), "--cpu", "2",
+            "--memory", f"{BOUND_MIB}M", "--sizing", sizing, "--", *python(script),
+        )
+        for application in applications
+    ]  # fmt: skip
+    executors = [Executor(state, application) for application in applications]
+    yield executors
+    for executor in executors:
+        host.penstock("kill", executor.container)
+    for submit in submits:
+        submit.communicate(timeout=TIMEOUT_S)
+
+
+def watch(until: float, *executors: Executor) -> list[list[Seen]]:
+    """Ten looks a second: the time over which is measured."""
+    seen: list[list[Seen]] = [[] for _ in executors]
+    while time.time() < until:
+        for executor, looks in zip(executors, seen, strict=True):
+            looks.append(executor.see())
+        time.sleep(0.1)
+    return seen
+
+
+def during(seen: list[Seen], begin: float, end: float) -> list[Seen]:
+    found = [each for each in seen if begin <= each.at < end]
+    assert len(found) > 3, "the machine stood still"
+    return found
+
+
+def cores(seen: list[Seen]) -> float:
+    return (seen[-1].cpu_s - seen[0].cpu_s) / (seen[-1].at - seen[0].at)
+
+
+def steady(executor: Executor, seen: list[Seen], first: int, last: int) -> list[Seen]:
+    """In the slots ``first`` to ``last``, when nothing is about to change and nothing has just changed."""
+    return during(seen, executor.at(first) + LAG_S + 0.5, executor.at(last + 1) - LEAD_S - 0.2)
+
+
+@pytest.fixture(scope="module")
+def cached() -> Iterator[None]:
+    """A file with nothing in it but its size: its pages need no disk."""
+    with CACHED.open("wb") as file:
+        file.truncate(900 * MIB)
+    yield
+    CACHED.unlink()
+
+
+def test_hard_limits_move_ahead_of_a_rise_and_after_a_fall_and_bind(host: Host, state: Path, cached: None) -> None:
+    with submitted(host, state, "hard", script=WORK, sizing="hard") as (executor,):
+        (seen,) = watch(executor.at(14) - 0.5, executor)
+    seen = [each for each in seen if each.at > executor.at(2)]
+    said = "\n".join(f"{each.at - executor.at(0):6.2f} {each}" for each in seen)
+
+    assert {each.quota for each in seen} == {"31500", "94500"}, said
+    falls = next(each.at for each in seen if each.quota == "31500")
+    rises = next(each.at for each in seen if each.at > falls and each.quota == "94500")
+    assert executor.at(3) <= falls < executor.at(3) + LAG_S + 2, said
+    assert executor.at(6) - LEAD_S - 0.2 < rises <= executor.at(6), said
+    calm, busy, after = (steady(executor, seen, *slots) for slots in ((3, 5), (6, 8), (9, 13)))
+    assert max(cores(calm), cores(after)) < 0.315 + 0.04, said
+    assert 1.8 * max(cores(calm), cores(after)) < cores(busy) < 0.945 + 0.04, said
+    assert [{each.weight for each in found} for found in (calm, busy, after)] == [{32}, {94}, {32}], said
+
+    more = next(each.at for each in seen if each.high_bytes > 1.5 * 84 * MIB)
+    assert executor.at(6) - LEAD_S - 0.2 < more <= executor.at(6), said
+    assert all(each.anonymous_bytes < each.high_bytes < float("inf") for each in seen), said
+    for first, last, planned in ((3, 5, 84), (6, 9, 168), (10, 11, 105)):
+        found = steady(executor, seen, first, last)
+        assert all(planned * MIB <= each.high_bytes < 1.3 * planned * MIB for each in found), said
+        assert all(each.memory_bytes < each.high_bytes + 4 * MIB for each in found), said
+        assert {each.low_bytes for each in found} == {planned * MIB}, said
+    assert steady(executor, seen, 6, 9)[-1].memory_bytes > 140 * MIB, said
+    assert all(40 * 1.1 * MIB < each.high_bytes < 80 * MIB for each in steady(executor, seen, 12, 13)), said
+    assert seen[-1].high_events > 0 and seen[-1].killed == 0
+    assert {each.max_bytes for each in seen} == {BOUND_MIB * MIB}
+
+
+def test_shared_guarantees_move_and_decide_where_two_want_all(host: Host, state: Path) -> None:
+    """Both could use both processors; who is planned to has five times as much as the other, and then they change."""
+    with submitted(host, state, "high-first", "low-first", script=SPIN_ON_BOTH, sizing="shared") as (falling, rising):
+        of_falling, of_rising = watch(rising.at(16), falling, rising)
+        host.penstock("kill", rising.container)
+        (left,) = watch(time.time() + 2, falling)
+    said = "\n".join(f"{a.at - rising.at(0):6.2f} {a}\n       {b}" for a, b in zip(of_falling, of_rising, strict=True))
+    assert {each.quota for each in (*of_falling, *of_rising, *left)} == {"max"}
+    assert {each.high_bytes for each in (*of_falling, *of_rising)} == {float("inf")}
+    before = max(rising.at(0), falling.at(0)) + 2, falling.at(8) - LEAD_S - 0.2
+    after = rising.at(12) + LAG_S + 0.5, rising.at(16)
+    for (begin, end), high, low in ((before, of_falling, of_rising), (after, of_rising, of_falling)):
+        high, low = during(high, begin, end), during(low, begin, end)
+        weights = ({each.weight for each in high}, {each.weight for each in low})
+        assert weights == ({round(100 * 1.575)}, {round(100 * 0.315)}), said
+        assert cores(high) > 3 * cores(low), said
+    assert cores(left) > 1.2 * 0.315, "it is planned to use so much, and has what nobody else wants"
