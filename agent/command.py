@@ -15,4 +15,4 @@ def main(argv: list[str] | None = None) -> int:
         return run
 
     about = "The node agent: queues, limits and reports for one Linux host."
-    return daemon.command("agent", about, AgentConfig, load, argv)
+    return daemon.command("agent", about, AgentConfig, load, argv, AgentConfig.check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Literal
 
@@ -12,8 +13,8 @@ from master.prediction import Promises
 from master.prediction.application import ForecastSettings
 from master.reservations.desk import DeskSettings, named_bundles
 from master.reservations.rdl import RdlError
-from penstock import paths
-from penstock.settings import SettingsError
+from penstock import paths, tls
+from penstock.settings import LIVE, SettingsError, host_port
 
 Meta = msgspec.Meta
 Seconds = Annotated[float, Meta(gt=0)]
@@ -23,80 +24,108 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """``/etc/penstock/master.toml``. Flat keys; quantities as people write them (``"50MB/s"``, ``"100ms"``)."""
 
     listen: Annotated[str, Meta(description="ADDRESS:PORT for agents; port 0: any free one")] = "127.0.0.1:7420"
+    tls: Annotated[
+        Literal["require", "off"],
+        Meta(description="connections with agents: mutual TLS 1.3 (docs/security.md); off: only on loopback"),
+    ] = "require"
+    tls_ca: Annotated[str, Meta(description="PEM file with the CA of all agents and the master (`penstock ca`)")] = ""
+    tls_certificate: Annotated[
+        str, Meta(description="PEM file with our certificate; a renewed one is taken up at the next connection")
+    ] = ""
+    tls_key: Annotated[str, Meta(description="PEM file with its key, for us alone")] = ""
     http: Annotated[str, Meta(description="ADDRESS:PORT of status and metrics; port 0: any free one")] = (
         "127.0.0.1:7422"
     )
     http_token_file: Annotated[
         str, Meta(description="file with the token for changing reservations over HTTP; empty: HTTP only shows them")
     ] = ""
-    interval_s: Annotated[float, Meta(gt=0, description="scheduling interval: time between two rounds")] = 0.1
+    http_read_token_file: Annotated[
+        str, Meta(description="file with the token for looking; elsewhere than on loopback `http` needs one of the two")
+    ] = ""
+    interval_s: Annotated[float, Meta(gt=0, description="scheduling interval: time between two rounds"), LIVE] = 0.1
     ept_s: Annotated[
-        float, Meta(gt=0, description="Ursa's EPT: work that a node should have queued; the scheduling latency or more")
+        float,
+        Meta(gt=0, description="Ursa's EPT: work that a node should have queued; the scheduling latency or more"),
+        LIVE,
     ] = 1.0
     ordering: Annotated[
         Literal["fifo", "fair", "drf", "las", "ejf", "srjf", "las_mq"],
         Meta(description="order of jobs, and what each may hold (docs/scheduling.md)"),
+        LIVE,
     ] = "ejf"
     ejf_weight: Annotated[
-        float, Meta(ge=0, description="Ursa's W: score per second since a job was submitted; a fit scores at most 4")
+        float,
+        Meta(ge=0, description="Ursa's W: score per second since a job was submitted; a fit scores at most 4"),
+        LIVE,
     ] = 1.0
     srjf_weight: Annotated[
-        float, Meta(ge=0, description="what srjf multiplies a job's priority score by; a fit scores at most 4")
+        float, Meta(ge=0, description="what srjf multiplies a job's priority score by; a fit scores at most 4"), LIVE
     ] = 100.0
     las_quantum_s: Annotated[
-        float, Meta(gt=0, description="las: service that a container counts as soon as it is placed")
+        float, Meta(gt=0, description="las: service that a container counts as soon as it is placed"), LIVE
     ] = 1.0
-    las_mq_queues: Annotated[int, Meta(ge=1, le=100, description="las_mq: number of queues (k)")] = 10
+    las_mq_queues: Annotated[int, Meta(ge=1, le=100, description="las_mq: number of queues (k)"), LIVE] = 10
     las_mq_first_threshold_container_s: Annotated[
-        float, Meta(gt=0, description="las_mq: container-seconds until a job leaves the first queue (α)")
+        float, Meta(gt=0, description="las_mq: container-seconds until a job leaves the first queue (α)"), LIVE
     ] = 100.0
     las_mq_step: Annotated[
-        float, Meta(gt=1, description="las_mq: each queue's threshold is the last one's times this (p)")
+        float, Meta(gt=1, description="las_mq: each queue's threshold is the last one's times this (p)"), LIVE
     ] = 10.0
     las_mq_weights: Annotated[
         tuple[float, ...],
         Meta(description="las_mq: shares of the queues, one each; empty: each las_mq_step times the next one's"),
+        LIVE,
     ] = ()
     las_mq_stage_aware: Annotated[
-        bool, Meta(description="las_mq: count what the present stage will have received when it ends")
+        bool, Meta(description="las_mq: count what the present stage will have received when it ends"), LIVE
     ] = True
     las_mq_inside: Annotated[
         Literal["fifo", "demand"],
         Meta(description="las_mq: order inside a queue: by arrival there, or by the containers that jobs still need"),
+        LIVE,
     ] = "demand"
     tenants: Annotated[
-        dict[str, str], Meta(description="drf, fair: user → tenant as a path (research/eve); others: the user's name")
+        dict[str, str],
+        Meta(description="drf, fair: user → tenant as a path (research/eve); others: the user's name"),
+        LIVE,
     ] = {}
-    weights: Annotated[dict[str, float], Meta(description="drf, fair: tenant's path → weight; others: 1")] = {}
+    weights: Annotated[dict[str, float], Meta(description="drf, fair: tenant's path → weight; others: 1"), LIVE] = {}
     share_chunk_tasks: Annotated[
-        int, Meta(ge=1, description="fair, drf, las, las_mq: tasks of a stage that are placed before the next choice")
+        int,
+        Meta(ge=1, description="fair, drf, las, las_mq: tasks of a stage that are placed before the next choice"),
+        LIVE,
     ] = 4
     placement: Annotated[
         Literal["ursa", "tetris", "tetris2", "capacity"],
         Meta(description="how tasks are placed: Ursa's Algorithm 1, or by their peak demands (Ursa §5.1.2)"),
+        LIVE,
     ] = "ursa"
     tetris_peak_to_mean: Annotated[
-        float, Meta(ge=1, description="tetris, tetris2: a task's peak of disk and network by its mean over its life")
+        float,
+        Meta(ge=1, description="tetris, tetris2: a task's peak of disk and network by its mean over its life"),
+        LIVE,
     ] = 2.0
     stage_aware: Annotated[
-        bool, Meta(description="Algorithm 1: stages whose tasks all find a place go first (Ursa §4.2.2)")
+        bool, Meta(description="Algorithm 1: stages whose tasks all find a place go first (Ursa §4.2.2)"), LIVE
     ] = True
-    network_aware: Annotated[bool, Meta(description="Algorithm 1: the network counts (Ursa §5.2 ignores it)")] = True
+    network_aware: Annotated[bool, Meta(description="Algorithm 1: the network counts (Ursa §5.2 ignores it)"), LIVE] = (
+        True
+    )
     memory_estimate: Annotated[
-        bool, Meta(description="estimate the memory of tasks that do not state it: min{r·M(j), m2i·I(t)}")
+        bool, Meta(description="estimate the memory of tasks that do not state it: min{r·M(j), m2i·I(t)}"), LIVE
     ] = False
     max_running_jobs: Annotated[
-        int, Meta(ge=0, description="jobs admitted at once (LAS_MQ §4); 0: as many as their memory lets")
+        int, Meta(ge=0, description="jobs admitted at once (LAS_MQ §4); 0: as many as their memory lets"), LIVE
     ] = 0
     admission_wait_max_s: Annotated[
-        float, Meta(gt=0, description="a job that has waited longer for its memory goes before all others")
+        float, Meta(gt=0, description="a job that has waited longer for its memory goes before all others"), LIVE
     ] = 600.0
     heartbeat_s: Annotated[float, Meta(gt=0, description="how often agents report at least")] = 1.0
     node_timeout_s: Annotated[
-        float, Meta(gt=0, description="how long a node may be away or silent before its tasks are lost")
+        float, Meta(gt=0, description="how long a node may be away or silent before its tasks are lost"), LIVE
     ] = 10.0
     promotion: Annotated[
-        bool, Meta(description="opportunistic tasks become regular where there is room (UBIS §IV.D)")
+        bool, Meta(description="opportunistic tasks become regular where there is room (UBIS §IV.D)"), LIVE
     ] = True
     executor_placement: Annotated[
         Literal["minfrag", "trc", "tetris", "tetris2", "capacity", "static", "random_fit"],
@@ -122,13 +151,15 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         ),
     ] = ""
     default_cpu_bytes_per_s: Annotated[
-        float, Meta(gt=0, description="processing rate of one core until its node has measured its own")
+        float, Meta(gt=0, description="processing rate of one core until its node has measured its own"), LIVE
     ] = 50e6
     default_disk_bytes_per_s: Annotated[
-        float, Meta(gt=0, description="processing rate of a node's disk monotasks until it has measured its own")
+        float, Meta(gt=0, description="processing rate of a node's disk monotasks until it has measured its own"), LIVE
     ] = 100e6
     default_network_bytes_per_s: Annotated[
-        float, Meta(gt=0, description="processing rate of a node's network monotasks until it has measured its own")
+        float,
+        Meta(gt=0, description="processing rate of a node's network monotasks until it has measured its own"),
+        LIVE,
     ] = 100e6
 
     reservation_planner: Annotated[
@@ -150,7 +181,7 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = 1.0
     reservation_window_s: Annotated[float, Meta(gt=0, description="window of reservation_most_over_time")] = 86_400.0
     bundles: Annotated[
-        dict[str, str], Meta(description='bundles with names, for reservations: name → such as "<2GB,1core>"')
+        dict[str, str], Meta(description='bundles with names, for reservations: name → such as "<2GB,1core>"'), LIVE
     ] = {}
 
     def cluster_settings(self) -> MasterSettings:
@@ -194,31 +225,39 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Raises:
             SettingsError: two settings contradict each other, or an address is none.
         """
-        host_port(self.listen, "listen")
-        host_port(self.http, "http")
-        self.desk_settings()
+        faults = [*_faults(host_port, self.listen, "listen"), *_faults(host_port, self.http, "http")]
+        faults += _faults(tls.check, self, "listen")
+        faults += _faults(self.check_rules)
+        if faults:
+            raise SettingsError(*faults)
+
+    def check_rules(self) -> None:
+        """The same of the keys that decide, which a recorded round has, too.
+
+        Raises:
+            SettingsError: two settings contradict each other.
+        """
+        faults = [*_faults(self.desk_settings)]
         if self.ept_s < self.interval_s:
-            raise SettingsError(f"ept_s: {self.ept_s:g} is below interval_s ({self.interval_s:g}); set it above")
+            faults.append(f"ept_s: {self.ept_s:g} is below interval_s ({self.interval_s:g}); set it above")
         if self.node_timeout_s < 2 * self.heartbeat_s:
-            raise SettingsError(
+            faults.append(
                 f"node_timeout_s: {self.node_timeout_s:g} is below two heartbeats ({self.heartbeat_s:g} s each)"
             )
-        bad = [path for path, weight in self.weights.items() if not weight > 0]
-        if bad:
-            raise SettingsError(f"weights: {bad[0]}: {self.weights[bad[0]]:g} is not above 0")
+        faults += [
+            f"weights: {path}: {weight:g} is not above 0" for path, weight in self.weights.items() if not weight > 0
+        ]
         try:
             self.cluster_settings().ordering_settings()
         except ValueError as error:
-            raise SettingsError(f"las_mq_{error}") from None
+            faults.append(f"las_mq_{error}")
+        if faults:
+            raise SettingsError(*faults)
 
 
-def host_port(text: str, key: str) -> tuple[str, int]:
-    """``127.0.0.1:7420`` or ``[::1]:7420``.
-
-    Raises:
-        SettingsError: neither.
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise SettingsError(f"{key}: {text!r} is not ADDRESS:PORT; write for example 127.0.0.1:7420")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+def _faults(of: Callable[..., object], *arguments: object) -> tuple[str, ...]:
+    try:
+        of(*arguments)
+    except SettingsError as error:
+        return error.faults
+    return ()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from penstock import settings
+from penstock import config_page, declaration, settings
+
+if TYPE_CHECKING:
+    from penstock.reloading import Reloading
 
 T = TypeVar("T", bound=msgspec.Struct)
 #: Runs a daemon until it is told to stop; the path is where to write the addresses that it chose.
-Run = Callable[[T, Path | None], None]
+Run = Callable[["Reloading[T]", Path | None], None]
 
 
 class StartError(Exception):
@@ -36,17 +40,26 @@ def command(
     """
     arguments = _parser(name, about, of).parse_args(argv)
     try:
-        config = settings.load(of, arguments.config, dict(pair(text) for text in arguments.set))
-        check(config)
+        options = dict(pair(text) for text in arguments.set)
+        sources = settings.Sources(arguments.config, options, f"PENSTOCK_{name.upper()}_", os.environ)
+        loaded = settings.read(of, sources, check)
     except settings.SettingsError as error:
-        print(f"penstock {name}: {error}", file=sys.stderr)  # noqa: T201
+        for fault in error.faults:
+            print(f"penstock {name}: {fault}", file=sys.stderr)  # noqa: T201
         return 2
+    if arguments.check_config:
+        return 0
+    if arguments.show_config:
+        config_page.show(loaded, as_json=arguments.json)
+        return 0
     run = daemon()
     from penstock import logs
+    from penstock.reloading import Reloading
 
     logs.configure(arguments.log_level)
+    reloading = Reloading(loaded.table, lambda: settings.read(of, sources, check).table, check)
     try:
-        run(config, arguments.port_file)
+        run(reloading, arguments.port_file)
     except StartError as error:
         print(f"penstock {name}: {error}", file=sys.stderr)  # noqa: T201
         return 1
@@ -54,15 +67,19 @@ def command(
 
 
 def _parser(name: str, about: str, of: type[msgspec.Struct]) -> argparse.ArgumentParser:
-    keys = "\n".join(_describe(field) for field in msgspec.structs.fields(of))
+    keys = "\n".join(_describe(key) for key in declaration.keys(of))
     parser = argparse.ArgumentParser(
         prog=f"penstock {name}",
         description=about,
-        epilog=f"configuration keys (TOML, or --set KEY=VALUE):\n{keys}",
+        epilog=f"configuration keys (TOML, PENSTOCK_{name.upper()}_KEY=VALUE, or --set KEY=VALUE; those with * are "
+        f"read again on SIGHUP):\n{keys}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help=f"TOML file, for example /etc/penstock/{name}.toml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable")
+    parser.add_argument("--check-config", action="store_true", help="say what is wrong with the configuration, and end")
+    parser.add_argument("--show-config", action="store_true", help="print every key, its value and its source, and end")
+    parser.add_argument("--json", action="store_true", help="with --show-config: as JSON")
     parser.add_argument("--port-file", type=Path, metavar="FILE", help="write the chosen addresses to FILE, as JSON")
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
@@ -80,7 +97,6 @@ def pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _describe(field: msgspec.structs.FieldInfo) -> str:
+def _describe(key: declaration.Key) -> str:
     """One line per key, from the declaration itself."""
-    schema = msgspec.json.schema(field.type)
-    return f"  {field.encode_name:<28} {schema.get('description', '')} [{field.default!r}]"
+    return f"  {key.name:<28} {key.description} [{key.default}]{' *' if key.live else ''}"

@@ -1,29 +1,107 @@
-"""Logs of the daemons: pretty on a terminal, one JSON object a line otherwise (as under systemd)."""
+"""Logs of the daemons: pretty on a terminal, fields in the journal under systemd, one JSON object a line elsewhere."""
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import re
+import socket
+import struct
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import structlog
+
+_JOURNAL = Path("/run/systemd/journal/socket")
+#: syslog(3)
+_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 
 
 def configure(level: str = "info") -> None:
     """Set structlog up for this process; called once by a daemon's command."""
-    terminal = sys.stderr.isatty()
-    renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
-    )
+    terminal, journal = sys.stderr.isatty(), _journal()
+    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
+    if terminal:
+        renderer = structlog.dev.ConsoleRenderer()
+    elif journal is not None:
+        renderer = _as_fields
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([] if journal is not None else [structlog.processors.TimeStamper(fmt="iso", utc=True)]),
             structlog.processors.StackInfoRenderer(),
             *([] if terminal else [structlog.processors.format_exc_info]),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr) if journal is None else lambda *_: journal,
         cache_logger_on_first_use=True,
     )
+
+
+class Journal:
+    """systemd's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): one datagram an entry."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises: OSError: nobody listens there."""
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        try:
+            self._socket.connect(str(path))
+        except OSError:
+            self._socket.close()
+            raise
+
+    def msg(self, entry: bytes) -> None:
+        """Send it; what the journal does not take (too large, restarted) goes where it reads our standard error."""
+        try:
+            self._socket.send(entry)
+        except OSError:
+            print(entry.decode(errors="replace"), file=sys.stderr, flush=True)  # noqa: T201
+
+    debug = info = warning = warn = error = critical = exception = fatal = failure = log = msg
+
+
+def entry(event: Mapping[str, Any]) -> bytes:
+    """An event as the journal takes it: ``MESSAGE`` for people, and each of its facts as ``PENSTOCK_…``."""
+    facts = {key: _text(value) for key, value in event.items() if key not in {"event", "level", "exception", "stack"}}
+    message = " ".join([str(event.get("event", "")), *(f"{key}={text}" for key, text in facts.items())])
+    for trace in ("stack", "exception"):
+        if trace in event:
+            message += f"\n{event[trace]}"
+    fields = {
+        "MESSAGE": message,
+        "PRIORITY": str(_PRIORITIES.get(str(event.get("level", "info")), 6)),
+        "SYSLOG_IDENTIFIER": "penstock",
+        "PENSTOCK_EVENT": str(event.get("event", "")),
+        **{f"PENSTOCK_{re.sub('[^A-Z0-9_]', '_', key.upper())}": text for key, text in facts.items()},
+    }
+    return b"".join(_field(name, text.encode(errors="replace")) for name, text in fields.items())
+
+
+def _field(name: str, value: bytes) -> bytes:
+    if b"\n" in value:  # then it says how long it is
+        return name.encode() + b"\n" + struct.pack("<Q", len(value)) + value + b"\n"
+    return name.encode() + b"=" + value + b"\n"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+
+
+def _as_fields(logger: object, method: str, event: Mapping[str, Any]) -> bytes:
+    return entry(event)
+
+
+def _journal() -> Journal | None:
+    """The journal, if it is what standard error goes to (``$JOURNAL_STREAM``)."""
+    try:
+        behind = os.fstat(sys.stderr.fileno())
+        if os.environ.get("JOURNAL_STREAM") == f"{behind.st_dev}:{behind.st_ino}":
+            return Journal(_JOURNAL)
+    except (OSError, ValueError):
+        return None
+    return None

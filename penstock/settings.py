@@ -1,17 +1,20 @@
-"""Configuration from TOML into one declared, frozen, typed table.
+"""Configuration into one declared, frozen, typed table, and where each value of it is from.
 
 A daemon declares an ``msgspec.Struct`` whose fields carry their documentation in ``msgspec.Meta(description=…)``. Keys
-are flat. Values may be written as people write them: ``"2GiB"`` for a field that ends in ``_bytes``, ``"10MB/s"``
-for ``_bytes_per_s``, ``"250ms"`` for ``_s``.
+are flat. Values may be written as people write them: ``"2GiB"`` for a field that ends in ``_bytes``, ``"10MB/s"`` or
+``"1Gbit/s"`` for ``_bytes_per_s``, ``"250ms"`` for ``_s``. Of the sources the later wins: the declaration's defaults, a
+TOML file, the environment, ``--set``.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import msgspec.inspect
@@ -19,32 +22,151 @@ import msgspec.inspect
 from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
 
 T = TypeVar("T", bound=msgspec.Struct)
+#: Marks a key that a running daemon takes from its file when it is told to read that again (SIGHUP).
+LIVE = msgspec.Meta(extra={"live": True})
+_TOML_PLACE = re.compile(r"(.*) \(at line (\d+), column (\d+)\)", re.DOTALL)
 
 
 class SettingsError(Exception):
-    """One line for the operator: where, which key, what to do."""
+    """One line for the operator for each fault: where, which key, what to do."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where settings come from. ``prefix`` and a key in capitals are the name of an environment variable."""
+
+    file: Path | None = None
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """``source`` is "file", "environment" or "--set"; ``where`` the file and line, the variable, the option."""
+
+    source: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[T]):
+    """A table, and of each key that has not its default where its value is from."""
+
+    table: T
+    origins: Mapping[str, Origin]
 
 
 def load(of: type[T], path: Path | None = None, overrides: Mapping[str, str] | None = None) -> T:
     """The settings of a file, then of ``key=value`` overrides.
 
     Raises:
-        SettingsError: unreadable file, unknown key (names the nearest known one), or a value of the wrong type.
+        SettingsError: as :func:`read`.
+    """
+    return read(of, Sources(path, overrides or {})).table
+
+
+def read(of: type[T], sources: Sources, check: Callable[[T], None] = lambda table: None) -> Loaded[T]:
+    """The settings of all sources. ``check`` raises SettingsError where keys contradict each other (``key: why``).
+
+    Raises:
+        SettingsError: unreadable file, unknown keys (names the nearest known one), values that do not fit: all of them.
     """
     values: dict[str, Any] = {}
-    if path is not None:
+    origins: dict[str, Origin] = {}
+    faults: list[str] = []
+    for key, value, origin in (*_of_file(sources.file), *_of_environment(of, sources), *_of_options(sources)):
         try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise SettingsError(f"{path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{path}: {error}") from None
-    result = _convert(of, values, str(path) if path else "defaults")
-    if not overrides:
-        return result
-    for key, text in overrides.items():
-        values[key] = _scalar(text)
-    return _convert(of, values, "--set")
+            values[key] = _converted(of, key, value)
+            origins[key] = origin
+        except SettingsError as error:
+            faults += [f"{origin.where}: {fault}" for fault in error.faults]
+    if faults:
+        raise SettingsError(*faults)
+    table = of(**values)
+    try:
+        check(table)
+    except SettingsError as error:
+        raise SettingsError(*(_placed(fault, origins) for fault in error.faults)) from None
+    return Loaded(table, origins)
+
+
+def live_keys(of: type[msgspec.Struct]) -> frozenset[str]:
+    """The keys that are marked with :data:`LIVE`."""
+    return frozenset(
+        each.name
+        for each in msgspec.structs.fields(of)
+        if any((getattr(meta, "extra", None) or {}).get("live") for meta in getattr(each.type, "__metadata__", ()))
+    )
+
+
+def host_port(text: str, key: str) -> tuple[str, int]:
+    """``127.0.0.1:7420`` or ``[::1]:7420``.
+
+    Raises:
+        SettingsError: neither.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise SettingsError(f"{key}: {text!r} is not ADDRESS:PORT; write for example 127.0.0.1:7420")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+# ---------------------------------------------------------------- sources
+
+_Entry = tuple[str, Any, Origin]
+
+
+def _of_file(path: Path | None) -> Iterator[_Entry]:
+    if path is None:
+        return
+    try:
+        text = path.read_text(encoding="utf-8")
+        table = tomllib.loads(text)
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        place = _TOML_PLACE.fullmatch(str(error))
+        said = f"{path}:{place[2]}: {place[1]} (column {place[3]})" if place else f"{path}: {error}"
+        raise SettingsError(said) from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+    for key, value in table.items():
+        yield key, value, Origin("file", f"{path}{_line(text, key)}")
+
+
+def _line(text: str, key: str) -> str:
+    """``:12``; nothing where the key is written in a way that is not looked for."""
+    name = re.escape(key)
+    begins = rf"^[ \t]*(?:(?:{name}|\"{name}\"|'{name}')[ \t]*[=.]|\[[ \t]*{name}[ \t]*[\].])"
+    found = re.search(begins, text, re.MULTILINE)
+    return f":{text.count(chr(10), 0, found.start()) + 1}" if found else ""
+
+
+def _of_environment(of: type[msgspec.Struct], sources: Sources) -> Iterator[_Entry]:
+    """A variable that names no key is as wrong as such a key is: what was meant by it would silently not hold."""
+    if not sources.prefix:
+        return
+    names = {f"{sources.prefix}{key.upper()}": key for key in of.__struct_fields__}
+    faults = []
+    for variable, text in sorted(sources.environment.items()):
+        if not variable.startswith(sources.prefix):
+            continue
+        if variable in names:
+            yield names[variable], _scalar(text), Origin("environment", f"${variable}")
+        else:
+            faults.append(f"${variable}: there is no such key; {_nearest(variable, names)}")
+    if faults:
+        raise SettingsError(*faults)
+
+
+def _of_options(sources: Sources) -> Iterator[_Entry]:
+    for key, text in sources.overrides.items():
+        yield key, _scalar(text), Origin("--set", "--set")
 
 
 def _scalar(text: str) -> Any:
@@ -55,33 +177,34 @@ def _scalar(text: str) -> Any:
         return text
 
 
-def _convert(of: type[T], values: Mapping[str, Any], where: str) -> T:
-    known = {field.encode_name for field in msgspec.structs.fields(of)}
-    readable: dict[str, Any] = {}
-    for key, value in values.items():
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(sorted(known))}"
-            raise SettingsError(f"{where}: unknown key {key!r}; {hint}")
-        try:
-            readable[key] = _quantity(key, value)
-        except QuantityError as error:
-            raise SettingsError(f"{where}: {key}: {error}") from None
+# ---------------------------------------------------------------- values
+
+
+def _converted(of: type[msgspec.Struct], key: str, value: Any) -> Any:
+    declared = {each.name: each for each in msgspec.structs.fields(of)}
+    if key not in declared:
+        raise SettingsError(f"unknown key {key!r}; {_nearest(key, declared)}")
     try:
-        return msgspec.convert(readable, of)
+        return msgspec.convert(_quantity(key, value), declared[key].type)
+    except QuantityError as error:
+        raise SettingsError(f"{key}: {error}") from None
     except msgspec.ValidationError as error:
-        message, _, at = str(error).partition(" - at `$")
-        key = at.rstrip("`").lstrip(".")
+        message, _, inside = str(error).partition(" - at `$")
         if choices := _choices(of, key):
             message += f"; one of {', '.join(choices)}"
-        raise SettingsError(f"{where}: {key or 'settings'}: {message}") from None
+        raise SettingsError(f"{key}{inside.rstrip('`')}: {message}") from None
+
+
+def _nearest(name: str, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(sorted(known))}"
 
 
 def _choices(of: type[msgspec.Struct], key: str) -> list[str]:
     """The values that a key may have, where they are few words."""
     declared = msgspec.inspect.type_info(of)
     assert isinstance(declared, msgspec.inspect.StructType)
-    kind = next((field.type for field in declared.fields if field.encode_name == key), None)
+    kind = next((each.type for each in declared.fields if each.name == key), None)
     if isinstance(kind, msgspec.inspect.Metadata):  # it is documented
         kind = kind.type
     if isinstance(kind, msgspec.inspect.LiteralType):
@@ -97,3 +220,9 @@ def _quantity(key: str, value: Any) -> Any:
     if key.endswith("_bytes"):
         return parse_bytes(value)
     return parse_duration_s(value) if key.endswith("_s") else value
+
+
+def _placed(fault: str, origins: Mapping[str, Origin]) -> str:
+    """A fault of :func:`read`'s ``check`` begins with its key; where that was written comes before it."""
+    origin = origins.get(fault.partition(":")[0])
+    return f"{origin.where}: {fault}" if origin is not None else fault

@@ -132,9 +132,14 @@ class Containers:
         record.state = ContainerState.ENDED
         record.ended = ended
         self.ended[container] = record
-        while len(self.ended) > self._keep_ended:
-            self.ended.popitem(last=False)
+        self.keep(self._keep_ended)
         return [Record(ROOM, container, None), RemoveContainer(container), *self.watch()]
+
+    def keep(self, ended: int) -> None:
+        """Remember so many that have ended, the latest."""
+        self._keep_ended = ended
+        while len(self.ended) > ended:
+            self.ended.popitem(last=False)
 
 
 def how_it_ended(record: ContainerRecord, event: ContainerExited) -> Ended:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agent.core.records import ContainerRecord, HeldTask, JobRecord
+from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
 from penstock.model import ContainerSpec, MonotaskSpec, Profile, TaskRequest
 from penstock.model.container import LimitsChange
@@ -262,6 +263,14 @@ class MemoryLooked:
 
 
 @dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """Other settings from now on, as far as a running node can change them (:meth:`NodeSettings.changed`)."""
+
+    settings: NodeSettings
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Recovered:
     """First event after a restart of the agent: what the journal knows and the launcher still runs.
 
@@ -305,5 +314,6 @@ Event = (
     | Decided
     | Sampled
     | MemoryLooked
+    | Reconfigured
     | Recovered
 )

@@ -64,6 +64,8 @@ class Ledger:
 
     def refuse_opportunistic(self, cores: float, memory_bytes: int, t_alloc: float) -> str:
         """Why this much does not fit into the slack, T_alloc × capacity − utilization (UBIS Algorithm 1, line 21)."""
+        if not t_alloc:
+            return "T_alloc is 0 here: nothing runs on slack"
         slack_bytes = t_alloc * self.capacity.memory_bytes - self.used_memory_bytes
         if memory_bytes > slack_bytes or slack_bytes <= 0:
             return (

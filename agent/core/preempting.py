@@ -57,12 +57,14 @@ def _view(node: Node, snapshot: Snapshot) -> View:
     return View.of(snapshot, list(node.containers.live.values()), node.ledger(), slack.of_frameworks(node))
 
 
-def carry_out(node: Node, actions: list[Action], at: float, now: float) -> list[Instruction]:
-    """Each leaves an event; in a dry run that is all."""
+def carry_out(
+    node: Node, actions: list[Action], at: float, now: float, *, begun: bool = False
+) -> list[Instruction]:  # fmt: skip
+    """Each leaves an event; in a dry run that is all, but for what had ``begun`` before it."""
     instructions: list[Instruction] = []
     for action in actions:
         done = _DONE[action.act]
-        dry_run = node.settings.preemption.dry_run
+        dry_run = node.settings.preemption.dry_run and not begun
         if not dry_run:
             instructions += _instructions(node, action)
             if action.act is Act.END:
@@ -70,7 +72,7 @@ def carry_out(node: Node, actions: list[Action], at: float, now: float) -> list[
         if action.act is not Act.RESUME:
             record = Preempted(at, action.container, action.resource, "dry run" if dry_run else done, action.reason)
             node.preempted.append(record)
-            del node.preempted[: -node.settings.keep_ended]
+            del node.preempted[: max(0, len(node.preempted) - node.settings.keep_ended)]
         node.acts[done, action.resource] += not dry_run
         facts: dict[str, object] = {
             "container": action.container,

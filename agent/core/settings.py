@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.model import Capacity
 
@@ -30,19 +30,40 @@ class VictimOrder(enum.StrEnum):
 class PreemptionSettings:
     """How preemption goes about it.
 
-    ``after`` samples in a row above T_preempt count as contention (CPU, disk, network; memory at once). What was paused
+    ``after`` samples in a row above T_preempt count as contention (CPU, disk, network; memory at once); of a resource
+    with a number of its own (``after_cpu`` …) so many. What was paused
     goes on when use has been ``hysteresis`` (a fraction of capacity) below T_preempt for as many samples. Between two
     actions for a resource lie at least ``cooldown_s``; memory does not wait, since the dying count as gone.
     """
 
     thresholds: Thresholds = field(default_factory=Thresholds)
     after: int = 3
+    after_cpu: int = 0  # 0: ``after``
+    after_disk: int = 0
+    after_network: int = 0
     hysteresis: float = 0.05
     cooldown_s: float = 5.0
     order: VictimOrder = VictimOrder.NEWEST
     starved_after_s: float = 60.0  # 0: never hand back
     grace_max_s: float = 30.0
     dry_run: bool = False
+
+    def samples(self, resource: str) -> int:
+        """So many in a row count for this resource."""
+        own: int = getattr(self, f"after_{resource}")
+        return own or self.after
+
+
+@dataclass(frozen=True, slots=True)
+class UserQuotas:
+    """The most of each that one user may have here (:mod:`agent.core.quotas`); 0: as much as he likes."""
+
+    jobs: int = 0
+    queued: int = 0
+    tasks: int = 0
+    containers: int = 0
+    cores: float = 0.0
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +80,12 @@ class TuningSettings:
     back_off: float = 0.9
     calm_s: float = 30.0
     margin: float = 0.05
+
+
+_FIXED = (
+    "node", "instance", "capacity", "has_master", "network_bypass_bytes", "link_bytes_per_s", "disk_bytes_per_s",
+    "executor_slot_s", "rate_window_s",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +115,14 @@ class NodeSettings:
     preemption: PreemptionSettings = field(default_factory=PreemptionSettings)
     rejoin_s: float = 30.0
     keep_ended: int = 100
+    quotas: UserQuotas = field(default_factory=UserQuotas)
+
+    def changed(self, fresh: NodeSettings) -> NodeSettings:
+        """These with what of ``fresh`` may change while a node runs.
+
+        What the node is, what it has to promise, and what connections, records and plans were made with, stays.
+        """
+        return replace(fresh, **{name: getattr(self, name) for name in _FIXED})
 
     @property
     def amounts(self) -> tuple[float, float, float, float]:

@@ -78,7 +78,7 @@ def refuse(node: Node, held_cores: float, memory_bytes: int) -> str:
 
 def queue_free(node: Node) -> int:
     """How many more may wait."""
-    return max(0, node.settings.opportunistic_queue - len(node.held.waiting))
+    return max(0, node.settings.opportunistic_queue - len(node.held.waiting)) if node.threshold.t_alloc else 0
 
 
 def start_waiting(node: Node, now: float) -> list[Instruction]:

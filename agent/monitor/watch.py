@@ -39,6 +39,10 @@ class MemoryWatch:
         self._triggers: dict[str, PressureTrigger] = {}
         self.available = True  # whether this kernel tells pressure to us
 
+    def reconfigure(self, interval_s: float, above_bytes: float) -> None:
+        """As in the constructor, from the next look on."""
+        self._interval_s, self._above_bytes = interval_s, above_bytes
+
     def switch(self, on: bool) -> None:
         """Look, or rest: where nobody could give memory back a look costs for nothing."""
         (self._on.set if on else self._on.clear)()

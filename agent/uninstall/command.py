@@ -17,7 +17,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         config = settings.load(AgentConfig, arguments.config, dict(daemon.pair(text) for text in arguments.set))
     except settings.SettingsError as error:
-        print(f"penstock uninstall: {error}", file=sys.stderr)
+        for fault in error.faults:
+            print(f"penstock uninstall: {fault}", file=sys.stderr)
         return 2
     try:
         left = _carry_out(config, arguments)

@@ -92,13 +92,11 @@ class Cluster:
             case e.Answered(name, number, refusals):
                 answers.answered(self, name, number, refusals)
             case e.NodeAway(name):
-                node = self.nodes.get(name)
-                if node is not None and node.connected:
-                    node.away_since = now
-                    self.table.refresh(node)
-                    self.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
+                self._node_away(name, now)
             case e.Forecasted() | e.Learnt():
                 executors.heard(self, event)
+            case e.Reconfigured(settings):
+                self._reconfigure(settings)
             case e.RoundDue(at):
                 self._unix_at = at - now
                 rounds.run(self, now)
@@ -240,6 +238,28 @@ class Cluster:
         return known
 
     # ------------------------------------------------------------ inside
+
+    def _node_away(self, name: str, now: float) -> None:
+        node = self.nodes.get(name)
+        if node is not None and node.connected:
+            node.away_since = now
+            self.table.refresh(node)
+            self.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
+
+    def _reconfigure(self, settings: MasterSettings) -> None:
+        """What is placed stays where it is. Another ordering begins with nothing remembered of whose turn it is."""
+        before = self.settings
+        self.settings = after = before.changed(settings)
+        self.table.reconfigure(after)
+        if before.ordering_settings() != after.ordering_settings():
+            self.ordering = ordering_of(after.ordering_settings())
+            self._slack_ordering = ordering_of(after.ordering_settings())
+        if before.network_aware != after.network_aware:
+            for job in self.jobs.values():
+                for task in job.tasks.values():
+                    task.need = None
+        self.changed = self.room_changed = True
+        self.order_due = -math.inf
 
     def _hand_over(self) -> list[Instruction]:
         """Number what was proposed and give it to the shell."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from master.core.settings import MasterSettings
 from master.prediction.runs import Settings
 from penstock.model import Profile
 from penstock.wire.agent_api import Progress
@@ -86,4 +87,11 @@ class Learnt:
     application: str
 
 
-Event = Said | Answered | NodeAway | RoundDue | Forecasted | Learnt
+@dataclass(frozen=True, slots=True)
+class Reconfigured:
+    """Other settings from now on, as far as a running master can change them (:meth:`MasterSettings.changed`)."""
+
+    settings: MasterSettings
+
+
+Event = Said | Answered | NodeAway | RoundDue | Forecasted | Learnt | Reconfigured

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from master.ordering import Inside, Multilevel, OrderingSettings
 from master.placement import Peaks, PlacementName
 from penstock.model import Capacity
+
+_FIXED = ("heartbeat_s", "executor_placement", "executor_slot_s", "executor_horizon_slots")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,13 @@ class MasterSettings:
     executor_placement: str = "minfrag"
     executor_slot_s: float = 3.0
     executor_horizon_slots: int = 600
+
+    def changed(self, fresh: MasterSettings) -> MasterSettings:
+        """These with what of ``fresh`` may change while a master runs.
+
+        What agents were told, and what executors' forecasts and promises were made with, stays.
+        """
+        return replace(fresh, **{name: getattr(self, name) for name in _FIXED})
 
     def ordering_settings(self) -> OrderingSettings:
         """What the ordering must know.

@@ -77,6 +77,11 @@ class NodeTable:
         self._large: tuple[int, Node | None] = (-1, None)  # the node with the most memory in some shape
         self._grow(16)
 
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Other settings from now on, for every row."""
+        self._settings = settings
+        self._touched.update(dict.fromkeys(self.rows))
+
     # ------------------------------------------------------------ keeping it true
 
     def add(self, node: Node) -> None:

@@ -261,14 +261,14 @@ def read(text: bytes, where: str) -> Recording:
     """
     try:
         recording = msgspec.json.decode(text, type=Recording)
-        recording.settings.check()
+        recording.settings.check_rules()
     except msgspec.ValidationError as error:
         message, _, at = str(error).partition(" - at `$")
         raise SnapshotError(f"{where}: {at.rstrip('`').lstrip('.') or 'the snapshot'}: {message}") from None
     except msgspec.DecodeError as error:
         raise SnapshotError(f"{where}: no JSON: {error}; GET /snapshot of a master makes one") from None
     except SettingsError as error:
-        raise SnapshotError(f"{where}: settings: {error}") from None
+        raise SnapshotError(f"{where}: settings: {'; '.join(error.faults)}") from None
     return _checked(recording, where)
 
 

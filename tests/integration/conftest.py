@@ -63,7 +63,7 @@ def start(module: str, directory: Path, *arguments: str, environment: dict[str, 
         notify.bind(address)
         notify.settimeout(START_TIMEOUT_S)
         command = [sys.executable, "-I", "-m", module, "--port-file", str(ports), *arguments]
-        own = {"PENSTOCK_STATE_DIR": str(directory / f"{module}-state")}
+        own = {"PENSTOCK_STATE_DIR": str(directory / f"{module}-state"), f"PENSTOCK_{module.upper()}_TLS": "off"}
         around = {**os.environ, **own, **(environment or {}), "NOTIFY_SOCKET": "@" + address[1:]}
         process = subprocess.Popen(command, env=around, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         daemon = Daemon(process, directory, list(arguments), log)
@@ -83,7 +83,7 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     started: list[Daemon] = []
     runtimes: set[Path] = set()
 
-    def make(*, environment: dict[str, str] | None = None, **settings: object) -> Daemon:
+    def make(*options: str, environment: dict[str, str] | None = None, **settings: object) -> Daemon:
         values = {
             "node": "test",
             "http": "127.0.0.1:0",
@@ -94,7 +94,7 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
             "sample_interval_s": 0.2,
             **settings,
         }
-        arguments = [part for key, value in values.items() for part in ("--set", f"{key}={_toml(value)}")]
+        arguments = [*options, *(part for key, value in values.items() for part in ("--set", f"{key}={_toml(value)}"))]
         runtimes.add(Path(str(values["runtime_dir"])))
         daemon = start("agent", tmp_path, *arguments, environment=environment)
         started.append(daemon)
@@ -106,14 +106,14 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         if daemon.process.poll() is None:
             assert daemon.stop() == 0, daemon.log.read_text()
     for runtime in runtimes:
-        _end_launcher(runtime)
+        end_launcher(runtime)
 
 
 def _toml(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _end_launcher(runtime: Path) -> None:
+def end_launcher(runtime: Path) -> None:
     """A launcher that outlived its agents on purpose ends with the test, with all that it runs."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

@@ -66,6 +66,14 @@ class Preemption:
         self._reclaiming: dict[str, float] = {}  # container → until when its answer is waited for
         self._reclaimed = False  # since memory was last wanted: what it gave was not enough
 
+    def reconfigure(self, settings: PreemptionSettings) -> list[Action]:
+        """Other settings from now on. With a dry run what was paused goes on: nobody would let it later."""
+        self._settings = settings
+        if not settings.dry_run:
+            return []
+        paused, self._paused = self._paused, {}
+        return [Action(Act.RESUME, one, was.resource, "from now on a dry run") for one, was in paused.items()]
+
     def sampled(self, view: View, now: float) -> list[Action]:
         """A tick: every resource."""
         actions = self._memory(view, (), now)
@@ -164,7 +172,7 @@ class Preemption:
             self._breaches[resource] = 0
             return []
         self._breaches[resource] += 1
-        if self._breaches[resource] < self._settings.after or self._cooling(resource, now):
+        if self._breaches[resource] < self._settings.samples(resource) or self._cooling(resource, now):
             return []
         self._breaches[resource] = 0
         candidates = in_order(resource, view, self._settings.order)
@@ -194,7 +202,7 @@ class Preemption:
             self._calm[resource] += 1
             record, paused = first
             rested = now >= paused.since + self._settings.cooldown_s
-            if self._calm[resource] < self._settings.after or not rested or record.container in going:
+            if self._calm[resource] < self._settings.samples(resource) or not rested or record.container in going:
                 continue
             self._calm[resource] = 0
             self._paused.pop(record.container)

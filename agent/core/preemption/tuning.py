@@ -20,6 +20,12 @@ class AllocationThreshold:
         self._step_at: float | None = None  # no step before
         self._back_off_at = float("-inf")  # nor back before
 
+    def reconfigure(self, t_alloc: float, settings: TuningSettings | None) -> None:
+        """It begins anew there; what was preempted before is known."""
+        self._settings = settings
+        self.t_alloc = t_alloc
+        self._step_at = None
+
     def sampled(self, utilization: float, preemptions: int, now: float) -> float:
         """A tick.
 

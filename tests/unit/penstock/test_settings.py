@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from penstock.settings import SettingsError, load
+from penstock.settings import LIVE, Origin, SettingsError, Sources, host_port, live_keys, load, read
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,7 +53,7 @@ def test_overrides_win_and_need_no_quotes(tmp_path: Path) -> None:
         ('cores = "many"', "cores: Expected `float`, got `str`"),
         ('memory_bytes = "12Q"', "memory_bytes: '12Q': unknown unit"),
         ("on = 1", "on: Expected `bool`, got `int`"),
-        ("node = ", "Invalid value"),
+        ("node = \n", "Invalid value"),
     ],
 )
 def test_a_bad_file_is_one_line_that_names_file_and_key(tmp_path: Path, text: str, message: str) -> None:
@@ -62,7 +62,7 @@ def test_a_bad_file_is_one_line_that_names_file_and_key(tmp_path: Path, text: st
     with pytest.raises(SettingsError) as caught:
         load(Table, path)
     assert message in str(caught.value)
-    assert str(caught.value).startswith(f"{path}: ")
+    assert str(caught.value).startswith(f"{path}:1: ")
     assert "\n" not in str(caught.value)
 
 
@@ -82,3 +82,84 @@ def test_unreadable_files(tmp_path: Path) -> None:
 def test_a_value_that_is_none_of_a_few_words_is_answered_with_them() -> None:
     with pytest.raises(SettingsError, match=r"--set: order: .*; one of first, last$"):
         load(Chosen, None, {"order": "frist"})
+
+
+class Live(msgspec.Struct, frozen=True):
+    share: Annotated[float, msgspec.Meta(ge=0, le=1), msgspec.Meta(description="a share"), LIVE] = 0.5
+    path: Annotated[str, msgspec.Meta(description="where")] = ""
+    plain: int = 0
+    weights: dict[str, float] = {}
+
+
+def _sources(file: Path | None = None, overrides: dict[str, str] | None = None, **environment: str) -> Sources:
+    return Sources(file, overrides or {}, "PENSTOCK_X_", {"PATH": "/bin", **environment})
+
+
+def test_the_later_source_wins_and_each_value_knows_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('# about us\nnode = "file"\ncores = 2.0\n\ninterval_s = "2s"\n')
+    sources = _sources(path, {"cores": "4"}, PENSTOCK_X_CORES="3", PENSTOCK_X_INTERVAL_S="250ms", PENSTOCK_Y="1")
+    loaded = read(Table, sources)
+    assert loaded.table == Table(node="file", cores=4.0, interval_s=0.25)
+    assert loaded.origins == {
+        "node": Origin("file", f"{path}:2"),
+        "interval_s": Origin("environment", "$PENSTOCK_X_INTERVAL_S"),
+        "cores": Origin("--set", "--set"),
+    }
+
+
+def test_a_variable_that_names_no_key_is_told_the_nearest() -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(Table, _sources(PENSTOCK_X_CORE="3", PENSTOCK_X_NODE="n"))
+    assert str(caught.value) == "$PENSTOCK_X_CORE: there is no such key; did you mean 'PENSTOCK_X_CORES'?"
+    with pytest.raises(SettingsError, match=r"^\$PENSTOCK_X_CORES: cores: Expected `float`"):
+        read(Table, _sources(PENSTOCK_X_CORES="many"))
+
+
+def test_all_faults_of_a_file_are_said_each_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('share = 7\n\n"plain" = "x"\nnothing = 1\n[weights]\na = "heavy"\n')
+    with pytest.raises(SettingsError) as caught:
+        read(Live, _sources(path))
+    assert caught.value.faults == (
+        f"{path}:1: share: Expected `float` <= 1.0",
+        f"{path}:3: plain: Expected `int`, got `str`",
+        f"{path}:4: unknown key 'nothing'; known keys: path, plain, share, weights",
+        f"{path}:5: weights[...]: Expected `float`, got `str`",
+    )
+
+
+def test_what_keys_contradict_each_other_is_placed_where_the_key_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('\nnode = "n"\n')
+
+    def check(table: Table) -> None:
+        raise SettingsError("node: not with these cores", "cores: too few")
+
+    with pytest.raises(SettingsError) as caught:
+        read(Table, _sources(path), check)
+    assert caught.value.faults == (f"{path}:2: node: not with these cores", "cores: too few")
+
+
+def test_bad_toml_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("cores = 1\ncores = 2\n")
+    with pytest.raises(SettingsError) as caught:
+        read(Table, _sources(path))
+    assert str(caught.value) == f"{path}:2: Cannot overwrite a value (column 10)"
+
+
+def test_live_keys_are_those_that_are_marked() -> None:
+    assert live_keys(Live) == {"share"}
+
+
+def test_links_are_written_in_bits() -> None:
+    assert load(Table, None, {"rate_bytes_per_s": "1Gbit/s"}).rate_bytes_per_s == 125_000_000
+
+
+def test_addresses() -> None:
+    assert host_port("127.0.0.1:0", "listen") == ("127.0.0.1", 0)
+    assert host_port("[::1]:7420", "listen") == ("::1", 7420)
+    for wrong in ("", ":1", "host", "host:", "host:x", "host:65536", "host:-1"):
+        with pytest.raises(SettingsError, match="ADDRESS:PORT"):
+            host_port(wrong, "listen")

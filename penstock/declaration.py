@@ -1,0 +1,84 @@
+"""What a declared table of configuration says of itself: its keys, described, and values as people write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from penstock.model.units import parse_bytes, parse_duration_s, parse_rate
+from penstock.settings import live_keys
+
+_BINARY, _DECIMAL = ("TiB", "GiB", "MiB", "KiB"), ("TB", "GB", "MB", "kB")
+_POWERS = (4, 3, 2, 1)
+_DURATIONS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. ``default`` as it would be written in a file; ``live``: SIGHUP changes it."""
+
+    name: str
+    description: str
+    default: str
+    live: bool
+
+
+def keys(of: type[msgspec.Struct]) -> list[Key]:
+    """Every key of a declared table, in its order."""
+    live = live_keys(of)
+    return [
+        Key(
+            each.name,
+            str(msgspec.json.schema(each.type).get("description", "")),
+            written(each.name, default_of(each)),
+            each.name in live,
+        )
+        for each in msgspec.structs.fields(of)
+    ]
+
+
+def default_of(key: msgspec.structs.FieldInfo) -> Any:
+    """What it is where nobody says anything."""
+    return key.default_factory() if key.default_factory is not msgspec.NODEFAULT else key.default
+
+
+def written(key: str, value: Any) -> str:
+    """A value as TOML, with its unit: reading it gives the very same value."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value:
+        if key.endswith("_bytes_per_s"):
+            return _exact(value, _sizes(_DECIMAL, 1000, "/s") | _sizes(_BINARY, 1024, "/s"), parse_rate)
+        if key.endswith("_bytes"):
+            return _exact(value, _sizes(_BINARY, 1024, "") | _sizes(_DECIMAL, 1000, ""), parse_bytes)
+        if key.endswith("_s") and not key.endswith("_container_s"):
+            return _exact(value, _DURATIONS, parse_duration_s)
+    return _toml(msgspec.to_builtins(value))
+
+
+def _sizes(units: tuple[str, ...], base: int, suffix: str) -> dict[str, float]:
+    return {f"{unit}{suffix}": float(base**power) for unit, power in zip(units, _POWERS, strict=True)}
+
+
+def _exact(value: float, units: Mapping[str, float], parse: Callable[[str], float]) -> str:
+    """With the largest unit of which it is some whole number, seconds broken; the bare number where nothing fits."""
+    for unit, size in units.items():
+        count: float = round(value / size)
+        if unit == "s" and value > 1 and value != count:
+            count = value
+        if count >= 1 and parse(f"{count}{unit}") == value:
+            return f'"{count}{unit}"'
+    return _toml(value)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        inside = ", ".join(f"{json.dumps(key)} = {_toml(each)}" for key, each in value.items())
+        return f"{{ {inside} }}" if inside else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, float) and value == int(value) and abs(value) < 1e15:
+        return f"{value:.0f}" if abs(value) >= 1e6 else f"{value:.1f}"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,183 @@
+"""Other settings while the node runs: what of UBIS's knobs takes effect, when, and what of before is kept to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.core import Node
+from agent.core import events as e
+from agent.core import instructions as i
+from agent.core.records import ContainerState
+from agent.core.settings import NodeSettings, PreemptionSettings, Thresholds
+from agent.core.snapshot import ContainerUse, HostUse, Snapshot
+from penstock.model import Capacity, ContainerSpec, KindAmounts, MonotaskSpec, Notice, ResourceKind, TaskRequest
+from penstock.wire.agent_api import RegisterJob
+from penstock.wire.errors import RpcError
+from penstock.wire.master_api import Assign
+
+SETTINGS = NodeSettings(
+    node="n",
+    instance="x",
+    capacity=Capacity(cores=2, memory_bytes=1000),
+    has_master=True,
+    preemption=PreemptionSettings(after=2, cooldown_s=0.0),
+)
+
+
+class Bed:
+    """A node whose clock ticks once with each sample."""
+
+    def __init__(self, settings: NodeSettings = SETTINGS) -> None:
+        self.node = Node(settings)
+        self.now = 0.0
+        self.done: list[i.Instruction] = []
+        self.send(e.SessionOpened(1, "eve", 1000, "f"))
+
+    def send(self, event: e.Event) -> Any:
+        instructions = self.node.handle(event, self.now)
+        self.done += instructions
+        return next((one.result for one in instructions if isinstance(one, i.Reply)), None)
+
+    def change(self, **settings: Any) -> None:
+        self.send(e.Reconfigured(replace(self.node.settings, **settings), self.now))
+
+    def preempt(self, **settings: Any) -> None:
+        self.change(preemption=replace(self.node.settings.preemption, **settings))
+
+    def run(self, *, opportunistic: bool = True, notice: Notice | None = None) -> str:
+        cores, memory = (0.0, 0) if opportunistic else (1.8, 900)
+        spec = ContainerSpec(
+            argv=("x",), opportunistic=opportunistic, notice=notice, detach=True, cpu_cores=cores, memory_bytes=memory
+        )
+        container: str = self.send(e.LaunchRequested(1, spec))
+        self.send(e.ContainerStarted(container, 7, {}, self.now))
+        return container
+
+    def sample(self, cores: dict[str, float], memory: int = 10) -> None:
+        self.now += 1
+        uses = {container: ContainerUse(cpu_cores=use, memory_bytes=memory) for container, use in cores.items()}
+        self.send(e.Sampled(Snapshot(self.now, 1.0, HostUse(), uses), self.now))
+
+    def state(self, container: str) -> ContainerState:
+        return self.node.containers.live[container].state
+
+    def assign(self, task: str, memory: int) -> None:
+        request = TaskRequest(
+            task=task, usage=KindAmounts(cpu=5.0), memory_bytes=memory, command=ContainerSpec(argv=("x",))
+        )
+        decision = Assign(
+            job="o-1", stage="s", user="eve", origin="o", priority=0.0, request=request, opportunistic=True
+        )
+        self.send(e.Decided(self.node.decided + 1, [decision]))
+
+
+def contended(bed: Bed) -> tuple[str, str]:
+    """A regular container and one on slack that together want more than there is."""
+    slack = bed.run()
+    return bed.run(opportunistic=False), slack
+
+
+def test_t_alloc_holds_for_the_next_and_the_master_hears_of_it() -> None:
+    bed = Bed()
+    running = bed.run()
+    assert bed.node.load(bed.now).t_alloc is None, "it is as it was registered"
+    bed.change(t_alloc=0.0)
+    assert bed.node.load(bed.now).t_alloc == 0.0
+    with pytest.raises(RpcError, match="T_alloc is 0 here: nothing runs on slack"):
+        bed.run()
+    assert bed.state(running) is ContainerState.RUNNING, "what runs goes on"
+    bed.change(t_alloc=0.9)
+    assert bed.node.load(bed.now).t_alloc == 0.9, "the master has another one by now"
+    bed.run()
+
+
+def test_what_waits_for_slack_starts_when_t_alloc_rises() -> None:
+    bed = Bed(replace(SETTINGS, t_alloc=0.5, opportunistic_queue=2))
+    bed.assign("t", memory=600)
+    assert list(bed.node.held.waiting) == [("o-1", "t")]
+    bed.done.clear()
+    bed.change(t_alloc=0.9)
+    assert not bed.node.held.waiting and any(isinstance(one, i.StartContainer) for one in bed.done)
+
+
+def test_no_more_commands_are_asked_to_wait_where_nothing_runs_on_slack() -> None:
+    bed = Bed(replace(SETTINGS, opportunistic_queue=2))
+    assert bed.node.load(0.0).opportunistic_queue_free == 2
+    bed.change(t_alloc=0.0)
+    assert bed.node.load(0.0).opportunistic_queue_free == 0
+
+
+def test_each_resource_has_its_own_patience() -> None:
+    bed = Bed(replace(SETTINGS, preemption=PreemptionSettings(after=3, cooldown_s=0.0)))
+    regular, slack = contended(bed)
+    bed.preempt(after_cpu=1)
+    bed.sample({regular: 1.5, slack: 0.5})
+    assert bed.state(slack) is ContainerState.PAUSED
+
+
+def test_a_lower_t_preempt_holds_with_the_next_sample() -> None:
+    bed = Bed(replace(SETTINGS, preemption=PreemptionSettings(after=1, cooldown_s=0.0)))
+    regular, slack = contended(bed)
+    bed.sample({regular: 0.5, slack: 0.5})
+    assert bed.state(slack) is ContainerState.RUNNING
+    bed.preempt(thresholds=Thresholds(cpu=0.4))
+    bed.sample({regular: 0.5, slack: 0.5})
+    assert bed.state(slack) is ContainerState.PAUSED
+
+
+def test_what_is_paused_goes_on_when_it_is_to_be_a_dry_run() -> None:
+    bed = Bed(replace(SETTINGS, preemption=PreemptionSettings(after=1, cooldown_s=0.0)))
+    regular, slack = contended(bed)
+    bed.sample({regular: 1.5, slack: 0.5})
+    assert bed.state(slack) is ContainerState.PAUSED
+    bed.done.clear()
+    bed.preempt(dry_run=True)
+    assert bed.state(slack) is ContainerState.RUNNING and i.Freeze(slack, frozen=False) in bed.done
+    bed.sample({regular: 1.5, slack: 0.5})
+    assert bed.state(slack) is ContainerState.RUNNING
+
+
+def test_who_was_given_notice_is_ended_though_it_is_a_dry_run_by_then() -> None:
+    bed = Bed()
+    slack = bed.run(notice=Notice(signal=15, grace_s=2.0))
+    bed.run(opportunistic=False)
+    bed.sample({slack: 0.1}, memory=950)
+    assert bed.state(slack) is ContainerState.WARNED
+    bed.preempt(dry_run=True)
+    bed.now += 2
+    bed.send(e.Woken(bed.now))
+    assert bed.state(slack) is ContainerState.STOPPING
+
+
+def test_leases_are_as_long_as_they_are_said_to_be_now() -> None:
+    bed = Bed(replace(SETTINGS, lease_s=0.005))
+    job = bed.send(e.JobRegistered(1, RegisterJob(name="j"), 0.0)).job
+    bed.send(e.Submitted(1, job, [MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=10)]))
+    bed.change(lease_s=0.0)
+    bed.send(e.Submitted(1, job, [MonotaskSpec(id=2, kind=ResourceKind.CPU, input_bytes=10)]))
+    grants = [one for one in bed.done if isinstance(one, i.Grant)]
+    assert [(one.ids, one.lease_s) for one in grants] == [([1], 0.005), ([2], 0.0)]
+
+
+def test_ended_containers_are_forgotten_down_to_the_new_number() -> None:
+    bed = Bed()
+    for _ in range(3):
+        bed.send(e.ContainerExited(bed.run(), 0, None, 0.0, 0, 0, bed.now))
+    bed.change(keep_ended=1)
+    assert list(bed.node.containers.ended) == ["c-x-3"]
+
+
+def test_preemptions_are_remembered_up_to_the_number_of_none() -> None:
+    bed = Bed(replace(SETTINGS, keep_ended=0, preemption=PreemptionSettings(after=1, cooldown_s=0.0)))
+    regular, slack = contended(bed)
+    bed.sample({regular: 1.5, slack: 0.5})
+    assert bed.state(slack) is ContainerState.PAUSED and bed.node.preempted == []
+
+
+def test_what_a_node_is_does_not_change() -> None:
+    bed = Bed()
+    bed.change(capacity=Capacity(cores=64, memory_bytes=10**9), node="other", has_master=False, lease_s=0.1)
+    assert bed.node.settings == replace(SETTINGS, lease_s=0.1)
