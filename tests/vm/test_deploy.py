@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,19 +60,17 @@ class Deployed:
         return self.machine.ssh(f"cd /home/tester && runuser -u tester -- {command}", check=False)
 
     def healthy(self, port: int) -> bool:
-        """Whether /healthz says so, through the machine's forwarded port."""
-        url = f"http://127.0.0.1:{self.machine.ports[port]}/healthz"
-        with urllib.request.urlopen(url, timeout=60) as response:
-            return bool(response.status == 200)
+        """Whether /healthz says so, asked in the machine: elsewhere than on loopback the pages want TLS and a token."""
+        ask = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{port}/healthz', timeout=60).status)"
+        return self.machine.ssh(f'/opt/penstock/venv/bin/python -c "{ask}"').stdout.strip() == "200"
 
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """A fresh machine with the playbook run once."""
     directory = tmp_path_factory.mktemp("deploy")
-    # Status is on loopback by default; QEMU forwards to the guest's address.
-    agent = {"master": "127.0.0.1:7420", "http": "0.0.0.0:7421"}
-    master = {"listen": "127.0.0.1:7420", "http": "0.0.0.0:7422"}
+    agent = {"master": "127.0.0.1:7420", "tls": "off"}
+    master = {"listen": "127.0.0.1:7420", "tls": "off"}
     with Machine() as machine:
         inventory = directory / "inventory.json"
         host = {
@@ -99,6 +96,39 @@ def test_every_unit_runs_and_starts_at_boot(deployed: Deployed, unit: str) -> No
 @pytest.mark.parametrize("port", [7421, 7422])
 def test_both_daemons_are_healthy(deployed: Deployed, port: int) -> None:
     assert deployed.healthy(port)
+
+
+@pytest.mark.parametrize(("unit", "most"), [("penstock-master", 2.0), ("penstock-agent", 4.0)])
+def test_what_a_daemon_does_not_need_is_closed_to_it(deployed: Deployed, unit: str, most: float) -> None:
+    said = deployed.machine.ssh(f"systemd-analyze --no-pager security {unit}.service").stdout
+    found = re.search(r"Overall exposure level for .*: ([0-9.]+) ", said)
+    assert found is not None and float(found[1]) <= most, said
+
+
+def test_what_is_closed_to_the_agent_takes_no_limit_from_it(deployed: Deployed) -> None:
+    """What root could enforce on this host, the agent in its unit can, too."""
+    facts = json.loads(deployed.machine.ssh(f"{_PENSTOCK} check --json", check=False).stdout)
+    enforced = json.loads(deployed.as_user(f"{_PENSTOCK} status --json").stdout)["enforcement"]
+    lost = {name: fact["why"] for name, fact in enforced.items() if facts[name]["ok"] and not fact["ok"]}
+    assert not lost
+    assert {name for name in ("cpu", "memory", "network", "pressure", "users") if enforced[name]["ok"]} == {
+        "cpu", "memory", "network", "pressure", "users"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("daemon", "line", "port"), [("agent", "t_alloc = 0.75", 7421), ("master", 'ordering = "fair"', 7422)]
+)
+def test_a_reload_takes_what_the_file_says_now(deployed: Deployed, daemon: str, line: str, port: int) -> None:
+    file, unit = f"/etc/penstock/{daemon}.toml", f"penstock-{daemon}"
+    before = deployed.main_pid(unit)
+    heard = f"until journalctl -q -u {unit} --since @$(stat -c %Y {file}) | grep 'configuration reloaded'; do :; done"
+    said = deployed.machine.ssh(
+        f"cp -p {file} {file}.before && echo '{line}' >>{file} && {_PENSTOCK} config check {daemon} {file} && "
+        f'systemctl reload {unit} && timeout 120 sh -c "{heard}"; mv {file}.before {file}; systemctl reload {unit}'
+    ).stdout
+    assert line.rsplit(maxsplit=1)[-1].strip('"') in said
+    assert deployed.main_pid(unit) == before and deployed.healthy(port)
 
 
 def test_a_command_runs_as_the_user_who_asked(deployed: Deployed) -> None:
