@@ -12,6 +12,7 @@ from agent.core import Node
 from agent.core.reaction import BOUNDS_S
 from agent.core.records import ContainerRecord
 from agent.core.snapshot import ContainerUse
+from agent.history import resources
 from penstock import __version__
 from penstock.model import KINDS
 
@@ -50,6 +51,7 @@ def status_document(
             "opportunistic_bytes": ledger.asked_memory_bytes,
             "used_bytes": ledger.used_memory_bytes,
         },
+        "resources": resources(node),
         "host": msgspec.to_builtins(snapshot.host) if snapshot is not None else {},
         "jobs": [
             {
@@ -92,6 +94,7 @@ def _container(node: Node, record: ContainerRecord, use: ContainerUse | None, no
         "started_at": record.started_at,
         "limits": msgspec.to_builtins(record.limits),
         "follows": record.profile is not None,
+        "profile": _profile(node, record, now),
         "executor": _executor(node, record, now),
         "adopted": record.adopted,
         "not_enforced": record.not_enforced,
@@ -99,6 +102,17 @@ def _container(node: Node, record: ContainerRecord, use: ContainerUse | None, no
         "ended": msgspec.to_builtins(record.ended) if record.ended is not None else None,
         "note": _note(record, use),
     }
+
+
+def _profile(node: Node, record: ContainerRecord, now: float) -> dict[str, Any] | None:
+    """Of a container that follows one: where in it it is, and what it wants there, to be held against its sample."""
+    profile = record.profile
+    planned = node.executors.planned.get(record.container)
+    if profile is None or record.ended is not None or (planned is None and not record.profile_at):
+        return None
+    elapsed_s = now - planned.began if planned is not None else time.time() - record.profile_at
+    slot = max(0, profile.slot(elapsed_s))
+    return {"slot": slot, "slots": profile.slots, "slot_s": profile.slot_s, "wants": profile.demand(slot)}
 
 
 def _executor(node: Node, record: ContainerRecord, now: float) -> dict[str, Any] | None:

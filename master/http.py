@@ -1,4 +1,5 @@
-"""HTTP on loopback: ``/status``, ``/explain``, ``/snapshot`` (JSON), ``/metrics`` (Prometheus), ``/healthz``."""
+"""HTTP on loopback: the status page and its ``/events``; ``/status``, ``/explain``, ``/snapshot`` (JSON), ``/metrics``
+(Prometheus), ``/healthz``."""
 
 from __future__ import annotations
 
@@ -14,10 +15,17 @@ from prometheus_client.registry import Collector
 
 from master.explain.recording import Recording
 from master.explain.why import UnknownJobError
+from penstock.http_access import HttpAccess
+from penstock.web import pages
+from penstock.web.history import Resources
+from penstock.web.live import Live
 
 Status = Callable[[], dict[str, Any]]
 #: Of a job; raises UnknownJobError.
 Explain = Callable[[str], dict[str, Any]]
+#: The page shows so many, those that were known first; all are in ``/status``.
+_MOST_NODES = 500
+_MOST_JOBS = 200
 
 
 class MasterCollector(Collector):
@@ -75,26 +83,33 @@ class StatusSite:
         snapshot: Callable[[], Recording],
         registry: CollectorRegistry,
         more: Sequence[web.RouteDef] = (),
+        resources: Callable[[], Resources] | None = None,
     ) -> None:
-        """``more`` are pages that others have."""
+        """``more`` are pages that others have; ``resources`` is :func:`master.history.resources`, to be kept for the
+        page (None: only while it is watched)."""
         self._status = status
         self._explain = explain
         self._snapshot = snapshot
         self._registry = registry
         self._more = more
         registry.register(MasterCollector(status))
+        self._live = Live(lambda: shown(status()), resources)
         self._runner: web.AppRunner | None = None
         self.address = ""
 
-    async def listen(self, host: str, port: int) -> None:
-        """Open the port; :attr:`address` tells which it was.
+    async def listen(self, host: str, port: int, access: HttpAccess | None = None) -> None:
+        """Open the port; :attr:`address` tells which it was. ``access`` says who may look (None: all who can connect).
 
         Raises:
             OSError: the port is taken.
         """
-        app = web.Application()
+        app = web.Application(middlewares=access.middlewares if access is not None else ())
+        app.on_response_prepare.append(pages.add_headers)
+        app.on_shutdown.append(self._hang_up)
         app.add_routes(
             [
+                *pages.routes("cluster.html"),
+                web.get("/events", self._live.get),
                 web.get("/status", self._get_status),
                 web.get("/explain", self._get_explanation),
                 web.get("/snapshot", self._get_snapshot),
@@ -106,7 +121,8 @@ class StatusSite:
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         self._runner = runner
-        await web.TCPSite(runner, host, port).start()
+        await web.TCPSite(runner, host, port, ssl_context=access.ssl if access is not None else None).start()
+        self._live.start()
         address = runner.addresses[0]
         self.address = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
 
@@ -114,6 +130,9 @@ class StatusSite:
         """Close the port."""
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def _hang_up(self, app: web.Application) -> None:
+        self._live.close()
 
     async def _get_status(self, request: web.Request) -> web.Response:
         return _json(self._status())
@@ -135,3 +154,15 @@ class StatusSite:
 
     async def _get_health(self, request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
+
+
+def shown(status: dict[str, Any]) -> dict[str, Any]:
+    """What of the status the page shows: the same keys, nodes and jobs as far as a page goes, and how many there are in
+    ``more``. Jobs that wait come first: of those it is asked why."""
+    nodes, jobs = status["nodes"], status["jobs"]
+    waiting_first = sorted(jobs, key=lambda job: jobs[job]["state"] != "waiting")
+    return status | {
+        "nodes": {name: nodes[name] for name in list(nodes)[:_MOST_NODES]},
+        "jobs": {job: jobs[job] for job in waiting_first[:_MOST_JOBS]},
+        "more": {"nodes": max(0, len(nodes) - _MOST_NODES), "jobs": max(0, len(jobs) - _MOST_JOBS)},
+    }

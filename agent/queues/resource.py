@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 from agent.queues.monotask import GRANTED, QUEUED, Monotask, size_rank
 from agent.queues.rates import ProcessingRate
@@ -199,6 +200,31 @@ class Resource:
                 self.leases[job] = monotask.lease_until = now + lease_s
             if not waiting and not starved:
                 heappop(jobs)
+
+    def counts(self, now: float) -> dict[str, Any]:
+        """As the status page shows it."""
+        return {
+            "slots": self.slots,
+            "running": self.running,
+            "sharing": self.small,
+            "bypassing": self.bypassing,
+            "queued": self.queued,
+            "pending_bytes": self.pending_bytes,
+            "rate_bytes_per_s": self.rate.bytes_per_s(now),
+            "slot_seconds": self.slot_seconds,
+            "head": self.head(now),
+        }
+
+    def head(self, now: float) -> dict[str, Any] | None:
+        """Whose turn is next: the job, its first monotask's task, how long the job has waited; None: nobody waits."""
+        entries = [entry for entry in self.jobs if -entry[0] == entry[3].priority]
+        for job in (*self.starving, *(entry[3] for entry in sorted(entries))):
+            waiting = job.waiting[self.index]
+            while waiting and waiting[0][3].state is not QUEUED:
+                heappop(waiting)
+            if waiting:
+                return {"job": job.id, "task": waiting[0][3].task, "waits_s": now - job.last_grant[self.index]}
+        return None
 
     def find_starving(self, now: float, wait_max_s: float) -> None:
         """Jobs that have waited too long for their turn: the longest first, before everybody else, one grant each."""

@@ -8,6 +8,7 @@ import msgspec
 
 from master.core import admission
 from master.core.records import Job, Node
+from master.history import resources
 
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 def document(cluster: Cluster, now: float) -> dict[str, Any]:
     """``GET /status``; docs/scheduling.md lists its keys."""
     return {
+        "resources": resources(cluster),
         "nodes": {node.name: _node(node, now) for node in cluster.nodes.values()},
         "jobs": {job.job: _job(cluster, job) for job in cluster.jobs.values()},
         "tasks": {

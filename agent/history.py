@@ -1,0 +1,36 @@
+"""What the status page shows of each resource: how much there is, is promised, is used, is left. Reads the last sample.
+
+PURE. :mod:`penstock.web.history` keeps it for some minutes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.core import Node, slack
+
+
+def resources(node: Node) -> dict[str, dict[str, Any]]:
+    """Resource → ``unit`` (cores, bytes, or share of the time or of the link), ``capacity``, ``promised`` to regular
+    work (None: not known, or nothing can be promised of it), ``used`` by containers and frameworks, and ``slack``.
+
+    Slack is T_alloc × capacity − what is used (UBIS §IV.A).
+    """
+    ledger, settings, t_alloc = node.ledger(), node.settings, node.threshold.t_alloc
+    used, capacity, link = slack.in_use(node, ledger), settings.capacity, settings.link_bytes_per_s
+    sent = ledger.promised_network_bytes_per_s / link if link else None
+    return {
+        name: {
+            "unit": unit,
+            "capacity": there,
+            "promised": promised,
+            "used": taken,
+            "slack": max(0.0, t_alloc * there - taken),
+        }
+        for name, unit, there, promised, taken in (
+            ("cpu", "cores", capacity.cores, ledger.promised_cores, used.cpu),
+            ("memory", "bytes", capacity.memory_bytes, ledger.promised_memory_bytes, ledger.used_memory_bytes),
+            ("disk", "share", 1.0, None, used.disk),
+            ("network", "share", 1.0, sent, used.network),
+        )
+    }

@@ -1,0 +1,42 @@
+"""What the status page shows of each resource of the cluster, from what its nodes said last.
+
+PURE. :mod:`penstock.web.history` keeps it for some minutes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+
+def resources(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """Resource → ``unit``, ``capacity``, ``promised`` to regular work (None: nodes do not say), ``used`` and ``slack``,
+    of the connected nodes together; of disks and links the mean share that is in use.
+
+    Slack is Σ max(0, T_alloc × capacity − what is used) over the nodes (UBIS §IV.A).
+    """
+    nodes = [node for node in cluster.nodes.values() if node.connected]
+    loads = [node.load for node in nodes]
+    many = max(1, len(nodes))
+    t_allocs = [node.t_alloc for node in nodes]
+    cores = [node.capacity.cores for node in nodes]
+    memory = [float(node.capacity.memory_bytes) for node in nodes]
+    share = [1 / many] * len(nodes)
+    promised_bytes = float(sum(load.promised_memory_bytes for load in loads))
+    return {
+        name: {
+            "unit": unit,
+            "capacity": sum(capacity),
+            "promised": promised,
+            "used": sum(used),
+            "slack": sum(max(0.0, t * there - taken) for t, there, taken in zip(t_allocs, capacity, used, strict=True)),
+        }
+        for name, unit, capacity, promised, used in (
+            ("cpu", "cores", cores, sum(load.promised_cores for load in loads), [load.used_cores for load in loads]),
+            ("memory", "bytes", memory, promised_bytes, [float(load.used_memory_bytes) for load in loads]),
+            ("disk", "share", share, None, [load.disk_busy / many for load in loads]),
+            ("network", "share", share, None, [load.network_busy / many for load in loads]),
+        )
+    }

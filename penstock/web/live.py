@@ -1,0 +1,126 @@
+"""``GET /events``: a document, live, as server-sent events. Nothing is computed while nobody watches.
+
+The first event of each kind says everything; later ones say what changed: of ``status`` the keys whose value is
+another, of ``history`` the rows that are new. Whoever reads slowly gets fewer events, each up to date.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+from aiohttp import web
+
+from penstock.web.history import STEP_S, History, Resources
+
+#: Time between two events, at least; and how much of one core their making may take.
+INTERVAL_S = 2.0
+_MOST_CORES = 0.005
+_MOST_INTERVAL_S = 30.0
+#: Who comes when so many watch is told to come back later.
+MOST_WATCHERS = 32
+#: How long a browser waits before it connects again.
+_RETRY_MS = 2000
+
+Document = Callable[[], Mapping[str, object]]
+
+
+class Live:
+    """One document and its history, for all who watch. The document has the key ``resources`` that history is made of.
+
+    ``resources`` gives the same between two looks; it is noted every second. Without it only what watchers saw is kept.
+    """
+
+    def __init__(
+        self, document: Document, resources: Callable[[], Resources] | None = None, interval_s: float = INTERVAL_S
+    ) -> None:
+        self._document = document
+        self._resources = resources
+        self._interval_s = interval_s
+        self._history = History()
+        self._parts: dict[str, bytes] = {}
+        self._version = 0
+        self._due = 0.0
+        self._turn = asyncio.Lock()
+        self._closed = asyncio.Event()
+        self._watchers = 0
+        self._noting: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Keep history from now on."""
+        if self._resources is not None:
+            self._noting = asyncio.get_running_loop().call_later(STEP_S, self.start)
+            self._history.note(self._resources(), time.time())
+
+    def close(self) -> None:
+        """All who watch are hung up on, so that nobody waits for them."""
+        self._closed.set()
+        if self._noting is not None:
+            self._noting.cancel()
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        """Events until either side closes."""
+        if self._watchers >= MOST_WATCHERS:
+            return web.Response(status=503, text=f"{MOST_WATCHERS} watch already; close a page\n")
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        )
+        self._watchers += 1
+        try:
+            with contextlib.suppress(ConnectionError):  # who watched went away
+                await response.prepare(request)
+                await response.write(f"retry: {_RETRY_MS}\n\n".encode())
+                await self._serve(response)
+        finally:
+            self._watchers -= 1
+        return response
+
+    async def _serve(self, response: web.StreamResponse) -> None:
+        has: dict[str, bytes] = {}
+        version, rows_until = 0, 0.0
+        while True:
+            version = await self._newer(version)
+            if self._closed.is_set():
+                return
+            parts, rows = self._parts, self._history.since(rows_until)
+            rows_until = self._history.latest
+            changed = {key: value for key, value in parts.items() if has.get(key) is not value}
+            has = parts
+            await response.write(_event("history", msgspec.json.encode(rows)) + _event("status", _joined(changed)))
+
+    async def _newer(self, version: int) -> int:
+        """Wait for another version than that; of those who wait one makes it, for all."""
+        async with self._turn:
+            now = time.monotonic()
+            if self._version == version and now < self._due:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._due - now):
+                        await self._closed.wait()
+            if not self._closed.is_set() and time.monotonic() >= self._due:
+                self._renew()
+            return self._version
+
+    def _renew(self) -> None:
+        """What did not change stays the same object."""
+        began = time.thread_time()
+        document = self._document()
+        resources = document.get("resources")
+        if isinstance(resources, Mapping):
+            self._history.note(resources, time.time())
+        fresh = {key: msgspec.json.encode(value) for key, value in document.items()}
+        self._parts = {key: old if (old := self._parts.get(key)) == new else new for key, new in fresh.items()}
+        self._version += 1
+        pause_s = min(max(self._interval_s, (time.thread_time() - began) / _MOST_CORES), _MOST_INTERVAL_S)
+        self._due = time.monotonic() + pause_s
+
+
+def _joined(parts: Mapping[str, bytes]) -> bytes:
+    """A JSON object of values that are encoded already."""
+    return b"{" + b",".join(msgspec.json.encode(key) + b":" + value for key, value in parts.items()) + b"}"
+
+
+def _event(name: str, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)

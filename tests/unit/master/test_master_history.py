@@ -1,0 +1,47 @@
+"""What the cluster's page shows of each resource, and which jobs first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from master.core import Cluster, MasterSettings
+from master.core import events as e
+from master.core.status import document
+from master.history import resources
+from master.http import shown
+from penstock.model import Capacity, KindAmounts
+from penstock.wire import master_api as api
+
+
+def register(cluster: Cluster, name: str, *, t_alloc: float, **load: Any) -> None:
+    said = api.Load(rates=KindAmounts(), pending=KindAmounts(), idle=KindAmounts(4, 1, 2), **load)
+    capacity = Capacity(cores=4, memory_bytes=1000)
+    message = api.Register(
+        protocol=1, node=name, version="0", capacity=capacity, load=said, t_alloc=t_alloc, complete=True
+    )
+    cluster.handle(e.Said(name, message), 0.0)
+
+
+def test_resources_of_connected_nodes_together() -> None:
+    cluster = Cluster(MasterSettings())
+    assert resources(cluster)["cpu"] == {"unit": "cores", "capacity": 0, "promised": 0, "used": 0, "slack": 0}
+    register(cluster, "a", t_alloc=0.9, used_cores=1.0, promised_cores=2.0, disk_busy=0.8, promised_memory_bytes=300)
+    register(cluster, "b", t_alloc=0.5, used_cores=3.0, used_memory_bytes=400)
+    found = resources(cluster)
+    assert found["cpu"] == {"unit": "cores", "capacity": 8, "promised": 2.0, "used": 4.0, "slack": pytest.approx(2.6)}
+    assert found["memory"] == {
+        "unit": "bytes", "capacity": 2000, "promised": 300, "used": 400, "slack": pytest.approx(1000)
+    }  # fmt: skip
+    assert found["disk"]["capacity"] == 1.0 and found["disk"]["used"] == pytest.approx(0.4)
+    assert found["disk"]["promised"] is None and found["disk"]["slack"] == pytest.approx(0.05 + 0.25)
+    assert document(cluster, 0.0)["resources"] == found
+
+
+def test_jobs_that_wait_come_first_and_what_is_left_out_is_counted() -> None:
+    states = {f"j-{n}": {"state": "waiting" if n == 250 else "admitted"} for n in range(300)}
+    nodes = {f"n-{n}": {} for n in range(600)}
+    page = shown({"jobs": states, "nodes": nodes, "version": "0"})
+    assert list(page["jobs"])[:3] == ["j-250", "j-0", "j-1"] and len(page["jobs"]) == 200
+    assert len(page["nodes"]) == 500 and page["more"] == {"nodes": 100, "jobs": 100}

@@ -1,0 +1,55 @@
+"""The ring of the last minutes: bounded, one row a second, and what is asked for is what is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.web.history import MOST_ROWS, History
+
+
+def row(used: float, promised: float | None = 1.0) -> dict[str, dict[str, Any]]:
+    return {"cpu": {"unit": "cores", "capacity": 4.0, "promised": promised, "used": used, "slack": 4.0 - used}}
+
+
+def test_rows_come_back_as_columns() -> None:
+    history = History()
+    for second in range(3):
+        history.note(row(second / 3), 100.0 + second)
+    assert history.since() == {
+        "at": (100.0, 101.0, 102.0),
+        "resources": {
+            "cpu": {"promised": (1.0, 1.0, 1.0), "used": (0.0, 0.3333, 0.6667), "slack": (4, 3.6667, 3.3333)}
+        },
+    }
+    assert history.since(101.0)["at"] == (102.0,)
+    assert history.since(102.0) == {"at": [], "resources": {}}
+    assert history.latest == 102.0
+
+
+def test_nobody_knows_what_is_promised() -> None:
+    history = History()
+    history.note(row(1.0, None), 1.0)
+    assert history.since()["resources"] == {"cpu": {"used": (1.0,), "slack": (3.0,)}}
+
+
+def test_samples_that_come_faster_make_no_more_rows() -> None:
+    history = History()
+    for tick in range(50):
+        history.note(row(1.0), 100.0 + tick * 0.2)
+    assert len(history) == 10
+
+
+def test_it_begins_anew_when_the_clock_is_set_back_or_a_resource_becomes_known() -> None:
+    history = History()
+    history.note(row(1.0), 100.0)
+    history.note(row(1.0), 50.0)
+    assert history.since()["at"] == (50.0,)
+    history.note(row(1.0, None), 51.0)
+    assert history.since()["at"] == (51.0,)
+
+
+def test_ten_minutes_take_little_memory() -> None:
+    history = History()
+    for second in range(3 * MOST_ROWS):
+        history.note(row(1.0), float(second))
+    assert len(history) == MOST_ROWS and history.since()["at"][0] == 2 * MOST_ROWS
