@@ -10,9 +10,17 @@ from typing import Annotated, Literal
 import msgspec
 import psutil
 
-from agent.core.settings import NodeSettings, PreemptionSettings, Thresholds, TuningSettings, VictimOrder
-from penstock import paths
+from agent.core.settings import (
+    NodeSettings,
+    PreemptionSettings,
+    Thresholds,
+    TuningSettings,
+    UserQuotas,
+    VictimOrder,
+)
+from penstock import paths, tls
 from penstock.model import Capacity
+from penstock.settings import LIVE, SettingsError, host_port
 from penstock.wire.connection import MAX_FRAME_BYTES
 
 Meta = msgspec.Meta
@@ -24,9 +32,51 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     node: Annotated[str, Meta(max_length=128, description="name of this node in the cluster; default: the host's")] = ""
     master: Annotated[str, Meta(description="HOST:PORT of the master; empty: none, jobs are admitted at once")] = ""
+    master_name: Annotated[
+        str, Meta(description="name that the master's certificate must carry; default: the host in `master`")
+    ] = ""
+    tls: Annotated[
+        Literal["require", "off"],
+        Meta(description="connections with the master: mutual TLS 1.3 (docs/security.md); off: only on loopback"),
+    ] = "require"
+    tls_ca: Annotated[str, Meta(description="PEM file with the CA of all agents and the master (`penstock ca`)")] = ""
+    tls_certificate: Annotated[
+        str, Meta(description="PEM file with our certificate; a renewed one is taken up at the next connection")
+    ] = ""
+    tls_key: Annotated[str, Meta(description="PEM file with its key, for us alone")] = ""
     http: Annotated[str, Meta(description="ADDRESS:PORT of status and metrics; port 0: any free one")] = (
         "127.0.0.1:7421"
     )
+    http_token_file: Annotated[
+        str, Meta(description="file with the operators' token; elsewhere than on loopback `http` needs it or the next")
+    ] = ""
+    http_read_token_file: Annotated[str, Meta(description="file with the token of those who only look at `http`")] = ""
+    operators: Annotated[
+        str, Meta(description="group whose members may act on everybody's jobs and containers, as root may")
+    ] = ""
+    user_max_connections: Annotated[
+        int,
+        Meta(ge=0, description="connections that one user may have at once; operators have none of these limits"),
+        LIVE,
+    ] = 1024
+    user_max_jobs: Annotated[
+        int, Meta(ge=0, description="jobs that one user may have registered here at once; 0: no limit"), LIVE
+    ] = 1000
+    user_max_queued: Annotated[
+        int, Meta(ge=0, description="monotasks that one user may have queued here; 0: no limit"), LIVE
+    ] = 100_000
+    user_max_tasks: Annotated[
+        int, Meta(ge=0, description="tasks of one user's jobs that may wait or run anywhere; 0: no limit"), LIVE
+    ] = 100_000
+    user_max_containers: Annotated[
+        int, Meta(ge=0, description="containers that one user may have here while he starts another; 0: no limit"), LIVE
+    ] = 500
+    user_max_cores: Annotated[
+        float, Meta(ge=0, description="cores that what one user starts here may be promised; 0: no limit"), LIVE
+    ] = 0.0
+    user_max_memory_bytes: Annotated[
+        int, Meta(ge=0, description="memory that what one user starts here may be promised; 0: no limit"), LIVE
+    ] = 0
     socket: Annotated[str, Meta(description="path of the framework socket; default: RUNTIME_DIR/agent.sock")] = ""
     runtime_dir: Annotated[str, Meta(description="sockets; default: /run/penstock, or the user's own")] = ""
     state_dir: Annotated[
@@ -46,66 +96,84 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         int, Meta(ge=0, description="network monotasks smaller than this are not queued (Ursa §4.2.3)")
     ] = 16 * 1024
     disk_small_bytes: Annotated[
-        int, Meta(ge=0, description="sixteen disk monotasks smaller than this run together as one (Ursa §4.2.3)")
+        int, Meta(ge=0, description="sixteen disk monotasks smaller than this run together as one (Ursa §4.2.3)"), LIVE
     ] = 64 * 1024
     lease_s: Annotated[
         float,
         Meta(ge=0, le=1, description="how long a job may pass its slot on to its own next monotasks without asking"),
+        LIVE,
     ] = 0.005
     lease_kept_s: Annotated[
         float,
         Meta(ge=0, le=1, description="as lease_s, where nobody else waits: the slot may be idle meanwhile; 0: never"),
-    ] = 0.05
+        LIVE,
+    ] = 0.1
     job_wait_max_s: Annotated[
-        float, Meta(gt=0, description="a job that waited so long for its turn gets one slot before all others")
+        float, Meta(gt=0, description="a job that waited so long for its turn gets one slot before all others"), LIVE
     ] = 30.0
     rate_window_s: Annotated[float, Meta(gt=0, description="window of the processing rates")] = 10.0
     sample_interval_s: Annotated[
-        float, Meta(ge=0.05, description="time between two samples of host and containers")
+        float, Meta(ge=0.05, description="time between two samples of host and containers"), LIVE
     ] = 1.0
+    opportunistic: Annotated[
+        bool,
+        Meta(description="whether work may run on slack here (UBIS); false: as t_alloc = 0, none is started"),
+        LIVE,
+    ] = True
     t_alloc: Annotated[
-        float, Meta(ge=0, le=2, description="UBIS T_alloc: how far opportunistic work may fill the node")
+        float, Meta(ge=0, le=2, description="UBIS T_alloc: how far opportunistic work may fill the node"), LIVE
     ] = 0.9
     t_alloc_tuned: Annotated[
-        bool, Meta(description="T_alloc finds its own value, from t_alloc on: up while calm, back when preempted")
+        bool, Meta(description="T_alloc finds its own value, from t_alloc on: up while calm, back when preempted"), LIVE
     ] = False
-    t_alloc_least: Annotated[Fraction, Meta(description="how far back a tuned T_alloc goes")] = 0.5
+    t_alloc_least: Annotated[Fraction, Meta(description="how far back a tuned T_alloc goes"), LIVE] = 0.5
     opportunistic_queue: Annotated[
-        int, Meta(ge=0, description="placed opportunistic commands that may wait here for slack, beyond what fits now")
+        int,
+        Meta(ge=0, description="placed opportunistic commands that may wait here for slack, beyond what fits now"),
+        LIVE,
     ] = 0
     opportunistic_wait_s: Annotated[
-        float, Meta(gt=0, description="how long one of them waits before it goes back to the master")
+        float, Meta(gt=0, description="how long one of them waits before it goes back to the master"), LIVE
     ] = 10.0
-    t_preempt_cpu: Annotated[Fraction, Meta(description="UBIS T_preempt for CPU")] = 0.95
-    t_preempt_memory: Annotated[Fraction, Meta(description="UBIS T_preempt for memory")] = 0.9
-    t_preempt_disk: Annotated[Fraction, Meta(description="UBIS T_preempt for disk")] = 0.95
-    t_preempt_network: Annotated[Fraction, Meta(description="UBIS T_preempt for the network")] = 0.95
+    t_preempt_cpu: Annotated[Fraction, Meta(description="UBIS T_preempt for CPU"), LIVE] = 0.95
+    t_preempt_memory: Annotated[Fraction, Meta(description="UBIS T_preempt for memory"), LIVE] = 0.9
+    t_preempt_disk: Annotated[Fraction, Meta(description="UBIS T_preempt for disk"), LIVE] = 0.95
+    t_preempt_network: Annotated[Fraction, Meta(description="UBIS T_preempt for the network"), LIVE] = 0.95
     preempt_after: Annotated[
-        int, Meta(ge=1, description="samples in a row above T_preempt before CPU, disk or network work is preempted")
+        int,
+        Meta(ge=1, description="samples in a row above T_preempt before CPU, disk or network work is preempted"),
+        LIVE,
     ] = 3
+    preempt_after_cpu: Annotated[int, Meta(ge=0, description="the same for CPU alone; 0: preempt_after"), LIVE] = 0
+    preempt_after_disk: Annotated[int, Meta(ge=0, description="the same for disk alone; 0: preempt_after"), LIVE] = 0
+    preempt_after_network: Annotated[
+        int, Meta(ge=0, description="the same for the network alone; 0: preempt_after"), LIVE
+    ] = 0
     preempt_order: Annotated[
-        VictimOrder, Meta(description="which opportunistic container goes first: newest, least_progress or largest")
+        VictimOrder,
+        Meta(description="which opportunistic container goes first: newest, least_progress or largest"),
+        LIVE,
     ] = VictimOrder.NEWEST
     preempt_cooldown_s: Annotated[
-        float, Meta(ge=0, description="least time between two actions for CPU, disk or network, and of a pause")
+        float, Meta(ge=0, description="least time between two actions for CPU, disk or network, and of a pause"), LIVE
     ] = 5.0
     preempt_hysteresis: Annotated[
-        Fraction, Meta(description="how far below T_preempt use must be before a paused container goes on")
+        Fraction, Meta(description="how far below T_preempt use must be before a paused container goes on"), LIVE
     ] = 0.05
     preempt_dry_run: Annotated[
-        bool, Meta(description="only say in the events what would be paused, reclaimed or ended")
+        bool, Meta(description="only say in the events what would be paused, reclaimed or ended"), LIVE
     ] = False
     grace_max_s: Annotated[
-        float, Meta(ge=0, le=300, description="longest grace that a container's notice may ask for")
+        float, Meta(ge=0, le=300, description="longest grace that a container's notice may ask for"), LIVE
     ] = 30.0
     starved_after_s: Annotated[
-        float, Meta(ge=0, description="a placed opportunistic command that cannot get on goes back; 0: never")
+        float, Meta(ge=0, description="a placed opportunistic command that cannot get on goes back; 0: never"), LIVE
     ] = 60.0
     memory_look_interval_s: Annotated[
-        float, Meta(ge=0.01, description="time between two looks at memory while opportunistic work runs")
+        float, Meta(ge=0.01, description="time between two looks at memory while opportunistic work runs"), LIVE
     ] = 0.05
     repair_interval_s: Annotated[
-        float, Meta(ge=0, description="time between two looks for limits that somebody else changed; 0: never")
+        float, Meta(ge=0, description="time between two looks for limits that somebody else changed; 0: never"), LIVE
     ] = 30.0
     network_link_bytes_per_s: Annotated[
         int, Meta(ge=0, description="rate of the link, where it does not tell its own; promises share it out")
@@ -120,24 +188,53 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         float, Meta(gt=0, le=1, description="of an executor's memory, how much is for the heaps of its Java processes")
     ] = 0.75
     elastic_lead_s: Annotated[
-        float, Meta(ge=0, le=60, description="limits rise so long before the profile that they follow does")
+        float, Meta(ge=0, le=60, description="limits rise so long before the profile that they follow does"), LIVE
     ] = 0.3
-    elastic_lag_s: Annotated[float, Meta(ge=0, le=60, description="and fall so long after it does")] = 0.3
+    elastic_lag_s: Annotated[float, Meta(ge=0, le=60, description="and fall so long after it does"), LIVE] = 0.3
     reprovision_rho: Annotated[
-        float, Meta(ge=1, description="an executor's stage that takes so many times its predicted time is corrected")
+        float,
+        Meta(ge=1, description="an executor's stage that takes so many times its predicted time is corrected"),
+        LIVE,
     ] = 1.1
     disk_scheduler: Annotated[
         Literal["keep", "bfq"],
         Meta(description="bfq: choose it on every disk, so that disks are divided by weight; keep: leave disks alone"),
     ] = "keep"
-    rejoin_s: Annotated[float, Meta(ge=0, description="how long a restarted agent waits for its frameworks")] = 30.0
-    output_max_bytes: Annotated[int, Meta(ge=4096, description="kept of each output stream of a container")] = (
+    rejoin_s: Annotated[float, Meta(ge=0, description="how long a restarted agent waits for its frameworks"), LIVE] = (
+        30.0
+    )
+    output_max_bytes: Annotated[int, Meta(ge=4096, description="kept of each output stream of a container"), LIVE] = (
         16 * 1024**2
     )
     max_frame_bytes: Annotated[int, Meta(ge=4096, description="largest message from a framework")] = MAX_FRAME_BYTES
-    keep_ended: Annotated[int, Meta(ge=0, description="ended containers and preemptions that the status remembers")] = (
-        100
-    )
+    keep_ended: Annotated[
+        int, Meta(ge=0, description="ended containers and preemptions that the status remembers"), LIVE
+    ] = 100
+
+    def check(self) -> None:
+        """What no single field can say.
+
+        Raises:
+            SettingsError: settings contradict each other, or an address is none.
+        """
+        faults = []
+        for key in ("http", "master"):
+            address = getattr(self, key)
+            try:
+                if address or key == "http":
+                    host_port(address, key)
+            except SettingsError as error:
+                faults += error.faults
+        try:
+            tls.check(self, "master")
+        except SettingsError as error:
+            faults += error.faults
+        if self.t_alloc_tuned and self.t_alloc < self.t_alloc_least:
+            faults.append(
+                f"t_alloc_least: {self.t_alloc_least:g} is above t_alloc ({self.t_alloc:g}), where a tuned one begins"
+            )
+        if faults:
+            raise SettingsError(*faults)
 
     def runtime(self) -> Path:
         """The directory of sockets."""
@@ -152,7 +249,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return Path(self.socket) if self.socket else self.runtime() / "agent.sock"
 
     def _tuning(self) -> TuningSettings | None:
-        if not self.t_alloc_tuned:
+        if not (self.t_alloc_tuned and self.opportunistic):
             return None
         return TuningSettings(least=self.t_alloc_least, most=min(self.t_preempt_cpu, self.t_preempt_memory))
 
@@ -181,7 +278,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             elastic_lag_s=self.elastic_lag_s,
             reprovision_rho=self.reprovision_rho,
             rate_window_s=self.rate_window_s,
-            t_alloc=self.t_alloc,
+            t_alloc=self.t_alloc if self.opportunistic else 0.0,
             t_alloc_tuning=self._tuning(),
             opportunistic_queue=self.opportunistic_queue,
             opportunistic_wait_s=self.opportunistic_wait_s,
@@ -190,6 +287,9 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
                     self.t_preempt_cpu, self.t_preempt_memory, self.t_preempt_disk, self.t_preempt_network
                 ),
                 after=self.preempt_after,
+                after_cpu=self.preempt_after_cpu,
+                after_disk=self.preempt_after_disk,
+                after_network=self.preempt_after_network,
                 hysteresis=self.preempt_hysteresis,
                 cooldown_s=self.preempt_cooldown_s,
                 order=self.preempt_order,
@@ -199,4 +299,12 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             ),
             rejoin_s=self.rejoin_s,
             keep_ended=self.keep_ended,
+            quotas=UserQuotas(
+                jobs=self.user_max_jobs,
+                queued=self.user_max_queued,
+                tasks=self.user_max_tasks,
+                containers=self.user_max_containers,
+                cores=self.user_max_cores,
+                memory_bytes=self.user_max_memory_bytes,
+            ),
         )

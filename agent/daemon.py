@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
 import json
 import os
-import resource
 import secrets
 import signal
 import time
@@ -18,7 +16,7 @@ from typing import Any
 import structlog
 import uvloop
 
-from agent import disk_scheduler, place
+from agent import disk_scheduler, place, process
 from agent.cgroups import CgroupTree, limited_disks, whole_disks
 from agent.check.facts import Host as CheckedHost
 from agent.check.facts import enforcement
@@ -31,6 +29,7 @@ from agent.core.confinement import confine
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
 from agent.executor import Executor
 from agent.frameworks import Frameworks
+from agent.history import resources
 from agent.http import StatusSite
 from agent.journal import Journal
 from agent.jvm import JvmHeaps
@@ -42,37 +41,41 @@ from agent.output import forget_outputs, trim_output
 from agent.shell import Shell
 from agent.status import status_document
 from agent.stdio import Stdio
-from penstock import paths, sdnotify
+from penstock import paths, sdnotify, tls
 from penstock.daemon import StartError
+from penstock.http_access import access_of
 from penstock.model import Capacity
+from penstock.reloading import Reloading
+from penstock.settings import SettingsError, host_port
 
 log = structlog.get_logger()
 
 
-def run(config: AgentConfig, port_file: Path | None = None) -> None:
+def run(reloading: Reloading[AgentConfig], port_file: Path | None = None) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
         StartError: a directory, socket or port that is needed cannot be had.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_main(config, port_file))
+        runner.run(_main(reloading, port_file))
 
 
-async def _main(config: AgentConfig, port_file: Path | None) -> None:
+async def _main(reloading: Reloading[AgentConfig], port_file: Path | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    agent = Agent(config)
+    reloading.listen()
+    agent = Agent(reloading.current)
     try:
         try:
             await agent.start()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SettingsError) as error:
             raise StartError(str(error)) from error
         if port_file is not None:
             agent.write_addresses(port_file)
-        await agent.serve(stop)
+        await agent.serve(stop, reloading)
     finally:
         sdnotify.notify("STOPPING=1")
         await agent.close()
@@ -114,7 +117,7 @@ class Agent:
         config = self._config
         paths.make_private(config.runtime(), 0o755)
         paths.make_private(config.state())
-        self._lock = _lock(config.state() / "agent.lock", config.socket_path())
+        self._lock = process.lock(config.state() / "agent.lock", config.socket_path())
         self._outputs.mkdir(mode=0o700, exist_ok=True)
         instance = secrets.token_hex(4)
         disks = whole_disks()
@@ -139,19 +142,25 @@ class Agent:
         if self._tree is not None:
             self._watch_over(self._tree, node.settings.capacity)
         if config.master:
-            self._link = Link(self._shell, *_host_port(config.master, "master"))
+            self._link = self._link_to_master(config, node.settings.node)
         await self._take_back(journal)
-        self._site = StatusSite(self.status)
-        await self._site.listen(*_host_port(config.http, "http"))
+        self._site = StatusSite(self.status, lambda: resources(node))
+        await self._site.listen(*host_port(config.http, "http"), access_of(config))
         self._closers.append(self._site.close)
         enforced = sorted(name for name, fact in self._enforcement.items() if fact["ok"])
         self._frameworks = Frameworks(
             self._shell, self._executor, status=self.status, outputs=self._outputs, enforced=enforced,
-            max_frame_bytes=config.max_frame_bytes,
+            max_frame_bytes=config.max_frame_bytes, operators=config.operators,
+            connections=lambda: self._config.user_max_connections,
         )  # fmt: skip
         await self._frameworks.listen(config.socket_path())
         self._closers.append(self._frameworks.close)
         log.info("agent started", node=node.settings.node, socket=str(config.socket_path()), http=self._site.address)
+
+    def _link_to_master(self, config: AgentConfig, name: str) -> Link:
+        host, port = host_port(config.master, "master")
+        contexts = tls.contexts(config, "master", host, name)
+        return Link(self._shell, host, port, contexts, config.master_name)
 
     def _choose_disk_scheduler(self, disks: list[str]) -> None:
         chosen, before = self._config.disk_scheduler, disk_scheduler.kept(self._config.state())
@@ -176,7 +185,7 @@ class Agent:
         if root is None:
             log.warning("no cgroup v2 tree: limits are not enforced", remedy="penstock check")
             return None
-        _raise_descriptors()
+        process.raise_descriptors()
         tree = CgroupTree(root, limited_disks(), owns_root=not place.is_delegated(root))
         for missing, why in tree.prepare().items():
             log.warning("degraded", missing=missing, why=why)
@@ -185,8 +194,8 @@ class Agent:
     def _watch_over(self, tree: CgroupTree, capacity: Capacity) -> None:
         """All containers together: what they get, and when their memory is worth a look."""
         self._cap(capacity)
-        above = self._config.t_preempt_memory * capacity.memory_bytes
-        self._watch = MemoryWatch(tree, self._config.memory_look_interval_s, above, self._look)
+        above_bytes = self._memory_worth_a_look(capacity)
+        self._watch = MemoryWatch(tree, self._config.memory_look_interval_s, above_bytes, self._look)
         self._shell.watch_memory = self._watch.switch
         self._closers.append(self._watch.close)
 
@@ -259,23 +268,34 @@ class Agent:
 
     # ------------------------------------------------------------ serve
 
-    async def serve(self, stop: asyncio.Event) -> None:
+    async def serve(self, stop: asyncio.Event, reloading: Reloading[AgentConfig]) -> None:
         """Sample, watch, report until told to stop."""
         gc.collect()
         gc.freeze()  # what start-up made stays: no collection needs to look at it again
         sdnotify.notify("READY=1")
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._tick())]
+            running = [tasks.create_task(self._tick()), tasks.create_task(reloading.run(self.reconfigure))]
             if self._watch is not None:
                 running.append(tasks.create_task(self._watch.run()))
             if self._link is not None:
                 running.append(tasks.create_task(self._link.run()))
             watchdog_s = sdnotify.watchdog_interval_s()
             if watchdog_s is not None:
-                running.append(tasks.create_task(_watchdog(watchdog_s)))
+                running.append(tasks.create_task(process.watchdog(watchdog_s)))
             await stop.wait()
             for task in running:
                 task.cancel()
+
+    def reconfigure(self, config: AgentConfig) -> None:
+        """Other settings from now on, as far as they can change while we run."""
+        self._config, before = config, self._shell.node.settings
+        slots = before.capacity.disk_slots
+        self._shell.dispatch(e.Reconfigured(config.node_settings(instance=before.instance, disks=slots), time.time()))
+        if self._watch is not None:
+            self._watch.reconfigure(config.memory_look_interval_s, self._memory_worth_a_look(before.capacity))
+
+    def _memory_worth_a_look(self, capacity: Capacity) -> float:
+        return self._config.t_preempt_memory * capacity.memory_bytes
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
@@ -351,42 +371,6 @@ class Agent:
 async def _slowest(network: NetworkLimiter) -> int:
     """What any link can carry, whichever a container's packets take; 0: one of them does not tell."""
     return min((link.rate_bytes_per_s for link in await asyncio.wrap_future(network.links())), default=0)
-
-
-def _lock(path: Path, socket_path: Path) -> int:
-    """One agent per state directory; the kernel lets go of the lock however we die.
-
-    Raises:
-        OSError: another agent has it.
-    """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise FileExistsError(f"an agent is running already at {socket_path}") from None
-    return descriptor
-
-
-def _raise_descriptors() -> None:
-    """As many as we may have: each container keeps ten open, to be read every second. The launcher, which was started
-    before, hands down what we had."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-async def _watchdog(interval_s: float) -> None:
-    """Follows the event loop: a loop that hangs does not come here."""
-    while True:
-        sdnotify.notify("WATCHDOG=1")
-        await asyncio.sleep(interval_s / 2)
-
-
-def _host_port(address: str, key: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{key}: {address!r} is not ADDRESS:PORT")
-    return host.strip("[]"), int(port)
 
 
 def _fact(fact: Any) -> dict[str, Any]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pwd
 import socket
-import struct
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from agent import caller
 from agent.core import events as e
 from agent.core import running
 from agent.executor import Executor
@@ -25,7 +25,7 @@ from penstock.transport import RpcPeer
 from penstock.transport.peer import unknown_method
 from penstock.wire import agent_api as api
 from penstock.wire.connection import read_params, to_wire
-from penstock.wire.errors import RpcError, bad_request, unavailable
+from penstock.wire.errors import RpcError, bad_request, refused, unavailable
 from penstock.wire.master_api import JobJoined, JoinJob
 from penstock.wire.reservation_api import CALLS as RESERVATION_CALLS
 from penstock.wire.reservation_api import REQUESTS as RESERVATION_REQUESTS
@@ -39,14 +39,19 @@ class Frameworks:
 
     def __init__(
         self, shell: Shell, executor: Executor, *, status: Callable[[], dict[str, Any]], outputs: Path,
-        enforced: list[str], max_frame_bytes: int,
+        enforced: list[str], max_frame_bytes: int, operators: str = "", connections: Callable[[], int] = lambda: 0,
     ) -> None:  # fmt: skip
+        """``operators``: the group that may act on everybody's; ``connections``: that each other user may have (0: any
+        number), asked for each new one."""
         self.shell = shell
         self.executor = executor
         self.status = status
         self.outputs = outputs
         self.enforced = enforced
         self.max_frame_bytes = max_frame_bytes
+        self.operators = operators
+        self.connections = connections
+        self.open: Counter[int] = Counter()  # connections by uid
         self.errors = 0
         self._server: asyncio.Server | None = None
         self._sessions = running.COMMANDS  # session ids start above the one that commands have
@@ -59,6 +64,8 @@ class Frameworks:
             OSError: an agent listens there already, or we may not.
         """
         _make_room(path)
+        if self.operators and not caller.known_group(self.operators):
+            log.warning("nobody but root is an operator: no such group", operators=self.operators)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(self._connection, str(path))
         os.chmod(path, 0o666)  # noqa: PTH101, S103 - everybody may connect: who they are is known from the kernel
@@ -100,6 +107,7 @@ class FrameworkSession:
         self._session = session
         self._user = ""
         self._uid = -1
+        self._operator = False
         self._greeted = False
         #: Typed parameters of the notifications of the hot path → what is done, once the client has said hello.
         self._hot: dict[type[Any], Callable[[RpcPeer, Any], object]] = {}
@@ -129,13 +137,10 @@ class FrameworkSession:
 
     def connected(self, peer: RpcPeer) -> None:
         """Ask the kernel who is there."""
-        credentials = peer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        self._uid = struct.unpack("3i", credentials)[1]
-        try:
-            self._user = pwd.getpwuid(self._uid).pw_name
-        except KeyError:
-            self._user = f"uid:{self._uid}"  # may queue monotasks; nothing can be started as a user who is not known
+        who = caller.caller(peer.get_extra_info("socket"), self._frameworks.operators)
+        self._uid, self._user, self._operator = who
         self._shell.peers[self._session] = peer
+        self._frameworks.open[self._uid] += 1
 
     def request(self, peer: RpcPeer, method: str, params: Any) -> object:
         """Dispatch one call."""
@@ -160,6 +165,9 @@ class FrameworkSession:
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
         """Give back all that hung on this connection."""
         self._shell.peers.pop(self._session, None)
+        self._frameworks.open[self._uid] -= 1
+        if not self._frameworks.open[self._uid]:
+            del self._frameworks.open[self._uid]
         self._frameworks.executor.drop_stdio(self._session)
         if self._greeted:
             self._shell.dispatch(e.SessionClosed(self._session))
@@ -174,13 +182,18 @@ class FrameworkSession:
     def _hello(self, method: str, params: Any) -> api.Welcome:
         if method != "hello":
             raise bad_request("the first message must be hello", field="method")
+        most, has = self._frameworks.connections(), self._frameworks.open[self._uid]
+        if most and has > most and not self._operator:
+            raise refused(
+                f"{self._user} has {has} connections; user_max_connections is {most}",
+                remedy="close some, or ask an operator to raise user_max_connections",
+            )
         hello = read_params(params, api.Hello)
         if hello.protocol != api.PROTOCOL:
             raise bad_request(f"this agent speaks version {api.PROTOCOL}", field="protocol")
-        operator = self._uid in (0, os.geteuid())
         self._greeted = True
         self._hot = {api.Complete: self._completed, api.Submit: self._submitted}
-        self._shell.dispatch(e.SessionOpened(self._session, self._user, self._uid, hello.client, operator))
+        self._shell.dispatch(e.SessionOpened(self._session, self._user, self._uid, hello.client, self._operator))
         settings = self._shell.node.settings
         return api.Welcome(
             protocol=api.PROTOCOL,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import time
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ import structlog
 from agent.core import events as e
 from agent.core.tasks import awaited, unplaced
 from agent.shell import Shell
-from penstock import __version__
+from penstock import __version__, tls
 from penstock.transport import RpcPeer, connect_tcp
 from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
@@ -35,9 +36,13 @@ _BACK_OFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 class Link:
     """One per agent; runs until cancelled."""
 
-    def __init__(self, shell: Shell, host: str, port: int) -> None:
+    def __init__(
+        self, shell: Shell, host: str, port: int, contexts: tls.Contexts | None = None, master_name: str = ""
+    ) -> None:
+        """``contexts``: for TLS; ``master_name`` is what the master's certificate must carry (default: the host)."""
         self._shell = shell
         self._host, self._port = host, port
+        self._contexts, self._master_name = contexts, master_name
         self._peer: RpcPeer | None = None
         self._lost = asyncio.Event()
         self._kept: list[tuple[str, Params]] = []
@@ -58,20 +63,32 @@ class Link:
 
     async def run(self) -> None:
         """Keep the link up for ever."""
-        attempt = 0
+        attempt, said = 0, ""
         while True:
             try:
-                peer = await connect_tcp(self._host, self._port, self)
+                context = self._contexts.current() if self._contexts is not None else None
+                peer = await connect_tcp(self._host, self._port, self, context, self._master_name)
                 await self._register(peer)
-                attempt = 0
+                attempt, said = 0, ""
                 await self._beat()
             except (OSError, RpcError) as error:
-                if attempt == 0:
-                    log.warning("no link to the master", master=self.address, why=str(error))
+                why = self._why(error)
+                if why != said:  # the same is not said again at every attempt
+                    log.warning("no link to the master", master=self.address, why=why)
+                    said = why
             self._peer = None
             wait_s = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S) - 1)]
             attempt += 1
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads reconnects of many nodes
+
+    def _why(self, error: Exception) -> str:
+        master = f"the master {self._master_name or self._host}"
+        if isinstance(error.__cause__, ssl.SSLError):
+            return tls.why(error.__cause__, master)
+        if self._contexts is not None and isinstance(error, ConnectionResetError):
+            own = self._contexts.fault()  # whoever refuses a certificate hangs up without a word
+            return f"{master} refuses our certificate: {own}" if own else f"{error or 'it hangs up'}; see its log"
+        return tls.why(error, master)
 
     async def _register(self, peer: RpcPeer) -> None:
         self._lost.clear()

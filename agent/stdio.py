@@ -14,6 +14,7 @@ import pwd
 import re
 import socket
 import struct
+from collections import Counter
 from pathlib import Path
 
 import structlog
@@ -22,7 +23,7 @@ log = structlog.get_logger()
 _TOKEN = re.compile(rb"[0-9a-f]{32}\Z")
 #: Descriptors that nobody uses for this long are closed.
 UNCLAIMED_S = 10.0
-#: One user may have this many unclaimed at a time.
+#: One user may have this many unclaimed at a time, and this many connections that have said nothing yet.
 UNCLAIMED_PER_USER = 64
 
 
@@ -34,6 +35,7 @@ class Stdio:
         self._loop = asyncio.get_running_loop()
         self._held: dict[str, tuple[str, tuple[int, int, int]]] = {}
         self._kept: dict[str, int] = {}  # of those held: for which connection
+        self._silent: Counter[int] = Counter()  # connections that have said nothing yet, by uid
         path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
@@ -81,24 +83,31 @@ class Stdio:
         except OSError:
             return  # the client went away between connecting and our accepting
         connection.setblocking(False)
-        waiting = self._loop.call_later(UNCLAIMED_S, self._drop, connection)
-        self._loop.add_reader(connection, self._receive, connection, waiting)
+        uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        if self._silent[uid] >= UNCLAIMED_PER_USER:
+            connection.close()
+            return
+        self._silent[uid] += 1
+        waiting = self._loop.call_later(UNCLAIMED_S, self._drop, connection, uid)
+        self._loop.add_reader(connection, self._receive, connection, uid, waiting)
 
-    def _drop(self, connection: socket.socket) -> None:
+    def _drop(self, connection: socket.socket, uid: int) -> None:
         self._loop.remove_reader(connection)
         connection.close()
+        self._silent[uid] -= 1
+        if not self._silent[uid]:
+            del self._silent[uid]
 
-    def _receive(self, connection: socket.socket, waiting: asyncio.TimerHandle) -> None:
+    def _receive(self, connection: socket.socket, uid: int, waiting: asyncio.TimerHandle) -> None:
         waiting.cancel()
         try:
             data, descriptors, _, _ = socket.recv_fds(connection, 64, 8)
-            uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
             if self._hold(data, descriptors, uid):
                 connection.send(b"+")
         except (OSError, KeyError) as error:
             log.info("passed descriptors not taken", why=str(error))
         finally:
-            self._drop(connection)
+            self._drop(connection, uid)
 
     def _hold(self, data: bytes, descriptors: list[int], uid: int) -> bool:
         user = pwd.getpwuid(uid).pw_name

@@ -8,6 +8,8 @@ import random
 import secrets
 import signal
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,13 @@ import structlog
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from master.config import MasterConfig, host_port
+from master.config import MasterConfig
 from master.core import Cluster
 from master.core.status import document
 from master.explain import why
 from master.explain.recording import Recording, record
 from master.forecasting import Forecasting
+from master.history import resources
 from master.http import StatusSite
 from master.http_reservations import ReservationSite
 from master.profiles import Profiles
@@ -29,33 +32,39 @@ from master.reservations.desk import Desk
 from master.service import MasterService
 from master.store.database import Database, StoreError
 from master.store.reservations import ReservationStore
-from penstock import __version__, paths, sdnotify
+from penstock import __version__, paths, sdnotify, tls
 from penstock.daemon import StartError
+from penstock.http_access import access_of
+from penstock.reloading import Reloading
+from penstock.settings import SettingsError, host_port
 
 log = structlog.get_logger()
 
 
-def run(config: MasterConfig, port_file: Path | None = None) -> None:
+def run(reloading: Reloading[MasterConfig], port_file: Path | None = None) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
         StartError: a port that is needed cannot be had.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_main(config, port_file))
+        runner.run(_main(reloading, port_file))
 
 
-async def _main(config: MasterConfig, port_file: Path | None) -> None:
+async def _main(reloading: Reloading[MasterConfig], port_file: Path | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    master = Master(config)
+    reloading.listen()
+    master = Master(reloading.current)
     try:
         await master.start()
         if port_file is not None:
             master.write_addresses(port_file)
+        reloads = loop.create_task(reloading.run(master.reconfigure))
         await master.serve(stop)
+        reloads.cancel()
     finally:
         sdnotify.notify("STOPPING=1")
         await master.close()
@@ -78,21 +87,27 @@ class Master:
             lambda: self.promising.desk if self.promising is not None else None, self.service.on_behalf, token
         )
         pages = [*Profiles(self.forecasting).routes(), *reservations.routes()]
-        self.site = StatusSite(self.status, self.explain, self.snapshot, registry, pages)
+        cluster = self.service.cluster
+        self.site = StatusSite(self.status, self.explain, self.snapshot, registry, pages, lambda: resources(cluster))
 
     async def start(self) -> None:
         """Open both ports, and take back what was promised.
 
         Raises:
-            StartError: a port cannot be had.
+            StartError: a port cannot be had, or its certificate not be used.
         """
+        try:
+            self.service.contexts = tls.contexts(self._config, "listen", host_port(self._config.listen, "listen")[0])
+            pages = partial(self.site.listen, access=access_of(self._config))
+        except (SettingsError, tls.TlsError) as error:
+            raise StartError(str(error)) from None
         await self._take_reservations()
-        for part, address, key in (
-            (self.service, self._config.listen, "listen"),
-            (self.site, self._config.http, "http"),
+        for listen, address, key in (
+            (self.service.listen, self._config.listen, "listen"),
+            (pages, self._config.http, "http"),
         ):
             try:
-                await part.listen(*host_port(address, key))
+                await listen(*host_port(address, key))
             except OSError as error:
                 raise StartError(f"{key}: cannot listen on {address}: {error.strerror or error}") from error
         log.info("master started", listen=self.service.address, http=self.site.address, version=__version__)
@@ -129,6 +144,14 @@ class Master:
             except TimeoutError:
                 sdnotify.notify("WATCHDOG=1")
         log.info("master stops")
+
+    def reconfigure(self, config: MasterConfig) -> None:
+        """Other settings from now on, as far as they can change while we run."""
+        self._config = config
+        self.service.reconfigure(config.cluster_settings())
+        if self.promising is not None:
+            desk, now = self.promising.desk, config.desk_settings()
+            desk.settings = replace(desk.settings, bundles=now.bundles, tenants=now.tenants)
 
     async def close(self) -> None:
         """Close both ports."""

@@ -11,13 +11,13 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry, Histogram
 
-from master.core import Cluster
+from master.core import Cluster, MasterSettings
 from master.core import events as e
 from master.core.instructions import Explain, Hangup, Instruction, Predict, SendDecisions, StoreRun
 from master.forecasting import Forecasting, unforeseen
 from master.prediction.application import ForecastSettings
-from penstock import __version__
-from penstock.transport import RpcPeer
+from penstock import __version__, tls
+from penstock.transport import Listener, RpcPeer
 from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Done, Result
@@ -35,6 +35,7 @@ class AgentConnection:
         self._service = service
         self._peer: RpcPeer | None = None
         self._waiting: list[SendDecisions] | None = []  # until `register` has been answered
+        self._names: tuple[str, ...] | None = None  # that its certificate carries; None: without TLS
         self.node = ""
         self.address = ""
         self.heard_at = 0.0
@@ -83,6 +84,8 @@ class AgentConnection:
         self._peer = peer
         name = peer.get_extra_info("peername")
         self.address = f"{name[0]}:{name[1]}" if name else "?"
+        if peer.get_extra_info("sslcontext") is not None:
+            self._names = tls.names(peer.get_extra_info("peercert"))
         self._service.connections.add(self)
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
@@ -141,6 +144,13 @@ class AgentConnection:
     def _register(self, message: api.Register) -> api.Registered:
         if self.node:
             raise refused(f"this connection is registered as {self.node!r} already", field="node")
+        if self._names is not None and message.node not in self._names:
+            carried = ", ".join(map(repr, self._names)) or "nobody"
+            raise refused(
+                f"node {message.node!r} shows a certificate for {carried}",
+                field="node",
+                remedy=f"set `node` to that, or `penstock ca issue {message.node}`",
+            )
         self._service.register(self, message)
         asyncio.get_running_loop().call_soon(self._answered_registration)
         return api.Registered(
@@ -164,7 +174,9 @@ class MasterService:
         self._round: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._last_round = -cluster.settings.interval_s
-        self._server: asyncio.Server | None = None
+        self._port: Listener | None = None
+        #: For the port; set before :meth:`listen`.
+        self.contexts: tls.Contexts | None = None
         #: What answers what executors will use; without one their bounds are reserved, and no run is kept.
         self.forecasting: Forecasting | None = None
         self._round_seconds = Histogram(
@@ -193,14 +205,15 @@ class MasterService:
         self._plan_round()
 
     async def listen(self, host: str, port: int) -> None:
-        """Open the port; :attr:`address` tells which it was.
+        """Open the port, with TLS where there are :attr:`contexts`; :attr:`address` tells which it was.
 
         Raises:
             OSError: the port is taken.
         """
-        self._server = await self._loop.create_server(lambda: RpcPeer(AgentConnection(self)), host, port)
-        name = self._server.sockets[0].getsockname()
-        self.address = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+        context = self.contexts.current if self.contexts is not None else None
+        self._port = Listener(lambda: RpcPeer(AgentConnection(self)), context, _refused)
+        await self._port.listen(host, port)
+        self.address = self._port.address
         self._watch_nodes()
 
     async def close(self) -> None:
@@ -208,12 +221,12 @@ class MasterService:
         for timer in (self._round, self._watch):
             if timer is not None:
                 timer.cancel()
-        if self._server is not None:
-            self._server.close()
+        if self._port is not None:
+            self._port.close()
         for connection in list(self.connections):
             connection.close()
-        if self._server is not None:
-            await self._server.wait_closed()
+        if self._port is not None:
+            await self._port.wait_closed()
 
     # ------------------------------------------------------------ what connections say
 
@@ -257,6 +270,10 @@ class MasterService:
     def heard(self, event: e.Forecasted | e.Learnt) -> None:
         """What was done in the background is known."""
         self._dispatch(event)
+
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Other settings from now on."""
+        self._dispatch(e.Reconfigured(settings))
 
     # ------------------------------------------------------------ decisions
 
@@ -308,3 +325,8 @@ class MasterService:
         self._watch = self._loop.call_later(self.cluster.settings.heartbeat_s, self._watch_nodes)
         if self._round is None:
             self._run_round()
+
+
+def _refused(address: str, error: Exception) -> None:
+    """A connection that never was one."""
+    log.warning("no connection", address=address, why=tls.why(error, "the agent"))

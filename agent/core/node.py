@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from agent.core import deciding, elasticity, preempting, recovery, running, slack, tasks
+from agent.core import deciding, elasticity, preempting, quotas, reconfiguring, recovery, running, slack, tasks
 from agent.core import events as e
 from agent.core.attained import Attained
 from agent.core.containers import Containers
@@ -36,7 +36,7 @@ JOBS = "jobs"  # the journal's room
 _MAY_MOVE_THE_ALARM = frozenset({e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Decided, e.Recovered})
 
 #: After these opportunistic work that waits may find slack at once; what else changes it the samples tell.
-_MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted})
+_MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfigured})
 
 
 class Node:
@@ -59,6 +59,7 @@ class Node:
         self.held = tasks.HeldTasks()
         self.attained = Attained(self.queues)
         self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
+        self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told where it is
         self.preempted: list[Preempted] = []
         self.snapshot: Snapshot | None = None
         self.decided = 0
@@ -98,6 +99,7 @@ class Node:
             e.Woken: self._woken,
             e.Decided: partial(deciding.decided, self),
             e.Sampled: self._sampled,
+            e.Reconfigured: partial(reconfiguring.reconfigured, self),
             e.Recovered: partial(recovery.recovered, self),
         }
 
@@ -153,7 +155,7 @@ class Node:
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,
             jobs=self.attained.report(now),
-            t_alloc=self.threshold.t_alloc if self.settings.t_alloc_tuning else None,
+            t_alloc=self.threshold.t_alloc if self.t_alloc_moves else None,
             availability=self.executors.availability(self, ledger, now),
         )
 
@@ -229,6 +231,7 @@ class Node:
             job = self.job_of(event.session, request.job, member=False)
             instructions: list[Instruction] = []
         else:
+            quotas.check_job(self, event.session)
             fresh = self.fresh_id(f"{self.settings.node}-")
             record = JobRecord(
                 job=fresh,
@@ -284,6 +287,7 @@ class Node:
 
     def _submitted(self, event: e.Submitted, now: float) -> list[Instruction]:
         self.job_of(event.session, event.job)
+        quotas.check_queue(self, event.session, len(event.monotasks))
         granted = self.queues.submit(event.session, event.job, event.monotasks, now)
         for spec in event.monotasks:
             if spec.task:  # from now on the queue counts this work, no longer the task
@@ -342,6 +346,7 @@ class Node:
         job = self.job_of(event.session, event.job)
         if not self.settings.has_master:
             raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
+        quotas.check_tasks(self, event.session, len(event.tasks))
         return [Reply(Done()), *tasks.place(job, event.stage, event.tasks, event.opportunistic)]
 
     def _tasks_done(self, event: e.TasksReportedDone, now: float) -> list[Instruction]:
@@ -376,7 +381,7 @@ class Node:
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Slots of profiles begin, graces end."""
         self._wake = None
-        ended = preempting.carry_out(self, self.preemption.woken(now), event.at, now)
+        ended = preempting.carry_out(self, self.preemption.woken(now), event.at, now, begun=True)
         return ended + self.elasticity.changes(self, now)
 
     def _alarm(self, now: float) -> list[Instruction]:

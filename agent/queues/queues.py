@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent.queues.chain import check_completions, check_fresh
 from agent.queues.monotask import BYPASSING, ENDED, QUEUED, Monotask
@@ -47,23 +47,21 @@ class MonotaskQueues:
         lease_s: float = 0.0, lease_kept_s: float = 0.0, job_wait_max_s: float = math.inf,
     ) -> None:  # fmt: skip
         self._bypass_bytes = network_bypass_bytes
-        self._small_bytes = disk_small_bytes
-        self._lease_s = lease_s
-        self._kept_s = lease_kept_s
-        self._wait_max_s = job_wait_max_s
+        self.reconfigure(disk_small_bytes, lease_s, lease_kept_s, job_wait_max_s)
         self._jobs: dict[str, JobQueue] = {}
         self._served: dict[JobQueue, None] = {}  # whose service may not be what was last reported
         self._resources = {
-            kind: Resource(
-                kind,
-                capacity.slots(kind),
-                ProcessingRate(rate_window_s, capacity.slots(kind)),
-            )
+            kind: Resource(kind, capacity.slots(kind), ProcessingRate(rate_window_s, capacity.slots(kind)))
             for kind in KINDS
         }
         self._sequence = 0
         self._recalled: list[Recalled] = []
         self._no_leases: dict[int, float] = {}  # sessions that used one far beyond its end → until when
+
+    def reconfigure(self, disk_small_bytes: int, lease_s: float, lease_kept_s: float, job_wait_max_s: float) -> None:
+        """These from now on; what is queued or leased keeps what it came with."""
+        self._small_bytes, self._lease_s, self._kept_s = disk_small_bytes, lease_s, lease_kept_s
+        self._wait_max_s = job_wait_max_s
 
     # ------------------------------------------------------------ for the modules of this room
 
@@ -248,6 +246,11 @@ class MonotaskQueues:
         cpu, disk, network = self._resources.values()
         return KindAmounts(float(cpu.pending_bytes), float(disk.pending_bytes), float(network.pending_bytes))
 
+    def queued(self) -> int:
+        """Monotasks that wait for a slot."""
+        cpu, disk, network = self._resources.values()
+        return cpu.queued + disk.queued + network.queued
+
     def idle(self) -> KindAmounts:
         """Free slots."""
         cpu, disk, network = self._resources.values()
@@ -257,19 +260,9 @@ class MonotaskQueues:
         """Slots in use."""
         return self._resources[kind].running
 
-    def counts(self, kind: ResourceKind, now: float) -> dict[str, float]:
+    def counts(self, kind: ResourceKind, now: float) -> dict[str, Any]:
         """One resource as the status page shows it."""
-        resource = self._resources[kind]
-        return {
-            "slots": resource.slots,
-            "running": resource.running,
-            "sharing": resource.small,
-            "bypassing": resource.bypassing,
-            "queued": resource.queued,
-            "pending_bytes": resource.pending_bytes,
-            "rate_bytes_per_s": resource.rate.bytes_per_s(now),
-            "slot_seconds": resource.slot_seconds,
-        }
+        return self._resources[kind].counts(now)
 
     def job_counts(self, job: str) -> dict[str, int]:
         """A job's monotasks: queued, running, done, failed."""

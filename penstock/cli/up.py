@@ -224,11 +224,11 @@ class _Up:
     async def _start(self, directory: Path) -> dict[str, str]:
         await self._refuse_a_second_one()
         listen, http = f"{_HOST}:{_free_port(_MASTER_PORT)}", f"{_HOST}:{_free_port(_MASTER_HTTP_PORT)}"
-        master = {"listen": listen, "http": http} | dict(self._options.master_set)
+        master = {"listen": listen, "tls": "off", "http": http} | dict(self._options.master_set)
         self._daemons.append(await _Daemon.start("master", directory, master))
         of_master = await self._daemons[-1].addresses()
         http = f"{_HOST}:{_free_port(_AGENT_HTTP_PORT)}"
-        agent = {"master": str(of_master["listen"]), "http": http} | dict(self._options.set)
+        agent = {"master": str(of_master["listen"]), "tls": "off", "http": http} | dict(self._options.set)
         self._daemons.append(await _Daemon.start("agent", directory, agent))
         of_agent = await self._daemons[-1].addresses()
         client = await AgentClient.connect(Path(of_agent["socket"]), "penstock up")
@@ -257,8 +257,8 @@ class _Up:
             fresh.write_text(json.dumps(addresses), encoding="utf-8")
             fresh.replace(port_file)
         print(f"agent socket   {addresses['socket']}")
-        print(f"agent status   http://{addresses['agent_http']}/status")
-        print(f"master status  http://{addresses['master_http']}/status")
+        print(f"agent status   http://{addresses['agent_http']}/")
+        print(f"master status  http://{addresses['master_http']}/")
         print("ready; Ctrl-C ends both", flush=True)
 
     async def _watch(self) -> int:

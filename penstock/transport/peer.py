@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
@@ -15,6 +16,8 @@ from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, RpcConne
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import Notification, Request, Response
 
+#: Of TLS; it takes milliseconds, and whoever needs longer is not one of ours.
+HANDSHAKE_TIMEOUT_S = 10.0
 #: A peer that leaves this much unread is cut off: its memory is not ours to hold.
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
 
@@ -56,14 +59,15 @@ class RpcPeer(asyncio.Protocol):
         self._receiving = False
         self._flush_scheduled = False
         self.closed = False
-        self._fd = -1
+        self._fd = -1  # where what is sent may go past the transport; with TLS it may not
 
     # ------------------------------------------------------------ asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._transport = cast(asyncio.Transport, transport)  # not an assertion: uvloop's are no subclass of it
-        self._fd = transport.get_extra_info("socket").fileno()
+        if transport.get_extra_info("sslcontext") is None:
+            self._fd = transport.get_extra_info("socket").fileno()
         self._handler.connected(self)
 
     def data_received(self, data: bytes) -> None:
@@ -94,7 +98,9 @@ class RpcPeer(asyncio.Protocol):
         self._transport = None
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(ConnectionResetError("the connection was lost before the answer came"))
+                lost = ConnectionResetError("the connection was lost before the answer came")
+                lost.__cause__ = exc  # of TLS 1.3 a client hears only now that its certificate was refused
+                future.set_exception(lost)
         self._waiting.clear()
         for task in self._tasks:
             task.cancel()
@@ -163,7 +169,7 @@ class RpcPeer(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        if not transport.get_write_buffer_size():  # uvloop would write only when the turn is over
+        if self._fd >= 0 and not transport.get_write_buffer_size():  # uvloop would write only when the turn is over
             sent = 0
             try:  # noqa: SIM105 - the context would cost a thirtieth of a grant
                 sent = os.write(self._fd, data)
@@ -246,11 +252,20 @@ async def connect_unix(path: str, handler: Handler, typed: Mapping[str, type[Any
     return peer
 
 
-async def connect_tcp(host: str, port: int, handler: Handler) -> RpcPeer:
-    """Connect over TCP.
+async def connect_tcp(
+    host: str, port: int, handler: Handler, tls: ssl.SSLContext | None = None, name: str = ""
+) -> RpcPeer:
+    """Connect over TCP; with ``tls`` to whoever can show a certificate for ``name`` (default: the host).
 
     Raises:
-        OSError: nobody listens there.
+        OSError: nobody listens there; ssl.SSLError: one side refused the other's certificate.
     """
-    _, peer = await asyncio.get_running_loop().create_connection(lambda: RpcPeer(handler), host, port)
+    loop = asyncio.get_running_loop()
+    if tls is None:
+        _, peer = await loop.create_connection(lambda: RpcPeer(handler), host, port)
+    else:
+        _, peer = await loop.create_connection(
+            lambda: RpcPeer(handler), host, port,
+            ssl=tls, server_hostname=name or host, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+        )  # fmt: skip
     return peer

@@ -42,7 +42,7 @@ class MasterProcess:
             notify.bind(address)
             notify.settimeout(60)
             store = self.directory / "master.db"
-            settings = (f"listen={self.listen}", "http=127.0.0.1:0", "node_timeout_s=30", f"store={store}")
+            settings = (f"listen={self.listen}", "tls=off", "http=127.0.0.1:0", "node_timeout_s=30", f"store={store}")
             options = [part for text in settings for part in ("--set", text)]
             command = [sys.executable, "-I", "-m", "master", "--port-file", str(ports), *options]
             self.process = subprocess.Popen(

@@ -81,7 +81,7 @@ def ready(name: str, *tasks: str, **more: Any) -> api.ReadyTasks:
 
 @pytest.fixture
 async def master() -> AsyncIterator[Master]:
-    config = MasterConfig(listen="127.0.0.1:0", http="127.0.0.1:0", interval_s=0.01, ept_s=0.02)
+    config = MasterConfig(listen="127.0.0.1:0", tls="off", http="127.0.0.1:0", interval_s=0.01, ept_s=0.02)
     running = Master(config)
     await running.start()
     yield running
@@ -272,7 +272,7 @@ async def test_a_port_that_is_taken_is_one_clear_line() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        running = Master(MasterConfig(listen=address, http="127.0.0.1:0"))
+        running = Master(MasterConfig(listen=address, tls="off", http="127.0.0.1:0"))
         with pytest.raises(StartError, match=f"^listen: cannot listen on {address}: "):
             await running.start()
         await running.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.main import main
-from penstock.model.container import ContainerSpec, Limits
+from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
 from penstock.model.profile import Profile
 from penstock.testing.agent import FakeAgent, FakeContainer
 from penstock.transport.peer import connect_unix
@@ -115,3 +115,39 @@ async def test_run_ends_as_a_shell_would_where_there_is_no_such_command(
 ) -> None:
     fake.refuse["launch"] = unavailable("command not found: 'x'", exit_status=status)
     assert await penstock("run", "--detach", "x") == (status or 1, "", "penstock run: command not found: 'x'\n")
+
+
+async def test_logs_prints_what_a_container_wrote(
+    fake: FakeAgent, container: FakeContainer, penstock: Penstock
+) -> None:
+    fake.outputs = {"stdout": b"one\ntwo\n", "stderr": b"oh\n"}
+    assert await penstock("logs", container.id) == (0, "one\ntwo\n", "")
+    assert await penstock("logs", "--stderr", container.id) == (0, "oh\n", "")
+
+
+async def test_logs_goes_on_until_the_container_has_ended(
+    fake: FakeAgent, container: FakeContainer, penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.cli.logs._LOOK_S", 0.01)
+    fake.outputs["stdout"] = b"one\n"
+    printing = asyncio.ensure_future(penstock("logs", "-f", container.id))
+    while len(fake.called("output")) < 3:  # noqa: ASYNC110 - what it had then was all, and it asks again
+        await asyncio.sleep(0.005)
+    assert not printing.done()
+    fake.outputs["stdout"] += b"two\n"
+    fake.end_container(container, Ended(by=EndedBy.EXIT, exit_status=3))
+    assert await printing == (0, "one\ntwo\n", "")
+
+
+async def test_logs_says_what_is_not_kept_any_more(
+    fake: FakeAgent, container: FakeContainer, penstock: Penstock
+) -> None:
+    fake.outputs["stdout"], fake.dropped_bytes = b"a line that is gone\nthe last\n", 20
+    assert await penstock("logs", container.id) == (
+        0, "the last\n", "penstock logs: 20 bytes are not kept any more\n",
+    )  # fmt: skip
+
+
+async def test_logs_of_what_is_not_there(penstock: Penstock, fake: FakeAgent) -> None:
+    status, out, err = await penstock("logs", "c-9")
+    assert (status, out) == (1, "") and "no container 'c-9'" in err

@@ -1,0 +1,99 @@
+"""What one user may queue, hold and have promised on this node, so that one cannot take the agent from the others.
+
+Operators have no limits. What the master places is its own affair (shares, docs/scheduling.md): it is counted here, and
+never refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.core.ledger import CORES_EPSILON
+from penstock.model import ContainerSpec
+from penstock.model.units import format_bytes
+from penstock.wire.errors import RpcError, refused
+
+if TYPE_CHECKING:
+    from agent.core.node import Node
+
+
+def check_job(node: Node, session: int) -> None:
+    """One more job.
+
+    Raises:
+        RpcError: ``refused``: the user has too many.
+    """
+    opened, most = node.sessions[session], node.settings.quotas.jobs
+    if not most or opened.operator:
+        return
+    has = sum(job.record.here and job.record.user == opened.user for job in node.jobs.values())
+    if has >= most:
+        raise _over(opened.user, f"{has} jobs registered", "user_max_jobs", f"{most}", "end one first")
+
+
+def check_queue(node: Node, session: int, monotasks: int) -> None:
+    """So many more monotasks. All that is queued is looked at first, as that costs nothing on the hot path.
+
+    Raises:
+        RpcError: ``refused``: too many of the user's would be queued.
+    """
+    most = node.settings.quotas.queued
+    if not most or node.queues.queued() + monotasks <= most:
+        return
+    opened = node.sessions[session]
+    if opened.operator:
+        return
+    own = [name for name, job in node.jobs.items() if job.record.user == opened.user]
+    has = sum(node.queues.job_counts(name)["queued"] for name in own)
+    if has + monotasks > most:
+        what = f"{has} monotasks queued, and {monotasks} more asked"
+        raise _over(opened.user, what, "user_max_queued", f"{most}", "submit fewer at a time")
+
+
+def check_tasks(node: Node, session: int, tasks: int) -> None:
+    """So many more tasks to be placed.
+
+    Raises:
+        RpcError: ``refused``: too many of the user's would wait or run.
+    """
+    opened, most = node.sessions[session], node.settings.quotas.tasks
+    if not most or opened.operator:
+        return
+    own = [job for job in node.jobs.values() if job.record.user == opened.user]
+    if sum(len(job.tasks) for job in own) + tasks <= most:  # also what has ended: so it need not be looked at
+        return
+    has = sum(task.ended is None for job in own for task in job.tasks.values())
+    if has + tasks > most:
+        what = f"{has} tasks that wait or run, and {tasks} more asked"
+        raise _over(opened.user, what, "user_max_tasks", f"{most}", "place fewer at a time")
+
+
+def check_container(node: Node, session: int, spec: ContainerSpec) -> None:
+    """One more container.
+
+    Raises:
+        RpcError: ``refused``: the user has too many, or too much would be promised to him.
+    """
+    opened, quotas = node.sessions[session], node.settings.quotas
+    if opened.operator:
+        return
+    own = [record for record in node.containers.live.values() if record.user == opened.user]
+    if quotas.containers and len(own) >= quotas.containers:
+        what = f"{len(own)} containers"
+        raise _over(opened.user, what, "user_max_containers", f"{quotas.containers}", "wait until one ends")
+    if spec.opportunistic:
+        return  # it is promised nothing
+    remedy = "ask for less, wait until something ends, or run it opportunistic"
+    promised = [record.spec for record in own if not record.opportunistic]
+    cores = sum(each.cpu_cores for each in promised)
+    if quotas.cores and cores + spec.cpu_cores > quotas.cores + CORES_EPSILON:
+        what = f"{cores:g} cores promised, and {spec.cpu_cores:g} more asked"
+        raise _over(opened.user, what, "user_max_cores", f"{quotas.cores:g}", remedy)
+    held = sum(each.memory_bytes for each in promised)
+    if quotas.memory_bytes and held + spec.memory_bytes > quotas.memory_bytes:
+        what = f"{format_bytes(held)} promised, and {format_bytes(spec.memory_bytes)} more asked"
+        raise _over(opened.user, what, "user_max_memory_bytes", format_bytes(quotas.memory_bytes), remedy)
+
+
+def _over(user: str, has: str, key: str, most: str, remedy: str) -> RpcError:
+    return refused(f"{user} has {has}; {key} is {most}", remedy=f"{remedy}, or ask an operator to raise {key}")

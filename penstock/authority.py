@@ -1,0 +1,266 @@
+"""The operator's own small certificate authority: what ``penstock ca`` does.
+
+A directory, readable by its owner alone, holds ``ca.pem`` (for every host), ``ca.key`` (for nobody) and, for each name
+that was issued, ``issued/NAME.pem`` and ``issued/NAME.key``. Keys are ECDSA on P-256. What a certificate is for stands
+in it: a node's may be shown to the master and serve pages, a master's may only serve, and never pass for a node.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+#: Names become file names: what starts or ends otherwise, or has anything else in it, is none.
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?\Z")
+_ADDRESS = re.compile(r"[0-9A-Fa-f.:]+\Z")
+#: Clocks of hosts differ by this much without harm.
+_SKEW = dt.timedelta(hours=1)
+_MOST_COMMON_NAME = 64  # X.520's ub-common-name
+
+
+class AuthorityError(Exception):
+    """Why it cannot be done: one line that names the file or name, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A certificate: for which ``names`` (the first is the one it is called by), as what, and how long."""
+
+    name: str
+    names: tuple[str, ...]
+    master: bool
+    since: dt.datetime
+    until: dt.datetime
+    certificate: Path
+    key: Path
+
+    def left_days(self, now: dt.datetime) -> float:
+        """Below 0: it has expired."""
+        return (self.until - now) / dt.timedelta(days=1)
+
+
+class Authority:
+    """The authority of one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.certificate = directory / "ca.pem"
+        self._key = directory / "ca.key"
+        self._issued = directory / "issued"
+
+    def init(self, title: str, days: int, now: dt.datetime) -> None:
+        """Make the authority itself; what is there is never overwritten.
+
+        Raises:
+            AuthorityError: there is one, or the directory cannot be written.
+        """
+        if self.certificate.exists() or self._key.exists():
+            raise AuthorityError(f"{self.directory}: an authority is there already; all that it issued hangs on it")
+        if not 0 < len(title) <= _MOST_COMMON_NAME:
+            raise AuthorityError(f"--title: {title[:80]!r} is not 1 to {_MOST_COMMON_NAME} characters")
+        try:
+            self._issued.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.directory.chmod(0o700)
+        except OSError as error:
+            raise _unwritable(self.directory, error) from None
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, title)])
+        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        made = (
+            _builder(subject, subject, key, now, now + dt.timedelta(days=days))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+            .add_extension(own, critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        _write(self._key, _pem(key), 0o600)
+        _write(self.certificate, made.public_bytes(serialization.Encoding.PEM), 0o644)
+
+    def issue(self, name: str, also: Sequence[str], days: int, now: dt.datetime, *, master: bool) -> Issued:
+        """A key and a certificate for a host; it ends with the authority at the latest.
+
+        Raises:
+            AuthorityError: no such name can be issued, or one was already.
+        """
+        names = tuple(dict.fromkeys([name, *also]))
+        for one in names:
+            _check_name(one)
+        if self._paths(name)[0].exists():
+            raise AuthorityError(f"{name}: was issued already; `penstock ca renew {name}` makes it anew")
+        return self._sign(names, days, now, master=master)
+
+    def renew(self, name: str, now: dt.datetime, days: int | None = None) -> Issued:
+        """A fresh key and certificate for the same names, for as long as before unless ``days`` says otherwise.
+
+        Raises:
+            AuthorityError: it was never issued.
+        """
+        former = self.find(name)
+        length = days or max(1, round((former.until - former.since - _SKEW) / dt.timedelta(days=1)))
+        return self._sign(former.names, length, now, master=former.master)
+
+    def find(self, name: str) -> Issued:
+        """Raises: AuthorityError: it was never issued."""
+        _check_name(name)
+        certificate, key = self._paths(name)
+        if not certificate.exists():
+            raise AuthorityError(f"{name}: was not issued here; `penstock ca issue {name}`")
+        return _describe(certificate, key)
+
+    def issued(self) -> Iterator[Issued]:
+        """All that was issued, by name.
+
+        Raises:
+            AuthorityError: there is no authority, or a file is no certificate.
+        """
+        self._load()
+        for certificate in sorted(self._issued.glob("*.pem")):
+            yield _describe(certificate, certificate.with_suffix(".key"))
+
+    def until(self) -> dt.datetime:
+        """When the authority itself ends.
+
+        Raises:
+            AuthorityError: there is none.
+        """
+        return self._load()[0].not_valid_after_utc
+
+    # ------------------------------------------------------------ inside
+
+    def _paths(self, name: str) -> tuple[Path, Path]:
+        return self._issued / f"{name}.pem", self._issued / f"{name}.key"
+
+    def _load(self) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+        try:
+            certificate = x509.load_pem_x509_certificate(self.certificate.read_bytes())
+            key = serialization.load_pem_private_key(self._key.read_bytes(), None)
+        except FileNotFoundError:
+            raise AuthorityError(f"{self.directory}: there is no authority; `penstock ca init` makes one") from None
+        except OSError as error:
+            raise AuthorityError(f"{error.filename}: {error.strerror}") from None
+        except (ValueError, TypeError) as error:
+            raise AuthorityError(f"{self.directory}: ca.pem or ca.key cannot be read: {error}") from None
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise AuthorityError(f"{self._key}: not a key that `penstock ca init` made")
+        return certificate, key
+
+    def _sign(self, names: tuple[str, ...], days: int, now: dt.datetime, *, master: bool) -> Issued:
+        authority, signing = self._load()
+        until = min(now + dt.timedelta(days=days), authority.not_valid_after_utc)
+        if until <= now:
+            raise AuthorityError(f"{self.certificate}: the authority itself has expired; make a new one elsewhere")
+        key = ec.generate_private_key(ec.SECP256R1())
+        short = [x509.NameAttribute(NameOID.COMMON_NAME, names[0])] if len(names[0]) <= _MOST_COMMON_NAME else []
+        uses = [ExtendedKeyUsageOID.SERVER_AUTH] + ([] if master else [ExtendedKeyUsageOID.CLIENT_AUTH])
+        made = (
+            _builder(x509.Name(short), authority.subject, key, now, until)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+            .add_extension(x509.SubjectAlternativeName([_general(one) for one in names]), critical=not short)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
+            .sign(signing, hashes.SHA256())
+        )
+        path, key_path = self._paths(names[0])
+        _write(key_path, _pem(key), 0o600)
+        _write(path, made.public_bytes(serialization.Encoding.PEM), 0o644)
+        return _describe(path, key_path)
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.match(name) and _address(name) is None:
+        raise AuthorityError(
+            f"{name[:80]!r} is not a host's name or address: letters, digits and inside it also . _ -, at most 128"
+        )
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text) if _ADDRESS.match(text) else None
+    except ValueError:
+        return None
+
+
+def _general(name: str) -> x509.GeneralName:
+    address = _address(name)
+    return x509.IPAddress(address) if address is not None else x509.DNSName(name)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: dt.datetime, until: dt.datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SKEW)
+        .not_valid_after(until)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates, key_cert_sign=signs_certificates, crl_sign=signs_certificates,
+        content_commitment=False, key_encipherment=False, data_encipherment=False, key_agreement=False,
+        encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+
+
+def _describe(certificate: Path, key: Path) -> Issued:
+    try:
+        read = x509.load_pem_x509_certificate(certificate.read_bytes())
+        found = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uses = read.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except OSError as error:
+        raise AuthorityError(f"{certificate}: {error.strerror}") from None
+    except (ValueError, x509.ExtensionNotFound) as error:
+        raise AuthorityError(f"{certificate}: not a certificate that was issued here: {error}") from None
+    names = tuple(str(one.value) for one in found if isinstance(one, x509.DNSName | x509.IPAddress))
+    return Issued(
+        name=certificate.stem,
+        names=names,
+        master=ExtendedKeyUsageOID.CLIENT_AUTH not in uses,
+        since=read.not_valid_before_utc,
+        until=read.not_valid_after_utc,
+        certificate=certificate,
+        key=key,
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, form, serialization.NoEncryption())
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Whole or not at all, and never readable for others for a moment.
+
+    Raises:
+        AuthorityError: the directory cannot be written.
+    """
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        fresh.replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> AuthorityError:
+    return AuthorityError(f"{error.filename or path}: {error.strerror}; name another place with --directory")

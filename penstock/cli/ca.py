@@ -1,0 +1,178 @@
+"""``penstock ca``: the operator's own small certificate authority, for TLS between agents and master."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli import arguments
+from penstock.cli.errors import CommandError, usage_error
+
+if TYPE_CHECKING:
+    from penstock.authority import Authority, Issued
+
+_HELP = """usage: penstock ca COMMAND [ARGUMENT…]
+
+The operator's own small certificate authority (docs/security.md). Run it on one host that only you use.
+
+  init    make the authority
+  issue   a key and a certificate for a node, or with --master for the master
+  renew   make them anew before they end
+  show    what was issued, and how long it holds
+
+  penstock ca COMMAND --help says more about a command."""
+_YEAR_DAYS = 365
+
+
+def main(argv: list[str]) -> int:
+    """The command; returns its exit status."""
+    name = argv[0] if argv else "--help"
+    if name in {"-h", "--help"}:
+        print(_HELP)
+        return 0
+    if name not in _COMMANDS:
+        raise usage_error(f"unknown command {name[:80]!r}; one of {', '.join(_COMMANDS)}")
+    from penstock.authority import Authority, AuthorityError
+
+    parse, run = _COMMANDS[name]
+    options = parse().parse_args(argv[1:])
+    try:
+        return run(Authority(options.directory), options)
+    except AuthorityError as error:
+        raise CommandError(str(error)) from None
+
+
+def _directory() -> Path:
+    if os.geteuid() == 0:
+        return Path("/etc/penstock/ca")
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "penstock/ca"
+
+
+def _parser(name: str, about: str) -> arguments.Parser:
+    parser = arguments.Parser(f"ca {name}", about)
+    parser.add_argument(
+        "--directory", type=Path, metavar="DIR", default=_directory(), help="the authority's directory; %(default)s"
+    )
+    return parser
+
+
+def _days(parser: arguments.Parser, default: int | None, text: str) -> None:
+    parser.add_argument("--days", type=arguments.count, default=default, metavar="N", help=text)
+
+
+# ---------------------------------------------------------------- init
+
+
+def _parse_init() -> arguments.Parser:
+    parser = _parser("init", "Make the authority. Its key, ca.key, stays where it is; ca.pem goes to every host.")
+    parser.add_argument("--title", default="Penstock CA", help="what certificates call their issuer; %(default)s")
+    _days(parser, 10 * _YEAR_DAYS, "how long it holds; %(default)s")
+    return parser
+
+
+def _init(authority: Authority, options: argparse.Namespace) -> int:
+    authority.init(options.title, options.days, _now())
+    print(authority.certificate)
+    return 0
+
+
+# ---------------------------------------------------------------- issue, renew
+
+
+def _parse_issue() -> arguments.Parser:
+    parser = _parser("issue", "A key and a certificate for one host.")
+    parser.add_argument("name", metavar="NAME", help="of a node: its `node`; of the master: the host in `master`")
+    parser.add_argument("--master", action="store_true", help="for the master, which serves; without: for a node")
+    parser.add_argument(
+        "--also", action="append", default=[], metavar="NAME", help="another name or address; repeatable"
+    )
+    _days(parser, _YEAR_DAYS, "how long it holds; %(default)s")
+    return parser
+
+
+def _issue(authority: Authority, options: argparse.Namespace) -> int:
+    _print_paths(authority.issue(options.name, options.also, options.days, _now(), master=options.master))
+    return 0
+
+
+def _parse_renew() -> arguments.Parser:
+    parser = _parser(
+        "renew", "Fresh keys and certificates for the same names. Daemons take up the files by themselves."
+    )
+    parser.add_argument("names", metavar="NAME", nargs="*", help="which; none: all")
+    parser.add_argument(
+        "--within", type=arguments.count, metavar="DAYS", help="only those that end within so many days"
+    )
+    _days(parser, None, "how long they hold; as long as before")
+    return parser
+
+
+def _renew(authority: Authority, options: argparse.Namespace) -> int:
+    found = [authority.find(name) for name in options.names] or list(authority.issued())
+    now = _now()
+    for issued in found:
+        if options.within is None or issued.left_days(now) < options.within:
+            _print_paths(authority.renew(issued.name, now, options.days))
+    return 0
+
+
+def _print_paths(issued: Issued) -> None:
+    print(issued.certificate)
+    print(issued.key)
+
+
+# ---------------------------------------------------------------- show
+
+
+def _parse_show() -> arguments.Parser:
+    parser = _parser("show", "What was issued, for which names, and how long it holds.")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    return parser
+
+
+def _show(authority: Authority, options: argparse.Namespace) -> int:
+    now, found = _now(), list(authority.issued())
+    if options.json:
+        rows = [_row(issued, now) for issued in found]
+        print(json.dumps({"ca": str(authority.certificate), "until": _day(authority.until()), "issued": rows}))
+        return 0
+    print(f"{authority.certificate}  until {_day(authority.until())}")
+    for issued in found:
+        left = issued.left_days(now)
+        ends = f"{left:.0f} days left" if left > 0 else "EXPIRED"
+        role = "master" if issued.master else "node"
+        print(f"{issued.name:<24} {role:<7} until {_day(issued.until)}  {ends:<15} {' '.join(issued.names)}")
+    return 0
+
+
+def _row(issued: Issued, now: dt.datetime) -> dict[str, object]:
+    return {
+        "name": issued.name,
+        "role": "master" if issued.master else "node",
+        "names": list(issued.names),
+        "until": _day(issued.until),
+        "days_left": round(issued.left_days(now), 2),
+        "certificate": str(issued.certificate),
+        "key": str(issued.key),
+    }
+
+
+def _day(when: dt.datetime) -> str:
+    return when.strftime("%Y-%m-%d")
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+_COMMANDS: dict[str, tuple[Callable[[], arguments.Parser], Callable[[Authority, argparse.Namespace], int]]] = {
+    "init": (_parse_init, _init),
+    "issue": (_parse_issue, _issue),
+    "renew": (_parse_renew, _renew),
+    "show": (_parse_show, _show),
+}

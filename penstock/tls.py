@@ -1,0 +1,328 @@
+"""Mutual TLS 1.3 between agents and master: contexts from files that may be renewed at any time, whose name a
+certificate carries, and in one line which side refused what.
+
+Both sides show a certificate of the operator's own CA (``penstock ca``). The master's must carry the host that the
+agent connects to (or ``master_name``), an agent's the name of its node. Sessions are never resumed, so that every
+connection is judged by the certificates as they are now.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NoReturn
+
+import structlog
+
+from penstock.settings import SettingsError, host_port
+
+log = structlog.get_logger()
+
+REQUIRE, OFF = "require", "off"
+
+
+class TlsError(ValueError):
+    """Why a file cannot be used: one line that names key and file."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files, named by their configuration keys. Without ``tls_ca`` nobody is asked who he is (HTTP pages)."""
+
+    tls_certificate: Path
+    tls_key: Path
+    tls_ca: Path | None = None
+
+    def named(self) -> dict[str, Path]:
+        """Key → file."""
+        paths = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {key: path for key, path in paths.items() if path is not None}
+
+
+class Contexts:
+    """One context, made anew when a file has changed on disk; :meth:`current` is asked for every connection."""
+
+    def __init__(self, files: TlsFiles, make: Callable[[TlsFiles], ssl.SSLContext]) -> None:
+        """Raises: TlsError: the files cannot be used."""
+        self.files = files
+        self._make = make
+        self._stamps = self._look()
+        self._context = make(files)
+
+    def current(self) -> ssl.SSLContext:
+        """By the files as they are now. What cannot be used, as it is being replaced, does not replace anything."""
+        stamps = self._look()
+        if stamps != self._stamps:
+            self._stamps = stamps
+            try:
+                self._context = self._make(self.files)
+            except TlsError as error:
+                log.error("the certificates on disk are not usable, the former ones are kept", why=str(error))
+            else:
+                log.info("certificates read anew", certificate=str(self.files.tls_certificate))
+        return self._context
+
+    def fault(self) -> str:
+        """What the other side will say against our certificate as it is now; empty: nothing that we know of."""
+        try:
+            return shown(self.files, server=self._make is mutual_server)[1]
+        except TlsError as error:
+            return str(error)
+
+    def _look(self) -> list[tuple[int, int, int]]:
+        stamps = []
+        for path in self.files.named().values():
+            try:
+                status = path.stat()
+            except OSError:
+                stamps.append((0, 0, 0))
+            else:
+                stamps.append((status.st_mtime_ns, status.st_ino, status.st_size))
+        return stamps
+
+
+def mutual_server(files: TlsFiles) -> ssl.SSLContext:
+    """For the master's port: whoever connects must show a certificate of the CA.
+
+    Raises:
+        TlsError: a file cannot be used.
+    """
+    return _loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files, ssl.CERT_REQUIRED)
+
+
+def mutual_client(files: TlsFiles) -> ssl.SSLContext:
+    """For an agent: the master's certificate must be of the CA and carry the name that was asked for.
+
+    Raises:
+        TlsError: a file cannot be used.
+    """
+    return _loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), files, ssl.CERT_REQUIRED)
+
+
+def page_server(files: TlsFiles) -> ssl.SSLContext:
+    """For the HTTP pages: browsers have no certificate, a token says who they are.
+
+    Raises:
+        TlsError: a file cannot be used.
+    """
+    return _loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files, ssl.CERT_NONE)
+
+
+def shown(files: TlsFiles, *, server: bool) -> tuple[tuple[str, ...], str]:
+    """Whom our own certificate is for, and what others who trust ``tls_ca`` will say against it; empty: nothing.
+
+    Found out by shaking hands with ourselves in memory: a server that refuses a client's certificate ends the
+    connection before the client can hear why.
+
+    Raises:
+        TlsError: a file cannot be used.
+    """
+    offering, judging = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if server:
+        offering, judging = judging, offering
+    judging.check_hostname = offering.check_hostname = False
+    _loaded(offering, files, ssl.CERT_NONE)
+    _loaded(judging, files, ssl.CERT_REQUIRED)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = offering.wrap_bio(there, back, server_side=server)
+    theirs = judging.wrap_bio(back, there, server_side=not server)
+    for _ in range(3):
+        for end in (theirs, ours) if server else (ours, theirs):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError as error:
+                return (), _REFUSED.get(error.verify_code) or error.verify_message
+    return names(theirs.getpeercert()), ""
+
+
+def _loaded(context: ssl.SSLContext, files: TlsFiles, verify: ssl.VerifyMode) -> ssl.SSLContext:
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if verify is ssl.CERT_NONE:
+        context.check_hostname = False
+    context.verify_mode = verify
+    if context.protocol is ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0  # a resumed session would not look at the certificate again
+    _readable(files)
+    if files.tls_ca is not None:
+        try:
+            context.load_verify_locations(files.tls_ca)
+        except (ssl.SSLError, OSError) as error:
+            raise TlsError(f"tls_ca: {files.tls_ca}: no certificate in PEM: {_reason(error)}") from None
+    try:
+        context.load_cert_chain(files.tls_certificate, files.tls_key, password=_encrypted)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise TlsError(f"tls_key: {files.tls_key}: is not the key of {files.tls_certificate}") from None
+        why = f"tls_certificate, tls_key: {files.tls_certificate}, {files.tls_key}: not in PEM: {_reason(error)}"
+        raise TlsError(why) from None
+    return context
+
+
+def _readable(files: TlsFiles) -> None:
+    for key, path in files.named().items():
+        try:
+            with path.open("rb") as file:
+                file.read(1)
+        except OSError as error:
+            raise TlsError(f"{key}: {path}: {error.strerror}") from None
+    if files.tls_key.stat().st_mode & 0o007:
+        raise TlsError(f"tls_key: {files.tls_key}: everybody may use it; chmod o= {files.tls_key}")
+
+
+def _encrypted() -> NoReturn:
+    raise TlsError("tls_key: it is encrypted, and a daemon has nobody to ask for the passphrase; store it without")
+
+
+def _reason(error: OSError) -> str:
+    return getattr(error, "reason", None) or error.strerror or str(error)
+
+
+# ---------------------------------------------------------------- configuration
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent there stays on this host."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def files_of(config: Any) -> TlsFiles | None:
+    """What a daemon's configuration names; None where any of the three is missing."""
+    if not (config.tls_ca and config.tls_certificate and config.tls_key):
+        return None
+    return TlsFiles(Path(config.tls_certificate), Path(config.tls_key), Path(config.tls_ca))
+
+
+def required(config: Any, key: str, host: str) -> TlsFiles | None:
+    """The files for the connections of ``key`` (``listen`` or ``master``), whose host is ``host``; None: without TLS.
+
+    Raises:
+        SettingsError: TLS and no files for it; or none, and others could listen.
+    """
+    files = files_of(config)
+    remedy = "set tls_ca, tls_certificate and tls_key (`penstock ca` makes them)"
+    if config.tls == OFF:
+        if not is_loopback(host):
+            raise SettingsError(f'tls: "off" is for loopback addresses, and `{key}` is {host}; {remedy}')
+        return None
+    if files is None:
+        missing = next(name for name in ("tls_ca", "tls_certificate", "tls_key") if not getattr(config, name))
+        alone = ', or tls = "off", as that is a loopback address' if is_loopback(host) else ""
+        raise SettingsError(f"{missing}: empty, and `{key}` needs TLS; {remedy}{alone}")
+    return files
+
+
+def pages_required(config: Any, host: str) -> None:
+    """Whether all that HTTP pages on ``host`` need is configured; the files are not looked at.
+
+    Raises:
+        SettingsError: others could look, and TLS or a token is missing.
+    """
+    if is_loopback(host):
+        return
+    for key in ("tls_certificate", "tls_key"):
+        if not getattr(config, key):
+            raise SettingsError(f"{key}: empty, and `http` is not on loopback; set it (`penstock ca` makes one)")
+    if not (config.http_token_file or config.http_read_token_file):
+        made = "set it, or http_token_file; `openssl rand -hex 16` makes a token"
+        raise SettingsError(f"http_read_token_file: empty, and `http` is not on loopback; {made}")
+
+
+def check(config: Any, key: str) -> None:
+    """What a configuration leaves open: on the connections of ``key`` (``listen`` or ``master``), and over HTTP.
+
+    Raises:
+        SettingsError: something; an address that is none is somebody else's to find.
+    """
+    faults: list[str] = []
+    for name in (key, "http"):
+        try:
+            host, _ = host_port(getattr(config, name), name)
+        except SettingsError:
+            continue
+        try:
+            if name == key:
+                required(config, key, host)
+            else:
+                pages_required(config, host)
+        except SettingsError as error:
+            faults += error.faults
+    if faults:
+        raise SettingsError(*faults)
+
+
+def contexts(config: Any, key: str, host: str, name: str = "") -> Contexts | None:
+    """For the connections of ``key``, as :func:`required`; None: without TLS. Says in the log what others will have
+    against our certificate, which should carry ``name``.
+
+    Raises:
+        SettingsError: as :func:`required`. TlsError: a file cannot be used.
+    """
+    files = required(config, key, host)
+    if files is None:
+        return None
+    server = key == "listen"
+    made = Contexts(files, mutual_server if server else mutual_client)
+    carried, fault = shown(files, server=server)
+    if not fault and name and name not in carried:
+        fault = f"it is for {', '.join(carried) or 'nobody'}; set `node` to that, or `penstock ca issue {name}`"
+    if fault:
+        log.error("our own certificate will be refused", certificate=str(files.tls_certificate), why=fault)
+    return made
+
+
+# ---------------------------------------------------------------- names
+
+
+def names(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Whom a certificate (as ``SSLObject.getpeercert`` gives it) is for: its DNS names, or else its common name."""
+    certificate = certificate or {}
+    found = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
+    common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return tuple(found or common)
+
+
+# ---------------------------------------------------------------- failures
+
+_REFUSED = {  # X509_V_ERR_…, openssl/x509_vfy.h
+    9: "it is not valid yet; is a clock wrong?",
+    10: "it has expired; renew it with `penstock ca renew`",
+    26: "it was issued for something else; a master's is issued with --master, a node's without",
+    **dict.fromkeys((2, 18, 19, 20, 21), "it is not signed by the CA in tls_ca"),
+}
+_ALERTS = {  # what the other side said
+    "UNKNOWN_CA": "it is not signed by the CA that is trusted there",
+    "CERTIFICATE_EXPIRED": "it has expired; renew it with `penstock ca renew`",
+    "CERTIFICATE_REQUIRED": "we showed none",
+    "UNSUPPORTED_CERTIFICATE": "it was issued for something else; a master's is issued with --master, a node's without",
+    "BAD_CERTIFICATE": "it does not carry the name that was asked for, or is not valid yet",
+    "CERTIFICATE_UNKNOWN": "see its log",
+}
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "RECORD_LAYER_FAILURE", "NO_SHARED")
+
+
+def why(error: BaseException, them: str) -> str:
+    """One line: which side refused what. ``them`` is who is at the other end, such as ``the master``."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        said = _REFUSED.get(error.verify_code) or f"{error.verify_message.rstrip('.')}"
+        return f"the certificate of {them} is refused here: {said}"
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or ""
+        for alert, said in _ALERTS.items():
+            if reason.endswith(alert):
+                return f"{them} refuses our certificate: {said}"
+        if reason.endswith("PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+            return f"{them} shows no certificate; its tls_certificate and tls_key are not set"
+        if reason.endswith(("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL")):
+            return f"{them} does not speak TLS 1.3"
+        if any(sign in reason for sign in _NO_TLS):
+            return f'{them} does not speak TLS; is its `tls` "off"?'
+        return f"TLS with {them} failed: {reason or error}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,223 @@
+"""Every method of the agent's socket, called by somebody whom it is none of: refused, and nothing has changed.
+
+The methods come from the wire's own declaration: a new one fails here until it is said how it must refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from penstock.wire.agent_api import NOTIFICATIONS, REQUESTS
+from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.reservation_api import REQUESTS as RESERVATIONS
+from tests.integration.conftest import Client, Daemon, end_launcher, start
+from tests.integration.security_callers import OWNER, STRANGER, Callers, callers, needs_root, open_directory
+
+pytestmark = needs_root
+LIMIT_S = 60
+#: A group of every Debian that has no members.
+OPERATORS, OPERATORS_GID = "staff", 50
+CONNECTIONS = 10
+METHODS = {**REQUESTS, **RESERVATIONS}
+
+#: Methods that name something that is somebody's, and what a stranger says to them. What is in braces is the owner's.
+OF_OTHERS: dict[str, dict[str, Any]] = {
+    "register_job": {"name": "x", "job": "{job}"},
+    "end_job": {"job": "{job}"},
+    "submit": {"job": "{job}", "monotasks": [{"id": 9, "kind": "cpu", "input_bytes": 1}]},
+    "complete": {"job": "{job}", "monotasks": [{"id": 1}]},
+    "cancel": {"job": "{job}", "ids": [1, 2]},
+    "place": {"job": "{job}", "stage": "s", "tasks": [{"task": "t", "usage": {"cpu": 1.0}}]},
+    "tasks_done": {"job": "{job}", "tasks": ["t"]},
+    "cancel_tasks": {"job": "{job}", "tasks": ["t"]},
+    "progress": {"job": "{job}", "stages": [{"stage": "s", "tasks": 1}]},
+    "adopt": {"pid": "{pid}", "container": {"argv": ["mine"]}},
+    "resize": {"container": "{container}", "limits": {"cpu_cores": 0.1}},
+    "follow": {"container": "{container}", "profile": None},
+    "attach": {"container": "{container}"},
+    "signal": {"container": "{container}", "signal": 9},
+    "kill": {"container": "{container}"},
+    "output": {"container": "{container}"},
+    "update_reservation": {"reservation": "{reservation}", "rdl": "atom(<1core>,1,1,1s,10s)"},
+    "delete_reservation": {"reservation": "{reservation}"},
+    "reservations": {"everybody": True},
+}
+#: Methods that touch nothing but what is the caller's own, and why that is so.
+OF_ONES_OWN = {
+    "hello": "says who calls; the kernel has said it already",
+    "launch": "starts something new, as the caller",
+    "reserve": "promises something new, to the caller",
+    "status": "shows what everybody on the host may see",
+}
+
+
+@dataclass
+class Owned:
+    """What belongs to the owner, and what he would see of it if somebody had touched it."""
+
+    daemon: Daemon
+    owner: Client
+    ids: dict[str, Any]
+
+    def filled(self, template: Any) -> Any:
+        match template:
+            case str() if template.startswith("{"):
+                return self.ids[template.strip("{}")]
+            case dict():
+                return {key: self.filled(value) for key, value in template.items()}
+            case list():
+                return [self.filled(value) for value in template]
+        return template
+
+    async def looks(self) -> dict[str, Any]:
+        status = await asyncio.to_thread(self.daemon.status)
+        (job,) = (job for job in status["jobs"] if job["job"] == self.ids["job"])
+        (container,) = (one for one in status["containers"] if one["container"] == self.ids["container"])
+        reservations = await self.owner.call("reservations")
+        kept = {key: container[key] for key in ("user", "class", "state", "pid", "limits", "follows", "ended")}
+        return {"job": job, "container": kept, "reservations": reservations, "all": len(status["containers"])}
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    """One agent with its master for all tests here."""
+    with open_directory() as here:
+        keys = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": here / "kept.db"}
+        master = start("master", here, *_options(keys))
+        keys = {
+            "node": "test", "http": "127.0.0.1:0", "runtime_dir": here / "run", "state_dir": here / "state", "cores": 4,
+            "memory_bytes": 2**30, "master": master.addresses["listen"], "operators": OPERATORS,
+            "user_max_connections": CONNECTIONS,
+        }  # fmt: skip
+        agent = start("agent", here, *_options(keys))
+        yield agent
+        assert agent.stop() == 0, agent.log.read_text()
+        end_launcher(here / "run")
+        assert master.stop() == 0, master.log.read_text()
+
+
+def _options(keys: dict[str, Any]) -> list[str]:
+    return [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
+
+
+@pytest.fixture
+async def known(daemon: Daemon) -> AsyncIterator[Callers]:
+    async with callers(daemon.socket) as made:
+        yield made
+
+
+@pytest.fixture
+async def mine(daemon: Daemon, known: Callers) -> Owned:
+    """A job with monotasks, a container and a reservation, as nobody has touched them."""
+    owner = await known.call_as(OWNER)
+    job = await owner.call("register_job", name="owned")
+    await owner.recorder.wait_for("job_admitted")
+    monotasks = [{"id": n, "kind": "network", "input_bytes": 10**6} for n in range(1, 5)]
+    await owner.call("submit", job=job["job"], monotasks=monotasks)
+    launched = await owner.call("launch", container={"argv": ["sleep", "1000"], "cpu_cores": 0.25})
+    for former in (await owner.call("reservations"))["reservations"]:
+        await owner.call("delete_reservation", reservation=former["reservation"])
+    promised = await owner.call("reserve", rdl="window(atom(<1core>, 1, 1, 1min, 1min), +1h, +2h)")
+    ids = {**{key: launched[key] for key in ("container", "pid")}, **job, **promised}
+    return Owned(daemon, owner, ids)
+
+
+def test_it_is_said_of_every_method_whose_things_it_touches() -> None:
+    assert OF_OTHERS.keys() | OF_ONES_OWN.keys() == METHODS.keys()
+    assert not OF_OTHERS.keys() & OF_ONES_OWN.keys()
+
+
+async def test_a_stranger_is_refused_by_every_method_and_nothing_has_changed(mine: Owned, known: Callers) -> None:
+    before = await mine.looks()
+    assert before["container"]["user"] == OWNER
+    stranger = await known.call_as(STRANGER)
+    for method, template in OF_OTHERS.items():
+        with pytest.raises(RpcError) as caught:
+            await stranger.call(method, **mine.filled(template))
+        if method == "adopt":  # the launcher looks whose the process is
+            assert f"is not {STRANGER}'s alone" in str(caught.value)
+        else:
+            assert caught.value.code is ErrorCode.REFUSED, f"{method}: {caught.value}"
+    after = await mine.looks()
+    assert after["all"] == before["all"] + 1, "the attempt to adopt is remembered as one that failed"
+    assert {**after, "all": 0} == {**before, "all": 0}
+
+
+async def test_without_asking_for_an_answer_nobody_gets_further(mine: Owned, known: Callers) -> None:
+    """The hot path takes notifications on a way of its own."""
+    before = await mine.looks()
+    stranger = await known.call_as(STRANGER)
+    told = {method: template for method, template in OF_OTHERS.items() if method not in RESERVATIONS}
+    for method, template in told.items():
+        stranger.peer.notify(method, mine.filled(template))
+    await stranger.call("status")
+    answers = [(method, params) for method, params in stranger.recorder.received if method in {"error", "rejected"}]
+    assert len(answers) == len(told)
+    assert set(dict(answers)) == {"error", "rejected"}
+    assert await mine.looks() == before
+
+
+async def test_before_hello_nothing_is_answered(mine: Owned, known: Callers) -> None:
+    silent = await known.call_as(OWNER, hello=False)
+    for method in METHODS.keys() - {"hello"}:
+        with pytest.raises(RpcError, match="the first message must be hello"):
+            await silent.call(method, **mine.filled(OF_OTHERS.get(method, {})))
+
+
+async def test_an_operator_may_act_on_what_is_others_and_a_former_one_may_not(mine: Owned, known: Callers) -> None:
+    nearly = await known.call_as(STRANGER, [OPERATORS_GID + 1])
+    with pytest.raises(RpcError, match=f"belongs to {OWNER}"):
+        await nearly.call("output", container=mine.ids["container"])
+    operator = await known.call_as(STRANGER, [7, OPERATORS_GID])
+    await operator.call("register_job", name="x", job=mine.ids["job"])
+    await operator.call("resize", container=mine.ids["container"], limits={"pids_max": 50})
+    assert [one["user"] for one in (await operator.call("reservations", everybody=True))["reservations"]] == [OWNER]
+    await operator.call("delete_reservation", reservation=mine.ids["reservation"])
+    await operator.call("kill", container=mine.ids["container"])
+    await operator.call("end_job", job=mine.ids["job"])
+    async with asyncio.timeout(LIMIT_S):
+        (ended,) = await mine.owner.recorder.wait_for("container_ended")
+    assert ended["ended"]["reason"] == f"cancelled by {STRANGER}"
+
+
+async def test_work_is_the_caller_s_own_with_nothing_of_ours(mine: Owned, known: Callers) -> None:
+    """Its user and groups, no other environment, no way to more rights, no descriptor of ours, none of our limits."""
+    caller = await known.call_as(STRANGER, [OPERATORS_GID])  # an operator's work is no other's
+    shows = "id -u; id -g; id -G; env | cut -d= -f1 | sort | tr '\\n' ' '; echo; grep -E 'NoNewPrivs|CapEff|CapAmb' "
+    shows += "/proc/self/status | tr -d '\\t'; ls -l /proc/self/fd | grep -c -E ' [0-9]+ ->'; umask; id -un"
+    launched = await caller.call("launch", container={"argv": ["sh", "-c", shows]})
+    await caller.recorder.wait_for("container_ended")
+    said = (await caller.call("output", container=launched["container"]))["data"].decode().splitlines()
+    uid, gid, groups, environment, *status, descriptors, umask, name = said
+    entry = pwd.getpwnam(STRANGER)
+    assert (uid, gid, name) == (str(entry.pw_uid), str(entry.pw_gid), STRANGER)
+    assert {int(one) for one in groups.split()} == set(os.getgrouplist(STRANGER, entry.pw_gid)), "of the user database"
+    assert set(environment.split()) <= {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "SHLVL", "_", "OLDPWD"}
+    assert status == ["CapEff:0000000000000000", "CapAmb:0000000000000000", "NoNewPrivs:1"]
+    assert int(descriptors) <= 4, "its own three, and the directory that ls reads"
+    assert umask == "0022"
+
+
+async def test_one_user_cannot_take_all_connections(mine: Owned, known: Callers) -> None:
+    for _ in range(CONNECTIONS - 1):  # and the owner's first
+        await known.call_as(OWNER)
+    with pytest.raises(RpcError, match=f"{OWNER} has {CONNECTIONS + 1} connections; user_max_conn") as caught:
+        await known.call_as(OWNER)
+    assert caught.value.code is ErrorCode.REFUSED
+    await known.call_as(STRANGER)
+    for client in known.clients[-4:-1]:
+        client.peer.close()
+        await client.recorder.gone.wait()
+    await mine.owner.call("status")
+    await known.call_as(OWNER)
+
+
+def test_what_the_agent_says_is_nobody_s_to_ask() -> None:
+    assert not NOTIFICATIONS.keys() & METHODS.keys()

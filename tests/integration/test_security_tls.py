@@ -1,0 +1,196 @@
+"""Master and agents over mutual TLS: a node is who its certificate says, and renewal needs no restart."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from agent.command import main as agent_command
+from master.command import main as master_command
+from master.config import MasterConfig
+from master.daemon import Master
+from penstock import tls
+from penstock.authority import Authority
+from penstock.daemon import StartError
+from penstock.model import Capacity, KindAmounts
+from penstock.transport import RpcPeer, connect_tcp
+from penstock.wire import master_api as api
+from penstock.wire.errors import ErrorCode, RpcError
+from tests.integration.conftest import Daemon, Recorder, start
+from tests.security_bed import DAY, NOW, authority, files, settings
+
+LIMIT_S = 100
+
+
+def registration(node: str) -> api.Register:
+    load = api.Load(rates=KindAmounts(), pending=KindAmounts(), idle=KindAmounts(2, 1, 2))
+    capacity = Capacity(cores=2, memory_bytes=10**9)
+    return api.Register(protocol=api.PROTOCOL, node=node, version="0", complete=True, capacity=capacity, load=load)
+
+
+@pytest.fixture
+async def master(tmp_path: Path) -> AsyncIterator[Master]:
+    of_master = files(authority(tmp_path / "ca"), "head", master=True)
+    running = Master(
+        MasterConfig(listen="127.0.0.1:0", http="127.0.0.1:0", store=f"{tmp_path}/m.db", **settings(of_master))
+    )
+    await running.start()
+    yield running
+    await running.close()
+
+
+class Node(Recorder):
+    """An agent that does what it is told, and says nothing of it."""
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        return api.Decided()
+
+
+@pytest.fixture
+async def connect_as(tmp_path: Path, master: Master) -> AsyncIterator[Callable[..., Any]]:
+    peers: list[tuple[RpcPeer, Node]] = []
+
+    async def make(*names: str) -> RpcPeer:
+        shown = files(Authority(tmp_path / "ca"), *names)
+        host, _, port = master.service.address.rpartition(":")
+        recorder = Node()
+        peer = await connect_tcp(host, int(port), recorder, tls.mutual_client(shown), "head")
+        peers.append((peer, recorder))
+        return peer
+
+    yield make
+    for peer, recorder in peers:
+        peer.close()
+        await recorder.gone.wait()
+
+
+async def test_a_node_registers_under_the_name_of_its_certificate_only(connect_as: Callable[..., Any]) -> None:
+    peer = await connect_as("alpha", "alpha.example.org")
+    for stolen in ("beta", "ALPHA", "alpha.example", "*"):
+        with pytest.raises(RpcError, match=r"shows a certificate for 'alpha', 'alpha\.example\.org'") as caught:
+            await peer.request("register", registration(stolen), api.Registered)
+        assert caught.value.code is ErrorCode.REFUSED
+        assert caught.value.body.remedy.startswith("set `node` to that, or `penstock ca issue")
+    with pytest.raises(RpcError, match="starts with `register`"):
+        await peer.request("job_ended", api.JobEnded(job="j"), api.Done)
+    assert (await peer.request("register", registration("alpha.example.org"), api.Registered)).protocol == api.PROTOCOL
+
+
+async def test_a_node_cannot_speak_for_another_one_s_jobs(connect_as: Callable[..., Any], master: Master) -> None:
+    alpha, beta = await connect_as("alpha"), await connect_as("beta")
+    await alpha.request("register", registration("alpha"), api.Registered)
+    await beta.request("register", registration("beta"), api.Registered)
+    job = api.JobState(job="alpha-1", name="x", user="eve", memory_bytes=0, priority=0.0, submitted_at=1.0)
+    await alpha.request("job_submitted", job, api.Done)
+    for method, params in (
+        ("job_submitted", job),
+        ("job_ended", api.JobEnded(job="alpha-1")),
+        ("tasks_ready", api.ReadyTasks(job="alpha-1", stage="s", tasks=[])),
+        ("progress", api.Progress(job="alpha-1", stages=[])),
+    ):
+        with pytest.raises(RpcError, match="belongs to node 'alpha'"):
+            await beta.request(method, params, api.Done)
+    assert list(master.service.cluster.jobs) == ["alpha-1"]
+
+
+async def test_without_certificates_there_is_no_port(tmp_path: Path) -> None:
+    for config, line in (
+        (MasterConfig(http="127.0.0.1:0"), "^tls_ca: empty, and `listen` needs TLS"),
+        (MasterConfig(listen="0.0.0.0:0", tls="off", http="127.0.0.1:0"), '^tls: "off" is for loopback addresses'),
+        (MasterConfig(tls_ca="/none", tls_certificate="/none", tls_key="/none"), "^tls_certificate: /none: No such"),
+    ):
+        refused = Master(config)
+        with pytest.raises(StartError, match=line):
+            await refused.start()
+        await refused.close()
+
+
+@pytest.mark.parametrize(
+    ("daemon", "keys", "line"),
+    [
+        ("master", (), "tls_ca: empty, and `listen` needs TLS"),
+        ("agent", ("master=head.example.org:7420", "tls=off"), 'tls: "off" is for loopback addresses, and `master` is'),
+    ],
+)
+def test_a_daemon_that_others_could_hear_does_not_start(
+    daemon: str, keys: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = {"agent": agent_command, "master": master_command}[daemon]
+    assert main([part for key in keys for part in ("--set", key)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"penstock {daemon}: ") and line in said and said.count("\n") == 1
+
+
+async def test_an_expired_certificate_is_said_on_both_sides_and_its_renewal_needs_no_restart(
+    tmp_path: Path, start_agent: Callable[..., Daemon], connect: Callable[..., Any]
+) -> None:
+    ca = authority(tmp_path / "ca", NOW - 100 * DAY)
+    of_master = files(ca, "head", master=True)
+    of_node = files(ca, "test", since=NOW - 50 * DAY, days=20)
+    keys = {"listen": "127.0.0.1:0", "tls": "require", "http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
+    options = [f"{key}={value}" for key, value in {**keys, **settings(of_master)}.items()]
+    master = await asyncio.to_thread(start, "master", tmp_path, *(part for one in options for part in ("--set", one)))
+    try:
+        agent = await asyncio.to_thread(
+            start_agent, master=master.addresses["listen"], master_name="head", tls="require", **settings(of_node)
+        )
+        said = await _logged(agent, "no link to the master")
+        assert "the master head refuses our certificate: it has expired; renew it with `penstock ca renew`" in said
+        said = await _logged(master, "no connection")
+        assert "the certificate of the agent is refused here: it has expired" in said
+        assert agent.status()["master"]["linked"] is False
+        ca.renew("test", NOW)
+        client = await connect(agent)
+        await client.call("register_job", name="x")
+        await client.recorder.wait_for("job_admitted")
+        assert agent.status()["master"]["linked"] is True
+        assert list(master.status()["nodes"]) == ["test"]
+    finally:
+        master.stop()
+
+
+async def _logged(daemon: Daemon, what: str) -> str:
+    """The line; asking the daemon for its health meanwhile is all the waiting."""
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        for line in daemon.log.read_text().splitlines():
+            if what in line:
+                return line
+        await asyncio.to_thread(daemon.get, "/healthz")
+    pytest.fail(f"{what!r} was not logged:\n{daemon.log.read_text()}")
+
+
+async def test_the_master_s_pages_elsewhere_speak_tls_and_want_a_token(tmp_path: Path) -> None:
+    """On every address of this host, which is elsewhere than on loopback; asked on that, which is one of them."""
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef")
+    ca = authority(tmp_path / "ca")
+    own = files(ca, "head", master=True)
+    config = MasterConfig(
+        listen="127.0.0.1:0", tls="off", http="0.0.0.0:0", http_read_token_file=str(token), store=f"{tmp_path}/m.db",
+        **settings(own),
+    )  # fmt: skip
+    running = Master(config)
+    await running.start()
+    url = f"https://127.0.0.1:{running.site.address.rpartition(':')[2]}"
+    trusted = ssl.create_default_context(cafile=str(ca.certificate))
+    try:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusted)) as session:
+            for path, headers, status in (
+                ("/healthz", {}, 200),
+                ("/status", {}, 401),
+                ("/", {}, 401),
+                ("/status", {"Authorization": "Bearer 0123456789abcdef"}, 200),
+                ("/status", {"Authorization": "Bearer 0123456789abcdeg"}, 401),
+            ):
+                async with session.get(url + path, headers=headers, server_hostname="head") as answer:
+                    assert answer.status == status, path
+    finally:
+        await running.close()

@@ -1,0 +1,130 @@
+"""``penstock ca``: what it makes, for whom, what it refuses, and that no name becomes a path."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from penstock import tls
+from penstock.authority import Authority
+from penstock.cli.ca import main
+from penstock.cli.errors import CommandError
+from penstock.cli.main import main as penstock
+from tests.security_bed import DAY, NOW
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    assert main(["init", "--directory", str(tmp_path / "ca")]) == 0
+    return tmp_path / "ca"
+
+
+def _in(directory: Path, *arguments: str) -> int:
+    return main([arguments[0], "--directory", str(directory), *arguments[1:]])
+
+
+def test_what_is_made_is_for_its_owner_alone(directory: Path) -> None:
+    assert _in(directory, "issue", "alpha") == 0
+    modes = {path.relative_to(directory).as_posix(): path.stat().st_mode & 0o777 for path in directory.rglob("*")}
+    assert modes == {
+        "ca.pem": 0o644, "ca.key": 0o600, "issued": 0o700, "issued/alpha.pem": 0o644, "issued/alpha.key": 0o600,
+    }  # fmt: skip
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_openssl_finds_nothing_wrong_with_it(directory: Path) -> None:
+    _in(directory, "issue", "alpha", "--also", "alpha.example.org", "--also", "10.0.0.1")
+    _in(directory, "issue", "head", "--master")
+    for name, purpose in (("alpha", "sslclient"), ("alpha", "sslserver"), ("head", "sslserver")):
+        done = subprocess.run(
+            ["openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile", directory / "ca.pem",
+             directory / f"issued/{name}.pem"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    refused = subprocess.run(
+        ["openssl", "verify", "-purpose", "sslclient", "-CAfile", directory / "ca.pem", directory / "issued/head.pem"],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert refused.returncode != 0, "a master's certificate is none of a node"
+
+
+def test_renewal_keeps_names_and_role_and_makes_a_fresh_key(directory: Path) -> None:
+    _in(directory, "issue", "head", "--master", "--also", "10.0.0.1", "--days", "40")
+    before, key = Authority(directory).find("head"), (directory / "issued/head.key").read_bytes()
+    assert _in(directory, "renew", "head") == 0
+    after = Authority(directory).find("head")
+    assert (after.names, after.master) == (before.names, True) == (("head", "10.0.0.1"), True)
+    assert (directory / "issued/head.key").read_bytes() != key
+    assert round(after.left_days(NOW)) == 40
+    tls.mutual_server(tls.TlsFiles(after.certificate, after.key, directory / "ca.pem"))
+
+
+def test_only_what_ends_soon_is_renewed(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _in(directory, "issue", "early", "--days", "20")
+    _in(directory, "issue", "late", "--days", "200")
+    capsys.readouterr()
+    assert _in(directory, "renew", "--within", "30") == 0
+    assert capsys.readouterr().out.splitlines() == [f"{directory}/issued/early.{kind}" for kind in ("pem", "key")]
+
+
+def test_what_was_issued_is_shown(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Authority(directory).issue("gone", (), 10, NOW - 20 * DAY, master=False)
+    _in(directory, "issue", "head", "--master", "--also", "head.example.org")
+    capsys.readouterr()
+    assert _in(directory, "show", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    rows = [(row["name"], row["role"], row["names"], row["days_left"] > 0) for row in shown["issued"]]
+    assert rows == [("gone", "node", ["gone"], False), ("head", "master", ["head", "head.example.org"], True)]
+    assert _in(directory, "show") == 0
+    assert "EXPIRED" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../x", "/etc/passwd", "a/b", ".hidden", "", "a b", "a\0b", "x" * 129, "ü", "-x", "x.", "*", "*.example.org"],
+)
+def test_what_is_no_name_of_a_host_is_not_issued(directory: Path, name: str) -> None:
+    before = sorted(directory.parent.rglob("*"))
+    for asked in (["--", name], [f"--also={name}", "good"]):
+        with pytest.raises(CommandError, match="is not a host's name or address"):
+            _in(directory, "issue", *asked)
+    assert sorted(directory.parent.rglob("*")) == before
+
+
+def test_an_authority_is_never_overwritten(directory: Path) -> None:
+    key = (directory / "ca.key").read_bytes()
+    with pytest.raises(CommandError, match="an authority is there already"):
+        _in(directory, "init")
+    assert (directory / "ca.key").read_bytes() == key
+
+
+def test_bad_input_is_one_line(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _in(directory, "issue", "alpha")
+    for arguments, status, line in (
+        (["issue", "--directory", str(directory), "alpha"], 1, "alpha: was issued already; `penstock ca renew alpha`"),
+        (["renew", "--directory", str(directory), "beta"], 1, "beta: was not issued here; `penstock ca issue beta`"),
+        (["issue", "--directory", str(tmp_path / "none"), "x"], 1, "there is no authority; `penstock ca init`"),
+        (["issue", "--directory", str(directory), "x", "--days", "0"], 2, "'0' is not a number from 1 on"),
+        (["sign", "x"], 2, "unknown command 'sign'; one of init, issue, renew, show"),
+    ):
+        capsys.readouterr()
+        assert penstock(["ca", *arguments]) == status
+        said = capsys.readouterr().err
+        assert said.startswith("penstock ca: ") and line in said and said.count("\n") == 1
+    (directory / "ca.pem").write_text("x")
+    with pytest.raises(CommandError, match=r"ca.pem or ca.key cannot be read"):
+        _in(directory, "show")
+
+
+def test_nothing_outlives_the_authority(tmp_path: Path) -> None:
+    made = Authority(tmp_path / "ca")
+    made.init("short", 10, NOW)
+    issued = made.issue("alpha", (), 365, NOW, master=False)
+    assert issued.until == made.until()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_cert_chain(issued.certificate, issued.key)

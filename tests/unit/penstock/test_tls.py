@@ -1,0 +1,130 @@
+"""What the daemons' configuration must say about TLS, files that cannot be used, names, loopback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.config import AgentConfig
+from master.config import MasterConfig
+from penstock import tls
+from penstock.settings import SettingsError
+from tests.security_bed import DAY, NOW, authority, files, settings
+
+THREE = {"tls_ca": "ca.pem", "tls_certificate": "own.pem", "tls_key": "own.key"}
+
+
+@pytest.mark.parametrize(
+    ("config", "fault"),
+    [
+        (MasterConfig(), 'tls_ca: empty, and `listen` needs TLS; .*`penstock ca` makes them.*, or tls = "off"'),
+        (MasterConfig(listen="0.0.0.0:7420"), r"tls_ca: empty, and `listen` needs TLS; .*makes them\)$"),
+        (
+            MasterConfig(listen="0.0.0.0:7420", tls="off"),
+            'tls: "off" is for loopback .* `listen` is 0.0.0.0; set tls_ca',
+        ),
+        (MasterConfig(**THREE | {"tls_key": ""}), "^tls_key: empty"),
+        (AgentConfig(master="head:7420"), "^tls_ca: empty, and `master` needs TLS"),
+        (AgentConfig(master="head:7420", tls="off"), 'tls: "off" is for loopback addresses, and `master` is head'),
+        (AgentConfig(http="[::]:7421"), "^tls_certificate: empty, and `http` is not on loopback"),
+        (AgentConfig(http="10.0.0.1:7421", **THREE), "^http_read_token_file: empty, and `http` is not on loopback"),
+    ],
+)
+def test_what_others_could_hear_is_refused_in_one_line_with_the_remedy(
+    config: AgentConfig | MasterConfig, fault: str
+) -> None:
+    with pytest.raises(SettingsError, match=fault) as caught:
+        config.check()
+    assert len(caught.value.faults) == 1
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        MasterConfig(tls="off"),
+        MasterConfig(listen="[::1]:7420", tls="off"),
+        MasterConfig(listen="0.0.0.0:7420", **THREE),
+        AgentConfig(),
+        AgentConfig(master="localhost:7420", tls="off"),
+        AgentConfig(master="head:7420", **THREE),
+        AgentConfig(master="head:7420", http="0.0.0.0:7421", http_read_token_file="token", **THREE),
+    ],
+)
+def test_what_nobody_else_can_hear_is_let_be(config: AgentConfig | MasterConfig) -> None:
+    config.check()
+
+
+def test_two_faults_are_both_said() -> None:
+    with pytest.raises(SettingsError) as caught:
+        MasterConfig(listen="0.0.0.0:1", tls="off", http="0.0.0.0:2").check()
+    assert [fault.partition(":")[0] for fault in caught.value.faults] == ["tls", "tls_certificate"]
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True),
+        ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("localhost.example.org", False), ("fe80::1%lo", False),
+    ],
+)  # fmt: skip
+def test_loopback(host: str, loopback: bool) -> None:
+    assert tls.is_loopback(host) is loopback
+
+
+def test_a_file_that_cannot_be_used_is_named_with_its_key(tmp_path: Path) -> None:
+    ca = authority(tmp_path / "ca")
+    good, other = files(ca, "alpha"), files(ca, "beta")
+    text = tmp_path / "text"
+    text.write_text("no certificate")
+    text.chmod(0o600)
+    for bad, fault in (
+        (tls.TlsFiles(tmp_path / "absent", good.tls_key, good.tls_ca), "^tls_certificate: .*absent: No such file"),
+        (tls.TlsFiles(good.tls_certificate, other.tls_key, good.tls_ca), "^tls_key: .*beta.key: is not the key of"),
+        (tls.TlsFiles(good.tls_certificate, good.tls_key, text), "^tls_ca: .*text: no certificate in PEM"),
+        (tls.TlsFiles(text, good.tls_key, good.tls_ca), "^tls_certificate, tls_key: .*text, .*: not in PEM"),
+    ):
+        with pytest.raises(tls.TlsError, match=fault):
+            tls.mutual_client(bad)
+    good.tls_key.chmod(0o644)
+    with pytest.raises(tls.TlsError, match=r"^tls_key: .*alpha.key: everybody may use it; chmod o= "):
+        tls.mutual_server(good)
+
+
+def test_an_encrypted_key_asks_nobody(tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+
+    made = files(authority(tmp_path / "ca"), "alpha")
+    key = serialization.load_pem_private_key(made.tls_key.read_bytes(), None)
+    form = serialization.PrivateFormat.PKCS8
+    sealed = serialization.BestAvailableEncryption(b"x")
+    made.tls_key.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, sealed))
+    with pytest.raises(tls.TlsError, match=r"^tls_key: it is encrypted, and a daemon has nobody to ask"):
+        tls.mutual_client(made)
+
+
+def test_what_others_will_say_against_our_certificate_is_known_before(tmp_path: Path) -> None:
+    ca = authority(tmp_path / "ca", NOW - 100 * DAY)
+    assert tls.shown(files(ca, "alpha", "alpha.example.org"), server=False) == (("alpha", "alpha.example.org"), "")
+    assert tls.shown(files(ca, "head", master=True), server=True) == (("head",), "")
+    assert "it has expired" in tls.shown(files(ca, "old", since=NOW - 9 * DAY, days=2), server=False)[1]
+    foreign = files(authority(tmp_path / "other"), "alpha", ca=ca.certificate)
+    assert tls.shown(foreign, server=False) == ((), "it is not signed by the CA in tls_ca")
+
+
+def test_names_are_the_dns_names_or_else_the_common_name() -> None:
+    subject = ((("organizationName", "x"),), (("commonName", "alpha"),))
+    assert tls.names({"subject": subject}) == ("alpha",)
+    assert tls.names({"subject": subject, "subjectAltName": (("DNS", "beta"), ("IP Address", "1.2.3.4"))}) == ("beta",)
+    assert tls.names(None) == ()
+
+
+def test_a_certificate_for_another_name_is_said_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = files(authority(tmp_path / "ca"), "beta")
+    config = AgentConfig(master="head:7420", **settings(made))
+    assert tls.contexts(config, "master", "head", "beta") is not None
+    assert "will be refused" not in capsys.readouterr().out
+    assert tls.contexts(config, "master", "head", "alpha") is not None
+    assert "it is for beta; set `node` to that, or `penstock ca issue alpha`" in capsys.readouterr().out

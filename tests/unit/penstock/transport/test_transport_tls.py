@@ -1,0 +1,300 @@
+"""Two peers over mutual TLS 1.3: who is let in, who is not, and what either side says about it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from penstock import tls
+from penstock.transport import Listener, RpcPeer, connect_tcp
+from penstock.transport.listener import HANDSHAKES_PER_ADDRESS
+from tests.security_bed import DAY, NOW, authority, files
+
+LIMIT_S = 30
+
+
+class Side:
+    """Answers ``echo`` with what it was sent."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+        self.gone = asyncio.Event()
+
+    def connected(self, peer: RpcPeer) -> None:
+        self.heard.append("connected")
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        self.heard.append(method)
+        return {"echo": params[0]["text"], "names": list(tls.names(peer.get_extra_info("peercert")))}
+
+    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        self.heard.append(method)
+
+    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
+        self.gone.set()
+
+    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
+        raise error
+
+
+class Port:
+    """A listener and all that it said about those whom it did not let in."""
+
+    def __init__(self, contexts: tls.Contexts | None) -> None:
+        self.sides: list[Side] = []
+        self.refusals: asyncio.Queue[str] = asyncio.Queue()
+        current = contexts.current if contexts is not None else None
+        self.listener = Listener(self._make, current, lambda _, error: self.refusals.put_nowait(tls.why(error, "node")))
+
+    def _make(self) -> RpcPeer:
+        self.sides.append(Side())
+        return RpcPeer(self.sides[-1])
+
+    async def connect(self, with_files: tls.TlsFiles | None, name: str = "head") -> RpcPeer:
+        host, _, port = self.listener.address.rpartition(":")
+        context = tls.mutual_client(with_files) if with_files is not None else None
+        return await connect_tcp(host, int(port), Side(), context, name)
+
+
+OpenPort = Callable[[tls.TlsFiles | None], Awaitable[Port]]
+
+
+@contextlib.asynccontextmanager
+async def ports() -> AsyncIterator[OpenPort]:
+    opened: list[Port] = []
+
+    async def make(of: tls.TlsFiles | None) -> Port:
+        port = Port(tls.Contexts(of, tls.mutual_server) if of is not None else None)
+        await port.listener.listen("127.0.0.1", 0)
+        opened.append(port)
+        return port
+
+    yield make
+    for port in opened:  # not where a test failed: what it left open could be waited for for ever
+        port.listener.close()
+        await port.listener.wait_closed()
+
+
+def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """asyncio's and uvloop's TLS are two implementations, and say what went wrong in two ways."""
+
+    def run(loop: Callable[[], asyncio.AbstractEventLoop], **given: Any) -> None:
+        async def whole() -> None:
+            async with asyncio.timeout(LIMIT_S), ports() as open_port:
+                await test(open_port=open_port, **given)
+
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(whole())
+
+    parameters = inspect.signature(test).parameters
+    asked = [one.replace(annotation=inspect.Parameter.empty) for name, one in parameters.items() if name != "open_port"]
+    loop = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = inspect.Signature([loop, *asked])  # type: ignore[attr-defined]
+    run.__name__ = test.__name__
+    loops = [asyncio.new_event_loop, uvloop.new_event_loop]
+    return pytest.mark.parametrize("loop", loops, ids=["asyncio", "uvloop"])(run)
+
+
+async def echo(peer: RpcPeer, text: str = "x") -> dict[str, Any]:
+    async with asyncio.timeout(LIMIT_S):
+        return await peer.request("echo", {"text": text}, dict)
+
+
+async def refusal(port: Port) -> str:
+    async with asyncio.timeout(LIMIT_S):
+        return await port.refusals.get()
+
+
+async def close(peer: RpcPeer) -> None:
+    handler = peer._handler
+    assert isinstance(handler, Side)
+    peer.close()
+    async with asyncio.timeout(LIMIT_S):
+        await handler.gone.wait()
+
+
+@on_both_loops
+async def test_both_sides_know_each_other_and_speak_tls_1_3(tmp_path: Path, open_port: OpenPort) -> None:
+    ca = authority(tmp_path / "ca")
+    port = await open_port(files(ca, "head", master=True))
+    peer = await port.connect(files(ca, "alpha", "alpha.example.org"))
+    large = "y" * 3_000_000  # more than a socket takes at once
+    assert await echo(peer, large) == {"echo": large, "names": ["alpha", "alpha.example.org"]}
+    assert peer.get_extra_info("ssl_object").version() == "TLSv1.3"
+    await close(peer)
+
+
+@on_both_loops
+async def test_nothing_of_what_is_said_can_be_read_on_the_way(tmp_path: Path, open_port: OpenPort) -> None:
+    ca = authority(tmp_path / "ca")
+    port = await open_port(files(ca, "head", master=True))
+    host, _, number = port.listener.address.rpartition(":")
+    seen = bytearray()
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            seen.extend(data)
+            writer.write(data)
+        writer.close()
+
+    async def tap(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        beyond_reader, beyond_writer = await asyncio.open_connection(host, int(number))
+        await asyncio.gather(pump(reader, beyond_writer), pump(beyond_reader, writer))
+
+    tapped = await asyncio.start_server(tap, "127.0.0.1", 0)
+    client = tls.mutual_client(files(ca, "alpha"))
+    peer = await connect_tcp("127.0.0.1", tapped.sockets[0].getsockname()[1], Side(), client, "head")
+    assert (await echo(peer, "a secret between us"))["echo"] == "a secret between us"
+    await close(peer)
+    tapped.close()
+    assert len(seen) > 500
+    assert b"secret" not in seen
+    assert b"echo" not in seen
+
+
+_HERE = "the certificate of node is refused here: it "
+REFUSED_HERE = [
+    ("another CA", f"{_HERE}is not signed by the CA in tls_ca", "is not signed by the CA in tls_ca"),
+    ("expired", f"{_HERE}has expired", "it has expired; renew it"),
+    ("too early", f"{_HERE}is not valid yet", "it is not valid yet"),
+    ("a master's", f"{_HERE}was issued for something else", "it was issued for something else"),
+    ("none", "node shows no certificate", ""),
+]
+
+
+@pytest.mark.parametrize(("case", "here", "there"), REFUSED_HERE, ids=[case for case, _, _ in REFUSED_HERE])
+@on_both_loops
+async def test_a_node_that_cannot_show_who_it_is_is_never_heard(
+    case: str, here: str, there: str, tmp_path: Path, open_port: OpenPort
+) -> None:
+    ca = authority(tmp_path / "ca", NOW - 100 * DAY)
+    port = await open_port(files(ca, "head", master=True))
+    match case:
+        case "another CA":
+            shown = files(authority(tmp_path / "other"), "alpha", ca=ca.certificate)
+        case "expired":
+            shown = files(ca, "alpha", since=NOW - 50 * DAY, days=20)
+        case "too early":
+            shown = files(ca, "alpha", since=NOW + 50 * DAY)
+        case _:
+            shown = files(ca, "alpha", master=case == "a master's")
+    context = tls.mutual_client(shown)
+    if case == "none":
+        context = ssl.create_default_context(cafile=str(ca.certificate))
+    host, _, number = port.listener.address.rpartition(":")
+    with pytest.raises(OSError):  # at once, or in place of the first answer
+        await echo(await connect_tcp(host, int(number), Side(), context, "head"))
+    assert (await refusal(port)).startswith(here)
+    assert there in tls.shown(shown, server=False)[1]
+    assert port.sides == [] or port.sides[0].heard == []
+
+
+REFUSED_THERE = [
+    ("another CA", "alpha", "it is not signed by the CA in tls_ca"),
+    ("expired", "alpha", "it has expired"),
+    ("wrong name", "tail", "Hostname mismatch, certificate is not valid for 'tail'"),
+]
+
+
+@pytest.mark.parametrize(("case", "_", "why"), REFUSED_THERE, ids=[case for case, _, _ in REFUSED_THERE])
+@on_both_loops
+async def test_a_master_that_is_not_the_one_is_told_nothing(
+    case: str, _: str, why: str, tmp_path: Path, open_port: OpenPort
+) -> None:
+    ca = authority(tmp_path / "ca", NOW - 100 * DAY)
+    since = NOW - 50 * DAY if case == "expired" else NOW
+    of_master = authority(tmp_path / "other") if case == "another CA" else ca
+    port = await open_port(files(of_master, "head", master=True, since=since, ca=ca.certificate))
+    with pytest.raises(ssl.SSLCertVerificationError) as caught:
+        await port.connect(files(ca, "alpha"), "tail" if case == "wrong name" else "head")
+    assert tls.why(caught.value, "the master").startswith(f"the certificate of the master is refused here: {why}")
+    assert await refusal(port)
+    assert port.sides == [] or port.sides[0].heard == []
+
+
+@on_both_loops
+async def test_either_side_without_tls_is_told_so(tmp_path: Path, open_port: OpenPort) -> None:
+    ca = authority(tmp_path / "ca")
+    port = await open_port(files(ca, "head", master=True))
+    plain = await port.connect(None)
+    plain.notify("register", {})
+    assert await refusal(port) == 'node does not speak TLS; is its `tls` "off"?'
+    await close(plain)
+    without = await open_port(None)
+    with pytest.raises(OSError) as caught:
+        await without.connect(files(ca, "alpha"))
+    assert tls.why(caught.value, "the master") == 'the master does not speak TLS; is its `tls` "off"?'
+
+
+@on_both_loops
+async def test_tls_1_2_is_too_old(tmp_path: Path, open_port: OpenPort) -> None:
+    ca = authority(tmp_path / "ca")
+    port = await open_port(files(ca, "head", master=True))
+    context = tls.mutual_client(files(ca, "alpha"))
+    context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
+    host, _, number = port.listener.address.rpartition(":")
+    with pytest.raises(OSError):
+        await echo(await connect_tcp(host, int(number), Side(), context, "head"))
+    assert await refusal(port) == "node does not speak TLS 1.3"
+
+
+@on_both_loops
+async def test_renewed_certificates_hold_from_the_next_connection_on(tmp_path: Path, open_port: OpenPort) -> None:
+    ca = authority(tmp_path / "ca", NOW - 100 * DAY)
+    of_master = files(ca, "head", master=True, since=NOW - 50 * DAY, days=20)
+    port = await open_port(of_master)
+    shown = files(ca, "alpha")
+    with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+        await port.connect(shown)
+    ca.renew("head", NOW)
+    peer = await port.connect(shown)
+    assert (await echo(peer))["names"] == ["alpha"]
+    of_master.tls_key.write_text("half written")
+    other = await port.connect(shown)  # what cannot be used does not replace what can
+    assert (await echo(other))["names"] == ["alpha"]
+    assert (await echo(peer))["names"] == ["alpha"], "a connection that is there stays"
+    await close(peer)
+    await close(other)
+
+
+@on_both_loops
+async def test_one_address_cannot_keep_all_handshakes_busy(tmp_path: Path, open_port: OpenPort) -> None:
+    ca = authority(tmp_path / "ca")
+    port = await open_port(files(ca, "head", master=True))
+    host, _, number = port.listener.address.rpartition(":")
+    loop = asyncio.get_running_loop()
+    silent = []
+    for _ in range(HANDSHAKES_PER_ADDRESS + 1):
+        silent.append(socket.socket())
+        silent[-1].setblocking(False)
+        await loop.sock_connect(silent[-1], (host, int(number)))
+    async with asyncio.timeout(LIMIT_S):
+        assert await loop.sock_recv(silent[-1], 1) == b"", "one too many is hung up on"
+    for one in silent:
+        one.close()
+    for _ in range(HANDSHAKES_PER_ADDRESS):
+        await refusal(port)
+    peer = await port.connect(files(ca, "alpha"))
+    assert (await echo(peer))["names"] == ["alpha"]
+    await close(peer)
+
+
+@on_both_loops
+async def test_a_name_that_is_taken_is_no_harm(open_port: OpenPort) -> None:
+    first = await open_port(None)
+    _, _, number = first.listener.address.rpartition(":")
+    second = Listener(lambda: RpcPeer(Side()), lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    with pytest.raises(OSError, match="in use"):
+        await second.listen("127.0.0.1", int(number))
+    peer = await first.connect(None)
+    assert (await echo(peer))["names"] == []
+    await close(peer)
