@@ -18,10 +18,13 @@ OWN = {
     "resize": "change a container's limits while it runs",
     "follow": "let a container's limits follow a profile",
     "kill": "end containers with everything in them",
+    "logs": "what a container has written",
     "submit": "run a job: a graph of commands from a TOML file, or executors of an application",
     "profile": "what executors used, and what their next run is expected to use",
     "reserve": "have the cluster promise resources ahead of time",
     "reservations": "what is promised to you, and giving it back",
+    "ca": "the operator's own certificate authority, for TLS between agents and master",
+    "config": "what a daemon's configuration says, and what is wrong with it",
     "status": "what this host is doing now",
     "top": "the same, live",
 }
@@ -39,7 +42,7 @@ _INSTALLED = {
     "paper": "try what the papers claim, their figures beside ours",
 }
 _EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent", "dask-worker": "dask"}
-_EXTRAS |= {"place": "master", "plan": "master", "simulate": "simulate", "paper": "simulate"}
+_EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simulate", "paper": "simulate"}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -79,12 +79,19 @@ class Container:
         data = bytearray()
         offset = 0
         while True:
-            asked = ReadOutput(container=self.id, stream=stream, offset=offset)
-            part = await self._link.call("output", lambda asked=asked: asked, Output)  # type: ignore[misc]
+            part = await self.read(stream, offset)
             data += part.data
             offset = part.offset + len(part.data)
             if not part.data or offset >= part.size:
                 return bytes(data)
+
+    async def read(self, stream: str = "stdout", offset: int = 0) -> Output:
+        """A part of what it wrote, from ``offset`` bytes on; none (``data`` is empty) where that is all so far.
+
+        The answer's ``offset`` lies behind the asked one where the agent does not have the bytes between any more.
+        """
+        asked = ReadOutput(container=self.id, stream=stream, offset=offset)
+        return await self._link.call("output", lambda: asked, Output)
 
     # ------------------------------------------------------------ the client's side
 

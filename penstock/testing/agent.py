@@ -75,6 +75,7 @@ class FakeAgent:
         self.not_enforced: dict[str, str] = {}
         self.document: dict[str, Any] = {"node": "fake"}
         self.outputs: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+        self.dropped_bytes = 0  # of each of them, from the beginning on
         self.on_launch: Callable[[FakeContainer], None] = lambda container: None
         self.queued: list[tuple[RpcPeer, str, MonotaskSpec]] = []
         self.running: dict[tuple[RpcPeer, str, Any], MonotaskSpec] = {}
@@ -302,8 +303,8 @@ class FakeAgent:
 
     def _output(self, peer: RpcPeer, asked: Any) -> Output:
         whole = self.outputs[asked.stream]
-        part = whole[asked.offset : asked.offset + 4]
-        return Output(data=part, offset=asked.offset, size=len(whole))
+        offset = max(asked.offset, min(self.dropped_bytes, len(whole)))
+        return Output(data=whole[offset : offset + 4], offset=offset, size=len(whole))
 
     def _status(self, peer: RpcPeer, asked: Any) -> Status:
         return Status(status=msgspec.to_builtins(self.document))
