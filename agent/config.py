@@ -217,7 +217,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Raises:
             SettingsError: settings contradict each other, or an address is none.
         """
-        faults = []
+        faults: list[str] = []
         for key in ("http", "master"):
             address = getattr(self, key)
             try:

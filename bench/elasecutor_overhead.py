@@ -252,7 +252,9 @@ def following(slots: int) -> tuple[list[float], list[float]]:
         node.handle(node_events.ContainerStarted(container, 7, {}, 0.0), 0.0)
     use = ContainerUse(cpu_cores=0.3, memory_bytes=60 * MIB)
     uses = dict.fromkeys(node.containers.live, use)
-    samples, turns, now, sampled = [], [], 0.0, 0.0
+    samples: list[float] = []
+    turns: list[float] = []
+    now = sampled = 0.0
     while now < 250.0:
         due = node.elasticity.due(now)
         now = min(sampled + 1.0, due if due is not None else sampled + 1.0)

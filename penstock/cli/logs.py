@@ -10,6 +10,7 @@ from penstock.cli import arguments
 
 if TYPE_CHECKING:
     from penstock.client import Container
+    from penstock.model.container import Ended
 
 #: How often a container that runs is asked for more (seconds).
 _LOOK_S = 0.25
@@ -42,7 +43,7 @@ async def _print(container: str, stream: str, *, follow: bool) -> int:
     return 0
 
 
-async def _copy(running: Container, stream: str, until: asyncio.Future[object] | None) -> None:
+async def _copy(running: Container, stream: str, until: asyncio.Future[Ended] | None) -> None:
     """To standard output, as it is; what comes until the container has ended, where there is an ``until``."""
     offset = 0
     while True:
