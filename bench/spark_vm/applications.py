@@ -36,8 +36,8 @@ class Application:
 
 
 APPLICATIONS = {
-    "sort": Application("Sort", data.records, 200_000, 8),
+    "sort": Application("Sort", data.records, 24_000, 8),
     "word-count": Application("WordCount", data.text, 120_000, 8),
-    "k-means": Application("KMeans", data.points, 40_000, 4, 6),
-    "page-rank": Application("PageRank", data.links, 12_000, 4, 4),
+    "k-means": Application("KMeans", data.points, 40_000, 1, 6),
+    "page-rank": Application("PageRank", data.links, 12_000, 2, 4),
 }

@@ -36,6 +36,8 @@ def _run(name: str, application: Application, work: Path) -> None:
     properties = {
         **application.properties(),
         "warmUp": "local-cluster[1,1,1024]",  # with an executor in a process of its own
+        "spark.app.name": name,
+        "spark.master": "local[1]",  # it registers, and nothing arrives
         "spark.jars": str(java.JAR),
         "spark.local.dir": str(work),
         "spark.executor.extraJavaOptions": f"-Xshare:off -XX:DumpLoadedClassList={work}/executor",

@@ -20,7 +20,18 @@ _MASTER = "spark://127.0.0.1:7077"
 _START_TIMEOUT_S = 600.0
 #: Spark itself shall keep nobody waiting: who may start is Penstock's to say.
 _PLENTY = ("--cores", "256", "--memory", "256g")
-_EXECUTORS_OPTIONS = (*java.QUICK, f"-XX:SharedArchiveFile={java.EXECUTORS_ARCHIVE}")
+#: Without signals nobody speaks to the JVM: an emulated jcmd takes 4 s of a processor, where a real one takes 0.1 s
+#: (agent/jvm.py), and would for each change of a heap. So heaps do not follow here.
+_EXECUTORS_OPTIONS = (*java.QUICK, "-Xrs", f"-XX:SharedArchiveFile={java.EXECUTORS_ARCHIVE}")
+#: A driver is registered before its application arrives: its executor is asked for when there are tasks.
+_REGISTERED = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.initialExecutors": "0",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.maxExecutors": "1",
+    "spark.dynamicAllocation.executorIdleTimeout": "1h",
+}
 
 
 class SparkFailed(Exception):  # noqa: N818 - named for what the reader is told
@@ -74,7 +85,7 @@ def _gated(work: Path) -> dict[str, str]:
 
 
 class Driver:
-    """The driver of one application: it starts at once, and :meth:`ready` waits until it can submit."""
+    """The driver of one application: it starts at once, and :meth:`ready` waits until it can submit (again)."""
 
     def __init__(self, name: str, application: Application, source: Path, work: Path, gated: Mapping[str, str]) -> None:
         self.name = name
@@ -84,6 +95,7 @@ class Driver:
             "spark.app.name": name,
             "spark.master": _MASTER,
             "spark.jars": str(java.JAR),
+            **_REGISTERED,
             "spark.cores.max": str(CORES),
             "spark.executor.cores": str(CORES),
             "spark.executor.memory": f"{MEMORY_MIB}m",
@@ -117,7 +129,7 @@ class Driver:
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
 
     def ready(self) -> None:
-        """Wait until its classes are loaded.
+        """Wait until its classes are loaded and the cluster knows it; once before each :meth:`submit`.
 
         Raises:
             SparkFailed: it ended.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import signal
 import sys
@@ -13,23 +12,27 @@ from types import FrameType
 
 from bench.spark_vm import disks, report
 from bench.spark_vm.guest import LEARN
-from bench.spark_vm.records import Part
+from bench.spark_vm.records import Part, Side
 from tests.vm import checkout
 from tests.vm.host import UnavailableError, require_tools, say
 from tests.vm.image import ROOT
 from tests.vm.machine import BootError, Machine
 
 OUT = ROOT / "build" / "spark-vm"
-#: In proportion to emulated processors: a tenth of what a disk does beside real ones.
-DISK_BYTES_PER_S = 10_000_000
+#: In proportion to emulated processors, which take ten to thirty times as long (docs/testing.md): of some 100 MB/s.
+DISK_BYTES_PER_S = 3_000_000
 DISK_OPERATIONS_PER_S = 500
 _MACHINE_MIB = 8192
 #: What the agent offers: what Spark's daemons and a dozen drivers leave.
 _OFFERED_BYTES = 4 << 30
+SIDES = "static,minfrag,minfrag:mean:shared"
+_SIDES_HELP = f"how executors are placed, promised and sized; the others are compared with the first [{SIDES}]"
 _RUN_TIMEOUT_S = 3600.0
 _STORE = "/root/store.db"
 _RESULT = "/root/part.json"
 _LOGS = "/root/logs.tar.gz"
+#: What ssh ends with where it was not the command that ended.
+_SSH_FAILED = 255
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,16 +43,15 @@ def main(arguments: Sequence[str]) -> int:
         boot; else what a part ended with.
     """
     options = _parser().parse_args(arguments)
-    os.nice(10)
     signal.signal(signal.SIGTERM, _terminated)
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
-    todo = [(LEARN, 0), *((policy, seed) for seed in options.seeds for policy in (options.elastic, options.static))]
-    for policy, seed in todo:
-        if options.report or _file(out, policy, seed).exists():
+    todo = [(Side(LEARN), 0), *((side, seed) for seed in options.seeds for side in options.sides)]
+    for side, seed in todo:
+        if options.report or _file(out, side, seed).exists():
             continue
         try:
-            status = _measure(out, policy, seed, options)
+            status = _measure(out, side, seed, options)
         except UnavailableError as error:
             say(f"no virtual machine on this host: {error}")
             return 69
@@ -57,8 +59,10 @@ def main(arguments: Sequence[str]) -> int:
             say(str(error))
             return 71
         if status != 0:
-            say(f"{policy} {seed} ended with status {status}")
+            say(f"{side} {seed} ended with status {status}")
             return status
+        if options.one:
+            break
     return _report([Part.read(file) for each in todo if (file := _file(out, *each)).exists()], options)
 
 
@@ -66,11 +70,11 @@ def _terminated(signum: int, frame: FrameType | None) -> None:
     sys.exit(128 + signum)
 
 
-def _file(out: Path, policy: str, seed: int) -> Path:
-    return out / f"{policy}-{seed}.json"
+def _file(out: Path, side: Side, seed: int) -> Path:
+    return out / f"{str(side).replace(':', '-')}-{seed}.json"
 
 
-def _measure(out: Path, policy: str, seed: int, options: argparse.Namespace) -> int:
+def _measure(out: Path, side: Side, seed: int, options: argparse.Namespace) -> int:
     """One machine's life. Every mix begins with what was learnt, and nothing else is known."""
     require_tools()
     made = disks.ensure()
@@ -78,24 +82,27 @@ def _measure(out: Path, policy: str, seed: int, options: argparse.Namespace) -> 
     images = {made.spark: "cache=unsafe", made.data: f"cache=unsafe,{slow}"}
     store = out / "store.db"
     command = [
-        f"{checkout.VENV}/bin/python", "-m", "bench.spark_vm.guest", policy, str(seed),
-        "--each", str(options.runs if policy == LEARN else options.each), "--interval-s", str(options.interval),
+        f"{checkout.VENV}/bin/python", "-m", "bench.spark_vm.guest", str(side), str(seed),
+        "--each", str(options.runs if side.policy == LEARN else options.each), "--interval-s", str(options.interval),
         "--memory-bytes", str(_OFFERED_BYTES), "--disk-bytes-per-s", str(DISK_BYTES_PER_S),
         "--timeout-s", str(_RUN_TIMEOUT_S), "--store", _STORE, "--result", _RESULT,
     ]  # fmt: skip
-    say(f"{policy}, seed {seed}")
+    say(f"{side}, seed {seed}")
     with Machine(memory_mib=_MACHINE_MIB, images=images) as machine:
         checkout.install(machine)
-        if policy != LEARN:
+        if side.policy != LEARN:
             machine.put(store, _STORE)
         status = machine.stream(f"cd {checkout.REMOTE} && env PYTHONUNBUFFERED=1 {shlex.join(command)}")
+        if status == _SSH_FAILED:
+            say("the machine is gone, or does not answer any more; what was missing still is")
+            return status
         machine.ssh(f"cd /data/spark && find . -name '*.log' -o -name stderr | tar -czf {_LOGS} -T -", check=False)
-        machine.get(_LOGS, out / f"{policy}-{seed}.logs.tar.gz")
+        machine.get(_LOGS, _file(out, side, seed).with_suffix(".logs.tar.gz"))
         if status != 0:
             return status
-        if policy == LEARN:
+        if side.policy == LEARN:
             machine.get(_STORE, store)
-        machine.get(_RESULT, _file(out, policy, seed))
+        machine.get(_RESULT, _file(out, side, seed))
     return 0
 
 
@@ -103,15 +110,16 @@ def _report(parts: list[Part], options: argparse.Namespace) -> int:
     if not parts:
         say(f"nothing was measured yet: {OUT} has no results; `make bench-spark-vm` measures for some hours")
         return 0
-    alone = [part for part in parts if part.policy == LEARN]
-    mixes = {(part.policy, part.seed): part for part in parts if part.policy != LEARN}
+    alone = [part for part in parts if part.side.policy == LEARN]
+    mixes = {(part.side, part.seed): part for part in parts if part.side.policy != LEARN}
     print("\n\n".join(report.learnt(part) for part in alone))
     if mixes:
         print(f"\n{report.compared(list(mixes.values()))}\n")
     for seed in options.seeds:
-        pair = [mixes.get((policy, seed)) for policy in (options.elastic, options.static)]
-        if pair[0] is not None and pair[1] is not None:
-            print(report.against(pair[0], pair[1]))
+        first, *others = [mixes.get((side, seed)) for side in options.sides]
+        for other in others:
+            if first is not None and other is not None:
+                print(report.against(other, first))
     different = report.differing(parts)
     for name, answers in different.items():
         print(f"{name}: NOT THE SAME EACH TIME: {', '.join(sorted(answers))}")
@@ -126,8 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--each", type=int, default=3, metavar="N", help="runs of each application in a mix [3]")
     add("--interval", type=float, default=20.0, metavar="S", help="mean time between two arrivals [20]")
     add("--seeds", type=_seeds, default=(1,), metavar="N,…", help="of the mixes' arrivals [1]")
-    add("--elastic", default="minfrag", metavar="POLICY", help="executor_placement of the one side [minfrag]")
-    add("--static", default="static", metavar="POLICY", help="and of the other [static]")
+    add("--sides", type=_sides, default=_sides(SIDES), metavar="POLICY[:DEMAND[:SIZING]],…", help=_SIDES_HELP)
     add(
         "--out",
         type=Path,
@@ -135,8 +142,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="results; what is there is not measured again [%(default)s]",
     )
+    add("--one", action="store_true", help="measure one part that is missing, and end")
     add("--report", action="store_true", help="only print the tables of what is there")
     return parser
+
+
+def _sides(text: str) -> tuple[Side, ...]:
+    return tuple(Side.read(each) for each in text.split(","))
 
 
 def _seeds(text: str) -> tuple[int, ...]:

@@ -19,11 +19,11 @@ _LINKS_A_PAGE = 8
 
 
 def records(count: int) -> Iterator[str]:
-    """Lines of 100 bytes (with their end) to sort: a key of ten letters, then filling."""
+    """Lines of 1,000 bytes (with their end) to sort: a key of ten letters, then filling that cannot be compressed."""
     rng = random.Random(SEED)
     for number in range(count):
         key = "".join(rng.choices(_LETTERS, k=10))
-        yield f"{key} {number:010d} {rng.getrandbits(308):077x}\n"
+        yield f"{key} {number:010d} {rng.getrandbits(3908):0977x}\n"
 
 
 def text(lines: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""``python -m bench.spark_vm.guest POLICY SEED …``: one part of the benchmark, in the virtual machine."""
+"""``python -m bench.spark_vm.guest SIDE SEED …``: one part of the benchmark, in the virtual machine."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from bench.spark_vm.applications import APPLICATIONS
 from bench.spark_vm.cluster import Driver
 from bench.spark_vm.mix import Arrival, arrivals
 from bench.spark_vm.observe import Observer
-from bench.spark_vm.records import Part, Submitted
+from bench.spark_vm.records import Part, Side, Submitted
 from demo import node
 
 #: The disk with inputs, where Spark shuffles and writes, too.
 DATA = Path("/data")
 LEARN = "learn"
+#: What waits to be written, at most: inputs are small, too, and what is shuffled and written is to reach the disk.
+DIRTY_BYTES = 4 << 20
 CORES = 2.0
 _NAME = "spark"
 
@@ -30,6 +32,7 @@ def main(argv: list[str]) -> int:
     """Run the part; returns 0 if every application had an answer."""
     options = _parser().parse_args(argv)
     _mount()
+    _remember_spark()
     work = DATA / "spark"
     for each in ("local", "work"):
         (work / each).mkdir(parents=True)
@@ -38,21 +41,24 @@ def main(argv: list[str]) -> int:
         "node": _NAME,
         "cores": str(CORES),
         "memory_bytes": str(options.memory_bytes),
-        "disk_bytes_per_s": str(options.disk_bytes_per_s),
         "keep_ended": "1000",
     }
-    policy = "minfrag" if options.policy == LEARN else options.policy
-    master = {"executor_placement": policy, "store": str(store.absolute())}
+    side: Side = options.side
+    master = {
+        "executor_placement": "minfrag" if side.policy == LEARN else side.policy,
+        "executor_demand": side.demand,
+        "store": str(store.absolute()),
+    }
     with node.running(work, agent, master) as up, cluster.running(work, up.socket) as gated:
         _say("Penstock and Spark are up")
-        part = _Part(work, gated, options.timeout_s)
-        if options.policy == LEARN:
+        part = _Part(work, gated | {"spark.executorEnv.PENSTOCK_SIZING": side.sizing}, options.timeout_s)
+        if side.policy == LEARN:
             observer = part.learn(up.http, options.each)
         else:
             mix = arrivals(list(APPLICATIONS), each=options.each, interval_s=options.interval_s, seed=options.seed)
             observer = part.mix(up.http, mix)
     Part(
-        policy=options.policy,
+        side=side,
         seed=options.seed,
         cores=CORES,
         memory_bytes=options.memory_bytes,
@@ -77,28 +83,23 @@ class _Part:
 
     def learn(self, http: str, times: int) -> Observer:
         """Each application so many times, one after the other, on the empty host."""
+        drivers = self._drivers([Arrival(name, 0, 0.0) for name in APPLICATIONS])
         with Observer(http) as observer:
-            for name in APPLICATIONS:
-                driver = self._driver(name)
-                driver.ready()
-                _say(f"{observer.now_s():6.0f} s: {name} is ready")
-                for number in range(times):
-                    _forget_pages()
-                    self._submit(driver, Arrival(name, number, observer.now_s()), observer)
+            for number in range(times):
+                for each, driver in drivers.items():
+                    _forget_inputs()
+                    self._submit(driver, Arrival(each.application, number, observer.now_s()), observer)
                     observer.quiet()
-                driver.close()
+                    if number < times - 1:
+                        driver.ready()
+        for driver in drivers.values():
+            driver.close()
         return observer
 
     def mix(self, http: str, mix: list[Arrival]) -> Observer:
-        """As they arrive; drivers are there before, two being prepared at a time."""
-        drivers: dict[Arrival, Driver] = {}
-        for first in range(0, len(mix), 2):
-            pair = {each: self._driver(each.application) for each in mix[first : first + 2]}
-            for driver in pair.values():
-                driver.ready()
-            drivers |= pair
-            _say(f"{len(drivers)} of {len(mix)} drivers are ready")
-        _forget_pages()
+        """As they arrive."""
+        drivers = self._drivers(mix)
+        _forget_inputs()
         with Observer(http) as observer:
             threads = []
             for arrival, driver in drivers.items():
@@ -111,6 +112,17 @@ class _Part:
         for driver in drivers.values():
             driver.close()
         return observer
+
+    def _drivers(self, mix: list[Arrival]) -> dict[Arrival, Driver]:
+        """They are there before their applications arrive, two being prepared at a time."""
+        drivers: dict[Arrival, Driver] = {}
+        for first in range(0, len(mix), 2):
+            pair = {each: self._driver(each.application) for each in mix[first : first + 2]}
+            for driver in pair.values():
+                driver.ready()
+            drivers |= pair
+            _say(f"{len(drivers)} of {len(mix)} drivers are ready")
+        return drivers
 
     def _driver(self, name: str) -> Driver:
         return Driver(name, APPLICATIONS[name], DATA / "input" / name, self._work, self._gated)
@@ -140,12 +152,25 @@ def _mount() -> None:
         where.mkdir(exist_ok=True)
         if not os.path.ismount(where):
             subprocess.run(["mount", "-o", options, f"LABEL={label}", str(where)], check=True)
+    for name, most in (("dirty_background_bytes", DIRTY_BYTES // 4), ("dirty_bytes", DIRTY_BYTES)):
+        Path("/proc/sys/vm", name).write_text(str(most))
 
 
-def _forget_pages() -> None:
-    """Inputs come from the disk each time."""
+def _remember_spark() -> None:
+    """A host that runs Spark all day has it in its page cache: what is learnt is no cold start."""
+    jdk = java.JDK / "lib"
+    for file in (*java.HOME.glob("lib/*.jar"), *java.HOME.glob("*.jsa"), *jdk.rglob("*.so"), jdk / "modules"):
+        with file.open("rb") as opened:
+            while opened.read(1 << 20):
+                pass
+
+
+def _forget_inputs() -> None:
+    """They come from the disk each time."""
     os.sync()
-    Path("/proc/sys/vm/drop_caches").write_text("3")
+    for file in (DATA / "input").iterdir():
+        with file.open("rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _say(text: str) -> None:
@@ -155,7 +180,7 @@ def _say(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.spark_vm.guest", description=__doc__)
     add = parser.add_argument
-    add("policy", help=f"{LEARN}, or what places executors")
+    add("side", type=Side.read, help=f"{LEARN}, or how executors are placed and sized: POLICY[:DEMAND[:SIZING]]")
     add("seed", type=int)
     add("--each", type=int, required=True, help="runs of each application")
     add("--interval-s", type=float, required=True, help="mean time between two arrivals")

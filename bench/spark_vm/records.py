@@ -8,6 +8,26 @@ from typing import Self
 import msgspec
 
 
+class Side(msgspec.Struct, frozen=True):
+    """How executors are treated in a part: the master's ``executor_placement`` and ``executor_demand``, and sizing."""
+
+    policy: str
+    demand: str = "peak"
+    sizing: str = "hard"
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Of ``POLICY[:DEMAND[:SIZING]]``."""
+        return cls(*text.split(":"))
+
+    def __str__(self) -> str:
+        """As it is read, without what is the default."""
+        said = [self.policy, self.demand, self.sizing]
+        while len(said) > 1 and said[-1] == Side.__struct_defaults__[len(said) - 2]:
+            said.pop()
+        return ":".join(said)
+
+
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     """One run of an application; times in seconds since its part began. ``answer`` is empty if it failed."""
 
@@ -51,7 +71,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured in one machine's life. ``seed`` is of the arrivals; learning has none."""
 
-    policy: str
+    side: Side
     seed: int
     cores: float
     memory_bytes: int

@@ -52,7 +52,7 @@ def learnt(part: Part) -> str:
 
 def compared(parts: Sequence[Part]) -> str:
     """A column each: makespan and utilization; Markdown."""
-    rows = ["| | " + " | ".join(f"{part.policy}, seed {part.seed}" for part in parts) + " |"]
+    rows = ["| | " + " | ".join(f"{part.side}, seed {part.seed}" for part in parts) + " |"]
     rows.append("|---" * (len(parts) + 1) + "|")
 
     def row(what: str, values: Iterable[str]) -> None:
@@ -65,6 +65,8 @@ def compared(parts: Sequence[Part]) -> str:
     row("makespan (s)", (f"{makespan_s(part):.0f}" for part in parts))
     row("mean time of a run (s)", (f"{fmean(run.ended_s - run.arrived_s for run in part.runs):.0f}" for part in parts))
     row("an executor runs (s), mean", (f"{fmean(e.ended_s - e.began_s for e in part.executors):.0f}" for part in parts))
+    row("CPU time of all executors (s)", (f"{sum(e.cpu_seconds for e in part.executors):.0f}" for part in parts))
+    row("CPU time of the host (s)", (f"{_host_cpu_seconds(part):.0f}" for part in parts))
     mean("executors at once, mean", "running", 1, 2)
     mean("cores used by executors, mean", "executors_cpu_cores", 1, 2)
     mean("cores used on the host, mean", "cpu_cores", 1, 2)
@@ -78,7 +80,12 @@ def compared(parts: Sequence[Part]) -> str:
 def against(elastic: Part, static: Part) -> str:
     """One line: how much less the makespan is."""
     less = 1 - makespan_s(elastic) / makespan_s(static)
-    return f"seed {elastic.seed}: makespan {100 * less:+.1f} % less with {elastic.policy} than with {static.policy}"
+    return f"seed {elastic.seed}: makespan {100 * less:+.1f} % less with {elastic.side} than with {static.side}"
+
+
+def _host_cpu_seconds(part: Part) -> float:
+    """Of everything in the machine: nothing ends before its processors have had so much time."""
+    return fmean([sample.cpu_cores for sample in _during(part)] or [nan]) * makespan_s(part)
 
 
 def _during(part: Part) -> list[Sample]:

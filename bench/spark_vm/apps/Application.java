@@ -11,9 +11,10 @@ import org.apache.spark.api.java.JavaSparkContext;
  * What the four applications have in common: their driver waits until they arrive.
  *
  * <p>In a cluster drivers run on their users' machines, and what it takes to start them is no load of the host that
- * executors share. So a driver first runs its application on a little input, within itself, and says "ready". For each
- * line that it reads then, the directory of an output, it submits the application to the cluster, and says "result" and
- * the answer with its digest, or what went wrong.
+ * executors share. So a driver first runs its application on a little input, within itself; then it registers with the
+ * cluster, without asking for an executor yet (dynamic allocation, from none on), and says "ready". The line that it
+ * reads then, the directory of an output, makes it run the application; it says "result" and the answer with its digest,
+ * or what went wrong, and registers anew.
  */
 final class Application {
     /** The application's work: reads {@code input} and makes of it an answer with its digest, the same for any order. */
@@ -30,14 +31,24 @@ final class Application {
             work.answer(spark, arguments[1], arguments[2]);
             stages(spark);
         }
-        say("ready");
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String output = lines.readLine(); output != null; output = lines.readLine()) {
+        String output;
+        do {
             try (JavaSparkContext spark = new JavaSparkContext(new SparkConf())) {
-                say("result " + work.answer(spark, arguments[0], output));
-            } catch (RuntimeException error) {
-                say("failed " + String.valueOf(error.getMessage()).replaceAll("\\s+", " "));
+                say("ready");
+                output = lines.readLine();
+                if (output != null) {
+                    say(said(work, spark, arguments[0], output));
+                }
             }
+        } while (output != null);
+    }
+
+    private static String said(Work work, JavaSparkContext spark, String input, String output) {
+        try {
+            return "result " + work.answer(spark, input, output);
+        } catch (RuntimeException error) {
+            return "failed " + String.valueOf(error.getMessage()).replaceAll("\\s+", " ");
         }
     }
 

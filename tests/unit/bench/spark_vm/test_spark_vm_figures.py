@@ -11,13 +11,12 @@ import pytest
 from bench.spark_vm import command, data, report
 from bench.spark_vm.applications import APPLICATIONS
 from bench.spark_vm.mix import arrivals
-from bench.spark_vm.records import Executed, Part, Sample, Submitted
+from bench.spark_vm.records import Executed, Part, Sample, Side, Submitted
 
 
 @pytest.fixture(autouse=True)
 def _undisturbed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The benchmark changes the process that it has to itself."""
-    monkeypatch.setattr(command.os, "nice", lambda _: 0)
     monkeypatch.setattr(command.signal, "signal", lambda *_: None)
 
 
@@ -39,10 +38,11 @@ def _executed(application: str, began_s: float, ended_s: float) -> Executed:
     )  # fmt: skip
 
 
-def _part(policy: str, runs: list[Submitted], samples: list[Sample] | None = None, seed: int = 1) -> Part:
+def _part(side: str, runs: list[Submitted], samples: list[Sample] | None = None, seed: int = 1) -> Part:
     executors = [_executed(run.application, run.arrived_s + 5, run.ended_s) for run in runs]
     return Part(
-        policy=policy, seed=seed, cores=2.0, memory_bytes=4 << 30, disk_bytes_per_s=10_000_000, kernel="6.1",
+        side=Side.read(side), seed=seed,
+        cores=2.0, memory_bytes=4 << 30, disk_bytes_per_s=10_000_000, kernel="6.1",
         runs=runs, samples=samples or [_sample(10, 1.0)], executors=executors,
     )  # fmt: skip
 
@@ -55,8 +55,8 @@ def test_inputs_are_the_same_each_time(kind: data.Kind) -> None:
     assert all(line.endswith("\n") and line.isascii() for line in lines)
 
 
-def test_records_have_a_hundred_bytes() -> None:
-    assert {len(line) for line in data.records(20)} == {100}
+def test_records_have_a_thousand_bytes() -> None:
+    assert {len(line) for line in data.records(20)} == {1000}
 
 
 def test_every_application_arrives_as_often_at_random_and_the_same_for_a_seed() -> None:
@@ -92,7 +92,20 @@ def test_means_are_of_the_time_in_which_there_was_work() -> None:
     table = report.compared([_part("static", [_run("sort", 0, 5, 60)], samples)])
     assert "| cores used by executors, mean | 1.50 |" in table
     assert "| makespan (s) | 55 |" in table
+    assert "| CPU time of all executors (s) | 30 |" in table
+    assert "| CPU time of the host (s) | 96 |" in table  # 1.75 cores on the average
     assert "| corrected (reprovisioned), times | 1 |" in table
+
+
+@pytest.mark.parametrize("text", ["static", "minfrag:mean", "minfrag:mean:shared", "minfrag:peak:shared"])
+def test_a_side_is_said_as_it_is_read(text: str) -> None:
+    assert str(Side.read(text)) == text
+
+
+def test_a_side_leaves_out_what_is_the_default() -> None:
+    assert str(Side("minfrag", "peak", "hard")) == "minfrag"
+    assert str(Side("minfrag", "mean", "hard")) == "minfrag:mean"
+    assert Side.read("minfrag") == Side("minfrag", "peak", "hard")
 
 
 def test_an_application_alone_is_described_by_its_own_samples() -> None:
@@ -116,22 +129,25 @@ def test_what_is_measured_already_is_not_measured_again(
 ) -> None:
     measured: list[tuple[str, int]] = []
 
-    def measure(out: Path, policy: str, seed: int, options: object) -> int:
-        measured.append((policy, seed))
-        _part(policy, [_run("sort", 0, 0, {"static": 100, "minfrag": 60}.get(policy, 30))], seed=seed).write(
-            out / f"{policy}-{seed}.json"
+    def measure(out: Path, side: Side, seed: int, options: object) -> int:
+        measured.append((str(side), seed))
+        _part(str(side), [_run("sort", 0, 0, {"static": 100, "minfrag": 60}.get(side.policy, 30))], seed=seed).write(
+            out / f"{str(side).replace(':', '-')}-{seed}.json"
         )
         return 0
 
     monkeypatch.setattr(command, "_measure", measure)
-    arguments = ["--out", str(tmp_path), "--seeds", "4,5"]
+    arguments = ["--out", str(tmp_path), "--seeds", "4,5", "--sides", "static,minfrag:mean"]
     assert command.main(arguments) == 0
-    assert measured == [("learn", 0), ("minfrag", 4), ("static", 4), ("minfrag", 5), ("static", 5)]
+    assert measured == [("learn", 0), ("static", 4), ("minfrag:mean", 4), ("static", 5), ("minfrag:mean", 5)]
     assert "seed 5: makespan +40.0 % less" in capsys.readouterr().out
     (tmp_path / "static-4.json").unlink()
+    (tmp_path / "minfrag-mean-5.json").unlink()
     measured.clear()
-    assert command.main(arguments) == 0
+    assert command.main([*arguments, "--one"]) == 0
     assert measured == [("static", 4)]
+    assert command.main(arguments) == 0
+    assert measured == [("static", 4), ("minfrag:mean", 5)]
 
 
 def test_a_part_that_fails_ends_the_benchmark_and_leaves_no_result(
