@@ -20,6 +20,8 @@ from penstock.model import Profile
 BOUNDED = 0.95
 #: A share of the time in which memory kept a container waiting (PSI) that says that it has too little.
 STALLED = 0.1
+#: The same of processors. Whoever has as many threads as cores waits now and then with nobody beside it, too.
+CROWDED = 0.5
 _MEMORY = 3
 
 
@@ -57,12 +59,17 @@ def held_back(use: ContainerUse, had: Amounts) -> list[int]:
     return [index for index in bounds(use, had) if index != _MEMORY or use.memory_stalled > STALLED]
 
 
+def crowded(use: ContainerUse) -> bool:
+    """Whether others kept it waiting, whatever it had: what nobody placed here takes processors and memory, too."""
+    return use.cpu_stalled > CROWDED or use.memory_stalled > STALLED
+
+
 @dataclass(slots=True)
 class Observation:
     """One executor has all that is left of its host for a monitoring period; times are as ``now``.
 
     ``extra`` is what it was lent on top of its plan, ``had`` both. ``bounded``: in some sample it used up all of
-    something.
+    something, or was crowded out.
     """
 
     container: str
@@ -84,7 +91,7 @@ class Observation:
             return
         self.used = most([self.used, used_of(use)])
         self._seen_s += seen_s
-        self.bounded = self.bounded or bool(bounds(use, self.had))
+        self.bounded = self.bounded or bool(bounds(use, self.had)) or crowded(use)
 
     @property
     def period_s(self) -> float:

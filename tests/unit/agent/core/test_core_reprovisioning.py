@@ -63,6 +63,17 @@ def test_the_highest_of_the_samples_within_the_period_counts() -> None:
     assert observe(99.0, 2.0, 2.0, at=100.4).used[0] == 2.0  # more than half of that sample lies before
 
 
+def test_who_is_late_because_others_have_the_processors_is_not_scaled_down() -> None:
+    course = Course(observed=True)
+    waiting = {"cpu_stalled": 0.8}, {"memory_stalled": 0.3}
+    for stalls in waiting:
+        seen = Observation("c", 100.0, 103.0, (6.0, 0.0, 0.0, 0.0), (8.0, 0.0, 0.0, 100.0))
+        for number in range(3):
+            seen.sampled(ContainerUse(cpu_cores=1.0, memory_bytes=50, **stalls), 101.0 + number, 1.0)
+        assert corrected(PROFILE, course, seen).scale == (1.0, 1.0, 1.0, 1.0)
+    assert corrected(PROFILE, course, observe(1.0, 1.0, 1.0)).scale[0] < 1.0
+
+
 def test_it_ends_when_it_was_seen_and_in_any_case_after_twice_its_time() -> None:
     assert not observe(1.0, 1.0).over(102.9)
     assert observe(1.0, 1.0).over(103.0)
