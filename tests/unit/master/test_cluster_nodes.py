@@ -94,7 +94,7 @@ def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
         assert status["jobs"]["j"] | {"waits": ""} == {
             "name": "j", "user": "u", "origin": "a", "state": "admitted", "waits": "", "memory_bytes": 300 * MB,
             "submitted_at": 7.0, "ready": 1, "placed": 1, "stages": {"s": 1},
-            "progress": [{"stage": "s", "tasks": 3, "done": 1}, {"stage": "r", "tasks": 1, "after": ["s"]}],
+            "progress": [stage.row() for stage in stages],
             "priority": -7.0, "service_container_s": 0.0, "slots": 0, "reservation": "",
         }  # fmt: skip
         assert status["nodes"]["b"]["memory_free_bytes"] == 900 * MB
