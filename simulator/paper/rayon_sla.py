@@ -34,9 +34,7 @@ def _end_to_end(_: Inputs) -> list[Row]:
             paper="less than 85 %, a tuned CapacityScheduler",
             ours=f"{percent(_met(without))}, first come, first served",
             holds=_met(without) <= 0.95,
-            why="Jobs come for ten minutes only: nobody waits longer than the slack assumed for deadlines, 1.5 to 6 "
-            "times the lease. With a load of 2 and slack of 1.2 to 4 on 64 machines 4 of 11 are missed, and none with "
-            "reservations.",
+            why="Jobs come for ten minutes only: at a load of 1.2 nobody waits longer than the slack of 1.5 to 6 leases.",
         ),
         row(
             what="production jobs that are declined when they ask (± 10 points)",

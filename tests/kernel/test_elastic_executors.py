@@ -235,7 +235,10 @@ def test_hard_limits_move_ahead_of_a_rise_and_after_a_fall_and_bind(host: Host, 
         assert all(each.memory_bytes < each.high_bytes + 4 * MIB for each in found), said
         assert {each.low_bytes for each in found} == {planned * MIB}, said
     assert steady(executor, seen, 6, 9)[-1].memory_bytes > 140 * MIB, said
-    assert all(40 * 1.1 * MIB < each.high_bytes < 80 * MIB for each in steady(executor, seen, 12, 13)), said
+    # What cannot be taken stays above the plan of 24 MiB; while reading stalls for memory, it is raised, but not far.
+    found = steady(executor, seen, 12, 13)
+    assert all(40 * 1.1 * MIB < each.high_bytes < 105 * MIB for each in found), said
+    assert min(each.high_bytes for each in found) < 80 * MIB, said
     assert seen[-1].high_events > 0 and seen[-1].killed == 0
     assert {each.max_bytes for each in seen} == {BOUND_MIB * MIB}
 
