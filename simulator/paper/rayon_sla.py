@@ -34,7 +34,7 @@ def _end_to_end(_: Inputs) -> list[Row]:
             paper="less than 85 %, a tuned CapacityScheduler",
             ours=f"{percent(_met(without))}, first come, first served",
             holds=_met(without) <= 0.95,
-            why="Jobs come for ten minutes only: at a load of 1.2 nobody waits longer than the slack of 1.5 to 6 leases.",
+            why="Jobs come for ten minutes only: at a load of 1.2 nobody waits longer than a slack of 1.5 to 6.",
         ),
         row(
             what="production jobs that are declined when they ask (± 10 points)",
