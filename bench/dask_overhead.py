@@ -6,7 +6,8 @@ all tasks at once and its own round trips no longer hide ours.
 
 Two like processes differ, too, and go on to differ as long as they live: by what their hashes are, where their memory
 lies. So clusters are started anew for every set of rounds, and beside what gating costs stands by how much the two
-ungated ones differ: what is not more than that cannot be measured.
+ungated ones differ: what is not more than that cannot be measured. With ``--same`` one worker is gated and ungated by
+turns instead, by registering the plugin and taking it away: nothing else differs then.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import dask
 from distributed import Client, LocalCluster
 
 from bench._agent import agent_process
+from penstock.engines.dask.plugin import NAME, PenstockWorkerPlugin
 
 PRELOAD = "penstock.engines.dask.preload"
 THREADS = 2
@@ -97,6 +99,30 @@ def measure(socket: Path, configuration: dict[str, Any], count: int, rounds: int
     return Set(*medians)
 
 
+def measure_same(socket: Path, configuration: dict[str, Any], count: int, rounds: int) -> tuple[list[Cost], list[Cost]]:
+    """One worker, ungated and gated; who begins changes from pair to pair. The first of each is to warm up."""
+    found: tuple[list[Cost], list[Cost]] = ([], [])
+    with dask.config.set({**configuration, "penstock.socket": str(socket)}), cluster([]) as client:
+        for number in range(2 * (rounds + 1)):
+            gated = (number + number // 2) % 2
+            if gated:
+                client.register_plugin(PenstockWorkerPlugin(socket=str(socket)), name=NAME)
+            cost_of_a_task(client, count // 8)
+            found[gated].append(cost_of_a_task(client, count))
+            if gated:
+                client.unregister_worker_plugin(NAME)  # type: ignore[no-untyped-call]
+    return found[0][1:], found[1][1:]
+
+
+def show_same(name: str, ungated: list[Cost], gated: list[Cost]) -> None:
+    """Two lines: means, and the standard error of their difference."""
+    for side, what in enumerate(("wall", "cpu")):
+        without, with_ = ([cost[side] * 1e6 for cost in costs] for costs in (ungated, gated))
+        error = sum(statistics.variance(each) / len(each) for each in (without, with_)) ** 0.5
+        costs = statistics.mean(with_) - statistics.mean(without)
+        print(f"{name:<24}{what:<6}{statistics.mean(without):>9.0f}{costs:>12.0f} ± {error:<6.0f}", flush=True)
+
+
 def show(name: str, what: str, sets: list[Set], side: int) -> None:
     """One line of the table."""
     ungated = statistics.mean(cost[side] for one in sets for cost in (one.ungated, one.twin)) * 1e6
@@ -113,18 +139,33 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1500, help="tasks in a round")
     parser.add_argument("--rounds", type=int, default=4, help="rounds of a set; their median counts")
     parser.add_argument("--sets", type=int, default=8, help="each on fresh clusters; at least two")
+    parser.add_argument("--same", action="store_true", help="one worker by turns: rounds × sets each way")
     options = parser.parse_args(argv)
-    print(f"{options.sets} sets of {options.rounds} rounds of {options.count} tasks by turns; µs a task")
-    print(f"{'configuration':<24}{'':<6}{'ungated':>9}{'gating, mean':>15}{'':<6}{'all sets':^17}{'two ungated':^17}")
     with (
         tempfile.TemporaryDirectory(prefix="penstock-") as directory,
         agent_process(Path(directory), cores=8) as socket,
     ):
-        for name, configuration in CONFIGURATIONS.items():
-            sets = [measure(socket, configuration, options.count, options.rounds) for _ in range(max(2, options.sets))]
-            for side, what in enumerate(("wall", "cpu")):
-                show(name, what, sets, side)
+        (compare_same if options.same else compare)(socket, options)
     return 0
+
+
+def compare_same(socket: Path, options: argparse.Namespace) -> None:
+    """One worker for each configuration."""
+    rounds = options.rounds * options.sets
+    print(f"one worker, {rounds} rounds of {options.count} tasks each way, by turns; µs a task")
+    print(f"{'configuration':<24}{'':<6}{'ungated':>9}{'gating, mean':>15}")
+    for name, configuration in CONFIGURATIONS.items():
+        show_same(name, *measure_same(socket, configuration, options.count, rounds))
+
+
+def compare(socket: Path, options: argparse.Namespace) -> None:
+    """Fresh clusters for each set."""
+    print(f"{options.sets} sets of {options.rounds} rounds of {options.count} tasks by turns; µs a task")
+    print(f"{'configuration':<24}{'':<6}{'ungated':>9}{'gating, mean':>15}{'':<6}{'all sets':^17}{'two ungated':^17}")
+    for name, configuration in CONFIGURATIONS.items():
+        sets = [measure(socket, configuration, options.count, options.rounds) for _ in range(max(2, options.sets))]
+        for side, what in enumerate(("wall", "cpu")):
+            show(name, what, sets, side)
 
 
 if __name__ == "__main__":
