@@ -250,16 +250,17 @@ def test_the_tree_and_its_unit(proc: Path) -> None:
 
 
 def test_a_promise_that_a_slice_above_undoes(proc: Path, tmp_path: Path) -> None:
-    root = tmp_path / "penstock.slice/penstock-containers.service"
+    root = tmp_path / "batch.slice/penstock.slice/penstock-containers.service"
     root.mkdir(parents=True)
     tree = CgroupTree(root, (DISK,), FakeCgroups(str(root)))
     tree.prepare()
-    low = tmp_path / "penstock.slice/memory.low"
+    low = tmp_path / "batch.slice/memory.low"
     low.write_text("0\n")
+    (tmp_path / "batch.slice/penstock.slice/memory.low").write_text("0\n")  # which the agent sets, as it promises
     asked = a_host(proc, cgroup2_mount=lambda: tmp_path, is_delegated=lambda cgroup: True)
     found = enforcement(tree, asked)
     assert no(found) == {"memory_promise"}
-    assert found["memory_promise"].remedy.startswith("systemctl set-property penstock.slice MemoryLow=")
+    assert found["memory_promise"].remedy.startswith("systemctl set-property batch.slice MemoryLow=")
     low.write_text("1048576\n")
     assert no(enforcement(tree, asked)) == set()
 
