@@ -111,9 +111,7 @@ def test_what_is_closed_to_the_agent_takes_no_limit_from_it(deployed: Deployed) 
     enforced = json.loads(deployed.as_user(f"{_PENSTOCK} status --json").stdout)["enforcement"]
     lost = {name: fact["why"] for name, fact in enforced.items() if facts[name]["ok"] and not fact["ok"]}
     assert not lost
-    assert {name for name in ("cpu", "memory", "network", "pressure", "users") if enforced[name]["ok"]} == {
-        "cpu", "memory", "network", "pressure", "users"
-    }  # fmt: skip
+    assert {"cpu", "memory"} <= {name for name, fact in enforced.items() if fact["ok"]}
 
 
 @pytest.mark.parametrize(
