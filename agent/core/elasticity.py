@@ -133,11 +133,10 @@ class Elasticity:
         return instructions
 
     def sampled(self, node: Node, snapshot: Snapshot, now: float) -> list[Instruction]:
-        """What executors were seen to use is kept, and corrects what they hold."""
-        instructions = node.executors.journal(node)
+        """What executors were seen to use corrects what they hold."""
         executors = list(self._executors())
         if not executors:
-            return instructions
+            return []
         for one in executors:
             use = snapshot.containers.get(one.record.container)
             if use is None:
@@ -146,7 +145,7 @@ class Elasticity:
             seen = self._observed(one.record.container)
             if seen is not None:
                 seen.sampled(use, snapshot.at, snapshot.interval_s)
-        instructions += self.changes(node, now)
+        instructions = self.changes(node, now)
         for one in executors:
             behind = lateness(one.profile, one.course, now - one.started)
             one.behind = behind if behind > 1 else 0.0

@@ -369,7 +369,7 @@ class Node:
         self.snapshot = event.snapshot
         self.executors.surrogate.sampled(event.snapshot)
         self.queues.tick(now)
-        instructions: list[Instruction] = []
+        instructions = self.executors.journal(self)
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
             if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:
                 gone = self.end_job(job, now) if job.record.here else running.forget_guest(self, job.record.job)

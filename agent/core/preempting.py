@@ -57,9 +57,7 @@ def _view(node: Node, snapshot: Snapshot) -> View:
     return View.of(snapshot, list(node.containers.live.values()), node.ledger(), slack.of_frameworks(node))
 
 
-def carry_out(
-    node: Node, actions: list[Action], at: float, now: float, *, begun: bool = False
-) -> list[Instruction]:  # fmt: skip
+def carry_out(node: Node, actions: list[Action], at: float, now: float, *, begun: bool = False) -> list[Instruction]:
     """Each leaves an event; in a dry run that is all, but for what had ``begun`` before it."""
     instructions: list[Instruction] = []
     for action in actions:
