@@ -18,7 +18,8 @@ from agent.core.settings import (
     UserQuotas,
     VictimOrder,
 )
-from penstock import paths, tls
+from penstock import doors, paths
+from penstock.doors import Doors, HttpAddress
 from penstock.model import Capacity
 from penstock.settings import LIVE, SettingsError, host_port
 from penstock.wire.connection import MAX_FRAME_BYTES
@@ -27,7 +28,7 @@ Meta = msgspec.Meta
 Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
 
 
-class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``/etc/penstock/agent.toml``. Flat keys; quantities as people write them (``"2GiB"``, ``"500ms"``)."""
 
     node: Annotated[str, Meta(max_length=128, description="name of this node in the cluster; default: the host's")] = ""
@@ -35,22 +36,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     master_name: Annotated[
         str, Meta(description="name that the master's certificate must carry; default: the host in `master`")
     ] = ""
-    tls: Annotated[
-        Literal["require", "off"],
-        Meta(description="connections with the master: mutual TLS 1.3 (docs/security.md); off: only on loopback"),
-    ] = "require"
-    tls_ca: Annotated[str, Meta(description="PEM file with the CA of all agents and the master (`penstock ca`)")] = ""
-    tls_certificate: Annotated[
-        str, Meta(description="PEM file with our certificate; a renewed one is taken up at the next connection")
-    ] = ""
-    tls_key: Annotated[str, Meta(description="PEM file with its key, for us alone")] = ""
-    http: Annotated[str, Meta(description="ADDRESS:PORT of status and metrics; port 0: any free one")] = (
-        "127.0.0.1:7421"
-    )
-    http_token_file: Annotated[
-        str, Meta(description="file with the operators' token; elsewhere than on loopback `http` needs it or the next")
-    ] = ""
-    http_read_token_file: Annotated[str, Meta(description="file with the token of those who only look at `http`")] = ""
+    http: HttpAddress = "127.0.0.1:7421"
     operators: Annotated[
         str, Meta(description="group whose members may act on everybody's jobs and containers, as root may")
     ] = ""
@@ -226,7 +212,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             except SettingsError as error:
                 faults += error.faults
         try:
-            tls.check(self, "master")
+            doors.check(self, "master")
         except SettingsError as error:
             faults += error.faults
         if self.t_alloc_tuned and self.t_alloc < self.t_alloc_least:

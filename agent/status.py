@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from agent.core import Node
+from agent.core import Node, draining
 from agent.core.reaction import BOUNDS_S
 from agent.core.records import ContainerRecord
 from agent.core.snapshot import ContainerUse
@@ -24,18 +24,35 @@ def status_document(
     enforcement: dict[str, Any],
     master: dict[str, Any],
     events: Iterable[dict[str, object]],
+    configuration: Mapping[str, object] = {},
+    certificates: Sequence[Mapping[str, object]] = (),
+    journal_writes: int = 0,
 ) -> dict[str, Any]:
     """Plain maps, lists, strings and numbers; quantities carry their unit in the key."""
     now = time.monotonic()
-    ledger = node.ledger()
-    snapshot = node.snapshot
-    uses = snapshot.containers if snapshot is not None else {}
-    records = [*node.containers.live.values(), *reversed(node.containers.ended.values())]
     return {
         "node": node.settings.node,
         "version": __version__,
         "started_at": started_at,
         "uptime_s": time.time() - started_at,
+        **_rooms(node, now),
+        "jobs": _jobs(node),
+        "containers": _containers(node, now),
+        **_preemption(node),
+        "events": list(events),
+        "enforcement": enforcement,
+        "master": master,
+        "drain": draining.status(node),
+        "configuration": configuration,
+        "certificates": certificates,
+        "journal": {"writes": journal_writes},
+    }
+
+
+def _rooms(node: Node, now: float) -> dict[str, Any]:
+    """What there is of each resource, and what of it is what."""
+    ledger, snapshot = node.ledger(), node.snapshot
+    return {
         "capacity": msgspec.to_builtins(node.settings.capacity),
         "t_alloc": node.threshold.t_alloc,
         "kinds": {kind.value: node.queues.counts(kind, now) for kind in KINDS},
@@ -53,21 +70,36 @@ def status_document(
         },
         "resources": resources(node),
         "host": msgspec.to_builtins(snapshot.host) if snapshot is not None else {},
-        "jobs": [
-            {
-                "job": job.record.job,
-                "name": job.record.name,
-                "user": job.record.user,
-                "admitted": job.record.admitted,
-                "waits": job.waits,
-                "priority": job.record.priority,
-                "connections": len(job.sessions),
-                "stages": [stage.row() for stage in job.stages],
-                **node.queues.job_counts(job.record.job),
-            }
-            for job in node.jobs.values()
-        ],
-        "containers": [_container(node, record, uses.get(record.container), now) for record in records],
+    }
+
+
+def _jobs(node: Node) -> list[dict[str, Any]]:
+    return [
+        {
+            "job": job.record.job,
+            "name": job.record.name,
+            "user": job.record.user,
+            "admitted": job.record.admitted,
+            "waits": job.waits,
+            "priority": job.record.priority,
+            "connections": len(job.sessions),
+            "stages": [stage.row() for stage in job.stages],
+            **node.queues.job_counts(job.record.job),
+        }
+        for job in node.jobs.values()
+    ]
+
+
+def _containers(node: Node, now: float) -> list[dict[str, Any]]:
+    """Those that live, then those that ended, the latest first."""
+    uses = node.snapshot.containers if node.snapshot is not None else {}
+    records = [*node.containers.live.values(), *reversed(node.containers.ended.values())]
+    return [_container(node, record, uses.get(record.container), now) for record in records]
+
+
+def _preemption(node: Node) -> dict[str, Any]:
+    """What was done to opportunistic work, and how long it took."""
+    return {
         "preemptions": [msgspec.to_builtins(preempted) for preempted in node.preempted],
         "acts": [
             {"action": action, "resource": resource, "count": count}
@@ -75,9 +107,6 @@ def status_document(
             if count
         ],
         "reaction": {"bounds_s": BOUNDS_S, "counts": node.reaction.counts, "sum_s": node.reaction.sum_s},
-        "events": list(events),
-        "enforcement": enforcement,
-        "master": master,
     }
 
 

@@ -13,35 +13,19 @@ from master.prediction import Promises
 from master.prediction.application import ForecastSettings
 from master.reservations.desk import DeskSettings, named_bundles
 from master.reservations.rdl import RdlError
-from penstock import paths, tls
+from penstock import doors, paths
+from penstock.doors import Doors, HttpAddress
 from penstock.settings import LIVE, SettingsError, host_port
 
 Meta = msgspec.Meta
 Seconds = Annotated[float, Meta(gt=0)]
 
 
-class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``/etc/penstock/master.toml``. Flat keys; quantities as people write them (``"50MB/s"``, ``"100ms"``)."""
 
     listen: Annotated[str, Meta(description="ADDRESS:PORT for agents; port 0: any free one")] = "127.0.0.1:7420"
-    tls: Annotated[
-        Literal["require", "off"],
-        Meta(description="connections with agents: mutual TLS 1.3 (docs/security.md); off: only on loopback"),
-    ] = "require"
-    tls_ca: Annotated[str, Meta(description="PEM file with the CA of all agents and the master (`penstock ca`)")] = ""
-    tls_certificate: Annotated[
-        str, Meta(description="PEM file with our certificate; a renewed one is taken up at the next connection")
-    ] = ""
-    tls_key: Annotated[str, Meta(description="PEM file with its key, for us alone")] = ""
-    http: Annotated[str, Meta(description="ADDRESS:PORT of status and metrics; port 0: any free one")] = (
-        "127.0.0.1:7422"
-    )
-    http_token_file: Annotated[
-        str, Meta(description="file with the token for changing reservations over HTTP; empty: HTTP only shows them")
-    ] = ""
-    http_read_token_file: Annotated[
-        str, Meta(description="file with the token for looking; elsewhere than on loopback `http` needs one of the two")
-    ] = ""
+    http: HttpAddress = "127.0.0.1:7422"
     interval_s: Annotated[float, Meta(gt=0, description="scheduling interval: time between two rounds"), LIVE] = 0.1
     ept_s: Annotated[
         float,
@@ -88,8 +72,10 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         dict[str, str],
         Meta(description="drf, fair: user → tenant as a path (research/eve); others: the user's name"),
         LIVE,
-    ] = {}
-    weights: Annotated[dict[str, float], Meta(description="drf, fair: tenant's path → weight; others: 1"), LIVE] = {}
+    ] = msgspec.field(default_factory=dict)
+    weights: Annotated[dict[str, float], Meta(description="drf, fair: tenant's path → weight; others: 1"), LIVE] = (
+        msgspec.field(default_factory=dict)
+    )
     share_chunk_tasks: Annotated[
         int,
         Meta(ge=1, description="fair, drf, las, las_mq: tasks of a stage that are placed before the next choice"),
@@ -182,7 +168,7 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     reservation_window_s: Annotated[float, Meta(gt=0, description="window of reservation_most_over_time")] = 86_400.0
     bundles: Annotated[
         dict[str, str], Meta(description='bundles with names, for reservations: name → such as "<2GB,1core>"'), LIVE
-    ] = {}
+    ] = msgspec.field(default_factory=dict)
 
     def cluster_settings(self) -> MasterSettings:
         """What the decisions must know."""
@@ -226,7 +212,7 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             SettingsError: two settings contradict each other, or an address is none.
         """
         faults = [*_faults(host_port, self.listen, "listen"), *_faults(host_port, self.http, "http")]
-        faults += _faults(tls.check, self, "listen")
+        faults += _faults(doors.check, self, "listen")
         faults += _faults(self.check_rules)
         if faults:
             raise SettingsError(*faults)

@@ -1,8 +1,10 @@
 """The operator's own small certificate authority: what ``penstock ca`` does.
 
 A directory, readable by its owner alone, holds ``ca.pem`` (for every host), ``ca.key`` (for nobody) and, for each name
-that was issued, ``issued/NAME.pem`` and ``issued/NAME.key``. Keys are ECDSA on P-256. What a certificate is for stands
-in it: a node's may be shown to the master and serve pages, a master's may only serve, and never pass for a node.
+that was issued, ``issued/NAME.pem`` and ``issued/NAME.key``; ``crl.pem`` (for every host) says what was revoked, and
+``former/NAME/SERIAL.pem`` are certificates that were renewed or revoked. Keys are ECDSA on P-256. What a certificate is
+for stands in it: a node's may be shown to the master and serve pages, a master's may only serve, and never pass for a
+node.
 """
 
 from __future__ import annotations
@@ -49,6 +51,15 @@ class Issued:
         return (self.until - now) / dt.timedelta(days=1)
 
 
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """A certificate that is not to be accepted any more. ``name`` is empty where its file is gone."""
+
+    name: str
+    serial: int
+    at: dt.datetime
+
+
 class Authority:
     """The authority of one directory."""
 
@@ -56,7 +67,9 @@ class Authority:
         self.directory = directory
         self.certificate = directory / "ca.pem"
         self._key = directory / "ca.key"
+        self.revocations = directory / "crl.pem"
         self._issued = directory / "issued"
+        self._former = directory / "former"
 
     def init(self, title: str, days: int, now: dt.datetime) -> None:
         """Make the authority itself; what is there is never overwritten.
@@ -85,6 +98,7 @@ class Authority:
         )
         _write(self._key, _pem(key), 0o600)
         _write(self.certificate, made.public_bytes(serialization.Encoding.PEM), 0o644)
+        self._write_list([], now)
 
     def issue(self, name: str, also: Sequence[str], days: int, now: dt.datetime, *, master: bool) -> Issued:
         """A key and a certificate for a host; it ends with the authority at the latest.
@@ -107,7 +121,45 @@ class Authority:
         """
         former = self.find(name)
         length = days or max(1, round((former.until - former.since - _SKEW) / dt.timedelta(days=1)))
+        self._keep_former(name)
         return self._sign(former.names, length, now, master=former.master)
+
+    def revoke(self, name: str, now: dt.datetime) -> list[Revoked]:
+        """Add all that was ever issued for this name to the list, :attr:`revocations`. The name may be issued anew.
+
+        Raises:
+            AuthorityError: it was never issued, or all of it is revoked already.
+        """
+        _check_name(name)
+        certificate, key = self._paths(name)
+        former = sorted((self._former / name).glob("*.pem"))
+        known = self.revoked()
+        listed = {one.serial for one in known}
+        serials = {_serial(file) for file in (*former, certificate) if file.exists()}
+        if not serials:
+            raise AuthorityError(f"{name}: was not issued here; `penstock ca show` lists what was")
+        fresh = [Revoked(name, serial, now) for serial in sorted(serials - listed)]
+        if not fresh:
+            raise AuthorityError(f"{name}: is revoked already; {self.revocations} has it")
+        self._write_list([*known, *fresh], now)
+        if certificate.exists():
+            self._keep_former(name)
+            certificate.unlink()
+            key.unlink(missing_ok=True)
+        return fresh
+
+    def revoked(self) -> list[Revoked]:
+        """What is in the list, in the order in which it came there.
+
+        Raises:
+            AuthorityError: there is no authority, or its list cannot be read.
+        """
+        listed = self._load_list()
+        owners = {_serial(file): file.parent.name for file in self._former.glob("*/*.pem")}
+        return [
+            Revoked(owners.get(one.serial_number, ""), one.serial_number, one.revocation_date_utc)
+            for one in listed or ()
+        ]
 
     def find(self, name: str) -> Issued:
         """Raises: AuthorityError: it was never issued."""
@@ -136,6 +188,46 @@ class Authority:
         return self._load()[0].not_valid_after_utc
 
     # ------------------------------------------------------------ inside
+
+    def _keep_former(self, name: str) -> None:
+        """A certificate that is replaced holds on where it was copied to: it may have to be revoked."""
+        certificate = self._paths(name)[0]
+        kept = self._former / name / f"{_serial(certificate):x}.pem"
+        try:
+            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write(kept, certificate.read_bytes(), 0o644)
+        except OSError as error:
+            raise _unwritable(kept, error) from None
+
+    def _load_list(self) -> x509.CertificateRevocationList | None:
+        authority, _ = self._load()
+        try:
+            found = x509.load_pem_x509_crl(self.revocations.read_bytes())
+        except FileNotFoundError:
+            return None  # an authority from before there were lists
+        except (OSError, ValueError) as error:
+            raise AuthorityError(f"{self.revocations}: {getattr(error, 'strerror', None) or error}") from None
+        if not found.is_signature_valid(_elliptic(authority)):
+            raise AuthorityError(f"{self.revocations}: is not signed by {self.certificate}")
+        return found
+
+    def _write_list(self, revoked: Sequence[Revoked], now: dt.datetime) -> None:
+        """It holds as long as the authority: it is carried to hosts by hand, and none that ends may shut them out."""
+        authority, signing = self._load()
+        former = self._load_list()
+        number = former.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number if former else 0
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(authority.subject)
+            .last_update(now - _SKEW)
+            .next_update(authority.not_valid_after_utc)
+            .add_extension(x509.CRLNumber(number + 1), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
+        )
+        for one in revoked:
+            entry = x509.RevokedCertificateBuilder().serial_number(one.serial).revocation_date(one.at)
+            builder = builder.add_revoked_certificate(entry.build())
+        _write(self.revocations, builder.sign(signing, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
 
     def _paths(self, name: str) -> tuple[Path, Path]:
         return self._issued / f"{name}.pem", self._issued / f"{name}.key"
@@ -172,10 +264,25 @@ class Authority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
             .sign(signing, hashes.SHA256())
         )
+        if not self.revocations.exists():
+            self._write_list([], now)
         path, key_path = self._paths(names[0])
         _write(key_path, _pem(key), 0o600)
         _write(path, made.public_bytes(serialization.Encoding.PEM), 0o644)
         return _describe(path, key_path)
+
+
+def _serial(certificate: Path) -> int:
+    try:
+        return x509.load_pem_x509_certificate(certificate.read_bytes()).serial_number
+    except (OSError, ValueError) as error:
+        raise AuthorityError(f"{certificate}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _elliptic(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:
+    key = certificate.public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)  # its private key was looked at when it was loaded
+    return key
 
 
 def _check_name(name: str) -> None:

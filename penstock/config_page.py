@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -21,7 +22,12 @@ def show(loaded: Loaded[T], *, as_json: bool, console: Console | None = None) ->
     """Print it; as JSON an object of ``value``, ``written``, ``source``, ``where``, ``default``, ``live`` by key."""
     if as_json:
         print(json.dumps(document(loaded), indent=2, ensure_ascii=False))  # noqa: T201
-        return
+    else:
+        show_table(document(loaded), console=console)
+
+
+def show_table(keys: Mapping[str, Mapping[str, Any]], *, console: Console | None = None) -> None:
+    """Print what :func:`document` makes; ``after_restart`` of a key, where it has that, is said beside its value."""
     import sys
 
     from rich.console import Console
@@ -29,21 +35,22 @@ def show(loaded: Loaded[T], *, as_json: bool, console: Console | None = None) ->
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("key", "value", "from", "what it is (*: SIGHUP changes it)"):
+    for column in ("key", "value", "from", "what it is (*: changes while the daemon runs)"):
         table.add_column(column, overflow="fold")
-    for key in declaration.keys(type(loaded.table)):
-        origin = loaded.origins.get(key.name, _DEFAULT)
-        style = "" if origin is _DEFAULT else "bold"
-        said = declaration.written(key.name, getattr(loaded.table, key.name))
-        what = f"{key.description}{' *' if key.live else ''}"
-        table.add_row(*(Text(each, style=style) for each in (key.name, said, origin.where)), Text(what))
+    for key, said in keys.items():
+        style = "" if said["source"] == _DEFAULT.source else "bold"
+        later = f" (after a restart {said['after_restart']})" if said.get("after_restart") else ""
+        what = f"{said['description']}{' *' if said['live'] else ''}"
+        table.add_row(
+            *(Text(each, style=style) for each in (key, f"{said['written']}{later}", said["where"])), Text(what)
+        )
     width = None if sys.stdout.isatty() else 1000  # nothing is broken for who reads it with grep
-    (console or Console(highlight=False, width=width)).print(table)
+    (console or Console(highlight=False, width=width, force_terminal=sys.stdout.isatty())).print(table)
 
 
-def document(loaded: Loaded[T]) -> dict[str, dict[str, object]]:
+def document(loaded: Loaded[T]) -> dict[str, dict[str, Any]]:
     """The same as data."""
-    found: dict[str, dict[str, object]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for key in declaration.keys(type(loaded.table)):
         origin, value = loaded.origins.get(key.name, _DEFAULT), getattr(loaded.table, key.name)
         found[key.name] = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from penstock import config_page, declaration, settings
+from penstock.cli import statuses
 
 if TYPE_CHECKING:
     from penstock.reloading import Reloading
@@ -57,7 +58,8 @@ def command(
     from penstock.reloading import Reloading
 
     logs.configure(arguments.log_level)
-    reloading = Reloading(loaded.table, lambda: settings.read(of, sources, check).table, check)
+    file = arguments.config.absolute() if arguments.config is not None else None
+    reloading = Reloading(loaded, lambda: settings.read(of, sources, check), check, file)
     try:
         run(reloading, arguments.port_file)
     except StartError as error:
@@ -72,7 +74,7 @@ def _parser(name: str, about: str, of: type[msgspec.Struct]) -> argparse.Argumen
         prog=f"penstock {name}",
         description=about,
         epilog=f"configuration keys (TOML, PENSTOCK_{name.upper()}_KEY=VALUE, or --set KEY=VALUE; those with * are "
-        f"read again on SIGHUP):\n{keys}",
+        f"read again on SIGHUP):\n{keys}\n\n{statuses.section(name)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help=f"TOML file, for example /etc/penstock/{name}.toml")
@@ -81,7 +83,8 @@ def _parser(name: str, about: str, of: type[msgspec.Struct]) -> argparse.Argumen
     parser.add_argument("--show-config", action="store_true", help="print every key, its value and its source, and end")
     parser.add_argument("--json", action="store_true", help="with --show-config: as JSON")
     parser.add_argument("--port-file", type=Path, metavar="FILE", help="write the chosen addresses to FILE, as JSON")
-    parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    levels = ["debug", "info", "warning", "error"]
+    parser.add_argument("--log-level", default="info", choices=levels, help="default: info")
     return parser
 
 

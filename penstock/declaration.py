@@ -28,8 +28,9 @@ class Key:
 
 
 def keys(of: type[msgspec.Struct]) -> list[Key]:
-    """Every key of a declared table, in its order."""
+    """Every key of a declared table, in its order; those that it shares with other tables (its base's) are last."""
     live = live_keys(of)
+    shared = getattr(of.__base__, "__struct_fields__", ())
     return [
         Key(
             each.name,
@@ -37,7 +38,7 @@ def keys(of: type[msgspec.Struct]) -> list[Key]:
             written(each.name, default_of(each)),
             each.name in live,
         )
-        for each in msgspec.structs.fields(of)
+        for each in sorted(msgspec.structs.fields(of), key=lambda each: each.name in shared)
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import logging
 import os
@@ -16,6 +18,10 @@ from typing import Any
 import structlog
 
 _JOURNAL = Path("/run/systemd/journal/socket")
+_MOST_NAME = 64  # journal-util.c: journal_field_valid
+#: Of a datagram: as sd_journal_sendv(3) has it.
+_TOO_LARGE = frozenset({errno.EMSGSIZE, errno.ENOBUFS})
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 #: syslog(3)
 _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 
@@ -44,23 +50,41 @@ def configure(level: str = "info") -> None:
 
 
 class Journal:
-    """systemd's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): one datagram an entry."""
+    """systemd's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): one datagram an entry, or a sealed file in memory
+    where that is too large for one."""
 
     def __init__(self, path: Path) -> None:
         """Raises: OSError: nobody listens there."""
+        self._path = str(path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
-            self._socket.connect(str(path))
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as probe:
+                probe.connect(self._path)
         except OSError:
             self._socket.close()
             raise
 
     def msg(self, entry: bytes) -> None:
-        """Send it; what the journal does not take (too large, restarted) goes where it reads our standard error."""
+        """Send it; what the journal does not take goes where it reads our standard error."""
         try:
-            self._socket.send(entry)
+            try:
+                self._socket.sendto(entry, self._path)  # not connected: a restarted journal is found again
+            except OSError as error:
+                if error.errno not in _TOO_LARGE:
+                    raise
+                self._send_file(entry)
         except OSError:
             print(entry.decode(errors="replace"), file=sys.stderr, flush=True)  # noqa: T201
+
+    def _send_file(self, entry: bytes) -> None:
+        descriptor = os.memfd_create("journal-entry", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            rest = memoryview(entry)
+            while rest:
+                rest = rest[file.write(rest) :]
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+            passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))
+            self._socket.sendmsg([], [passed], 0, self._path)
 
     debug = info = warning = warn = error = critical = exception = fatal = failure = log = msg
 
@@ -72,14 +96,19 @@ def entry(event: Mapping[str, Any]) -> bytes:
     for trace in ("stack", "exception"):
         if trace in event:
             message += f"\n{event[trace]}"
-    fields = {
-        "MESSAGE": message,
-        "PRIORITY": str(_PRIORITIES.get(str(event.get("level", "info")), 6)),
-        "SYSLOG_IDENTIFIER": "penstock",
-        "PENSTOCK_EVENT": str(event.get("event", "")),
-        **{f"PENSTOCK_{re.sub('[^A-Z0-9_]', '_', key.upper())}": text for key, text in facts.items()},
-    }
-    return b"".join(_field(name, text.encode(errors="replace")) for name, text in fields.items())
+    fields = [
+        ("MESSAGE", message),
+        ("PRIORITY", str(_PRIORITIES.get(str(event.get("level", "info")), 6))),
+        ("SYSLOG_IDENTIFIER", "penstock"),
+        ("PENSTOCK_EVENT", str(event.get("event", ""))),
+        *((_name(key), text) for key, text in facts.items()),
+    ]
+    return b"".join(_field(name, text.encode(errors="replace")) for name, text in fields)
+
+
+def _name(key: str) -> str:
+    """Others the journal drops. Two keys may become one name: a field may be there twice."""
+    return f"PENSTOCK_{re.sub('[^A-Z0-9_]', '_', key.upper())}"[:_MOST_NAME]
 
 
 def _field(name: str, value: bytes) -> bytes:

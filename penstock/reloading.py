@@ -1,69 +1,158 @@
-"""SIGHUP: a running daemon reads its configuration again and takes from it what it can without a restart."""
+"""What a running daemon's configuration is, and how it changes: SIGHUP has it read again, operators set keys.
+
+What is set so holds until the configuration is read again, or the daemon restarts.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 import structlog
 
 from penstock.declaration import written
-from penstock.settings import SettingsError, live_keys
+from penstock.settings import Loaded, Origin, SettingsError, given, live_keys
 
 log = structlog.get_logger()
 T = TypeVar("T", bound=msgspec.Struct)
+#: Where a value is from that goes on to win over the file.
+_STRONGER = frozenset({"environment", "--set"})
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A key that was set; ``was`` and ``now`` as they would be written in a file. ``stronger``: the variable or option
+    that wins over the file whenever that is read."""
+
+    key: str
+    was: str
+    now: str
+    stronger: str = ""
+
+
+@dataclass(slots=True)
 class Reloading(Generic[T]):
-    """What holds now, and what is asked for. :meth:`listen` early, :meth:`run` for as long as the daemon serves."""
+    """What holds now, and what is asked for. :meth:`listen` early, :meth:`run` for as long as the daemon serves.
 
-    def __init__(self, current: T, read: Callable[[], T], check: Callable[[T], None] = lambda table: None) -> None:
-        """``read`` raises SettingsError, and so does ``check`` where the keys of a table contradict each other."""
-        self.current = current
-        self._read = read
-        self._check = check
-        self._asked = asyncio.Event()
+    ``read`` raises SettingsError, and so does ``check`` where the keys of a table contradict each other. ``file`` is
+    what is read. ``apply`` gets each new table; ``also`` is called at each SIGHUP.
+    """
+
+    loaded: Loaded[T]
+    read: Callable[[], Loaded[T]]
+    check: Callable[[T], None] = lambda table: None
+    file: Path | None = None
+    apply: Callable[[T], None] = lambda table: None
+    also: list[Callable[[], None]] = field(default_factory=list)
+    _found: Loaded[T] = field(init=False)
+    _asked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _had_terminal: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._found = self.loaded
         self._had_terminal = _has_terminal()
+
+    @property
+    def current(self) -> T:
+        """The table that holds."""
+        return self.loaded.table
 
     def listen(self) -> None:
         """From now on SIGHUP asks for it. That a terminal was closed ends the daemon as it ends any other command."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hung_up)
 
-    async def run(self, apply: Callable[[T], None]) -> None:
-        """Until cancelled; ``apply`` gets each new table."""
+    async def run(self) -> None:
+        """Until cancelled."""
         while True:
             await self._asked.wait()
             self._asked.clear()
-            try:
-                fresh = self.reload()
-                if fresh is not None:
-                    apply(fresh)
-            except Exception as error:  # the root of a task: the daemon goes on, and can be told again
-                log.error("the new configuration could not be taken up", exc_info=error)
+            for each in (self.reload, *self.also):
+                try:
+                    each()
+                except Exception as error:  # the root of a task: the daemon goes on, and can be told again
+                    log.error("the new configuration could not be taken up", exc_info=error)
 
     def reload(self) -> T | None:
         """Read it, and say in one line what becomes of it; the table that holds from now on, None: as before."""
         try:
-            found = self._read()
-            changed = [key for key in found.__struct_fields__ if getattr(found, key) != getattr(self.current, key)]
-            live = live_keys(type(found))
-            taken = {key: getattr(found, key) for key in changed if key in live}
+            found = self.read()
+            changed = self._differs(found.table)
+            live = live_keys(type(found.table))
+            taken = {key: getattr(found.table, key) for key in changed if key in live}
             fresh = msgspec.structs.replace(self.current, **taken)
-            self._check(fresh)
+            self.check(fresh)
         except SettingsError as error:
             log.error("configuration not reloaded: the old one stands", why="; ".join(error.faults))
             return None
-        before, self.current = self.current, fresh
+        before, stands = self.loaded, [key for key in changed if key not in live]
+        kept = {key: before.origins[key] for key in stands if key in before.origins}
+        read = {key: origin for key, origin in found.origins.items() if key not in stands}
+        self.loaded, self._found = Loaded(fresh, read | kept), found
         log.info(
             "configuration reloaded",
-            changed={key: _change(key, before, found) for key in taken},
-            restart_needed={key: _change(key, before, found) for key in changed if key not in live},
+            changed={key: _change(key, before.table, fresh) for key in taken},
+            restart_needed={key: _change(key, before.table, found.table) for key in stands},
         )
-        return fresh if taken else None
+        if not taken:
+            return None
+        self.apply(fresh)
+        return fresh
+
+    def set(self, values: Mapping[str, str], who: str, when: str) -> list[Change]:
+        """Change live keys, all or none; ``values`` as they are written after ``--set``.
+
+        Raises:
+            SettingsError: no such key, one that needs a restart, a value that does not fit: all of them.
+        """
+        of, taken, faults = type(self.current), {}, list[str]()
+        for key, text in values.items():
+            try:
+                taken[key] = given(of, key, text)
+            except SettingsError as error:
+                faults += error.faults
+                continue
+            if key not in live_keys(of):
+                faults.append(f"{key}: cannot change while the daemon runs; write it into {self._place()} and restart")
+        if faults:
+            raise SettingsError(*faults)
+        before, fresh = self.loaded, msgspec.structs.replace(self.current, **taken)
+        self.check(fresh)
+        by = dict.fromkeys(taken, Origin("set", f"set by {who} at {when}"))
+        self.loaded = Loaded(fresh, {**before.origins, **by})
+        log.info("configuration set", by=who, changed={key: _change(key, before.table, fresh) for key in taken})
+        self.apply(fresh)
+        return [
+            Change(key, written(key, getattr(before.table, key)), written(key, value), self._stronger(key))
+            for key, value in taken.items()
+        ]
+
+    def after_restart(self) -> dict[str, str]:
+        """What a restart would change, as the sources were last read: key → as it would be written."""
+        return {key: written(key, getattr(self._found.table, key)) for key in self._differs(self._found.table)}
+
+    def by_hand(self) -> dict[str, dict[str, str]]:
+        """What was set and not read: key → value as written, and where it is from. For the status."""
+        return {
+            key: {"value": written(key, getattr(self.current, key)), "where": origin.where}
+            for key, origin in self.loaded.origins.items()
+            if origin.source == "set"
+        }
+
+    def _differs(self, table: T) -> list[str]:
+        return [key for key in table.__struct_fields__ if getattr(table, key) != getattr(self.current, key)]
+
+    def _stronger(self, key: str) -> str:
+        origin = self._found.origins.get(key)
+        return origin.where if origin is not None and origin.source in _STRONGER else ""
+
+    def _place(self) -> str:
+        return str(self.file) if self.file is not None else "its file"
 
     def _hung_up(self) -> None:
         if self._had_terminal and not _has_terminal():

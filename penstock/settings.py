@@ -47,7 +47,8 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """``source`` is "file", "environment" or "--set"; ``where`` the file and line, the variable, the option."""
+    """``source`` is "file", "environment", "--set" or "set" (while the daemon runs); ``where`` the file and line, the
+    variable, the option, or who set it when."""
 
     source: str
     where: str
@@ -93,6 +94,15 @@ def read(of: type[T], sources: Sources, check: Callable[[T], None] = lambda tabl
     except SettingsError as error:
         raise SettingsError(*(_placed(fault, origins) for fault in error.faults)) from None
     return Loaded(table, origins)
+
+
+def given(of: type[msgspec.Struct], key: str, text: str) -> Any:
+    """The value of one ``KEY=VALUE`` that somebody wrote.
+
+    Raises:
+        SettingsError: there is no such key (names the nearest), or the value does not fit it.
+    """
+    return _converted(of, key, scalar(text))
 
 
 def live_keys(of: type[msgspec.Struct]) -> frozenset[str]:
@@ -157,7 +167,7 @@ def _of_environment(of: type[msgspec.Struct], sources: Sources) -> Iterator[_Ent
         if not variable.startswith(sources.prefix):
             continue
         if variable in names:
-            yield names[variable], _scalar(text), Origin("environment", f"${variable}")
+            yield names[variable], scalar(text), Origin("environment", f"${variable}")
         else:
             faults.append(f"${variable}: there is no such key; {_nearest(variable, names)}")
     if faults:
@@ -166,10 +176,10 @@ def _of_environment(of: type[msgspec.Struct], sources: Sources) -> Iterator[_Ent
 
 def _of_options(sources: Sources) -> Iterator[_Entry]:
     for key, text in sources.overrides.items():
-        yield key, _scalar(text), Origin("--set", "--set")
+        yield key, scalar(text), Origin("--set", "--set")
 
 
-def _scalar(text: str) -> Any:
+def scalar(text: str) -> Any:
     """A TOML value, or the bare text as a string: ``--set node=alpha`` needs no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]

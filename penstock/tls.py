@@ -8,8 +8,9 @@ connection is judged by the certificates as they are now.
 
 from __future__ import annotations
 
-import ipaddress
+import contextlib
 import ssl
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,11 +18,9 @@ from typing import Any, NoReturn
 
 import structlog
 
-from penstock.settings import SettingsError, host_port
-
 log = structlog.get_logger()
 
-REQUIRE, OFF = "require", "off"
+_NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, openssl/x509_vfy.h
 
 
 class TlsError(ValueError):
@@ -30,11 +29,13 @@ class TlsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files, named by their configuration keys. Without ``tls_ca`` nobody is asked who he is (HTTP pages)."""
+    """PEM files, named by their configuration keys. Without ``tls_ca`` nobody is asked who he is (HTTP pages); with
+    ``tls_crl`` who shows a certificate that is in that list is refused."""
 
     tls_certificate: Path
     tls_key: Path
     tls_ca: Path | None = None
+    tls_crl: Path | None = None
 
     def named(self) -> dict[str, Path]:
         """Key → file."""
@@ -50,7 +51,8 @@ class Contexts:
         self.files = files
         self._make = make
         self._stamps = self._look()
-        self._context = make(files)
+        self._judges: weakref.WeakKeyDictionary[ssl.SSLContext, list[bytes]] = weakref.WeakKeyDictionary()
+        self._context = self._made()
 
     def current(self) -> ssl.SSLContext:
         """By the files as they are now. What cannot be used, as it is being replaced, does not replace anything."""
@@ -58,12 +60,18 @@ class Contexts:
         if stamps != self._stamps:
             self._stamps = stamps
             try:
-                self._context = self._make(self.files)
+                self._context = self._made()
             except TlsError as error:
                 log.error("the certificates on disk are not usable, the former ones are kept", why=str(error))
             else:
                 log.info("certificates read anew", certificate=str(self.files.tls_certificate))
         return self._context
+
+    def outdated(self, context: ssl.SSLContext | None) -> bool:
+        """Whether the CA or its list is another now than when this one was made, which let somebody in: it may be one
+        whom the present one would refuse."""
+        present = self._judges[self.current()]
+        return context is not None and self._judges.get(context) != present
 
     def fault(self) -> str:
         """What the other side will say against our certificate as it is now; empty: nothing that we know of."""
@@ -71,6 +79,19 @@ class Contexts:
             return shown(self.files, server=self._make is mutual_server)[1]
         except TlsError as error:
             return str(error)
+
+    def _made(self) -> ssl.SSLContext:
+        trusted = self._read_trust()
+        context = self._make(self.files)
+        self._judges[context] = trusted
+        return context
+
+    def _read_trust(self) -> list[bytes]:
+        files = [file for file in (self.files.tls_ca, self.files.tls_crl) if file is not None]
+        try:
+            return [file.read_bytes() for file in files]
+        except OSError:  # replaced in this moment: what is read next differs
+            return []
 
     def _look(self) -> list[tuple[int, int, int]]:
         stamps = []
@@ -126,18 +147,59 @@ def shown(files: TlsFiles, *, server: bool) -> tuple[tuple[str, ...], str]:
     judging.check_hostname = offering.check_hostname = False
     _loaded(offering, files, ssl.CERT_NONE)
     _loaded(judging, files, ssl.CERT_REQUIRED)
+    try:
+        return names(_shaken(offering, judging, server=server)), ""
+    except ssl.SSLCertVerificationError as error:
+        return (), _REFUSED.get(error.verify_code) or error.verify_message
+
+
+def decoded(files: TlsFiles) -> dict[str, Any]:
+    """What stands in our own certificate, as ``SSLObject.getpeercert`` has it, whether it holds or not.
+
+    Raises:
+        TlsError: a file cannot be used.
+    """
+    for server in (True, False):
+        offering, judging = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if not server:
+            offering, judging = judging, offering
+        judging.check_hostname = offering.check_hostname = False
+        _loaded(offering, files, ssl.CERT_NONE)
+        judging.verify_mode = ssl.CERT_REQUIRED
+        judging.load_verify_locations(files.tls_certificate)  # trusted for this once
+        judging.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+        try:
+            return dict(_shaken(offering, judging, server=server) or {})
+        except ssl.SSLError:  # it is not for that use
+            continue
+    return {}
+
+
+def authorities(files: TlsFiles) -> list[dict[str, Any]]:
+    """What stands in the certificates of ``tls_ca``, in the same form; none where there is no such file."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if files.tls_ca is not None:
+        try:
+            context.load_verify_locations(files.tls_ca)
+        except (ssl.SSLError, OSError) as error:
+            raise TlsError(f"tls_ca: {files.tls_ca}: no certificate in PEM: {_reason(error)}") from None
+    return [dict(one) for one in context.get_ca_certs()]
+
+
+def _shaken(offering: ssl.SSLContext, judging: ssl.SSLContext, *, server: bool) -> Mapping[str, Any] | None:
+    """The certificate that ``offering`` (a server, or its client) shows ``judging``, in memory.
+
+    Raises:
+        ssl.SSLError: it is refused.
+    """
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = offering.wrap_bio(there, back, server_side=server)
     theirs = judging.wrap_bio(back, there, server_side=not server)
     for _ in range(3):
         for end in (theirs, ours) if server else (ours, theirs):
-            try:
+            with contextlib.suppress(ssl.SSLWantReadError):
                 end.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-            except ssl.SSLCertVerificationError as error:
-                return (), _REFUSED.get(error.verify_code) or error.verify_message
-    return names(theirs.getpeercert()), ""
+    return theirs.getpeercert()
 
 
 def _loaded(context: ssl.SSLContext, files: TlsFiles, verify: ssl.VerifyMode) -> ssl.SSLContext:
@@ -153,6 +215,8 @@ def _loaded(context: ssl.SSLContext, files: TlsFiles, verify: ssl.VerifyMode) ->
             context.load_verify_locations(files.tls_ca)
         except (ssl.SSLError, OSError) as error:
             raise TlsError(f"tls_ca: {files.tls_ca}: no certificate in PEM: {_reason(error)}") from None
+    if files.tls_crl is not None and verify is not ssl.CERT_NONE:
+        _load_revoked(context, files.tls_crl)
     try:
         context.load_cert_chain(files.tls_certificate, files.tls_key, password=_encrypted)
     except ssl.SSLError as error:
@@ -161,6 +225,19 @@ def _loaded(context: ssl.SSLContext, files: TlsFiles, verify: ssl.VerifyMode) ->
         why = f"tls_certificate, tls_key: {files.tls_certificate}, {files.tls_key}: not in PEM: {_reason(error)}"
         raise TlsError(why) from None
     return context
+
+
+def _load_revoked(context: ssl.SSLContext, file: Path) -> None:
+    """A certificate among the lists would be trusted as a CA, so there must be none."""
+    before = context.cert_store_stats()
+    try:
+        context.load_verify_locations(file)
+    except (ssl.SSLError, OSError) as error:
+        raise TlsError(f"tls_crl: {file}: no list in PEM: {_reason(error)}") from None
+    after = context.cert_store_stats()
+    if after["x509"] != before["x509"] or not after["crl"]:
+        raise TlsError(f"tls_crl: {file}: a certificate is in it, or no list; `penstock ca revoke` writes crl.pem")
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _readable(files: TlsFiles) -> None:
@@ -182,102 +259,6 @@ def _reason(error: OSError) -> str:
     return getattr(error, "reason", None) or error.strerror or str(error)
 
 
-# ---------------------------------------------------------------- configuration
-
-
-def is_loopback(host: str) -> bool:
-    """Whether what is sent there stays on this host."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def files_of(config: Any) -> TlsFiles | None:
-    """What a daemon's configuration names; None where any of the three is missing."""
-    if not (config.tls_ca and config.tls_certificate and config.tls_key):
-        return None
-    return TlsFiles(Path(config.tls_certificate), Path(config.tls_key), Path(config.tls_ca))
-
-
-def required(config: Any, key: str, host: str) -> TlsFiles | None:
-    """The files for the connections of ``key`` (``listen`` or ``master``), whose host is ``host``; None: without TLS.
-
-    Raises:
-        SettingsError: TLS and no files for it; or none, and others could listen.
-    """
-    files = files_of(config)
-    remedy = "set tls_ca, tls_certificate and tls_key (`penstock ca` makes them)"
-    if config.tls == OFF:
-        if not is_loopback(host):
-            raise SettingsError(f'tls: "off" is for loopback addresses, and `{key}` is {host}; {remedy}')
-        return None
-    if files is None:
-        missing = next(name for name in ("tls_ca", "tls_certificate", "tls_key") if not getattr(config, name))
-        alone = ', or tls = "off", as that is a loopback address' if is_loopback(host) else ""
-        raise SettingsError(f"{missing}: empty, and `{key}` needs TLS; {remedy}{alone}")
-    return files
-
-
-def pages_required(config: Any, host: str) -> None:
-    """Whether all that HTTP pages on ``host`` need is configured; the files are not looked at.
-
-    Raises:
-        SettingsError: others could look, and TLS or a token is missing.
-    """
-    if is_loopback(host):
-        return
-    for key in ("tls_certificate", "tls_key"):
-        if not getattr(config, key):
-            raise SettingsError(f"{key}: empty, and `http` is not on loopback; set it (`penstock ca` makes one)")
-    if not (config.http_token_file or config.http_read_token_file):
-        made = "set it, or http_token_file; `openssl rand -hex 16` makes a token"
-        raise SettingsError(f"http_read_token_file: empty, and `http` is not on loopback; {made}")
-
-
-def check(config: Any, key: str) -> None:
-    """What a configuration leaves open: on the connections of ``key`` (``listen`` or ``master``), and over HTTP.
-
-    Raises:
-        SettingsError: something; an address that is none is somebody else's to find.
-    """
-    faults: list[str] = []
-    for name in (key, "http"):
-        try:
-            host, _ = host_port(getattr(config, name), name)
-        except SettingsError:
-            continue
-        try:
-            if name == key:
-                required(config, key, host)
-            else:
-                pages_required(config, host)
-        except SettingsError as error:
-            faults += error.faults
-    if faults:
-        raise SettingsError(*faults)
-
-
-def contexts(config: Any, key: str, host: str, name: str = "") -> Contexts | None:
-    """For the connections of ``key``, as :func:`required`; None: without TLS. Says in the log what others will have
-    against our certificate, which should carry ``name``.
-
-    Raises:
-        SettingsError: as :func:`required`. TlsError: a file cannot be used.
-    """
-    files = required(config, key, host)
-    if files is None:
-        return None
-    server = key == "listen"
-    made = Contexts(files, mutual_server if server else mutual_client)
-    carried, fault = shown(files, server=server)
-    if not fault and name and name not in carried:
-        fault = f"it is for {', '.join(carried) or 'nobody'}; set `node` to that, or `penstock ca issue {name}`"
-    if fault:
-        log.error("our own certificate will be refused", certificate=str(files.tls_certificate), why=fault)
-    return made
-
-
 # ---------------------------------------------------------------- names
 
 
@@ -292,13 +273,18 @@ def names(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
 # ---------------------------------------------------------------- failures
 
 _REFUSED = {  # X509_V_ERR_…, openssl/x509_vfy.h
+    3: "the list in tls_crl is not of its CA; put the lists of all that tls_ca trusts into that file",
     9: "it is not valid yet; is a clock wrong?",
     10: "it has expired; renew it with `penstock ca renew`",
+    11: "the list in tls_crl is not valid yet; is a clock wrong?",
+    12: "the list in tls_crl has expired; `penstock ca revoke` writes a fresh one",
+    23: "it was revoked",
     26: "it was issued for something else; a master's is issued with --master, a node's without",
     **dict.fromkeys((2, 18, 19, 20, 21), "it is not signed by the CA in tls_ca"),
 }
 _ALERTS = {  # what the other side said
     "UNKNOWN_CA": "it is not signed by the CA that is trusted there",
+    "CERTIFICATE_REVOKED": "it was revoked; `penstock ca issue` makes another",
     "CERTIFICATE_EXPIRED": "it has expired; renew it with `penstock ca renew`",
     "CERTIFICATE_REQUIRED": "we showed none",
     "UNSUPPORTED_CERTIFICATE": "it was issued for something else; a master's is issued with --master, a node's without",

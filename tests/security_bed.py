@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
+import shutil
 from pathlib import Path
 
 from penstock.authority import Authority
@@ -21,11 +23,21 @@ def authority(directory: Path, since: dt.datetime = NOW) -> Authority:
 
 def files(
     made: Authority, name: str, *also: str, master: bool = False, since: dt.datetime = NOW, days: int = 30,
-    ca: Path | None = None,
+    ca: Path | None = None, listed: bool = False,
 ) -> TlsFiles:  # fmt: skip
-    """A certificate issued at ``since``, to be used with the ``ca`` of another authority if that is named."""
+    """A certificate issued at ``since``, to be used with the ``ca`` of another authority if that is named, and where it
+    is ``listed`` what was revoked."""
     issued = made.issue(name, also, days, since, master=master)
-    return TlsFiles(issued.certificate, issued.key, ca or made.certificate)
+    return TlsFiles(issued.certificate, issued.key, ca or made.certificate, made.revocations if listed else None)
+
+
+def carried(of: TlsFiles, directory: Path) -> TlsFiles:
+    """The same on a host of its own: what the authority does with its copies is nothing to these."""
+    directory.mkdir()
+    for file in (of.tls_certificate, of.tls_key):
+        shutil.copy(file, directory)
+    own = directory / of.tls_certificate.name
+    return dataclasses.replace(of, tls_certificate=own, tls_key=own.with_suffix(".key"))
 
 
 def settings(of: TlsFiles) -> dict[str, str]:

@@ -23,7 +23,8 @@ The operator's own small certificate authority (docs/security.md). Run it on one
   init    make the authority
   issue   a key and a certificate for a node, or with --master for the master
   renew   make them anew before they end
-  show    what was issued, and how long it holds
+  revoke  have daemons refuse what was issued for a name: a key that is lost, a host that is gone
+  show    what was issued, and how long it holds; what was revoked
 
   penstock ca COMMAND --help says more about a command."""
 _YEAR_DAYS = 365
@@ -126,6 +127,26 @@ def _print_paths(issued: Issued) -> None:
     print(issued.key)
 
 
+# ---------------------------------------------------------------- revoke
+
+
+def _parse_revoke() -> arguments.Parser:
+    parser = _parser(
+        "revoke",
+        "Add all that was issued for these names to the list crl.pem. Copy that to every host, where `tls_crl` names "
+        "it, and reload the daemons: systemctl reload penstock-agent penstock-master.",
+    )
+    parser.add_argument("names", metavar="NAME", nargs="+", help="whose; it may be issued anew then")
+    return parser
+
+
+def _revoke(authority: Authority, options: argparse.Namespace) -> int:
+    for name in dict.fromkeys(options.names):
+        authority.revoke(name, _now())
+    print(authority.revocations)
+    return 0
+
+
 # ---------------------------------------------------------------- show
 
 
@@ -136,10 +157,15 @@ def _parse_show() -> arguments.Parser:
 
 
 def _show(authority: Authority, options: argparse.Namespace) -> int:
-    now, found = _now(), list(authority.issued())
+    now, found, revoked = _now(), list(authority.issued()), authority.revoked()
     if options.json:
-        rows = [_row(issued, now) for issued in found]
-        print(json.dumps({"ca": str(authority.certificate), "until": _day(authority.until()), "issued": rows}))
+        document = {
+            "ca": str(authority.certificate),
+            "until": _day(authority.until()),
+            "issued": [_row(issued, now) for issued in found],
+            "revoked": [{"name": one.name, "serial": f"{one.serial:x}", "at": _day(one.at)} for one in revoked],
+        }
+        print(json.dumps(document))
         return 0
     print(f"{authority.certificate}  until {_day(authority.until())}")
     for issued in found:
@@ -147,6 +173,8 @@ def _show(authority: Authority, options: argparse.Namespace) -> int:
         ends = f"{left:.0f} days left" if left > 0 else "EXPIRED"
         role = "master" if issued.master else "node"
         print(f"{issued.name:<24} {role:<7} until {_day(issued.until)}  {ends:<15} {' '.join(issued.names)}")
+    for one in revoked:
+        print(f"{one.name or '?':<24} REVOKED since {_day(one.at)}  serial {one.serial:x}")
     return 0
 
 
@@ -174,5 +202,6 @@ _COMMANDS: dict[str, tuple[Callable[[], arguments.Parser], Callable[[Authority, 
     "init": (_parse_init, _init),
     "issue": (_parse_issue, _issue),
     "renew": (_parse_renew, _renew),
+    "revoke": (_parse_revoke, _revoke),
     "show": (_parse_show, _show),
 }

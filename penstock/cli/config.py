@@ -1,41 +1,115 @@
-"""``penstock config``: what a daemon's configuration says, where each value is from, and what is wrong with it.
+"""``penstock config``: what a daemon's configuration says, what is wrong with it, what is in force, and changing that.
 
-What keys there are the daemon's own command knows (``--show-config``, ``--check-config``).
+What keys there are the daemon's own command knows (``--show-config``, ``--check-config``), or the daemon that runs.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
 
-_EXAMPLE = """of the sources the later wins: defaults, FILE, PENSTOCK_AGENT_KEY or PENSTOCK_MASTER_KEY of this command's
-environment, --set. A running daemon reads its file again on SIGHUP (systemctl reload penstock-agent).
-exit status: 0, or 2 if something is wrong with the configuration: one line for each fault"""
+if TYPE_CHECKING:
+    from penstock.wire.config_api import ConfigSet
+
+_HELP = """usage: penstock config COMMAND [ARGUMENT…]
+
+The configuration of the agent or of the master (docs/configuration.md).
+
+  show    every key, its value and where that is from: of a file, or with --running of a daemon that runs
+  check   what is wrong with a file
+  set     change keys of a daemon that runs
+
+  penstock config COMMAND --help says more about a command."""
+_SOURCES = """of the sources the later wins: defaults, FILE, PENSTOCK_AGENT_KEY or PENSTOCK_MASTER_KEY of this command's
+environment, --set. A running daemon reads its file again on SIGHUP (systemctl reload penstock-agent)."""
+_SET = """A VALUE is written as in the file (250ms, 0.8, las_mq). All KEYs are changed or none; only those that can
+change while a daemon runs (`penstock config show agent` marks them with *). What is set holds until the daemon reads
+its file again or restarts, unless --persist writes it there, too. For operators; the master is asked through this
+host's agent."""
 
 
 def main(argv: list[str]) -> int:
     """The command; returns its exit status."""
-    parser = arguments.Parser("config", "What a daemon's configuration says, and what is wrong with it.", _EXAMPLE)
-    parser.add_argument("do", choices=["show", "check"], help="show every key, or say what is wrong")
+    name = argv[0] if argv else "--help"
+    if name in {"-h", "--help"}:
+        print(_HELP)
+        return 0
+    if name not in _COMMANDS:
+        raise usage_error(f"unknown command {name[:80]!r}; one of {', '.join(_COMMANDS)}")
+    parse, run = _COMMANDS[name]
+    return run(parse().parse_args(argv[1:]))
+
+
+# ---------------------------------------------------------------- show, check
+
+
+def _parse_show() -> arguments.Parser:
+    parser = _of_sources("show", "Every key, its value, where that is from, and what it is for.")
+    parser.add_argument("--running", action="store_true", help="what is in force in the daemon that runs")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    return parser
+
+
+def _parse_check() -> arguments.Parser:
+    return _of_sources("check", "What is wrong with a configuration; nothing is said where nothing is.")
+
+
+def _of_sources(name: str, about: str) -> arguments.Parser:
+    parser = arguments.Parser(f"config {name}", about, _SOURCES)
     parser.add_argument("daemon", choices=["agent", "master"])
     parser.add_argument(
         "file", nargs="?", type=Path, metavar="FILE", help="default: /etc/penstock/DAEMON.toml, where there is one"
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="the same, as the daemons call it")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable")
-    parser.add_argument("--json", action="store_true", help="with show: as JSON")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def _show(options: argparse.Namespace) -> int:
+    if not options.running:
+        return _read("--show-config", options, *(["--json"] if options.json else []))
+    if options.file or options.config or options.set:
+        raise usage_error("--running asks the daemon; leave FILE and --set out")
+    from penstock import config_page
+    from penstock.cli.session import converse
+    from penstock.wire.connection import to_wire
+
+    async def ask() -> dict[str, dict[str, object]]:
+        from penstock.client import AgentClient
+
+        async with await AgentClient.connect(client="penstock config") as agent:
+            found = await agent.show_config(options.daemon)
+        return {key: to_wire(facts) for key, facts in found.keys.items()}
+
+    keys = converse(ask())
+    if options.json:
+        print(json.dumps(keys, indent=2, ensure_ascii=False))
+    else:
+        config_page.show_table(keys)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    return _read("--check-config", options)
+
+
+def _read(what: str, options: argparse.Namespace, *more: str) -> int:
     if options.file is not None and options.config is not None:
         raise usage_error("FILE is given twice; leave --config out")
-    passed = [f"--{options.do}-config"]
+    passed = [what]
     file = options.file or options.config or _usual(options.daemon)
     if file is not None:
         passed += ["--config", str(file)]
     for pair in options.set:
         passed += ["--set", pair]
-    return _ask(options.daemon, [*passed, *(["--json"] if options.json else [])])
+    return _command_of(options.daemon, [*passed, *more])
 
 
 def _usual(daemon: str) -> Path | None:
@@ -43,7 +117,7 @@ def _usual(daemon: str) -> Path | None:
     return file if file.exists() else None
 
 
-def _ask(daemon: str, argv: list[str]) -> int:
+def _command_of(daemon: str, argv: list[str]) -> int:
     from importlib.metadata import entry_points
 
     for entry in entry_points(group="penstock.commands", name=daemon):
@@ -52,3 +126,90 @@ def _ask(daemon: str, argv: list[str]) -> int:
         except ImportError as error:
             raise CommandError(f"{error}; install it with `pip install 'penstock[{daemon}]'`") from None
     raise CommandError(f"the {daemon} is not installed; install it with `pip install 'penstock[{daemon}]'`")
+
+
+# ---------------------------------------------------------------- set
+
+
+def _parse_set() -> arguments.Parser:
+    parser = arguments.Parser("config set", "Change keys of a daemon that runs.", _SET)
+    parser.add_argument("values", nargs="+", type=arguments.key_value, metavar="KEY=VALUE", help="what to change")
+    parser.add_argument("--daemon", choices=["agent", "master"], default="agent", help="of which; %(default)s")
+    parser.add_argument("--persist", action="store_true", help="write it into the daemon's file, too")
+    parser.add_argument("--json", action="store_true", help="print what has changed as JSON")
+    return parser
+
+
+def _set(options: argparse.Namespace) -> int:
+    from penstock.cli.session import converse
+
+    values: dict[str, str] = {}
+    for key, text in options.values:
+        if key in values:
+            raise usage_error(f"{key} is given twice")
+        values[key] = text
+
+    async def ask() -> ConfigSet:
+        from penstock.client import AgentClient
+
+        async with await AgentClient.connect(client="penstock config") as agent:
+            return await agent.set_config(values, options.daemon)
+
+    write = _writer(options.daemon) if options.persist else None
+    answer = converse(ask())
+    if write is not None:
+        write(answer, values)
+    if options.json:
+        from penstock.wire.connection import to_wire
+
+        print(json.dumps({**to_wire(answer), "persisted": options.persist}, ensure_ascii=False))
+        return 0
+    for one in answer.changed:
+        print(f"{one.key}: {one.was} → {one.now}{_until(answer, one.stronger, persisted=options.persist)}")
+    return 0
+
+
+def _writer(daemon: str) -> Callable[[ConfigSet, dict[str, str]], None]:
+    """What keeps it. Known before anything is changed whether that can be done at all.
+
+    Raises:
+        CommandError: what writes such files is not installed.
+    """
+    try:
+        from penstock import settings_file
+    except ImportError as error:
+        raise CommandError(f"--persist: {error}; install it with `pip install 'penstock[{daemon}]'`") from None
+
+    def write(answer: ConfigSet, values: dict[str, str]) -> None:
+        try:
+            settings_file.write(_file(answer), values)
+        except settings_file.NotWritten as error:
+            lines = settings_file.lines(values)
+            raise CommandError(f"it holds now, but is not kept: {error}; write there: {lines}") from None
+
+    return write
+
+
+def _until(answer: ConfigSet, stronger: str, *, persisted: bool) -> str:
+    """How long it holds, where that is not for good."""
+    if persisted and stronger:
+        return f"  (in {answer.file}, too; but {stronger} wins over that when it is read again)"
+    return "" if persisted else "  (until the next reload or restart; --persist keeps it)"
+
+
+def _file(answer: ConfigSet) -> Path:
+    """Raises: settings_file.NotWritten: there is none, or it is elsewhere."""
+    from penstock.settings_file import NotWritten
+
+    if not answer.file:
+        raise NotWritten("the daemon reads no file; give it one with --config")
+    if answer.host != socket.gethostname():
+        raise NotWritten(f"{answer.file} is on {answer.host}, and this is {socket.gethostname()}")
+    return Path(answer.file)
+
+
+_COMMANDS: dict[str, tuple[Callable[[], arguments.Parser], Callable[[argparse.Namespace], int]]] = {
+    "show": (_parse_show, _show),
+    "check": (_parse_check, _check),
+    "set": (_parse_set, _set),
+}

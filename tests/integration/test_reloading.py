@@ -94,6 +94,8 @@ async def test_an_agent_takes_what_it_can(agent: Reloaded, connect: Connect) -> 
     }
     with pytest.raises(RpcError, match="nothing runs on slack"):
         await client.call("launch", container={"argv": ["true"], "opportunistic": True})
+    with pytest.raises(RpcError, match="this host has no master"):
+        await client.call("show_config", daemon="master")
     agent.reload("")
     await client.call("launch", container={"argv": ["true"], "opportunistic": True})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -21,10 +22,11 @@ from penstock.authority import Authority
 from penstock.daemon import StartError
 from penstock.model import Capacity, KindAmounts
 from penstock.transport import RpcPeer, connect_tcp
+from penstock.wire import RpcConnection
 from penstock.wire import master_api as api
 from penstock.wire.errors import ErrorCode, RpcError
 from tests.integration.conftest import Daemon, Recorder, start
-from tests.security_bed import DAY, NOW, authority, files, settings
+from tests.security_bed import DAY, NOW, authority, carried, files, settings
 
 LIMIT_S = 100
 
@@ -154,6 +156,116 @@ async def test_an_expired_certificate_is_said_on_both_sides_and_its_renewal_need
         assert list(master.status()["nodes"]) == ["test"]
     finally:
         master.stop()
+
+
+async def test_a_revoked_node_is_shut_out_of_what_runs_and_the_others_come_back(
+    tmp_path: Path, start_agent: Callable[..., Daemon], connect: Callable[..., Any]
+) -> None:
+    ca = authority(tmp_path / "ca")
+    of_master = files(ca, "head", master=True, listed=True)
+    keys = {"listen": "127.0.0.1:0", "tls": "require", "http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
+    options = [f"{key}={value}" for key, value in {**keys, **settings(of_master)}.items()]
+    master = await asyncio.to_thread(start, "master", tmp_path, *(part for one in options for part in ("--set", one)))
+    thief = Node()
+    try:
+        common = {"master": master.addresses["listen"], "master_name": "head", "tls": "require"}
+        agent = await asyncio.to_thread(start_agent, **common, **settings(files(ca, "test")))
+        client = await connect(agent)
+        await client.call("register_job", name="x")
+        await client.recorder.wait_for("job_admitted")
+        stolen = tls.mutual_client(carried(files(ca, "stolen"), tmp_path / "elsewhere"))
+        host, _, port = master.addresses["listen"].rpartition(":")
+        peer = await connect_tcp(host, int(port), thief, stolen, "head")
+        await peer.request("register", registration("stolen"), api.Registered)
+        assert set(master.status()["nodes"]) == {"test", "stolen"}
+
+        ca.revoke("stolen", NOW)
+        master.process.send_signal(signal.SIGHUP)
+        async with asyncio.timeout(LIMIT_S):
+            await thief.gone.wait()
+        with pytest.raises(OSError):  # at once, or in place of the first answer
+            again = await connect_tcp(host, int(port), Node(), stolen, "head")
+            await again.request("register", registration("stolen"), api.Registered)
+        assert "the certificate of the agent is refused here: it was revoked" in await _logged(master, "no connection")
+        await client.call("register_job", name="y")
+        await client.recorder.wait_for("job_admitted", 2)
+        states = {name: node["state"] for name, node in master.status()["nodes"].items()}
+        assert states == {"test": "connected", "stolen": "away"}
+    finally:
+        master.stop()
+
+
+async def test_a_handshake_that_began_before_the_revocation_opens_nothing(tmp_path: Path) -> None:
+    """The list that it is judged by is the one of its beginning; a thief could keep one waiting."""
+    ca = authority(tmp_path / "ca")
+    of_master = files(ca, "head", master=True, listed=True)
+    running = Master(
+        MasterConfig(listen="127.0.0.1:0", http="127.0.0.1:0", store=f"{tmp_path}/m.db", **settings(of_master))
+    )
+    await running.start()
+    try:
+        stolen = tls.mutual_client(carried(files(ca, "stolen"), tmp_path / "elsewhere"))
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        thief = stolen.wrap_bio(there, back, server_hostname="head")
+        host, _, port = running.service.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        async with asyncio.timeout(LIMIT_S):
+            with pytest.raises(ssl.SSLWantReadError):
+                thief.do_handshake()
+            writer.write(back.read())
+            there.write(await reader.read(65536))  # so the master has begun, with what it trusted until now
+            ca.revoke("stolen", NOW)
+            running.service.judge_anew()
+            while True:
+                try:
+                    thief.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    there.write(await reader.read(65536))
+            thief.write(RpcConnection().send_request("register", registration("stolen"))[1])
+            writer.write(back.read())
+            answered = b"?"
+            while answered == b"?":
+                try:
+                    answered = thief.read()  # nothing: the other side has said that it closes
+                except ssl.SSLWantReadError:
+                    there.write(await reader.read(65536))
+        assert not answered
+        assert running.status()["nodes"] == {}
+        writer.close()
+    finally:
+        await running.close()
+
+
+async def test_an_agent_leaves_a_master_that_was_revoked(
+    tmp_path: Path, start_agent: Callable[..., Daemon], connect: Callable[..., Any]
+) -> None:
+    ca = authority(tmp_path / "ca")
+    of_master = carried(files(ca, "head", master=True), tmp_path / "head")
+    running = Master(
+        MasterConfig(listen="127.0.0.1:0", http="127.0.0.1:0", store=f"{tmp_path}/m.db", **settings(of_master))
+    )
+    await running.start()
+    try:
+        listed = files(ca, "test", listed=True, days=20)
+        agent = await asyncio.to_thread(
+            start_agent, master=running.service.address, master_name="head", tls="require", **settings(listed)
+        )
+        client = await connect(agent)
+        await client.call("register_job", name="x")
+        await client.recorder.wait_for("job_admitted")
+        status = await asyncio.to_thread(agent.status)
+        assert [row["key"] for row in status["certificates"]] == ["tls_certificate", "tls_ca"]
+        assert "a certificate ends soon" in await _logged(agent, "ends soon")
+        metrics = (await asyncio.to_thread(agent.get, "/metrics")).decode()
+        assert 'penstock_certificate_end_timestamp_seconds{key="tls_certificate"}' in metrics
+        ca.revoke("head", NOW)
+        agent.process.send_signal(signal.SIGHUP)
+        said = await _logged(agent, "is refused here")
+        assert "the certificate of the master head is refused here: it was revoked" in said
+        assert (await asyncio.to_thread(agent.status))["master"]["linked"] is False
+    finally:
+        await running.close()
 
 
 async def _logged(daemon: Daemon, what: str) -> str:

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import structlog
 
-from penstock.reloading import Reloading
-from penstock.settings import LIVE, SettingsError
+from penstock.reloading import Change, Reloading
+from penstock.settings import LIVE, Loaded, Origin, SettingsError
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,12 +26,14 @@ class Bed:
 
     def __init__(self) -> None:
         self.said: Table | SettingsError = Table()
-        self.reloading = Reloading(Table(), self.read, check)
+        self.origins: dict[str, Origin] = {}
+        self.applied: list[Table] = []
+        self.reloading = Reloading(Loaded(Table(), {}), self.read, check, apply=self.applied.append)
 
-    def read(self) -> Table:
+    def read(self) -> Loaded[Table]:
         if isinstance(self.said, SettingsError):
             raise self.said
-        return self.said
+        return Loaded(self.said, self.origins)
 
     def reload(self, said: Table | SettingsError) -> tuple[Table | None, dict[str, object]]:
         """What is taken, and the one line of the log."""
@@ -51,6 +53,7 @@ def test_live_keys_are_taken_and_the_others_are_named() -> None:
     bed = Bed()
     fresh, line = bed.reload(Table(wait_s=2.0, listen="there"))
     assert fresh == bed.reloading.current == Table(wait_s=2.0)
+    assert bed.applied == [fresh]
     assert line == {
         "event": "configuration reloaded",
         "changed": {"wait_s": '"1s" → "2s"'},
@@ -85,16 +88,83 @@ def test_keys_that_contradict_what_stands_are_not_taken() -> None:
     assert line["why"] == "share: 0.5 is above wait_s (0.1)"
 
 
+def set_keys(bed: Bed, **values: str) -> list[Change]:
+    return bed.reloading.set(values, "eve", "2026-01-01T00:00:00+00:00")
+
+
+def test_what_is_set_holds_until_it_is_read_again() -> None:
+    bed = Bed()
+    bed.origins = {"share": Origin("file", "x.toml:3")}
+    bed.reload(Table(share=0.25))
+    with structlog.testing.capture_logs() as lines:
+        assert set_keys(bed, wait_s="2500ms", share="0.75") == [
+            Change("wait_s", '"1s"', '"2.5s"'), Change("share", "0.25", "0.75")
+        ]  # fmt: skip
+    assert lines == [
+        {
+            "event": "configuration set", "by": "eve", "log_level": "info",
+            "changed": {"wait_s": '"1s" → "2.5s"', "share": "0.25 → 0.75"},
+        }
+    ]  # fmt: skip
+    assert bed.reloading.current == bed.applied[-1] == Table(wait_s=2.5, share=0.75)
+    where = "set by eve at 2026-01-01T00:00:00+00:00"
+    assert bed.reloading.loaded.origins["share"] == Origin("set", where)
+    assert bed.reloading.by_hand() == {
+        "wait_s": {"value": '"2.5s"', "where": where}, "share": {"value": "0.75", "where": where}
+    }  # fmt: skip
+    assert bed.reloading.after_restart() == {"wait_s": '"1s"', "share": "0.25"}
+
+    fresh, line = bed.reload(Table(share=0.25))
+    assert fresh == Table(share=0.25) and line["changed"] == {"wait_s": '"2.5s" → "1s"', "share": "0.75 → 0.25"}
+    assert bed.reloading.loaded.origins == {"share": Origin("file", "x.toml:3")} and not bed.reloading.by_hand()
+
+
+def test_all_keys_are_set_or_none_and_every_fault_is_said() -> None:
+    bed = Bed()
+    with pytest.raises(SettingsError) as caught:
+        set_keys(bed, wait_s="0.5", share="lots", listen="there", wait="1s")
+    assert caught.value.faults == (
+        "share: Expected `float`, got `str`",
+        "listen: cannot change while the daemon runs; write it into its file and restart",
+        "unknown key 'wait'; did you mean 'wait_s'?",
+    )
+    with pytest.raises(SettingsError, match=r"share: 0\.9 is above wait_s \(0\.5\)"):
+        set_keys(bed, wait_s="0.5", share="0.9")
+    assert bed.reloading.current == Table() and not bed.applied and not bed.reloading.by_hand()
+
+
+def test_what_wins_over_the_file_is_said() -> None:
+    bed = Bed()
+    bed.origins = {"share": Origin("environment", "$PENSTOCK_X_SHARE"), "wait_s": Origin("file", "x.toml:1")}
+    bed.reload(Table())
+    for _ in range(2):  # setting it does not hide where it would come from again
+        changes = set_keys(bed, share="0.25", wait_s="2")
+        assert [change.stronger for change in changes] == ["$PENSTOCK_X_SHARE", ""]
+
+
+def test_what_waits_for_a_restart_is_from_where_it_was() -> None:
+    bed = Bed()
+    bed.origins = {"listen": Origin("file", "x.toml:1"), "share": Origin("file", "x.toml:2")}
+    bed.reload(Table(listen="there", share=0.25))
+    assert bed.reloading.loaded.origins == {"share": Origin("file", "x.toml:2")}
+    assert bed.reloading.after_restart() == {"listen": '"there"'}
+
+
 async def test_sighup_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     bed = Bed()
     taken: asyncio.Queue[Table] = asyncio.Queue()
+    told: list[str] = []
+    bed.reloading.apply = taken.put_nowait
+    bed.reloading.also.append(lambda: told.append("also"))
     bed.reloading.listen()
-    running = asyncio.create_task(bed.reloading.run(taken.put_nowait))
+    running = asyncio.create_task(bed.reloading.run())
     try:
         for wait_s in (2.0, 3.0):
             bed.said = Table(wait_s=wait_s)
             os.kill(os.getpid(), signal.SIGHUP)
             assert await asyncio.wait_for(taken.get(), 30) == bed.said
+            await asyncio.sleep(0)
+        assert told == ["also", "also"]
     finally:
         running.cancel()
         asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)

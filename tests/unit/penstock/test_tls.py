@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from agent.config import AgentConfig
 from master.config import MasterConfig
-from penstock import tls
+from penstock import doors, tls
 from penstock.settings import SettingsError
-from tests.security_bed import DAY, NOW, authority, files, settings
+from tests.security_bed import DAY, NOW, authority, carried, files, settings
 
 THREE = {"tls_ca": "ca.pem", "tls_certificate": "own.pem", "tls_key": "own.key"}
 
@@ -69,7 +70,7 @@ def test_two_faults_are_both_said() -> None:
     ],
 )  # fmt: skip
 def test_loopback(host: str, loopback: bool) -> None:
-    assert tls.is_loopback(host) is loopback
+    assert doors.is_loopback(host) is loopback
 
 
 def test_a_file_that_cannot_be_used_is_named_with_its_key(tmp_path: Path) -> None:
@@ -112,6 +113,66 @@ def test_what_others_will_say_against_our_certificate_is_known_before(tmp_path: 
     assert tls.shown(foreign, server=False) == ((), "it is not signed by the CA in tls_ca")
 
 
+def test_what_stands_in_our_own_certificate_is_known_whether_it_holds_or_not(tmp_path: Path) -> None:
+    ca = authority(tmp_path / "ca", NOW - 100 * DAY)
+    for made in (
+        files(ca, "alpha", "alpha.example.org"),
+        files(ca, "head", master=True),
+        files(ca, "old", since=NOW - 9 * DAY, days=2),
+        files(authority(tmp_path / "other"), "foreign", ca=ca.certificate),
+    ):
+        found = tls.decoded(made)
+        assert tls.names(found)[0] == made.tls_certificate.stem
+        assert found["notAfter"] and found["issuer"]
+    [own] = tls.authorities(made)
+    assert own["subject"] == ((("commonName", "test CA"),),)
+
+
+def test_a_list_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    ca = authority(tmp_path / "ca")
+    made = files(ca, "alpha")
+    text = tmp_path / "text"
+    text.write_text("nothing")
+    for wrong, line in (
+        (tmp_path / "none", r"^tls_crl: .*/none: No such file"),
+        (text, r"^tls_crl: .*/text: no list in PEM"),
+        (ca.certificate, r"^tls_crl: .*/ca\.pem: a certificate is in it, or no list; `penstock ca revoke`"),
+        (files(authority(tmp_path / "evil"), "x").tls_certificate, r"^tls_crl: .*: a certificate is in it"),
+    ):
+        with pytest.raises(tls.TlsError, match=line):
+            tls.mutual_server(dataclasses.replace(made, tls_crl=wrong))
+
+
+def test_who_is_revoked_knows_it_from_his_own_list(tmp_path: Path) -> None:
+    ca = authority(tmp_path / "ca")
+    made = carried(files(ca, "alpha"), tmp_path / "host")
+    assert tls.shown(made, server=False) == (("alpha",), "")
+    ca.revoke("alpha", NOW)
+    made = dataclasses.replace(made, tls_crl=ca.revocations)
+    assert tls.shown(made, server=False) == ((), "it was revoked")
+    foreign = dataclasses.replace(made, tls_crl=authority(tmp_path / "other").revocations)
+    assert tls.shown(foreign, server=False)[1].startswith("the list in tls_crl is not of its CA")
+
+
+def test_it_is_known_when_others_are_trusted_than_before(tmp_path: Path) -> None:
+    ca = authority(tmp_path / "ca")
+    made = files(ca, "alpha", listed=True)
+    contexts = tls.Contexts(made, tls.mutual_server)
+    first = contexts.current()
+    assert not contexts.outdated(first) and not contexts.outdated(None)
+    ca.renew("alpha", NOW)
+    second = contexts.current()
+    assert second is not first
+    assert not contexts.outdated(first), "another certificate of our own makes nobody else worse"
+    ca.issue("beta", (), 10, NOW, master=False)
+    ca.revoke("beta", NOW)
+    assert contexts.outdated(first) and contexts.outdated(second)
+    assert not contexts.outdated(contexts.current())
+    third = contexts.current()
+    ca.revocations.write_text("half")
+    assert not contexts.outdated(third), "what cannot be used replaces nothing"
+
+
 def test_names_are_the_dns_names_or_else_the_common_name() -> None:
     subject = ((("organizationName", "x"),), (("commonName", "alpha"),))
     assert tls.names({"subject": subject}) == ("alpha",)
@@ -124,7 +185,7 @@ def test_a_certificate_for_another_name_is_said_at_the_start(
 ) -> None:
     made = files(authority(tmp_path / "ca"), "beta")
     config = AgentConfig(master="head:7420", **settings(made))
-    assert tls.contexts(config, "master", "head", "beta") is not None
+    assert doors.contexts(config, "master", "head", "beta") is not None
     assert "will be refused" not in capsys.readouterr().out
-    assert tls.contexts(config, "master", "head", "alpha") is not None
+    assert doors.contexts(config, "master", "head", "alpha") is not None
     assert "it is for beta; set `node` to that, or `penstock ca issue alpha`" in capsys.readouterr().out

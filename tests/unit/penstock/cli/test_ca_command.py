@@ -31,7 +31,8 @@ def test_what_is_made_is_for_its_owner_alone(directory: Path) -> None:
     assert _in(directory, "issue", "alpha") == 0
     modes = {path.relative_to(directory).as_posix(): path.stat().st_mode & 0o777 for path in directory.rglob("*")}
     assert modes == {
-        "ca.pem": 0o644, "ca.key": 0o600, "issued": 0o700, "issued/alpha.pem": 0o644, "issued/alpha.key": 0o600,
+        "ca.pem": 0o644, "crl.pem": 0o644, "ca.key": 0o600, "issued": 0o700, "issued/alpha.pem": 0o644,
+        "issued/alpha.key": 0o600,
     }  # fmt: skip
     assert directory.stat().st_mode & 0o777 == 0o700
 
@@ -90,9 +91,9 @@ def test_what_was_issued_is_shown(directory: Path, capsys: pytest.CaptureFixture
 )
 def test_what_is_no_name_of_a_host_is_not_issued(directory: Path, name: str) -> None:
     before = sorted(directory.parent.rglob("*"))
-    for asked in (["--", name], [f"--also={name}", "good"]):
+    for asked in (["issue", "--", name], ["issue", f"--also={name}", "good"], ["revoke", "--", name]):
         with pytest.raises(CommandError, match="is not a host's name or address"):
-            _in(directory, "issue", *asked)
+            _in(directory, *asked)
     assert sorted(directory.parent.rglob("*")) == before
 
 
@@ -107,10 +108,11 @@ def test_bad_input_is_one_line(directory: Path, tmp_path: Path, capsys: pytest.C
     _in(directory, "issue", "alpha")
     for arguments, status, line in (
         (["issue", "--directory", str(directory), "alpha"], 1, "alpha: was issued already; `penstock ca renew alpha`"),
+        (["revoke", "--directory", str(directory), "beta"], 1, "beta: was not issued here; `penstock ca show` lists"),
         (["renew", "--directory", str(directory), "beta"], 1, "beta: was not issued here; `penstock ca issue beta`"),
         (["issue", "--directory", str(tmp_path / "none"), "x"], 1, "there is no authority; `penstock ca init`"),
         (["issue", "--directory", str(directory), "x", "--days", "0"], 2, "'0' is not a number from 1 on"),
-        (["sign", "x"], 2, "unknown command 'sign'; one of init, issue, renew, show"),
+        (["sign", "x"], 2, "unknown command 'sign'; one of init, issue, renew, revoke, show"),
     ):
         capsys.readouterr()
         assert penstock(["ca", *arguments]) == status
@@ -119,6 +121,71 @@ def test_bad_input_is_one_line(directory: Path, tmp_path: Path, capsys: pytest.C
     (directory / "ca.pem").write_text("x")
     with pytest.raises(CommandError, match=r"ca.pem or ca.key cannot be read"):
         _in(directory, "show")
+
+
+def _openssl_accepts(directory: Path, certificate: Path) -> str:
+    """Empty: yes; else why not."""
+    done = subprocess.run(
+        ["openssl", "verify", "-x509_strict", "-crl_check", "-CAfile", directory / "ca.pem", "-CRLfile",
+         directory / "crl.pem", certificate],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stderr if done.returncode else ""
+
+
+def test_what_is_revoked_is_refused_by_openssl_and_what_was_renewed_before_is_so_too(
+    directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("alpha", "alpha.b", "beta"):
+        _in(directory, "issue", name)
+    copies = []
+    for number in range(3):  # thieves have copies of each
+        copies.append(tmp_path / f"copy-{number}.pem")
+        copies[-1].write_bytes((directory / "issued/alpha.pem").read_bytes())
+        _in(directory, "renew", "alpha")
+    copies.append(tmp_path / "last.pem")
+    copies[-1].write_bytes((directory / "issued/alpha.pem").read_bytes())
+    assert [_openssl_accepts(directory, copy) for copy in copies] == [""] * 4
+    capsys.readouterr()
+    assert _in(directory, "revoke", "alpha") == 0
+    assert capsys.readouterr().out == f"{directory}/crl.pem\n"
+    assert ["certificate revoked" in _openssl_accepts(directory, copy) for copy in copies] == [True] * 4
+    for name in ("alpha.b", "beta"):
+        assert not _openssl_accepts(directory, directory / f"issued/{name}.pem")
+    assert not (directory / "issued/alpha.key").exists()
+
+    assert _in(directory, "issue", "alpha") == 0
+    assert not _openssl_accepts(directory, directory / "issued/alpha.pem"), "a host that was set up anew"
+    assert _in(directory, "revoke", "beta") == 0
+    assert "certificate revoked" in _openssl_accepts(directory, copies[0]), "the list grows"
+    capsys.readouterr()
+    _in(directory, "show", "--json")
+    shown = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in shown["revoked"]] == ["alpha"] * 4 + ["beta"]
+    assert {row["name"] for row in shown["issued"]} == {"alpha", "alpha.b"}
+    _in(directory, "show")
+    assert capsys.readouterr().out.count("REVOKED") == 5
+    with pytest.raises(CommandError, match=r"beta: is revoked already; .*crl\.pem has it"):
+        _in(directory, "revoke", "beta")
+
+
+def test_an_authority_from_before_there_were_lists_gets_one(directory: Path) -> None:
+    _in(directory, "issue", "alpha")
+    (directory / "crl.pem").unlink()
+    _in(directory, "issue", "beta")
+    assert not _openssl_accepts(directory, directory / "issued/alpha.pem")
+    (directory / "crl.pem").unlink()
+    _in(directory, "revoke", "alpha")
+    assert [one.name for one in Authority(directory).revoked()] == ["alpha"]
+
+
+def test_a_list_that_is_another_s_is_not_carried_on(directory: Path, tmp_path: Path) -> None:
+    _in(directory, "issue", "alpha")
+    main(["init", "--directory", str(tmp_path / "other")])
+    (directory / "crl.pem").write_bytes((tmp_path / "other/crl.pem").read_bytes())
+    with pytest.raises(CommandError, match=r"crl\.pem: is not signed by .*ca\.pem"):
+        _in(directory, "revoke", "alpha")
+    assert Authority(directory).find("alpha").names == ("alpha",)
 
 
 def test_nothing_outlives_the_authority(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import inspect
 import socket
 import ssl
@@ -17,7 +18,7 @@ import uvloop
 from penstock import tls
 from penstock.transport import Listener, RpcPeer, connect_tcp
 from penstock.transport.listener import HANDSHAKES_PER_ADDRESS
-from tests.security_bed import DAY, NOW, authority, files
+from tests.security_bed import DAY, NOW, authority, carried, files
 
 LIMIT_S = 30
 
@@ -167,6 +168,7 @@ REFUSED_HERE = [
     ("expired", f"{_HERE}has expired", "it has expired; renew it"),
     ("too early", f"{_HERE}is not valid yet", "it is not valid yet"),
     ("a master's", f"{_HERE}was issued for something else", "it was issued for something else"),
+    ("revoked", f"{_HERE}was revoked", ""),
     ("none", "node shows no certificate", ""),
 ]
 
@@ -177,7 +179,7 @@ async def test_a_node_that_cannot_show_who_it_is_is_never_heard(
     case: str, here: str, there: str, tmp_path: Path, open_port: OpenPort
 ) -> None:
     ca = authority(tmp_path / "ca", NOW - 100 * DAY)
-    port = await open_port(files(ca, "head", master=True))
+    port = await open_port(files(ca, "head", master=True, listed=case == "revoked"))
     match case:
         case "another CA":
             shown = files(authority(tmp_path / "other"), "alpha", ca=ca.certificate)
@@ -185,6 +187,9 @@ async def test_a_node_that_cannot_show_who_it_is_is_never_heard(
             shown = files(ca, "alpha", since=NOW - 50 * DAY, days=20)
         case "too early":
             shown = files(ca, "alpha", since=NOW + 50 * DAY)
+        case "revoked":
+            shown = carried(files(ca, "alpha"), tmp_path / "host")
+            ca.revoke("alpha", NOW)
         case _:
             shown = files(ca, "alpha", master=case == "a master's")
     context = tls.mutual_client(shown)
@@ -201,6 +206,8 @@ async def test_a_node_that_cannot_show_who_it_is_is_never_heard(
 REFUSED_THERE = [
     ("another CA", "alpha", "it is not signed by the CA in tls_ca"),
     ("expired", "alpha", "it has expired"),
+    ("revoked", "alpha", "it was revoked"),
+    ("no list", "alpha", "the list in tls_crl is not of its CA"),
     ("wrong name", "tail", "Hostname mismatch, certificate is not valid for 'tail'"),
 ]
 
@@ -213,9 +220,16 @@ async def test_a_master_that_is_not_the_one_is_told_nothing(
     ca = authority(tmp_path / "ca", NOW - 100 * DAY)
     since = NOW - 50 * DAY if case == "expired" else NOW
     of_master = authority(tmp_path / "other") if case == "another CA" else ca
-    port = await open_port(files(of_master, "head", master=True, since=since, ca=ca.certificate))
+    port = await open_port(
+        carried(files(of_master, "head", master=True, since=since, ca=ca.certificate), tmp_path / "h")
+    )
+    shown = files(ca, "alpha", listed=case == "revoked")
+    if case == "revoked":
+        ca.revoke("head", NOW)
+    if case == "no list":
+        shown = dataclasses.replace(shown, tls_crl=authority(tmp_path / "foreign").revocations)
     with pytest.raises(ssl.SSLCertVerificationError) as caught:
-        await port.connect(files(ca, "alpha"), "tail" if case == "wrong name" else "head")
+        await port.connect(shown, "tail" if case == "wrong name" else "head")
     assert tls.why(caught.value, "the master").startswith(f"the certificate of the master is refused here: {why}")
     assert await refusal(port)
     assert port.sides == [] or port.sides[0].heard == []

@@ -1,0 +1,105 @@
+"""When the certificates that a daemon depends on end: in its log from thirty days ahead, in its status and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from penstock import tls
+
+log = structlog.get_logger()
+_DAY_S = 86_400.0
+WARN_AHEAD_S = 30 * _DAY_S
+_LOOK_INTERVAL_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """``key`` is ``tls_certificate`` or ``tls_ca`` (the CA that signed it); ``ends_at`` is Unix time."""
+
+    key: str
+    file: str
+    ends_at: float
+
+
+def endings(files: tls.TlsFiles) -> list[Ending]:
+    """Our own certificate's, and its CA's where ``tls_ca`` has that.
+
+    Raises:
+        tls.TlsError: a file cannot be used.
+    """
+    own = tls.decoded(files)
+    if not own:
+        return []
+    found = [Ending("tls_certificate", str(files.tls_certificate), _ends_at(own))]
+    signers = [one for one in tls.authorities(files) if one.get("subject") == own.get("issuer")]
+    if signers:
+        found.append(Ending("tls_ca", str(files.tls_ca), max(map(_ends_at, signers))))
+    return found
+
+
+def _ends_at(decoded: Mapping[str, Any]) -> float:
+    return float(ssl.cert_time_to_seconds(str(decoded["notAfter"])))
+
+
+@dataclass(slots=True)
+class CertificateWatch:
+    """Looks at start, when told, and every hour. ``files`` None: there are none to look after."""
+
+    files: tls.TlsFiles | None
+    clock: Callable[[], float] = time.time
+    _endings: list[Ending] = field(default_factory=list, init=False)
+    _warned_at: dict[Ending, float] = field(default_factory=dict, init=False)
+
+    def look(self) -> None:
+        """Read them again; warn of what ends soon, or has ended, once a day."""
+        if self.files is None:
+            return
+        try:
+            self._endings = endings(self.files)
+        except (tls.TlsError, OSError):  # half written, perhaps; who uses them says so
+            return
+        now = self.clock()
+        self._warned_at = {each: at for each, at in self._warned_at.items() if each in self._endings}
+        for each in self._endings:
+            left_s = each.ends_at - now
+            if left_s < WARN_AHEAD_S and now - self._warned_at.get(each, 0.0) >= _DAY_S:
+                self._warned_at[each] = now
+                _warn(each, left_s)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(_LOOK_INTERVAL_S)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """For the status."""
+        return [{"key": each.key, "file": each.file, "ends_at": each.ends_at} for each in self._endings]
+
+
+def _warn(each: Ending, left_s: float) -> None:
+    own = each.key == "tls_certificate"
+    renew = "`penstock ca renew`" if own else "make another with `penstock ca init`, and trust both for a while"
+    if left_s <= 0:
+        log.error("a certificate has ended", key=each.key, file=each.file, remedy=renew)
+    else:
+        log.warning(
+            "a certificate ends soon", key=each.key, file=each.file, left_days=int(left_s // _DAY_S), remedy=renew
+        )
+
+
+def certificate_metrics(prefix: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+    """What :meth:`CertificateWatch.rows` says, for Prometheus."""
+    name, text = f"{prefix}_certificate_end_timestamp_seconds", "When a certificate that we depend on ends (Unix time)."
+    gauge = GaugeMetricFamily(name, text, labels=["key"])
+    for row in rows:
+        gauge.add_metric([row["key"]], row["ends_at"])
+    yield gauge

@@ -1,0 +1,66 @@
+"""A running daemon's answers about its configuration: what is in force, and what operators set (wire.config_api)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from penstock import config_page
+from penstock.reloading import Reloading
+from penstock.settings import SettingsError
+from penstock.wire import config_api as api
+from penstock.wire.agent_api import Result
+from penstock.wire.connection import read
+from penstock.wire.errors import bad_request, refused
+from penstock.wire.reservation_api import OnBehalf
+
+
+@dataclass(frozen=True, slots=True)
+class Configuring:
+    """Of one daemon."""
+
+    reloading: Reloading[Any]
+
+    def answer(self, asked: OnBehalf, node: str = "") -> Result:
+        """What ``asked.user`` (of ``node``, where that is another host) asks of this daemon, whatever ``daemon`` says:
+        who relays it has looked at that.
+
+        Raises:
+            RpcError: ``bad_request``: it makes no sense; ``refused``: he is no operator.
+        """
+        if asked.call not in api.REQUESTS:
+            raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.REQUESTS)}")
+        params = read(asked.params, api.REQUESTS[asked.call][0])
+        if not asked.operator:
+            raise refused(
+                f"{asked.user} is no operator: only those see and set the configuration of a daemon that runs",
+                remedy="ask root, or a member of the group `operators` of this host's agent",
+            )
+        if isinstance(params, api.SetConfig):
+            return self._set(params, f"{asked.user} on {node}" if node else asked.user)
+        return self._in_force()
+
+    def _set(self, params: api.SetConfig, who: str) -> api.ConfigSet:
+        when = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        try:
+            changed = self.reloading.set(params.values, who, when)
+        except SettingsError as error:
+            raise bad_request("; ".join(error.faults), field="values") from None
+        return api.ConfigSet(
+            changed=[api.ChangedKey(key=one.key, was=one.was, now=one.now, stronger=one.stronger) for one in changed],
+            **self._place(),
+        )
+
+    def _in_force(self) -> api.ConfigInForce:
+        later = self.reloading.after_restart()
+        keys: dict[str, api.KeyInForce] = {
+            key: api.KeyInForce(**facts, after_restart=later.get(key, ""))
+            for key, facts in config_page.document(self.reloading.loaded).items()
+        }
+        return api.ConfigInForce(keys=keys, **self._place())
+
+    def _place(self) -> dict[str, str]:
+        file = self.reloading.file
+        return {"host": socket.gethostname(), "file": str(file) if file is not None else ""}

@@ -1,0 +1,77 @@
+"""Keys written into a daemon's configuration file; everything else in it stays as people wrote it, comments and all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+import tomlkit.exceptions
+import tomlkit.items
+
+from penstock.settings import scalar
+
+
+class NotWritten(Exception):  # noqa: N818 - it says what happened
+    """Why the file is as it was: one line that names it."""
+
+
+def write(file: Path, values: Mapping[str, str]) -> None:
+    """Whole or not at all, for its owner and with its mode. ``values`` as they are written after ``--set``.
+
+    Raises:
+        NotWritten: it is no TOML, or cannot be written by us.
+    """
+    file = file.resolve()  # of a link what it leads to is written
+    fresh = file.with_name(f".{file.name}.new")
+    try:
+        text = changed(file.read_text(encoding="utf-8"), {key: scalar(value) for key, value in values.items()})
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as written:
+            written.write(text)
+            status = file.stat()
+            os.fchown(written.fileno(), status.st_uid, status.st_gid)
+            shutil.copymode(file, fresh)
+            written.flush()
+            os.fsync(written.fileno())
+        fresh.replace(file)
+    except OSError as error:
+        raise NotWritten(f"{file}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, tomlkit.exceptions.ParseError) as error:
+        raise NotWritten(f"{file}: {error}") from None
+
+
+def changed(text: str, values: Mapping[str, Any]) -> str:
+    """The text of a TOML file with top-level keys as ``values`` say: in their place where they are, or else last before
+    the first table.
+
+    Raises:
+        tomllib.TOMLDecodeError, tomlkit.exceptions.ParseError: the text is no TOML.
+    """
+    before = tomllib.loads(text)
+    document = tomlkit.parse(text)
+    for key, value in values.items():
+        document[key] = _inline(value) if isinstance(value, dict) and not _is_table(document.get(key)) else value
+    written = tomlkit.dumps(document)
+    assert tomllib.loads(written) == {**before, **values}
+    return written
+
+
+def _inline(value: dict[str, Any]) -> tomlkit.items.InlineTable:
+    made = tomlkit.inline_table()
+    made.update(value)
+    return made
+
+
+def _is_table(item: object) -> bool:
+    return isinstance(item, tomlkit.items.Table)
+
+
+def lines(values: Mapping[str, str]) -> str:
+    """What stands in a file that says so, in one line."""
+    return "; ".join(changed("", {key: scalar(value)}).strip() for key, value in values.items())

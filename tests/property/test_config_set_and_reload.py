@@ -1,0 +1,92 @@
+"""Setting keys and reading the file again, in any order: what holds is what was said last, and all or nothing of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.reloading import Reloading
+from penstock.settings import LIVE, Loaded, Origin, SettingsError
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    low: Annotated[int, msgspec.Meta(ge=0, le=9), LIVE] = 0
+    high: Annotated[int, msgspec.Meta(ge=0, le=9), LIVE] = 9
+    listen: str = "a"
+
+
+LIVE_KEYS = ("low", "high")
+READS = st.builds(Table, low=st.integers(0, 9), high=st.integers(0, 9), listen=st.sampled_from("ab"))
+SETS = st.dictionaries(
+    st.sampled_from(["low", "high", "listen", "loww"]), st.sampled_from(["0", "3", "9", "10", "x"]), min_size=1
+)
+
+
+def check(table: Table) -> None:
+    if table.low > table.high:
+        raise SettingsError(f"low: {table.low} is above high ({table.high})")
+
+
+class Model:
+    """What should hold, and where each key is from."""
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.by_hand: set[str] = set()
+
+    def read(self, found: Table) -> bool:
+        if found.low > found.high:
+            return False
+        before, self.table = self.table, msgspec.structs.replace(self.table, low=found.low, high=found.high)
+        self.by_hand = set()
+        return before != self.table
+
+    def set(self, values: dict[str, str]) -> bool:
+        good = all(key in LIVE_KEYS and value in {"0", "3", "9"} for key, value in values.items())
+        fresh = msgspec.structs.replace(
+            self.table, **{key: int(value) for key, value in values.items()} if good else {}
+        )
+        if not good or fresh.low > fresh.high:
+            return False
+        self.table = fresh
+        self.by_hand |= values.keys()
+        return True
+
+
+@given(st.lists(st.one_of(READS, SETS), max_size=12))
+def test_what_holds_is_what_was_said_last(steps: list[Table | dict[str, str]]) -> None:
+    applied: list[Table] = []
+    file = [Table()]
+
+    def read() -> Loaded[Table]:
+        check(file[0])
+        return Loaded(file[0], dict.fromkeys(Table.__struct_fields__, Origin("file", "x.toml")))
+
+    reloading = Reloading(Loaded(Table(), {}), read, check, apply=applied.append)
+    model = Model()
+    with structlog.testing.capture_logs() as lines:
+        for step in steps:
+            before = len(applied), reloading.loaded
+            if isinstance(step, Table):
+                file[0] = step
+                reloading.reload()
+                taken = model.read(step)
+            else:
+                try:
+                    reloading.set(step, "eve", "now")
+                    done = True
+                except SettingsError:
+                    done = False
+                    assert reloading.loaded is before[1], "nothing of it"
+                taken = model.set(step)
+                assert done == taken
+            assert reloading.current == model.table
+            assert reloading.by_hand().keys() == model.by_hand
+            assert len(applied) == before[0] + taken
+            assert not applied or applied[-1] == model.table
+            check(reloading.current)
+    assert len(lines) >= sum(isinstance(step, Table) for step in steps), "each reading is said in the log"
