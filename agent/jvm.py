@@ -36,8 +36,12 @@ if TYPE_CHECKING:
     from agent.core import Node
     from agent.core.plans import Plan
 
-#: A change that is smaller is not worth 0.1 s of a processor, which jcmd takes.
-_WORTH = 0.05
+#: Changes that are smaller are not worth 0.13 to 0.17 s of a processor, which jcmd takes: more, and less.
+_WORTH_MORE, _WORTH_LESS = 0.05, 0.1
+#: A heap is changed once in so many seconds in the long run, which is less than half a percent of a core, …
+_EVERY_S = 40.0
+#: … and so often in a row. The last two are for heaps that have to grow: those may not wait.
+_IN_A_ROW, _TO_GROW = 4, 2
 #: Nor is a dip that is over before a collector has given memory back.
 _DIP_S = 10.0
 _TIMEOUT_S = 30.0
@@ -59,7 +63,10 @@ Runner = Callable[[Account, tuple[str, ...]], str]
 
 @dataclass(slots=True)
 class _Jvm:
-    """``most_bytes``: its maximum heap. ``told_bytes``: its soft maximum as we set it last."""
+    """``most_bytes``: its maximum heap. ``told_bytes``: its soft maximum as we set it last.
+
+    ``changes`` are left to it, of which there was that many at ``counted_at``.
+    """
 
     pid: int
     account: Account
@@ -67,6 +74,20 @@ class _Jvm:
     most_bytes: int
     told_bytes: int = 0
     failures: int = 0
+    changes: float = _IN_A_ROW
+    counted_at: float = 0.0
+
+    def may_be(self, wanted: int, now: float) -> bool:
+        """Whether that is worth a change, and one is left."""
+        more = wanted >= self.told_bytes
+        worth = abs(wanted - self.told_bytes) >= (_WORTH_MORE if more else _WORTH_LESS) * self.told_bytes
+        left = min(_IN_A_ROW, self.changes + (now - self.counted_at) / _EVERY_S)
+        return worth and left >= (1 if more else 1 + _TO_GROW) and self.failures < _GIVE_UP_AFTER
+
+    def told(self, wanted: int, now: float) -> None:
+        """One change less."""
+        self.changes = min(_IN_A_ROW, self.changes + (now - self.counted_at) / _EVERY_S) - 1
+        self.told_bytes, self.counted_at = wanted, now
 
 
 @dataclass(slots=True)
@@ -78,14 +99,13 @@ class _Executor:
     known: dict[tuple[int, str], _Jvm | None] = field(default_factory=dict)
     worker: asyncio.Task[None] | None = None
 
-    def due(self, share: float) -> list[tuple[_Jvm, int]]:
+    def due(self, share: float, now: float) -> list[tuple[_Jvm, int]]:
         """Whose soft maximum is to be another one, in bytes. Several JVMs share alike."""
         jvms = [jvm for jvm in self.known.values() if jvm is not None]
         found = []
         for jvm in jvms:
             wanted = min(jvm.most_bytes, max(_LEAST_HEAP_BYTES, int(share * self.memory_bytes / len(jvms))))
-            worth = abs(wanted - jvm.told_bytes) >= _WORTH * jvm.told_bytes
-            if worth and jvm.failures < _GIVE_UP_AFTER:
+            if jvm.may_be(wanted, now):
                 found.append((jvm, wanted))
         return found
 
@@ -94,12 +114,18 @@ class JvmHeaps:
     """One per agent. ``share`` of an executor's memory is its heap's; ``note`` says what does not follow, and why."""
 
     def __init__(
-        self, tree: CgroupTree | None, note: Callable[..., object], share: float, run: Runner | None = None
+        self,
+        tree: CgroupTree | None,
+        note: Callable[..., object],
+        share: float,
+        run: Runner | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tree = tree
         self._note = note
         self._share = share
         self._run = run or run_as
+        self._clock = clock
         self._executors: dict[str, _Executor] = {}
         self._threads = ThreadPoolExecutor(2, "jvm")  # of their own: a JVM that hangs is in nobody's way
 
@@ -128,7 +154,7 @@ class JvmHeaps:
         programs = {key for pid in self._pids(record) if (key := _program(pid)) is not None}
         one.known = {key: jvm for key, jvm in one.known.items() if key in programs}
         fresh = programs - one.known.keys()
-        if fresh or one.due(self._share):
+        if fresh or one.due(self._share, self._clock()):
             one.worker = asyncio.get_running_loop().create_task(self._work(record.container, one, fresh))
 
     async def settled(self) -> None:
@@ -161,7 +187,7 @@ class JvmHeaps:
                     one.known[pid, program] = jvm
                 if why:
                     self._note("heap follows badly", container=container, pid=pid, why=why)
-            for jvm, wanted in one.due(self._share):
+            for jvm, wanted in one.due(self._share, self._clock()):
                 why = await loop.run_in_executor(self._threads, self._set, jvm, wanted)
                 if why and jvm.failures in (1, _GIVE_UP_AFTER):
                     self._note("heap not set", container=container, pid=jvm.pid, why=why, times=jvm.failures)
@@ -186,11 +212,11 @@ class JvmHeaps:
         most = re.search(r"-XX:MaxHeapSize=(\d+)", flags)
         if most is None:
             return True, None, f"its flags cannot be read: {' '.join(flags.split())[:200]}"
-        return True, _Jvm(pid, account, jcmd, int(most[1])), _shortcoming(flags)
+        return True, _Jvm(pid, account, jcmd, int(most[1]), counted_at=self._clock()), _shortcoming(flags)
 
     def _set(self, jvm: _Jvm, wanted: int) -> str:
         """Why it could not be set; empty where it was."""
-        jvm.told_bytes = wanted  # also where it fails: tried again with the next change
+        jvm.told(wanted, self._clock())  # also where it fails: tried again with the next change
         try:
             said = self._run(
                 jvm.account, (jvm.jcmd, *_LIGHT, str(jvm.pid), "VM.set_flag", "SoftMaxHeapSize", str(wanted))

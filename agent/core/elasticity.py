@@ -23,7 +23,7 @@ from agent.core.memory_levels import Memory, levels, raised_bytes
 from agent.core.plans import NOTHING, RESOURCES, Course, Plan, Room, ahead, minus
 from agent.core.profiling import Amounts
 from agent.core.records import ContainerRecord, ContainerState
-from agent.core.reprovisioning import BOUNDED, Observation, corrected, held_back, lateness
+from agent.core.reprovisioning import BOUNDED, Hindrance, Observation, corrected, held_back, lateness
 from agent.core.running import container_of
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Limits
@@ -124,10 +124,12 @@ class Elasticity:
             if one.record.job != job or stage <= course.stage or not one.profile.stages:
                 continue  # without stages the whole is one: its end is the executor's
             seen = self._observed(one.record.container)
-            if seen is not None:
-                course, self._observation = corrected(one.profile, course, seen), None
-            one.record.course = course.next_stage(stage, now - one.started)
-            one.extend_at, one.behind, one.stuck = now, 0.0, False
+            if seen is not None and not seen.lacks:
+                instructions.append(self._correct(one, seen))
+            elif seen is not None:  # the stage seen may have been the next one
+                self._observation = None
+            one.record.course = one.course.next_stage(stage, now - one.started)
+            one.extend_at, one.behind, one.stuck, one.hindrance = now, 0.0, False, Hindrance()
             self.version += 1
             instructions.append(Record(ROOM, one.record.container, one.record))
         return instructions
@@ -145,6 +147,8 @@ class Elasticity:
             seen = self._observed(one.record.container)
             if seen is not None:
                 seen.sampled(use, snapshot.at, snapshot.interval_s)
+            else:
+                one.sampled(use, snapshot.at, snapshot.interval_s)
         instructions = self.changes(node, now)
         for one in executors:
             behind = lateness(one.profile, one.course, now - one.started)
@@ -195,8 +199,8 @@ class Elasticity:
         instructions: list[Instruction] = []
         if self._observation is not None and self._observation.over(now):
             instructions += self._conclude(node, self._observation, now)
-        rho = self._settings.reprovision_rho
-        overdue = [one for one in self._executors() if now >= one.overdue_at(rho) - EPSILON_S]
+        rho, period_s = self._settings.reprovision_rho, self._settings.executor_slot_s
+        overdue = [one for one in self._executors() if one.is_overdue(rho, now) or one.foretold(rho, period_s, now)]
         overdue.sort(key=lambda one: -lateness(one.profile, one.course, now - one.started))
         for one in overdue:
             if self._observation is None:
@@ -210,19 +214,21 @@ class Elasticity:
         free = minus(self._room(node, one, now).free(0.0, period_s), had)
         cores, disk, network, memory = (has if room == math.inf else room for room, has in zip(free, had, strict=True))
         extra = one.named((cores, disk, network, memory))
-        if all(room <= (1 - BOUNDED) * has for room, has in zip(extra, had, strict=True)):
+        rho, hindrance = self._settings.reprovision_rho, one.hindrance
+        lacks = () if one.is_overdue(rho, now) else hindrance.lacks
+        if all(extra[index] <= (1 - BOUNDED) * had[index] for index in lacks or range(len(extra))):
             return []
         record, course = one.record, one.course
-        self._observation = seen = Observation(record.container, now, now + period_s, extra)
-        record.course = msgspec.structs.replace(course, observed=True)
+        self._observation = seen = Observation(record.container, now, now + period_s, extra, lacks=lacks)
+        record.course = msgspec.structs.replace(course, observed=not lacks)
+        one.hindrance = Hindrance()
         self._replan(node, one, now)
         seen.had = one.plan.amounts[0]
         facts: dict[str, object] = {
             "container": record.container,
             "job": record.job,
             "task": record.task,
-            "why": f"stage {course.stage} has taken {lateness(one.profile, course, now - one.started):.2f} of its time "
-            f"(ρ {self._settings.reprovision_rho:g})",
+            "why": f"stage {course.stage} has {_late(one, lacks, hindrance, now)} (ρ {rho:g})",
             "holds": _said(had),
             "lent": _said(extra),
             "for_s": period_s,
@@ -232,10 +238,13 @@ class Elasticity:
     def _conclude(self, node: Node, seen: Observation, now: float) -> list[Instruction]:
         """What was lent goes back; the rest of the plan is scaled by what was seen."""
         one = self._following[seen.container]
-        self._observation = None
-        before = one.course
-        one.record.course = course = corrected(one.profile, before, seen)
+        said = self._correct(one, seen)
         self._replan(node, one, now)
+        return [said, Record(ROOM, seen.container, one.record)]
+
+    def _correct(self, one: Following, seen: Observation) -> Explain:
+        before, self._observation = one.course, None
+        one.record.course = course = corrected(one.profile, before, seen)
         facts: dict[str, object] = {
             "container": seen.container,
             "job": one.record.job,
@@ -246,7 +255,7 @@ class Elasticity:
             "scale": dict(zip(RESOURCES, (round(scale, 3) for scale in course.scale), strict=True)),
             "was": dict(zip(RESOURCES, (round(scale, 3) for scale in before.scale), strict=True)),
         }
-        return [Explain("reprovisioned", facts), Record(ROOM, seen.container, one.record)]
+        return Explain("reprovisioned", facts)
 
     def _is_stuck(self, one: Following, use: ContainerUse | None, left: Amounts, now: float) -> bool:
         """Whether an overdue one is held back by what it has, and its host has none of that to give (§III.D)."""
@@ -301,6 +310,13 @@ class Elasticity:
 
     def _executors(self) -> Iterator[Following]:
         return (one for one in self._following.values() if one.executor)
+
+
+def _late(one: Following, lacks: tuple[int, ...], hindrance: Hindrance, now: float) -> str:
+    if not lacks:
+        return f"taken {lateness(one.profile, one.course, now - one.started):.2f} of its time"
+    short = ", ".join(RESOURCES[index] for index in lacks)
+    return f"used up {short} for {hindrance.seen_s:.1f} s and waited for {hindrance.waited_s:.1f} s of them"
 
 
 def _said(amounts: Amounts) -> dict[str, float]:

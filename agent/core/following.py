@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass, field
 
 from agent.core.confinement import Promise
-from agent.core.plans import RESOURCES, Course, Held, Plan, ahead, demand, extend_at_s, plus
+from agent.core.plans import RESOURCES, Course, Held, Plan, ahead, demand, extend_at_s, plus, predicted_s
 from agent.core.profiling import Amounts
 from agent.core.records import ContainerRecord
-from agent.core.reprovisioning import overdue_s
+from agent.core.reprovisioning import Hindrance, overdue_s, pinned
 from agent.core.settings import NodeSettings
+from agent.core.snapshot import ContainerUse
 from penstock.model import Limits, Profile, Sizing
 
 #: What a profile's resource limits; memory: :func:`_memory_limit`.
@@ -19,8 +20,11 @@ _LIMITS_OF = {
     "disk_bytes_per_s": ("disk_read_bytes_per_s", "disk_write_bytes_per_s"),
     "network_bytes_per_s": ("network_egress_bytes_per_s",),
 }
-#: What an executor's limits never fall below, whatever its plan has: with nothing at all it would never end.
+#: What an executor's limits never fall below, whatever its plan has: with nothing at all it would never end. Of rates,
+#: where the node does not know how much it has of them.
 LEAST: Amounts = (0.05, float(1 << 20), float(128 << 10), 0.0)
+#: Else they are this part of what it has: little of a slow disk, and of a fast one enough for what nobody foresaw.
+LEAST_PART = 0.05
 #: Lead and lag are at most this part of a slot.
 _MOST_OF_A_SLOT = 0.25
 #: A fall by less than this part is not worth a write.
@@ -49,6 +53,7 @@ class Following:
     raised_bytes: float = 0.0
     behind: float = 0.0
     stuck: bool = False
+    hindrance: Hindrance = field(default_factory=Hindrance)
 
     @property
     def executor(self) -> bool:
@@ -107,6 +112,40 @@ class Following:
         overdue = overdue_s(self.profile, self.course, rho) if self.executor else None
         return math.inf if overdue is None else self.started + overdue
 
+    def is_overdue(self, rho: float, now: float) -> bool:
+        """Whether its stage is to be corrected now."""
+        return now >= self.overdue_at(rho) - EPSILON_S
+
+    def sampled(self, use: ContainerUse, at: float, interval_s: float) -> None:
+        """What was seen of it in the ``interval_s`` before ``at`` shows whether its plan holds it back."""
+        after_s = at - self.made_at
+        seen_s = min(interval_s, after_s)
+        if seen_s < interval_s / 2:  # it says more of what held before
+            return
+        had = self.plan.amounts[self.plan.slot(after_s)]
+        if pinned(use, had):  # else it had no less in all of that time
+            had = self._of_plan(self.plan.highest(after_s - interval_s - self.lag_s, after_s + self.lead_s))
+        self.hindrance.sampled(use, had, seen_s)
+
+    def foretold(self, rho: float, period_s: float, now: float) -> bool:
+        """Whether it will be late if it goes on like this, and nobody has found yet that it wants no more.
+
+        Behind the predicted end of its stage it may be in the next one, and only the news of that is late.
+        """
+        course = self.course
+        length_s = predicted_s(self.profile, course.stage) if self.executor else None
+        if length_s is None or course.observed or course.sated or now >= self.started + course.since_s + length_s:
+            return False
+        return self.hindrance.foretells(rho, period_s)
+
+    def _of_plan(self, had: Amounts) -> Amounts:
+        """What of that is less than its user let it have: the rest is nothing that a better plan could change."""
+        spec, asked = self.record.spec, self.record.spec.limits
+        disks = (asked.disk_read_bytes_per_s, asked.disk_write_bytes_per_s)
+        cores = min(spec.cpu_cores or math.inf, asked.cpu_cores or math.inf)
+        disk = min(each or math.inf for each in disks)
+        return (had[0] if had[0] < cores else 0.0, had[1] if had[1] < disk else 0.0, 0.0, 0.0)
+
 
 def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> Following:
     """Follow the record's profile; an executor that outlived an agent goes on in the stage that it was in."""
@@ -151,10 +190,11 @@ def limits_of(one: Following, holds: Amounts, level_bytes: float | None, setting
     if record.executor is None or record.executor.sizing is Sizing.SHARED:
         return asked
     wanted: dict[str, int | float | str | None] = {}
+    least = least_of(settings)
     for index, (name, limits) in enumerate(_LIMITS_OF.items()):
         if not getattr(one.profile, name):
             continue
-        amount = max(holds[index], LEAST[index])
+        amount = max(holds[index], least[index])
         if name == "cpu_cores":
             amount = min(amount, settings.capacity.cores)
         for limit in limits:
@@ -169,6 +209,12 @@ def limits_of(one: Following, holds: Amounts, level_bytes: float | None, setting
             level = _worth_it(record.limits.memory_high_bytes, level_bytes)
             wanted["memory_high_bytes"] = max(1, int(level if most is None else min(level, float(most))))
     return record.limits.changed(wanted)
+
+
+def least_of(settings: NodeSettings) -> Amounts:
+    """What limits on this node never fall below."""
+    disk, network = (LEAST_PART * rate for rate in settings.amounts[1:3])
+    return (LEAST[0], disk or LEAST[1], network or LEAST[2], LEAST[3])
 
 
 def promise_of(one: Following, holds: Amounts, settings: NodeSettings) -> Promise:

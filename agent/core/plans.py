@@ -133,8 +133,9 @@ class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``before`` is how many stages of its job had ended when it began; ``stage`` how many did since, and ``since_s`` when
     the present one began. ``scale`` is what the rest of the profile is multiplied by, ``held`` what the present stage
-    holds instead, since it was observed (§III.C); ``observed``: it has been, or is. ``count`` is how often it was
-    reprovisioned in all.
+    holds instead, since it was observed (§III.C); ``observed``: it has been, or is. ``least`` is what the present stage
+    holds at least, since it was observed before it was late; ``sated``: that showed that it wants no more than it had.
+    ``count`` is how often it was reprovisioned in all.
     """
 
     before: int = 0
@@ -143,6 +144,8 @@ class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scale: Amounts = _UNSCALED
     held: Amounts | None = None
     observed: bool = False
+    least: Amounts = NOTHING
+    sated: bool = False
     count: int = 0
 
     def next_stage(self, stage: int, now_s: float) -> Course:
@@ -191,6 +194,12 @@ def predicted(profile: Profile, stage: int) -> Amounts:
     return (cores, disk, network, memory)
 
 
+def highest_soon(profile: Profile, stage: int) -> Amounts:
+    """The most that a stage and the next one are predicted to want of each resource."""
+    ends = ends_of(profile)
+    return most(_demands(profile)[_begin(ends, stage) : ends[min(stage + 1, len(ends) - 1)]])
+
+
 def last_of_stage(profile: Profile, course: Course) -> Amounts:
     """What the last slot of the present stage has."""
     ends = ends_of(profile)
@@ -215,6 +224,9 @@ def ahead(profile: Profile, course: Course, elapsed_s: float) -> Plan:
     late -= last - begin
     rest = _demands(profile)[min(begin + slot, last) :] or _demands(profile)[-1:]  # or it outlives its profile
     amounts = [_scaled(course, amounts) for amounts in rest] if course.scale != _UNSCALED else list(rest)
+    if course.least != NOTHING:
+        of_stage = max(1, last + 1 - (begin + slot))
+        amounts[:of_stage] = [most([amounts, course.least]) for amounts in amounts[:of_stage]]
     if late >= 1 and course.held is not None:
         amounts[0] = course.held
     elif late == 1 and len(amounts) > 1:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agent.core.plans import NOTHING, Course, last_of_stage, most, predicted, predicted_s
+from agent.core.plans import NOTHING, Course, highest_soon, last_of_stage, most, predicted, predicted_s
 from agent.core.profiling import Amounts
 from agent.core.profiling import amounts as used_of
 from agent.core.snapshot import ContainerUse
@@ -18,11 +18,16 @@ from penstock.model import Profile
 
 #: Who used this much of all that it had of a resource was held back by it: what it used of the others is "obscured".
 BOUNDED = 0.95
+#: Who used this much of a rate may be held back by it. A forecast has 5 % of headroom, which leaves 0.952.
+PINNED = 0.97
 #: A share of the time in which memory kept a container waiting (PSI) that says that it has too little.
 STALLED = 0.1
 #: The same of processors. Whoever has as many threads as cores waits now and then with nobody beside it, too.
 CROWDED = 0.5
 _MEMORY = 3
+#: Of what less than that was predicted (bytes/s of disk and sent) the scale stays, as of what nothing was: what is used
+#: of it all the same says nothing of other stages.
+_NEGLIGIBLE: Amounts = (0.0, float(256 << 10), float(32 << 10), 0.0)
 
 
 def lateness(profile: Profile, course: Course, elapsed_s: float) -> float:
@@ -59,9 +64,46 @@ def held_back(use: ContainerUse, had: Amounts) -> list[int]:
     return [index for index in bounds(use, had) if index != _MEMORY or use.memory_stalled > STALLED]
 
 
+def pinned(use: ContainerUse, had: Amounts) -> tuple[int, ...]:
+    """The resources that may hold it back, of those of which the kernel says who waits for them: CPU and disk."""
+    used = (use.cpu_cores, use.disk_bytes_per_s)
+    return tuple(index for index, amount in enumerate(used) if amount >= PINNED * had[index] > 0)
+
+
 def crowded(use: ContainerUse) -> bool:
     """Whether others kept it waiting, whatever it had: what nobody placed here takes processors and memory, too."""
     return use.cpu_stalled > CROWDED or use.memory_stalled > STALLED
+
+
+@dataclass(slots=True)
+class Hindrance:
+    """For how long in a row an executor has used up its plan and waited for more, and for how long it waited; seconds.
+
+    Who goes on like this takes ``seen_s`` ÷ (``seen_s`` - ``waited_s``) times as long as was predicted. The paper looks
+    when ρ times the predicted time is over, and at half the speed half of that is lost by then.
+    """
+
+    seen_s: float = 0.0
+    waited_s: float = 0.0
+    lacks: tuple[int, ...] = ()
+
+    def sampled(self, use: ContainerUse, had: Amounts, seen_s: float) -> None:
+        """What was used in ``seen_s``, of what it had; 0 of what its plan does not hold back.
+
+        The kernel says who waits for a processor or a disk (PSI, which counts what ``cpu.max`` takes, too), and of a
+        network nothing. What it says may be 2 s old, so only the sum over several samples counts.
+        """
+        self.lacks = pinned(use, had)
+        if not self.lacks:
+            self.seen_s = self.waited_s = 0.0
+            return
+        waits = (use.cpu_stalled, use.disk_stalled)
+        self.seen_s += seen_s
+        self.waited_s += seen_s * max(waits[index] for index in self.lacks)
+
+    def foretells(self, rho: float, period_s: float) -> bool:
+        """Whether its stage will be overdue, by more than half of a monitoring period."""
+        return self.seen_s > period_s / 2 and self.seen_s > rho * (self.seen_s - self.waited_s)
 
 
 @dataclass(slots=True)
@@ -69,7 +111,7 @@ class Observation:
     """One executor has all that is left of its host for a monitoring period; times are as ``now``.
 
     ``extra`` is what it was lent on top of its plan, ``had`` both. ``bounded``: in some sample it used up all of
-    something, or was crowded out.
+    something, or was crowded out. ``lacks``: what held it back, where it was not late yet.
     """
 
     container: str
@@ -77,6 +119,7 @@ class Observation:
     until: float
     extra: Amounts
     had: Amounts = NOTHING
+    lacks: tuple[int, ...] = ()
     bounded: bool = False
     used: Amounts = NOTHING
     _seen_s: float = 0.0
@@ -114,11 +157,39 @@ def corrected(profile: Profile, course: Course, observed: Observation) -> Course
     """
     if not observed.seen():
         return course
+    if observed.lacks:
+        return _foreseen(profile, course, observed)
     used, wanted = observed.used, predicted(profile, course.stage)
-    cores, disk, network, memory = rescaled(course.scale, used, wanted, bounded=observed.bounded)
+    cores, disk, network, memory = rescaled(course.scale, used, _worth(wanted), bounded=observed.bounded)
     cpu, disks, sent, held_bytes = (use if want > 0 else 0.0 for use, want in zip(used, wanted, strict=True))
     held = (cpu, disks, sent, held_bytes)
     if observed.bounded:
         held = most([held, last_of_stage(profile, course)])
     scale = (cores, disk, network, memory)
-    return msgspec.structs.replace(course, scale=scale, held=held, observed=True, count=course.count + 1)
+    return msgspec.structs.replace(course, scale=scale, held=held, least=NOTHING, observed=True, count=course.count + 1)
+
+
+def _foreseen(profile: Profile, course: Course, observed: Observation) -> Course:
+    """Of one that was not late yet: what was seen is the least that the present stage holds, and the rest is scaled up
+    by what of it is more than the stage, or the next one, was predicted to want at any time.
+
+    Nothing is scaled down: what a stage does not want now it may want later. Nor is more scaled up: who only does
+    earlier what was predicted for later needs no more in the stages to come, nor does who is in the next stage already
+    while the news of that is on its way.
+    """
+    used, had = observed.used, observed.had
+    if all(used[index] * BOUNDED <= had[index] - observed.extra[index] for index in observed.lacks):
+        return msgspec.structs.replace(course, sated=True)
+    highest = highest_soon(profile, course.stage)
+    cores, disk, network, memory = rescaled(course.scale, used, _worth(highest), bounded=True)
+    cpu, disks, sent, held_bytes = (use if want > 0 else 0.0 for use, want in zip(used, highest, strict=True))
+    least = most([course.least, (cpu, disks, sent, held_bytes)])
+    return msgspec.structs.replace(course, scale=(cores, disk, network, memory), least=least, count=course.count + 1)
+
+
+def _worth(predicted: Amounts) -> Amounts:
+    """0 where next to nothing was predicted."""
+    cores, disk, network, memory = (
+        want if want > little else 0.0 for want, little in zip(predicted, _NEGLIGIBLE, strict=True)
+    )
+    return (cores, disk, network, memory)

@@ -16,6 +16,7 @@ from master.core.forecasts import Forecasts, key_of
 from master.core.instructions import StoreRun
 from master.core.records import Job, Key, Node, Task
 from master.core.usage import UsageReports
+from master.core.vacancies import Demand
 from master.placement import executor_policy
 from master.placement.availability import lasting
 from penstock.model import Ended
@@ -78,6 +79,22 @@ def heard(cluster: Cluster, event: e.Forecasted | e.Learnt) -> None:
     cluster.changed |= bool(cluster.executors.waiting)
 
 
+def waiting_of(cluster: Cluster, job: Job) -> list[Task]:
+    """The executors of a job that wait for a place, and of which it is known what they will use."""
+    state = cluster.executors
+    waiting = [task for task in state.waiting.values() if task.job == job.job] if state.waiting else []
+    return [task for task in waiting if state.forecasts.of(key_of(job, task)) is not None]
+
+
+def largest(cluster: Cluster, job: Job, task: Task) -> tuple[float, int]:
+    """The most cores and bytes of memory that one of those will hold, as other work sees it."""
+    forecast = cluster.executors.forecasts.of(key_of(job, task))
+    assert forecast is not None
+    wanted = Demand.of(job, task, forecast.profile)
+    cores, _, _, memory = wanted.beside
+    return max(forecast.profile.cpu_cores, default=cores), max(forecast.profile.memory_bytes, default=int(memory))
+
+
 # ---------------------------------------------------------------- what they used
 
 
@@ -86,7 +103,9 @@ def reported(cluster: Cluster, node: Node, uses: list[api.ExecutorUse]) -> None:
     usage = cluster.executors.usage
     for use in uses:
         key = (use.job, use.task)
-        _keep(cluster, key, *usage.reported(node.name, use, held=key in node.held))
+        stored, why = usage.reported(node.name, use, held=key in node.held)
+        if stored is not None or why:
+            _keep(cluster, key, stored, why)
         if usage.gets_stuck(use):
             _stuck(cluster, node, use)
 
@@ -164,7 +183,7 @@ def _same_run(cluster: Cluster, job: Job, task: Task) -> list[Task]:
         for each in one.tasks.values()
         if each.elastic and each.node and each is not task and each.request is not None
         if not run or (each.request.executor is not None and each.request.executor.run == run)
-        if cluster.nodes[each.node].connected
+        if cluster.nodes[each.node].takes_work
     ]
 
 

@@ -8,10 +8,10 @@ from here: its slots go to whoever is promised something as they fall free.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from master.core import lifecycle
+from master.core import executors, lifecycle
 from master.core.records import Held, Node, Task
 from master.core.snapshot import holds
 from master.core.views import held_by
@@ -62,17 +62,17 @@ def make_room(cluster: Cluster, now: float) -> None:
         fewest: _Node | None = None
         chosen: list[Held] = []
         for node in cluster.nodes.values():  # all of them, where anybody lacks a place
-            if not node.connected:
+            if not node.takes_work:
                 continue
             if node.name not in looked_at:
                 looked_at[node.name] = _Node(cluster, node, protected)
             one = looked_at[node.name]
-            victims = one.in_the_way_of(task)
+            victims = one.in_the_way_of(task, _takes(cluster, task))
             if victims is not None and (fewest is None or len(victims) < len(chosen)):
                 fewest, chosen = one, victims
         if fewest is not None:
             fewest.stop(chosen, f"{members[task.job]} is promised its place")
-            fewest.keep_for(task)
+            fewest.keep_for(_takes(cluster, task))
 
 
 def _waiting(cluster: Cluster, members: dict[str, str], promised: dict[str, Guarantee]) -> set[str]:
@@ -103,13 +103,35 @@ def _lacking(cluster: Cluster, members: dict[str, str], promised: dict[str, Guar
         guarantee, job = promised.get(members[name]), cluster.jobs[name]
         if guarantee is None or not job.admitted:
             continue
-        for task in (task for tasks in job.ready_for_regular().values() for task in tasks):
+        regular = [task for tasks in job.ready_for_regular().values() for task in tasks]
+        for task in (*regular, *executors.waiting_of(cluster, job)):
             if not guarantee.lacking or count == _AT_ONCE:
                 break
             assert task.request is not None
             guarantee.take(holds(task.request))
             count += 1
             yield task
+
+
+@dataclass(frozen=True, slots=True)
+class _Takes:
+    """What a task takes of a node; ``kind`` is of the slot that it runs in, None: none."""
+
+    cores: float
+    memory_bytes: int
+    kind: ResourceKind | None
+
+
+def _takes(cluster: Cluster, task: Task) -> _Takes:
+    request = task.request
+    assert request is not None
+    if task.elastic:  # it runs in no slot, and its largest demands are held for it
+        cores, memory_bytes = executors.largest(cluster, cluster.jobs[task.job], task)
+        return _Takes(cores, memory_bytes, None)
+    command = request.command
+    if command is None:
+        return _Takes(0.0, request.memory_bytes, None)
+    return _Takes(command.cpu_cores, request.memory_bytes, request.command_kind)
 
 
 class _Node:
@@ -149,19 +171,15 @@ class _Node:
         victims = self._with_slots(kind)[:1]
         self.stop(victims, f"what is promised waits for a slot of {kind}")
 
-    def in_the_way_of(self, task: Task) -> list[Held] | None:
+    def in_the_way_of(self, task: Task, takes: _Takes) -> list[Held] | None:
         """Whom to stop for a task to fit; None: it cannot be made to fit here."""
-        request = task.request
+        request, kind = task.request, takes.kind
         assert request is not None
         if request.nodes and self._node.name not in request.nodes:
             return None
-        command = request.command
-        cores = self._cores - (command.cpu_cores if command is not None else 0.0)
-        memory = self._memory - request.memory_bytes
-        kind = request.command_kind
-        free = self._slots[kind] - min(self._slots[kind], len(self._in_line[kind]))
-        short = command is not None and not free
-        with_slots = self._with_slots(kind)
+        cores, memory = self._cores - takes.cores, self._memory - takes.memory_bytes
+        short = kind is not None and self._slots[kind] <= len(self._in_line[kind])
+        with_slots = self._with_slots(kind) if kind is not None else []
         victims: list[Held] = []
         for held in self._others:
             if cores >= -EPSILON and memory >= 0 and not short:
@@ -188,14 +206,12 @@ class _Node:
             if job is not None and task is not None and task.node == self._node.name:
                 lifecycle.requeue(self._cluster, job, task)
 
-    def keep_for(self, task: Task) -> None:
+    def keep_for(self, takes: _Takes) -> None:
         """Another task must not count on the same room."""
-        request = task.request
-        assert request is not None
-        self._memory -= request.memory_bytes
-        if request.command is not None:
-            self._cores -= request.command.cpu_cores
-            self._slots[request.command_kind] -= 1
+        self._memory -= takes.memory_bytes
+        self._cores -= takes.cores
+        if takes.kind is not None:
+            self._slots[takes.kind] -= 1
 
     def _with_slots(self, kind: ResourceKind) -> list[Held]:
         """Others' commands that have a slot, newest first."""

@@ -15,10 +15,9 @@ from master.core.forecasts import key_of
 from master.core.instructions import StoreRun
 from master.core.records import Job, Key, Task
 from master.placement.availability import amounts
-from master.placement.drr import Floats
 from master.prediction.runs import Run, Settings
 from penstock.model import Ended, EndedBy
-from penstock.wire.master_api import ExecutorUse
+from penstock.wire.master_api import ExecutorUse, SlotAmounts
 
 #: Slots of an executor that are put together at most; agents double a slot's length before.
 MOST_SLOTS = 10_000
@@ -42,8 +41,8 @@ class _Report:
     node: str
     slot_s: float = 0.0
     slots: int = 0
-    mean: list[Floats] = field(default_factory=list)
-    peak: list[Floats] = field(default_factory=list)
+    mean: list[SlotAmounts] = field(default_factory=list)
+    peak: list[SlotAmounts] = field(default_factory=list)
     stages: list[int] = field(default_factory=list)
     missing: str = "nothing was reported"
     complete: bool = False
@@ -63,16 +62,16 @@ class _Report:
         if self.missing:
             self.mean, self.peak = [], []
         elif use.mean:
-            self.mean.append(amounts(use.mean))
-            self.peak.append(amounts(use.peak))
+            self.mean += use.mean
+            self.peak += use.peak
             self.slots += len(use.mean)
         self.stages = list(use.stages)
         self.complete |= use.ended
 
     def run(self, settings: Settings) -> Run:
         """All of it. The ends of stages that do not fit it are left out."""
-        mean = np.concatenate(self.mean, axis=1)
-        peak = np.maximum(np.concatenate(self.peak, axis=1), mean)
+        mean = amounts(self.mean)
+        peak = np.maximum(amounts(self.peak), mean)
         fits = bool(self.stages) and self.stages[-1] == self.slots and _rise([0, *self.stages])
         return Run(settings, mean, peak, tuple(self.stages) if fits else ())
 

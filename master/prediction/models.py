@@ -56,33 +56,44 @@ class Svr:
 
     One regression for each size, and one for each principal component of the shapes; all sizes share one choice of
     parameters, and so do all components. (In the paper each slot of the series is an output. Most say the same, which
-    components spare.)
+    components spare.) The lengths of many stages are learnt by their components, too, so that there are sixteen
+    regressions at most.
     """
 
     name = "svr"
-    #: Shapes are learnt by so many of their principal components at most.
+    #: Shapes, and lengths of stages, are learnt by so many of their principal components at most.
     COMPONENTS = 4
     FOLDS = 3
     GRID: ClassVar = {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.5], "epsilon": [0.01, 0.1]}
 
     def learn(self, runs: Sequence[Run]) -> None:
         """Takes about a second: some hundreds of small fits."""
-        from sklearn.decomposition import PCA
-
         self._curves = curves = Curves.of(runs)
         x = features([run.settings for run in runs])
         self._inputs = _Scale.of(x)
         flat = curves.shapes.reshape(len(runs), -1)
-        components = max(1, min(self.COMPONENTS, len(runs) - 1, flat.shape[1]))
-        self._pca = PCA(n_components=components, svd_solver="full").fit(flat)
-        self._sizes = self._regression(x, curves.sizes)
+        self._pca = self._components(flat)
+        lengths, levels = curves.sizes[:, : curves.stages], curves.sizes[:, curves.stages :]
+        self._lengths = self._components(lengths) if curves.stages > self.COMPONENTS else None
+        lengths = lengths if self._lengths is None else self._lengths.transform(lengths)
+        self._sizes = self._regression(x, np.concatenate((lengths, levels), axis=1))
         self._shapes = self._regression(x, self._pca.transform(flat))
 
     def predict(self, settings: Settings) -> Usage:
         """Milliseconds."""
         x = features([settings])
         shape = self._pca.inverse_transform(self._shapes(x))[0].reshape(self._curves.shapes.shape[1:])
-        return self._curves.back(self._sizes(x)[0], shape)
+        sizes = self._sizes(x)[0]
+        if self._lengths is not None:
+            few = self._lengths.n_components_
+            sizes = np.concatenate((self._lengths.inverse_transform(sizes[None, :few])[0], sizes[few:]))
+        return self._curves.back(sizes, shape)
+
+    def _components(self, rows: Floats) -> Any:
+        from sklearn.decomposition import PCA
+
+        most = max(1, min(self.COMPONENTS, len(rows) - 1, rows.shape[1]))
+        return PCA(n_components=most, svd_solver="full").fit(rows)
 
     def _regression(self, x: Floats, targets: Floats) -> _Regression:
         """From settings (n × 3) to targets (n × m), learnt from these."""

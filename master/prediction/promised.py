@@ -10,9 +10,10 @@ from master.prediction.runs import RESOURCES, Floats, Forecast, Settings
 from penstock.model import Profile
 
 _CPU, _DISK, _NETWORK, _MEMORY = map(RESOURCES.index, ("cpu", "disk", "network", "memory"))
-#: What an executor is given at least, so that nothing that was forecast as nothing stands still: cores, bytes/s,
-#: bytes/s, bytes.
-FLOORS = (0.05, float(2**20), float(128 * 2**10), float(16 * 2**20))
+#: What an executor is promised at least of what its profile names: cores, bytes/s, bytes/s, bytes. Of a disk and of a
+#: network where nothing was used: nothing (1 is the least that a profile can say). A floor would be kept from everybody
+#: else, a third of a slow disk for each executor; that nothing stands still is the affair of the node's limits.
+FLOORS = (0.05, 1.0, 1.0, float(16 * 2**20))
 #: What an executor is promised of which neither a bound nor a run is known: Spark's default, too.
 CORES_UNKNOWN = 1.0
 

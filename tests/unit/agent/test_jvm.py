@@ -77,15 +77,21 @@ def executor(**fields: Any) -> ContainerRecord:
 
 
 class _Heaps(JvmHeaps):
+    """A minute passes before each look, so that a change is always left."""
+
+    now = 0.0
+    step_s = 60.0
+
     async def told(self, memory_mib: int, *, times: int = 1) -> None:
         for _ in range(times):
+            self.now += self.step_s
             self.bring(executor(), memory_mib * MIB)
             await self.settled()
 
 
 @pytest.fixture
 async def heaps(host: Host) -> Any:
-    made = _Heaps(None, host.note, 0.75, host.run)
+    made = _Heaps(None, host.note, 0.75, host.run, clock=lambda: made.now)
     yield made
     await made.close()
 
@@ -105,6 +111,31 @@ async def test_the_heap_gets_its_share_and_only_changes_that_are_worth_it(host: 
     await heaps.told(1)
     assert host.sets() == [(me, 16)], "nor so little that it only collects"
     assert host.notes == []
+
+
+async def test_a_fall_of_less_than_a_tenth_is_not_worth_a_command_and_a_rise_of_a_twentieth_is(
+    host: Host, heaps: _Heaps
+) -> None:
+    for memory_mib in (400, 364, 420, 380, 370):
+        await heaps.told(memory_mib)
+    assert [mebibytes for _, mebibytes in host.sets()] == [300, 315, 277]
+
+
+async def test_in_the_long_run_a_heap_is_changed_every_forty_seconds_and_a_rise_need_not_wait(
+    host: Host, heaps: _Heaps
+) -> None:
+    heaps.step_s = 1.0
+    waited: list[int] = []
+    wanted = 0
+    for second in range(600):  # up and down by a half, every 20 s
+        before, wanted = wanted, 600 if second // 20 % 2 else 400
+        await heaps.told(wanted)
+        changed = host.sets()
+        assert all(mebibytes == 0.75 * wanted for _, mebibytes in changed)
+        waited += [second] * len(changed)
+        if wanted > before and second < 90:
+            assert changed, "there is one left for a rise"
+    assert 12 <= len(waited) <= 4 + 600 / 40
 
 
 async def test_while_one_change_is_under_way_only_the_latest_of_the_others_counts(host: Host, heaps: _Heaps) -> None:
@@ -198,7 +229,8 @@ class _Node:
         self.elasticity = type("Elasticity", (), {"plans": staticmethod(lambda now: plans)})
 
 
-async def _follow(heaps: JvmHeaps, record: ContainerRecord, *planned: int) -> None:
+async def _follow(heaps: _Heaps, record: ContainerRecord, *planned: int) -> None:
+    heaps.now += heaps.step_s
     heaps.follow(_Node(record, *planned), 0.0)  # type: ignore[arg-type]
     await heaps.settled()
 

@@ -168,6 +168,20 @@ async def test_a_model_that_cannot_be_learnt_is_one_line() -> None:
         await asyncio.to_thread(in_a_process, Rules(), no_runs, threading.Event())
 
 
+class Endless(Neighbours):
+    """Never learns."""
+
+    def learn(self, runs: Sequence[Run]) -> None:
+        while True:
+            pass
+
+
+async def test_what_takes_too_long_to_learn_is_given_up() -> None:
+    runs = [made(size, 2) for size in (4, 8, 12, 16)]
+    with pytest.raises(TrainingError, match="training took more than 2 s of a processor"):
+        await asyncio.to_thread(in_a_process, Rules(), runs, threading.Event(), [Endless], 2)
+
+
 async def test_runs_in_longer_slots_are_brought_onto_one_scale(make: Make, tmp_path: Path) -> None:
     heard = make(str(tmp_path / "kept.db"))
     settings = Settings(1, 1.0, 10**9)

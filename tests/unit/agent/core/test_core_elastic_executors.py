@@ -163,10 +163,15 @@ def test_a_tiny_fall_is_not_worth_a_write_and_any_rise_is() -> None:
     assert [one.cpu_cores for one in bed.told()] == [0.95]
 
 
-def test_nothing_is_limited_to_nothing() -> None:
-    bed = Bed(Profile(cpu_cores=(0.001,), disk_bytes_per_s=(1,), network_bytes_per_s=(1,)))
+@pytest.mark.parametrize(
+    ("disk", "link", "least"),
+    [(100 * MIB, 40 * MIB, (5 * MIB, 2 * MIB)), (2 * MIB, 0, (2 * MIB // 20, 128 << 10)), (0, 0, (MIB, 128 << 10))],
+)
+def test_nothing_is_limited_to_nothing(disk: int, link: int, least: tuple[int, int]) -> None:
+    there = replace(SETTINGS, disk_bytes_per_s=disk, link_bytes_per_s=link)
+    bed = Bed(Profile(cpu_cores=(0.001,), disk_bytes_per_s=(1,), network_bytes_per_s=(1,)), settings=there)
     (told,) = bed.told()
-    assert (told.cpu_cores, told.disk_read_bytes_per_s, told.network_egress_bytes_per_s) == (0.05, MIB, 128 * 1024)
+    assert (told.cpu_cores, told.disk_read_bytes_per_s, told.network_egress_bytes_per_s) == (0.05, *least)
 
 
 def test_memory_is_not_limited_below_what_cannot_be_taken() -> None:

@@ -172,6 +172,17 @@ def test_without_a_profile_it_is_admitted_by_its_promise() -> None:
     assert bed.node.ledger().promised_cores == 3.0
 
 
+def test_what_runs_on_slack_keeps_no_room_from_an_executor() -> None:
+    bed = Bed(t_alloc=0.9)
+    for name in ("x", "y", "z"):
+        assert bed.assign(name, None, executor=False, opportunistic=True, cpu_cores=1.0) == []
+    bed.started("x", "y", "z")
+    bed.sample()
+    assert bed.node.ledger().asked_cores == 3.0
+    assert bed.assign("a", cores(4, 4)) == []
+    assert bed.node.ledger().promised_cores == 4.0
+
+
 def test_one_that_runs_on_slack_is_admitted_by_slack_and_follows_nothing() -> None:
     bed = Bed(t_alloc=0.5)
     assert "slack" in bed.assign("a", cores(1), opportunistic=True, cpu_cores=3.0)[0]

@@ -9,6 +9,7 @@ import pytest
 
 from agent.core.plans import Course
 from agent.core.reprovisioning import (
+    Hindrance,
     Observation,
     bounds,
     corrected,
@@ -92,6 +93,59 @@ def test_the_present_stage_holds_what_was_seen_and_the_rest_is_scaled() -> None:
     assert bounded.scale == (8 / 3, 1.0, 1.0, 1.0)
 
 
+def hindered(*samples: tuple[float, float], had: float = 2.0) -> Hindrance:
+    seen = Hindrance()
+    for cores, waited in samples:
+        seen.sampled(ContainerUse(cpu_cores=cores, cpu_stalled=waited), (had, 0.0, 0.0, 0.0), 1.0)
+    return seen
+
+
+def test_who_uses_up_its_plan_and_waits_for_more_will_be_late_if_it_goes_on() -> None:
+    assert hindered((2.0, 0.5), (1.96, 0.5)).foretells(1.1, 3.0)
+    assert not hindered((2.0, 0.5)).foretells(1.1, 3.0), "one sample is less than half of a monitoring period"
+    assert not hindered((2.0, 0.09), (2.0, 0.09)).foretells(1.1, 3.0), "a tenth longer it does not take"
+    assert hindered((2.0, 0.1), (2.0, 0.1)).foretells(1.1, 3.0)
+    assert hindered((2.0, 0.0), (2.0, 1.0)).foretells(1.1, 3.0), "what the kernel says of pressure may be 2 s old"
+    assert not hindered((2.0, 0.9), (1.9, 0.9), (2.0, 0.9)).foretells(1.1, 3.0), "in a row"
+    assert not hindered((2.0, 0.9), (2.0, 0.9), had=0.0).foretells(1.1, 3.0), "its plan is not what holds it back"
+    disk = Hindrance()
+    for _ in range(2):
+        disk.sampled(ContainerUse(disk_bytes_per_s=10e6, disk_stalled=0.6), (2.0, 10e6, 0.0, 0.0), 1.0)
+    assert (disk.lacks, disk.foretells(1.1, 3.0)) == ((1,), True)
+
+
+def foreseen(*samples: float, course: Course | None = None) -> Course:
+    seen = Observation("c", 100.0, 103.0, (6.0, 0.0, 0.0, 0.0), (8.0, 0.0, 0.0, 100.0), lacks=(0,))
+    for number, cores in enumerate(samples):
+        seen.sampled(ContainerUse(cpu_cores=cores, memory_bytes=50), 101.0 + number, 1.0)
+    return corrected(PROFILE, course or Course(), seen)
+
+
+def test_before_it_is_late_only_what_is_more_than_a_stage_ever_wanted_scales_the_rest() -> None:
+    more = foreseen(8.0, 7.0, 6.0)  # the stage was predicted to want four at most
+    assert (more.scale, more.least, more.count) == ((2.0, 1.0, 1.0, 1.0), (8.0, 0.0, 0.0, 50.0), 1)
+    earlier = foreseen(3.5, 3.5, 3.5)  # it does in its first slot what was predicted for the second
+    assert (earlier.scale, earlier.least) == ((1.0, 1.0, 1.0, 1.0), (3.5, 0.0, 0.0, 50.0))
+    assert not more.observed, "at rho times its time it is observed as any other"
+    assert more.next_stage(1, 9.0) == Course(stage=1, since_s=9.0, scale=(2.0, 1.0, 1.0, 1.0), count=1)
+
+
+def test_who_wants_no_more_than_it_had_is_not_asked_again_in_this_stage() -> None:
+    assert foreseen(2.0, 2.1, 2.0) == Course(sated=True)
+    assert foreseen(2.0) == Course(), "nobody saw what it used"
+
+
+def test_of_what_next_to_nothing_was_predicted_the_scale_stays() -> None:
+    predicted = Profile(slot_s=3.0, cpu_cores=(2.0, 2.0), disk_bytes_per_s=(1, 20_000_000), stages=(1, 2))
+    for lacks in ((), (1,)):
+        seen = Observation("c", 100.0, 103.0, (6.0, 9e6, 0.0, 0.0), (8.0, 9e6, 0.0, 0.0), lacks=lacks)
+        for number in range(3):
+            seen.sampled(ContainerUse(cpu_cores=2.0, disk_bytes_per_s=8e6), 101.0 + number, 1.0)
+        course = corrected(predicted, Course(), seen)
+        assert course.scale == (1.0, 1.0, 1.0, 1.0)
+        assert (course.held or course.least)[1] == 8e6, "but the stage gets it"
+
+
 # ---------------------------------------------------------------- on a model host
 
 
@@ -111,6 +165,29 @@ def test_with_twice_the_input_it_takes_at_most_1_15_times_what_exact_limits_take
     truth = wider(STAGES)
     without_s = takes_s(truth, profile_of(STAGES), NEVER)
     assert without_s > 1.8 * takes_s(truth, profile_of(truth), NEVER)
+
+
+def test_one_stage_alone_keeps_to_that_too_and_it_is_said_why() -> None:
+    host = Host()
+    one = host.start(wider(STAGES[:1]), profile_of(STAGES[:1]))
+    host.until_ended()
+    assert one.ended_at <= 1.15 * 30.0
+    assert [said.what for said in host.explained] == ["observed", "reprovisioned"]
+    assert host.explained[0].facts["why"] == (
+        "stage 0 has used up cpu_cores for 2.0 s and waited for 1.0 s of them (ρ 1.1)"
+    )
+    assert host.explained[1].facts["scale"] == {
+        "cpu_cores": 2.0, "disk_bytes_per_s": 1.0, "network_bytes_per_s": 1.0, "memory_bytes": 1.0,
+    }  # fmt: skip
+
+
+def test_who_asked_for_no_more_than_its_plan_has_is_not_held_back_by_that() -> None:
+    host = Host()
+    one = host.start(wider(STAGES[:1]), profile_of(STAGES[:1]), asked_cores=2.0)
+    while host.now < 30.0:
+        host.step()
+    assert not host.explained
+    assert one.limit == 2.0
 
 
 def test_it_is_observed_once_a_stage_and_who_and_why_is_said() -> None:
@@ -152,7 +229,7 @@ def test_on_a_full_host_who_is_held_back_and_late_is_stuck() -> None:
     behind, stuck = host.node.elasticity.lateness(late.container)
     assert stuck
     assert behind == pytest.approx(34.0 / 30.0, abs=0.04)
-    assert not host.explained
+    assert not host.explained, "nothing is left to lend"
     host.until_ended()
     assert late.ended_at == pytest.approx(60.0, abs=0.5)
     assert host.node.elasticity.lateness(late.container) == (0.0, False)
@@ -164,3 +241,14 @@ def test_an_early_end_of_a_stage_takes_the_plan_on() -> None:
     one = host.start(short, profile_of(STAGES))
     host.until_ended()
     assert one.ended_at == pytest.approx(takes_s(short, profile_of(short), NEVER), rel=0.02)
+
+
+@pytest.mark.parametrize("early", [0.0, 8.0], ids=["on time", "early"])
+def test_news_that_is_late_does_not_blow_up_what_follows(early: float) -> None:
+    predicted = profile_of([Stage(30, 1.0), Stage(120, 4.0), Stage(60, 2.0)])
+    host = Host(news_s=5.0)
+    host.start([Stage(30 - early, 1.0), Stage(120, 4.0), Stage(60, 2.0)], predicted)
+    while host.running[0].ended_at == math.inf:
+        host.step()
+        scales = [one.record.course.scale[0] for one in host.node.elasticity._following.values()]
+        assert all(scale <= 1.0 for scale in scales), host.now

@@ -237,3 +237,12 @@ def test_bounds_that_no_node_has_are_refused_while_nothing_better_is_known() -> 
         bed.round()
     ended = {decision.task: decision.ended.by for _, decision in bed.said(api.TellEnded)}
     assert ended == {"e0": EndedBy.REFUSED}
+
+
+def test_what_runs_on_slack_keeps_no_room_from_an_executor() -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((4, 900), (4, 900))})
+    bed.ready("a", *[command(f"o{i}", memory=200, cores=1.0) for i in range(3)], opportunistic="only")
+    assert len(bed.round()) == 3
+    assert all(held.opportunistic for held in bed.cluster.nodes["a"].held.values())
+    bed.executors(executor("e0", cores=4.0, mib=900))
+    assert bed.round() == [("e0", "a")], "its node stops what is in the way, as for any task"

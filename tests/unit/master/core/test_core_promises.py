@@ -162,3 +162,19 @@ def test_an_executor_that_nobody_was_promised_is_in_the_way_like_any_command() -
     b.ready("a", command("p", cores=4.0), job="prod")
     b.round()
     assert stopped(b) == ["e"]
+
+
+def test_room_is_made_for_an_executor_that_is_promised_its_place() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={"u/app": profile((1, 100), (3, 100))})
+    b.cluster.plan = Plan(3.0)
+    b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)])
+    b.round()
+    b.job("a", "prod", at=2.0, reservation="r")
+    b.ready("a", executor("e"), executor("e2"), job="prod")
+    b.round()
+    assert stopped(b) == ["b3", "b2", "b1"], "for its largest demand; the second is promised none"
+    b.round()
+    assert len(stopped(b)) == 3
+    end(b, "b3", "b2", "b1", job="j", ended=STOPPED)
+    b.beats("a")
+    assert ("e", "a") in b.round()
