@@ -14,23 +14,32 @@ from typing import TypeVar
 import msgspec
 import structlog
 
+from agent.core import draining
 from agent.core.records import ContainerRecord, HeldTask, JobRecord
+from penstock.wire.cluster_api import Draining
 
-_ROOMS: dict[str, type[msgspec.Struct]] = {"jobs": JobRecord, "tasks": HeldTask, "containers": ContainerRecord}
+_ROOMS: dict[str, type[msgspec.Struct]] = {
+    "jobs": JobRecord,
+    "tasks": HeldTask,
+    "containers": ContainerRecord,
+    draining.ROOM: Draining,
+}
 T = TypeVar("T", bound=msgspec.Struct)
 log = structlog.get_logger()
 
 
 class Journal:
-    """Records by room and key."""
+    """Records by room and key; ``writes`` counts what was written or removed since the start of the agent."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self.writes = 0
         for room in _ROOMS:
             (directory / room).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def write(self, room: str, key: str, value: object | None) -> None:
         """Replace a record, or remove it."""
+        self.writes += 1
         path = self._directory / room / hashlib.sha256(key.encode()).hexdigest()[:40]
         if value is None:
             path.unlink(missing_ok=True)

@@ -70,6 +70,7 @@ class Link:
                 peer = await connect_tcp(self._host, self._port, self, context, self._master_name)
                 await self._register(peer)
                 attempt, said = 0, ""
+                self.judge_anew()  # it may have changed meanwhile
                 await self._beat()
             except (OSError, RpcError) as error:
                 why = self._why(error)
@@ -108,6 +109,7 @@ class Link:
             placed=node.held.report(),
             awaited=[task for job in here for task in awaited(job)],
             complete=not any(job.recovered for job in here),
+            draining=node.draining,
         )
         kept, self._kept = self._kept, []
         self._registering = True  # what happens from here on is not in the registration
@@ -152,6 +154,14 @@ class Link:
         self._soon = None
         if self._peer is not None:
             self._peer.notify("heartbeat", self._shell.node.heartbeat(time.monotonic()))
+
+    def judge_anew(self) -> None:
+        """Whom the CA lets in has changed: the master shows its certificate again, and so do we."""
+        if self._contexts is None or self._peer is None:
+            return
+        if self._contexts.outdated(self._peer.get_extra_info("sslcontext")):
+            log.info("connecting anew: the CA or its list has changed", master=self.address)
+            self._peer.close()
 
     def tell(self, method: str, params: Params) -> None:
         """Relay; an end also brings the next heartbeat forward."""

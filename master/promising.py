@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -19,14 +19,17 @@ from master.reservations.kept import Kept, from_kept, to_keep
 from master.reservations.rdl import Bundle
 from master.store.database import StoreError
 from master.store.reservations import ReservationStore
+from penstock.model import Capacity
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Result
-from penstock.wire.errors import unavailable
+from penstock.wire.errors import ErrorCode, RpcError, unavailable
 from penstock.wire.reservation_api import OnBehalf
 
 log = structlog.get_logger()
 #: How often time passes for the plan, at least (seconds).
 _LOOK_S = 1.0
+#: The calls that ask for a promise.
+_PROMISES = frozenset({"reserve", "update_reservation"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class Promising:
         self.follower = Follower(desk, lead_s)
         self._fresh_id = fresh_id
         self._wake = wake
+        #: How often something was promised (anew), could not be, and could be kept no longer.
+        self.counts = {"accepted": 0, "rejected": 0, "missed": 0}
         self._lock = asyncio.Lock()
         self._written: dict[str, _Kept] = {}  # as the store knows them
         self._expected = Bundle()  # what the nodes had together before this process began
@@ -106,12 +111,20 @@ class Promising:
             named = str(asked.params.get("reservation", "")) or fresh
             before = _Before(self.desk.entries.get(named), self._reservation(named))
             await self._follow_or_log()
-            answered = answer(self.desk, asked, fresh, time.time())
+            answered = self._answer(asked, fresh)
             if answered.changed:
                 await self._write(answered, before)
+                self.counts["accepted"] += asked.call in _PROMISES
                 log.info("reservation", call=asked.call, reservation=answered.changed, user=asked.user)
                 self._wake()
             return answered.answer
+
+    def _answer(self, asked: OnBehalf, fresh: str) -> Answered:
+        try:
+            return answer(self.desk, asked, fresh, time.time())
+        except RpcError as error:
+            self.counts["rejected"] += asked.call in _PROMISES and error.code is ErrorCode.REFUSED
+            raise
 
     # ------------------------------------------------------------ time
 
@@ -158,16 +171,18 @@ class Promising:
 
     def _follow_capacity(self) -> list[Dropped]:
         """What the nodes have together; while they gather after a start, at least what they had before."""
-        nodes = [node.capacity for node in self._cluster.nodes.values()]
-        cores, memory = sum(one.cores for one in nodes), sum(one.memory_bytes for one in nodes)
-        capacity = Bundle(cpu_cores=cores, memory_bytes=memory)
+        nodes = self._cluster.nodes.values()
+        capacity = _together(node.capacity for node in nodes)
+        drained = _together(node.capacity for node in nodes if node.draining is not None)
         if time.monotonic() < self._gathered_at:
-            cores, memory = max(cores, self._expected.cpu_cores), max(memory, self._expected.memory_bytes)
+            cores = max(capacity.cpu_cores, self._expected.cpu_cores)
+            memory = max(capacity.memory_bytes, self._expected.memory_bytes)
             capacity = Bundle(cpu_cores=cores, memory_bytes=memory)
-        return self.desk.set_capacity(capacity, time.time())
+        return self.desk.set_capacity(capacity, time.time(), drained)
 
     def _tell(self, dropped: Dropped) -> None:
         """Its owner's jobs hear of it; who has none finds it in the list."""
+        self.counts["missed"] += 1
         log.warning("a promise cannot be kept", reservation=dropped.id, owner=dropped.owner, why=dropped.why)
         for job in self._cluster.jobs.values():
             if job.reservation == dropped.id:
@@ -211,3 +226,10 @@ class Promising:
         if self._store is not None and self.desk.capacity != self._expected:
             self._expected = self.desk.capacity
             await asyncio.to_thread(self._store.keep_capacity, self.desk.capacity)
+
+
+def _together(nodes: Iterable[Capacity]) -> Bundle:
+    cores, memory = 0.0, 0
+    for node in nodes:
+        cores, memory = cores + node.cores, memory + node.memory_bytes
+    return Bundle(cpu_cores=cores, memory_bytes=memory)

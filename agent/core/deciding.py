@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.core import cancelling, draining, executors, running, slack, tasks
 from agent.core import events as e
-from agent.core import executors, running, slack, tasks
 from agent.core.instructions import Instruction, Notify, Record, Reply
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
     AdmitJob,
     AnyDecision,
     Assign,
+    CancelJob,
     Decided,
+    Drain,
     Promote,
     Refusal,
     SetPriority,
@@ -42,6 +44,9 @@ def decided(node: Node, event: e.Decided, now: float) -> list[Instruction]:
 
 def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: float) -> str:
     """Appends what follows to ``out``; returns why it was refused, or nothing."""
+    if isinstance(decision, Drain):
+        out += draining.told(node, decision.draining, now)
+        return ""
     job = node.jobs.get(decision.job)
     match decision:
         case Assign():
@@ -61,19 +66,26 @@ def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: f
             out += node.recalls()
         case TellPlaced() | TellEnded() | TellStuck() if job is not None:
             out += tasks.tell(job, decision)
+        case CancelJob() if job is not None:
+            out += cancelling.cancelled(node, job, decision, now)
         case TellStages():  # of a job that may come here only now
             node.executors.surrogate.stages_ended(decision.job, decision.ended)
             out += node.elasticity.stage_ended(decision.job, decision.ended, now)
         case Withdraw() | Promote():
-            held = node.held.by_key.get((decision.job, decision.task))
-            if held is None:
-                return f"task {decision.task!r} of {decision.job} is not here"
-            if isinstance(decision, Withdraw):
-                out += running.withdraw(node, held, decision.why or "withdrawn by the master", now)
-            else:
-                return _promote(node, decision, out, now)
+            return _change(node, decision, out, now)
         case _:
             return f"unknown job {decision.job!r}"
+    return ""
+
+
+def _change(node: Node, decision: Withdraw | Promote, out: list[Instruction], now: float) -> str:
+    """Of what the node holds."""
+    held = node.held.by_key.get((decision.job, decision.task))
+    if held is None:
+        return f"task {decision.task!r} of {decision.job} is not here"
+    if isinstance(decision, Promote):
+        return _promote(node, decision, out, now)
+    out += running.withdraw(node, held, decision.why or "withdrawn by the master", now)
     return ""
 
 
@@ -82,6 +94,8 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
     request = decision.request
     if (decision.job, request.task) in node.held.by_key:
         return ""  # said again after a lost connection: it is here already
+    if node.draining is not None:
+        return draining.REFUSAL
     why = _refuse(node, decision, now)
     waits = bool(why) and decision.opportunistic and request.command is not None and slack.queue_free(node) > 0
     if why and not waits:

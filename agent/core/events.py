@@ -17,6 +17,7 @@ from penstock.model import ContainerSpec, MonotaskSpec, Profile, TaskRequest
 from penstock.model.container import LimitsChange
 from penstock.model.work import MonotaskId, Opportunistic
 from penstock.wire.agent_api import Completion, Progress, RegisterJob
+from penstock.wire.cluster_api import Draining
 from penstock.wire.master_api import AnyDecision
 
 
@@ -284,6 +285,7 @@ class Recovered:
     running: dict[str, int]
     exits_to_come: frozenset[str]
     at: float
+    draining: Draining | None = None
 
 
 Event = (

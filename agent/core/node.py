@@ -14,6 +14,7 @@ from agent.core import deciding, elasticity, preempting, quotas, reconfiguring, 
 from agent.core import events as e
 from agent.core.attained import Attained
 from agent.core.containers import Containers
+from agent.core.draining import own_work
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
 from agent.core.instructions import Grant, Instruction, Notify, Record, Reply, TellMaster, Wake
@@ -27,6 +28,7 @@ from agent.core.snapshot import Snapshot
 from agent.queues import Monotask, MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Recall, Submitted
+from penstock.wire.cluster_api import Draining
 from penstock.wire.errors import bad_request, refused, unavailable
 from penstock.wire.master_api import Heartbeat, JobEnded, JobState, Load
 
@@ -63,6 +65,7 @@ class Node:
         self.preempted: list[Preempted] = []
         self.snapshot: Snapshot | None = None
         self.decided = 0
+        self.draining: Draining | None = None  # the master gives it no work
         self.now = 0.0  # of the latest event
         self._ids = 0
         self.preemption = Preemption(settings.preemption)
@@ -162,7 +165,8 @@ class Node:
     def heartbeat(self, now: float) -> Heartbeat:
         """The load, and what executors used that the master has not been told."""
         load = self.load(now)
-        return Heartbeat(load=load, decided=self.decided, executors=self.executors.report(self, load))
+        used = self.executors.report(self, load)
+        return Heartbeat(load=load, decided=self.decided, executors=used, own=own_work(self))
 
     def link_opens(self) -> None:
         """A new connection to the master: requests are numbered anew there, and it knows nothing of what was told."""
@@ -213,8 +217,8 @@ class Node:
             if job is not None:
                 job.sessions.discard(event.session)
                 if not job.sessions:
-                    over = self.end_job(job, now) if job.record.here else running.forget_guest(self, name)
-                    instructions += over
+                    client = session.client or "without a name"
+                    instructions += self._left(job, now, f"its client {client} disconnected")
         for container in sorted(session.launched):
             record = self.containers.live.get(container)
             if record is not None and not record.spec.detach:
@@ -269,19 +273,22 @@ class Node:
         job = self.job_of(event.session, event.job)
         return [Reply(Done()), *self.end_job(job, now)]
 
-    def end_job(self, job: Job, now: float) -> list[Instruction]:
-        """A job is over: its queues and its tasks on this node at once, those elsewhere by the master."""
+    def end_job(self, job: Job, now: float, why: str = "") -> list[Instruction]:
+        """A job is over: its queues and tasks here at once, those elsewhere by the master."""
         name = job.record.job
         del self.jobs[name]
         for session in job.sessions:
             self.sessions[session].jobs.discard(name)
         instructions: list[Instruction] = [Record(JOBS, name, None)]
         if job.record.here and self.settings.has_master:
-            instructions.append(TellMaster("job_ended", JobEnded(job=name)))
+            instructions.append(TellMaster("job_ended", JobEnded(job=name, why=why)))
         instructions += self.granted(self.queues.remove_job(name, now), now)
         for held in self.held.of_job(name):
-            instructions += running.withdraw(self, held, "its job ended", now)
+            instructions += running.withdraw(self, held, why or "its job ended", now)
         return instructions
+
+    def _left(self, job: Job, now: float, why: str) -> list[Instruction]:
+        return self.end_job(job, now, why) if job.record.here else running.forget_guest(self, job.record.job)
 
     # ------------------------------------------------------------ monotasks: the hot path
 
@@ -372,8 +379,7 @@ class Node:
         instructions = self.executors.journal(self)
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
             if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:
-                gone = self.end_job(job, now) if job.record.here else running.forget_guest(self, job.record.job)
-                instructions += gone  # its framework did not come back after our restart
+                instructions += self._left(job, now, "its framework did not come back after a restart of the agent")
         instructions += self.elasticity.sampled(self, event.snapshot, now)
         instructions += preempting.sampled(self, event, now)
         return instructions + slack.sampled(self, now)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.core import draining, executors, running
 from agent.core import events as e
-from agent.core import executors, running
 from agent.core.confinement import confine
 from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, RemoveContainer
 from agent.core.records import ContainerState, Job
@@ -30,7 +30,9 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         if container.executor is not None:
             node.executors.resumed(container, event.at, now)
     thawed += node.containers.watch()
-    return thawed + _tasks(node, event, now) + _containers(node, event, now) + _confinements(node, event, now)
+    node.draining = event.draining
+    tasks = _tasks(node, event, now) + draining.give_back(node, now)
+    return thawed + tasks + _containers(node, event, now) + _confinements(node, event, now)
 
 
 def _confinements(node: Node, event: e.Recovered, now: float) -> list[Instruction]:

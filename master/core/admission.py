@@ -24,8 +24,8 @@ def look(cluster: Cluster, now: float) -> None:
 
 
 def reservable_bytes(cluster: Cluster) -> int:
-    """The memory of the connected nodes, less what is promised to containers that are nobody's task."""
-    return int(cluster.table.reservable[cluster.table.here()].sum())
+    """The memory of the nodes that take work, less what is promised to containers that are nobody's task."""
+    return int(cluster.table.reservable[cluster.table.taking()].sum())
 
 
 def reserved_bytes(cluster: Cluster) -> int:
@@ -34,8 +34,8 @@ def reserved_bytes(cluster: Cluster) -> int:
 
 
 def never_fits(cluster: Cluster, job: Job) -> str:
-    """Why a job cannot be admitted however long it waits; empty where it can."""
-    total = reservable_bytes(cluster)
+    """Why a job cannot be admitted however long it waits; empty where it can. A node that is drained comes back."""
+    total = int(cluster.table.reservable[cluster.table.here()].sum())
     if job.admitted or job.memory_bytes <= total:
         return ""
     return f"it wants {format_bytes(job.memory_bytes)} reserved, the whole cluster has {format_bytes(total)}"
@@ -57,7 +57,7 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
     for job in _in_line(cluster, order, now):
         wanted = job.memory_bytes
         if wanted > room.total_bytes:
-            _waits(cluster, job, "too large", f"{never_fits(cluster, job)}; it waits for nodes to join")
+            _waits(cluster, job, "too large", _too_large(cluster, job, room.total_bytes))
         elif not room.jobs:
             limit = cluster.settings.max_running_jobs
             _waits(cluster, job, "jobs", f"{limit} jobs are running, which is max_running_jobs")
@@ -74,6 +74,13 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
             _waits(cluster, job, "memory", f"it wants {format_bytes(wanted)} reserved, {free}")
         else:
             _waits(cluster, job, "behind", f"job {first.job} ({first.name}) stands before it and waits, too")
+
+
+def _too_large(cluster: Cluster, job: Job, total_bytes: int) -> str:
+    if why := never_fits(cluster, job):
+        return f"{why}; it waits for nodes to join"
+    wants, has = format_bytes(job.memory_bytes), format_bytes(total_bytes)
+    return f"it wants {wants} reserved, the nodes that are not drained have {has}; it waits for `penstock undrain`"
 
 
 class _Room:
@@ -100,7 +107,7 @@ class _Room:
 def _in_line(cluster: Cluster, order: Sequence[str], now: float) -> list[Job]:
     """Those that wait, in their order; before all others who has waited too long, by when it began to."""
     jobs = (cluster.jobs[name] for name in order)
-    waiting = [job for job in jobs if not job.admitted]
+    waiting = [job for job in jobs if not job.admitted and not job.cancelled_by]
     for job in waiting:
         if job.waits_since is None:
             job.waits_since = now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import lifecycle
+from master.core import draining, lifecycle
 from master.core.records import Node
 from penstock.wire import master_api as api
 
@@ -31,6 +31,8 @@ def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusa
                     lifecycle.rid_of(cluster, node, held)
             case api.Promote():
                 _promoted(cluster, node, number, decision, reason)
+            case api.Drain() if reason is not None:
+                draining.refused(cluster, node, decision, reason)
             case api.TellEnded():
                 job = cluster.jobs.get(decision.job)
                 if job is not None:

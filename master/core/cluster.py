@@ -11,12 +11,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from master.core import admission, answers, executors, lifecycle, priorities, promises, registering, rounds
+from master.core import (
+    admission,
+    answers,
+    cancelling,
+    draining,
+    executors,
+    lifecycle,
+    priorities,
+    promises,
+    registering,
+    rounds,
+)
 from master.core import events as e
 from master.core.executors import Executors
 from master.core.history import History
 from master.core.instructions import Explain, Hangup, Instruction, Predict, SendDecisions, StoreRun
 from master.core.memory import MemoryEstimates
+from master.core.past import PastJobs
 from master.core.plan import NothingPromised, Plan
 from master.core.records import Job, Key, Node, Task, weight_bytes
 from master.core.settings import MasterSettings
@@ -26,6 +38,7 @@ from master.ordering import Ranking, ordering_of, promised_first
 from penstock.model import Ended, EndedBy, KindAmounts
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress
+from penstock.wire.cluster_api import Draining
 from penstock.wire.errors import bad_request, refused
 
 #: Decisions of one request together; far below the frame limit, and a node works through it in milliseconds.
@@ -41,9 +54,11 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         self.table = NodeTable(settings)
         self.jobs: dict[str, Job] = {}
+        self.past = PastJobs()
         self.leaving: dict[Key, dict[str, None]] = {}  # nodes that still hold a copy of a task that nobody wants
         self.ordering = ordering_of(settings.ordering_settings())
         self._slack_ordering = ordering_of(settings.ordering_settings())
+        self.drains: dict[str, Draining | None] = {}  # what operators have said of nodes, be they here or not
         self.plan: Plan = NothingPromised()
         self.history = History()
         self.memory = MemoryEstimates()
@@ -55,6 +70,7 @@ class Cluster:
         self.promotable = False  # opportunistic work may be on some node
         self.ordered_at = -math.inf  # when the order of jobs was looked at for the agents, monotonic
         self.order_due = math.inf  # when it is to be looked at again
+        self.now = 0.0  # of the latest event, monotonic
         self._unix_at = 0.0  # Unix time less monotonic time, as of the last round
         self._sequence = 0
         self._spoken_to: dict[str, None] = {}
@@ -77,24 +93,20 @@ class Cluster:
         Raises:
             RpcError: the message is at fault; nothing has changed.
         """
+        self.now = now
         match event:
-            case e.Said(name, api.Register() as message):
-                if message.node != name:
-                    raise bad_request(f"this connection is {name!r}", field="node")
-                registering.register(self, message, now)
             case e.Said(name, message):
-                node = self.nodes.get(name)
-                if node is None or not node.connected:
-                    raise refused(f"node {name!r} is not registered", remedy="register again")
-                node.last_heard = now
-                self.table.heard[self.table.rows[name]] = now
-                self._handlers[type(message)](node, message, now)
+                self._said(name, message, now)
             case e.Answered(name, number, refusals):
                 answers.answered(self, name, number, refusals)
             case e.NodeAway(name):
                 self._node_away(name, now)
             case e.Forecasted() | e.Learnt():
                 executors.heard(self, event)
+            case e.DrainAsked() | e.UndrainAsked():
+                draining.asked(self, event)
+            case e.CancelAsked():
+                cancelling.asked(self, event)
             case e.Reconfigured(settings):
                 self._reconfigure(settings)
             case e.RoundDue(at):
@@ -177,6 +189,19 @@ class Cluster:
 
     # ------------------------------------------------------------ messages
 
+    def _said(self, name: str, message: e.Message, now: float) -> None:
+        if isinstance(message, api.Register):
+            if message.node != name:
+                raise bad_request(f"this connection is {name!r}", field="node")
+            registering.register(self, message, now)
+            return
+        node = self.nodes.get(name)
+        if node is None or not node.connected:
+            raise refused(f"node {name!r} is not registered", remedy="register again")
+        node.last_heard = now
+        self.table.heard[self.table.rows[name]] = now
+        self._handlers[type(message)](node, message, now)
+
     def _heartbeat(self, node: Node, message: api.Heartbeat, now: float) -> None:
         if message.decided > node.number:
             raise bad_request(f"there is no request {message.decided} yet", field="decided")
@@ -186,6 +211,7 @@ class Cluster:
         lifecycle.attained(self, node, message.load)
         if message.executors:
             executors.reported(self, node, message.executors)
+        draining.heard(node, message)
         self.table.refresh(node)
         self.changed = True
         self.room_changed |= node.external_memory_bytes != external
@@ -200,6 +226,10 @@ class Cluster:
 
     def _job_joined(self, node: Node, message: api.JoinJob, now: float) -> None:
         job = self.jobs.get(message.job)
+        past = self.past.get(message.job)
+        by = job.cancelled_by if job is not None else past.cancelled_by if past is not None else ""
+        if by:
+            raise refused(f"job {message.job!r} was cancelled by {by}", field="job")
         if job is None or not job.described or job.origin == node.name:  # its own origin has forgotten it: it is over
             raise bad_request(f"unknown job {message.job[:128]!r}", field="job", remedy="register_job first")
         if message.user not in {"", job.user}:
@@ -216,12 +246,15 @@ class Cluster:
         if job is None:
             return  # its end was found out at registration
         self._own(node, message.job)
-        lifecycle.end_job(self, job, "its job ended", released_by=node.name)
+        why = message.why or "its job ended"
+        lifecycle.end_job(self, job, why, told=message.why, released_by=node.name)
 
     def _tasks_ready(self, node: Node, message: api.ReadyTasks, now: float) -> None:
         job = self._own(node, message.job)
         check_tasks(message)
         lifecycle.add_tasks(self, job, message)
+        if job.cancelled_by:
+            cancelling.stop(self, job)  # its origin did not know yet
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
         job = self._own(node, message.job)

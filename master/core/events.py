@@ -88,10 +88,38 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainAsked:
+    """An operator (``by``) wants no more work on these nodes, at Unix time ``at``; with ``stop`` what the master placed
+    there is stopped, too."""
+
+    nodes: tuple[str, ...]
+    by: str
+    at: float
+    stop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UndrainAsked:
+    """These nodes take work again; an operator (``by``) says so."""
+
+    nodes: tuple[str, ...]
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAsked:
+    """A job is to be stopped with all that runs of it; ``by`` is who wants that, and may."""
+
+    job: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reconfigured:
     """Other settings from now on, as far as a running master can change them (:meth:`MasterSettings.changed`)."""
 
     settings: MasterSettings
 
 
-Event = Said | Answered | NodeAway | RoundDue | Forecasted | Learnt | Reconfigured
+Asked = DrainAsked | UndrainAsked | CancelAsked
+Event = Said | Answered | NodeAway | RoundDue | Forecasted | Learnt | Asked | Reconfigured

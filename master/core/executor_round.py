@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from master.core import draining, executors, lifecycle
 from master.core import events as e
-from master.core import executors, lifecycle
 from master.core.forecasts import key_of
 from master.core.records import Job, Key, Node, Task
 from master.core.snapshot import Picture, unfit
@@ -72,7 +72,7 @@ def say_what_waits(cluster: Cluster) -> None:
     for name, why in cluster.executors.waits.items():
         job = cluster.jobs.get(name)
         if job is not None and job.admitted and not job.waits:
-            job.waits = why
+            job.waits = why + draining.note(cluster)
 
 
 def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[tuple[Job, Task, e.Forecasted]], dict[str, str]]:

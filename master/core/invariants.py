@@ -43,6 +43,9 @@ def _holdings(cluster: Cluster) -> list[str]:
     for node in cluster.nodes.values():
         if not node.connected and node.outbox:
             wrong.append(f"{node.name} is away and has decisions waiting")
+        late = [held.key for held in node.held.values() if held.assigned_in > node.draining_in > 0]
+        if node.draining is not None and late:
+            wrong.append(f"{node.name} is drained and was given {late}")
         for held in node.held.values():
             task = cluster.task(held.key)
             at_home = task is not None and task.node == node.name
@@ -68,6 +71,8 @@ def _rows(cluster: Cluster) -> list[str]:
             continue
         if bool(table.connected[row]) != node.connected:
             wrong.append(f"{node.name}: the table does not know whether it is connected")
+        if bool(table.takes_work[row]) != node.takes_work:
+            wrong.append(f"{node.name}: the table does not know whether it takes work")
         if node.connected and table.memory_free[row] != node.memory_free_bytes():
             wrong.append(
                 f"{node.name}: {table.memory_free[row]} bytes are free in the table, {node.memory_free_bytes()}"

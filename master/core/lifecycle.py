@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import executors
+from master.core import executors, listing
 from master.core.history import Needed
 from master.core.memory import input_bytes
+from master.core.past import note_end
 from master.core.priorities import first_priority, priority_of
 from master.core.records import Held, Job, Node, Task
 from penstock.model import Ended, EndedBy, Profile, TaskRequest
@@ -42,11 +43,14 @@ def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
         cluster.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
 
 
-def end_job(cluster: Cluster, job: Job, why: str, *, released_by: str = "") -> None:
+def end_job(cluster: Cluster, job: Job, why: str, *, told: str = "", released_by: str = "", lost: bool = False) -> None:
     """A job is over: its tasks are withdrawn, its reservation is free.
 
-    ``released_by`` is an origin that gave back what its framework's tasks held there when it ended the job.
+    ``told`` is why, where its framework did not end it itself; ``released_by`` an origin that gave back what its
+    framework's tasks held there when it ended the job; ``lost``: it ended with its origin.
     """
+    if job.described:
+        listing.remember(cluster, job, told, lost=lost)
     for task in list(job.tasks.values()):
         unready(cluster, job, task)
         node, held = cluster.nodes.get(task.node), held_of(cluster, task)
@@ -205,6 +209,7 @@ def assign(
     node.held[held.key] = held
     cluster.table.touch(node)
     task.node, task.on_slack, task.told, task.unfit_since = node.name, on_slack, False, None
+    task.why = why
     job.served_by(node.name, job.priority)
     cluster.promotable |= on_slack
     cluster.counts["assigned"] += 1
@@ -241,6 +246,7 @@ def end(cluster: Cluster, job: Job, task: Task, ended: Ended) -> None:
         cluster.memory.learn(job, task.stage, task.request.usage, ended.memory_peak_bytes)
     if task.elastic:
         executors.ended(cluster, job, task, ended)
+    note_end(job, task, ended)
     forget(cluster, job, task)
     if task.node:
         tell_placed(cluster, job, task)
@@ -373,6 +379,8 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
         if job is not None and task is not None and task.node == node.name:
             if message.ended.by is EndedBy.PREEMPTED and task.request is not None:
                 requeue(cluster, job, task)  # it did nothing wrong: it goes back to its job's queue (UBIS §IV.C)
+            elif message.ended.by is EndedBy.PREEMPTED:
+                forget(cluster, job, task)  # what it is only its origin knows, which says so when it registers
             else:
                 end(cluster, job, task, message.ended)
         return

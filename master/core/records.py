@@ -9,6 +9,8 @@ from master.core.work import Work
 from master.placement import Need
 from penstock.model import Capacity, KindAmounts, Profile, ResourceKind, TaskRequest
 from penstock.model.work import Name, Opportunistic
+from penstock.wire.cluster_api import Draining, Remaining
+from penstock.wire.jobs_api import TaskFailure
 from penstock.wire.master_api import AnyDecision, Assign, Availability, Load, TellEnded
 
 #: (job, task)
@@ -102,6 +104,7 @@ class Task:
     on_slack: bool = False
     was_on: str = ""  # where it was before it became ready again: its end may still come from there
     told: bool = False  # the origin knows its node
+    why: str = ""  # it was placed there
     unwanted: bool = False  # cancelled; it ends as soon as its node is rid of it
     losses: int = 0
     refusals: dict[str, int] = field(default_factory=dict)  # node → its heartbeat count when it refused this task
@@ -150,6 +153,10 @@ class Job:
     waits: str = ""  # why something of it waits; for the status
     waits_told: str = ""
     waits_since: float | None = None  # for admission, monotonic
+    cancelled_by: str = ""  # who; its origin has not said yet that it has ended it
+    failed_tasks: int = 0
+    cancelled_tasks: int = 0
+    failures: list[TaskFailure] = field(default_factory=list)  # the first of them
 
     def ready_for_regular(self) -> dict[str, list[Task]]:
         """Its ready tasks by stage, but for executors, and for those that want slack and nothing else."""
@@ -202,6 +209,9 @@ class Node:
     availability: Availability | None = None  # what it said last on this connection
     availability_at: float = 0.0  # when, monotonic
     executors_due: bool = False  # it has reported since it was last looked at for executors
+    draining: Draining | None = None  # no work goes there
+    draining_in: int = 0  # the request that told it so on its present connection
+    own: list[Remaining] | None = None  # while draining: what else runs there, once it has said so
 
     @property
     def slots(self) -> tuple[float, float, float]:
@@ -213,6 +223,11 @@ class Node:
     def connected(self) -> bool:
         """Whether it can be told something."""
         return self.away_since is None
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether anything may be placed on it."""
+        return self.away_since is None and self.draining is None
 
     def take_load(self, load: Load, decided: int) -> None:
         """A new report: what it promises beyond the tasks that we know of is promised to others."""

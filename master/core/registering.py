@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from master.core import executors, lifecycle
+from master.core import cancelling, draining, executors, lifecycle
 from master.core.records import Held, Job, Key, Node, Task
 from penstock.model import TaskRequest
 from penstock.wire import master_api as api
@@ -30,6 +30,7 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     before = _fresh_connection(node, message, now)
     for held in before.values():
         lifecycle.unmark(cluster, node, held)
+    draining.registered(cluster, node, message.draining)
     cluster.table.touch(node)
     cluster.table.shape += 1
     jobs = _jobs(cluster, node, message, now)
@@ -38,6 +39,7 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     _holdings(cluster, node, message, before, now)
     for job in jobs:
         _catch_up(cluster, job, wanted)
+    cancelling.registered(cluster, message, jobs)
     executors.registered(cluster, node)
     lifecycle.attained(cluster, node, message.load)
     cluster.table.refresh(node)
@@ -106,7 +108,8 @@ def _jobs(cluster: Cluster, node: Node, message: api.Register, now: float) -> li
     """The jobs of this origin: those that it no longer has are over."""
     listed = {state.job for state in message.jobs}
     for job in [job for job in cluster.jobs.values() if job.origin == node.name and job.job not in listed]:
-        lifecycle.end_job(cluster, job, "its job ended while its origin was away")
+        why = "its job ended while its origin was away"
+        lifecycle.end_job(cluster, job, why, told=why)
     jobs: list[Job] = []
     for state in message.jobs:
         job = cluster.jobs.get(state.job) or cluster.new_job(state.job, node.name, now)
@@ -136,6 +139,8 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
     """Make it the task's place; or say why it must not be here."""
     job = cluster.jobs.get(placed.job)
     if job is None:
+        if (past := cluster.past.get(placed.job)) is not None and past.cancelled_by:
+            return past.view.why
         origin = cluster.nodes.get(placed.origin)
         if origin is not None and origin.connected:
             return "its job has ended"

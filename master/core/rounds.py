@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import admission, executor_round, executors, lifecycle, promises, slack
+from master.core import admission, draining, executor_round, executors, lifecycle, promises, slack
 from master.core.records import Job, Node, Task
 from master.core.snapshot import Picture, unfit
 from master.ordering import Ranking
@@ -70,7 +70,7 @@ def _lose(cluster: Cluster, node: Node, why: str) -> None:
         job.work.gone(node.name)
         job.hosts.pop(node.name, None)
     for job in [job for job in cluster.jobs.values() if job.origin == node.name]:
-        lifecycle.end_job(cluster, job, why)
+        lifecycle.end_job(cluster, job, why, told=why, lost=True)
 
 
 def _refuse_unfit(cluster: Cluster, now: float) -> None:
@@ -125,7 +125,8 @@ def _say_what_waits(cluster: Cluster, stages: list[Stage], placement: TaskPlacem
         job = cluster.jobs[stage.job]
         left = [need for need in stage.needs if not job.tasks[need.task].node]
         if left:
-            job.waits = f"{len(left)} tasks of stage {stage.stage} wait for a node: {why_not(left[0], placement)}"
+            why = why_not(left[0], placement) + draining.note(cluster)
+            job.waits = f"{len(left)} tasks of stage {stage.stage} wait for a node: {why}"
 
 
 def _found(cluster: Cluster, job: str, task: str) -> tuple[Job, Task]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from master.core import lifecycle
+from master.core import draining, lifecycle
 from master.core.records import Held, Node, Task
 from master.core.snapshot import Picture, holds
 from master.opportunistic import Slack, why_not
@@ -27,7 +27,7 @@ def promote(cluster: Cluster) -> None:
     some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
     cluster.promotable = bool(some)
     for node in some:
-        for held in node.held.values() if node.connected else ():
+        for held in node.held.values() if node.takes_work else ():
             if _may_be_promoted(cluster, node, held):
                 _promote(cluster, node, held)
 
@@ -107,5 +107,5 @@ def _say_what_waits(cluster: Cluster, picture: Picture, slack: Slack, jobs: list
         job = cluster.jobs[name]
         for (stage, allows), tasks in job.ready.items():
             if allows == "only" and not job.waits:
-                lacking = why_not(picture.asked(next(iter(tasks.values()))), slack)
+                lacking = why_not(picture.asked(next(iter(tasks.values()))), slack) + draining.note(cluster)
                 job.waits = f"{len(tasks)} tasks of stage {stage} wait for slack: {lacking}"

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Picture:
-    """The connected nodes, by their rows in the table: worker 0 is the node of the first of them."""
+    """The nodes that take work, by their rows in the table: worker 0 is the node of the first of them."""
 
     def __init__(self, cluster: Cluster) -> None:
         cluster.table.settle()
         self._cluster = cluster
-        self.rows: Rows = cluster.table.here()
+        self.rows: Rows = cluster.table.taking()
 
     def node(self, worker: int) -> Node:
         """Of a worker."""
@@ -123,7 +123,7 @@ class Picture:
     def _mark(self, mask: Mask, names: Sequence[str], value: bool) -> None:
         for name in names:
             row = self._cluster.table.rows.get(name)
-            if row is not None and self._cluster.table.connected[row]:
+            if row is not None and self._cluster.table.takes_work[row]:
                 mask[np.searchsorted(self.rows, row)] = value
 
 

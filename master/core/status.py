@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from master.core import admission
+from master.core import admission, draining
 from master.core.records import Job, Node
 from master.history import resources
 
@@ -41,7 +41,7 @@ def document(cluster: Cluster, now: float) -> dict[str, Any]:
 #: What is counted since the start, besides ends.
 COUNTERS = (
     "rounds", "tasks", "admitted", "assigned", "refused", "promoted", "withdrawn", "placed_again", "nodes_lost",
-    "decisions", "preempted_for_promises",
+    "decisions", "preempted_for_promises", "stopped_for_drains",
 )  # fmt: skip
 
 
@@ -52,9 +52,9 @@ def ended(cluster: Cluster) -> dict[str, int]:
 
 
 def _node(node: Node, now: float) -> dict[str, Any]:
-    state = "connected" if node.connected else ("away" if node.version else "expected")
     return {
-        "state": state,
+        "state": draining.state(node),
+        "draining": msgspec.to_builtins(node.draining),
         "away_s": None if node.away_since is None else round(now - node.away_since, 3),
         "version": node.version,
         "capacity": msgspec.to_builtins(node.capacity),
@@ -76,7 +76,7 @@ def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
         "name": job.name,
         "user": job.user,
         "origin": job.origin,
-        "state": ("admitted" if job.admitted else "waiting") if job.described else "expected",
+        "state": _job_state(job),
         "waits": job.waits,
         "memory_bytes": job.memory_bytes,
         "submitted_at": job.submitted_at,
@@ -89,3 +89,9 @@ def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
         "stages": {stage: len(tasks) for (stage, _), tasks in job.ready.items()},
         "progress": [stage.row() for stage in job.work.told],
     }
+
+
+def _job_state(job: Job) -> str:
+    if job.cancelled_by:
+        return "cancelling"
+    return ("admitted" if job.admitted else "waiting") if job.described else "expected"

@@ -38,7 +38,7 @@ class _Stock:
 
 
 class NodeTable:
-    """Arrays over n rows; those of nodes that are away have ``connected`` false.
+    """Arrays over n rows; ``connected`` is false of nodes that are away, ``takes_work`` of drained ones, too.
 
     ``rates``, ``pending``, ``slots`` and ``idle`` are n × 3 (cpu, disk, network), ``slack`` is
     n × 4 (cores, disk slots, network slots, bytes), all others n. ``heard`` is when the
@@ -50,6 +50,7 @@ class NodeTable:
         "memory_free", "memory_capacity", "cores_free", "cores", "t_alloc", "reservable", "opportunistic", "queue",
         "heard",
     )  # fmt: skip
+    _MASKS = ("connected", "takes_work")
 
     rates: Floats
     pending: Floats
@@ -66,6 +67,7 @@ class NodeTable:
     queue: Floats
     heard: Floats
     connected: Mask
+    takes_work: Mask
 
     def __init__(self, settings: MasterSettings) -> None:
         self._settings = settings
@@ -90,15 +92,14 @@ class NodeTable:
             self._grow(2 * self._size)
         self.rows[node.name] = len(self.nodes)
         self.nodes.append(node)
-        self.connected[len(self.nodes) - 1] = False
-        self.touch(node)
+        self.refresh(node)  # at once: since when it is away tells when it is lost
         self.shape += 1
 
     def remove(self, node: Node) -> None:
         """A node is lost; the rows behind it move up, so that ties go on to go to who came first."""
         row = self.rows.pop(node.name)
         del self.nodes[row]
-        for name in (*self._WIDE, *self._PLAIN, "slack", "connected"):
+        for name in (*self._WIDE, *self._PLAIN, "slack", *self._MASKS):
             array = getattr(self, name)
             array[row:-1] = array[row + 1 :]
         for other in self.nodes[row:]:
@@ -154,6 +155,7 @@ class NodeTable:
         self.opportunistic[row] = stock.opportunistic
         self.queue[row] = load.opportunistic_queue_free - stock.queued
         self.connected[row] = node.away_since is None
+        self.takes_work[row] = node.takes_work
         self.heard[row] = node.last_heard if node.away_since is None else node.away_since
 
     # ------------------------------------------------------------ reading it
@@ -165,6 +167,10 @@ class NodeTable:
     def here(self) -> Rows:
         """The rows of the connected nodes, in the order in which they became known."""
         return np.flatnonzero(self.connected[: len(self.nodes)])
+
+    def taking(self) -> Rows:
+        """The rows of those that take work: connected, and not drained."""
+        return np.flatnonzero(self.takes_work[: len(self.nodes)])
 
     def silent(self, now: float, for_s: float) -> list[Node]:
         """The nodes that have been away, or silent, for longer than that."""
@@ -198,9 +204,9 @@ class NodeTable:
         )
 
     def _grow(self, size: int) -> None:
-        for name in (*self._WIDE, *self._PLAIN, "slack", "connected"):
+        for name in (*self._WIDE, *self._PLAIN, "slack", *self._MASKS):
             shape = (size, 3) if name in self._WIDE else (size, 4) if name == "slack" else size
-            fresh = np.zeros(shape, dtype=bool if name == "connected" else float)
+            fresh = np.zeros(shape, dtype=bool if name in self._MASKS else float)
             if self._size:
                 fresh[: self._size] = getattr(self, name)
             setattr(self, name, fresh)

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of the connected nodes: cores, disk slots, network slots and bytes of memory; bytes/s per kind."""
+    """Of the nodes that take work: cores, disk slots, network slots and bytes of memory; bytes/s per kind."""
 
     capacity: tuple[float, float, float, float]
     rates: tuple[float, float, float]
 
 
 def totals(cluster: Cluster) -> Totals:
-    """What the connected nodes have together."""
-    table, here = cluster.table, cluster.table.here()
+    """What the nodes that take work have together."""
+    table, here = cluster.table, cluster.table.taking()
     slots, rates = table.slots[here].sum(axis=0).tolist(), table.rates[here].sum(axis=0).tolist()
     memory = float(table.memory_capacity[here].sum())
     return Totals((slots[0], slots[1], slots[2], memory), (rates[0], rates[1], rates[2]))

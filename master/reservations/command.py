@@ -18,6 +18,7 @@ from master.reservations.measures import Measures, measure
 from master.reservations.milp import solve
 from master.reservations.rdl import Bundle, infeasible
 from master.reservations.requests_file import Asked, Requests, RequestsError, read
+from penstock.cli.arguments import Parser
 
 _EXAMPLE = """\
 a file:  {"capacity": "<400core,800GB>", "bundles": {"b": "<2GB,1core>"}, "step": "1s",
@@ -27,11 +28,8 @@ a file:  {"capacity": "<400core,800GB>", "bundles": {"b": "<2GB,1core>"}, "step"
 
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit status: 0, or 2 where the file or the command line is at fault."""
-    parser = argparse.ArgumentParser(
-        prog="penstock plan",
-        description="Plan a set of reservation requests against a cluster, off line (docs/reservations.md).",
-        epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = Parser(
+        "plan", "Plan a set of reservation requests against a cluster, off line (docs/reservations.md).", _EXAMPLE
     )
     parser.add_argument("requests", metavar="REQUESTS.json", help="the cluster and the requests; - is stdin")
     parser.add_argument("--planner", choices=["gree", "gree_l", "milp"], default="gree")

@@ -22,6 +22,8 @@ from master.reservations.sharing import Instantaneous, Integral, SharingPolicy
 
 #: So many stretches of time in which nothing changes are kept in mind.
 _MOMENTS = 32
+#: So long, in seconds, nodes that are drained now are counted on to be away: what is promised later is left as it is.
+DRAINED_FOR_S = 3600.0
 #: Name in the configuration → a planner over a plan.
 PLANNERS: Mapping[str, Callable[[Plan], Planner]] = {
     "gree": Gree,
@@ -111,6 +113,8 @@ class Desk:
             policies=settings.policies(),
         )
         self.capacity = Bundle()
+        self._drained = Bundle()  # what of it is of nodes that are drained
+        self._drained_until = 0  # the step up to which the plan does without it
         self.entries: dict[str, Entry] = {}
         #: What the adapter knows of how promises begin.
         self.launches = LaunchDelays()
@@ -186,12 +190,21 @@ class Desk:
             del self.entries[id]
         return dropped
 
-    def set_capacity(self, capacity: Bundle, at: float) -> list[Dropped]:
-        """The cluster has so much from now on (the adapter, §5.2); those that are promised less by it."""
-        if capacity == self.capacity:
+    def set_capacity(self, capacity: Bundle, at: float, drained: Bundle | None = None) -> list[Dropped]:
+        """The cluster has so much from now on (the adapter, §5.2); those that are promised less by it.
+
+        ``drained`` is what of it is of nodes that are drained. They come back, so that the plan does without them for
+        the next :data:`DRAINED_FOR_S` only, and looks again when half of that is over.
+        """
+        step, drained = self.step(at), drained or Bundle()
+        span = max(2, math.ceil(DRAINED_FOR_S / self.settings.step_s))
+        looked = drained == Bundle() or step < self._drained_until - span // 2
+        if capacity == self.capacity and drained == self._drained and looked:
             return []
-        self.capacity = capacity
-        dropped = self.agenda.set_capacity(self.step(at), capacity, self.step(at))
+        self.capacity, self._drained, self._drained_until = capacity, drained, step + span
+        dropped = self.agenda.set_capacity(step, capacity, step)
+        if drained != Bundle():
+            dropped += self.agenda.set_capacity(step, _less(capacity, drained), step, step + span)
         living = {one.id for one in self.agenda.reservations()}
         for each in dropped:
             if each.id not in living:
@@ -267,6 +280,11 @@ class Desk:
 
     def _tenant(self, user: str) -> str:
         return self.settings.tenants.get(user, user)
+
+
+def _less(capacity: Bundle, drained: Bundle) -> Bundle:
+    cores = max(0.0, capacity.cpu_cores - drained.cpu_cores)
+    return Bundle(cpu_cores=cores, memory_bytes=max(0, capacity.memory_bytes - drained.memory_bytes))
 
 
 def _promise(id: str, pieces: Sequence[Piece]) -> Promise:  # noqa: A002 - the field's name

@@ -9,6 +9,7 @@ from master.core import events as e
 from master.core.instructions import SendDecisions
 from penstock.model import Capacity, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import master_api as api
+from penstock.wire.cluster_api import Draining, Remaining
 
 MIB = 1024**2
 NODES = ("a", "b", "c")
@@ -53,6 +54,7 @@ class Agent:
     to_master: deque[tuple[str, object, int, int]] = field(default_factory=deque)
     inbox: deque[tuple[SendDecisions, int]] = field(default_factory=deque)
     refusals: list[str] = field(default_factory=list)
+    draining: Draining | None = None  # in its journal
 
     def promised(self) -> int:
         regular = [*self.held.values(), *self.stopping.values()]
@@ -104,7 +106,7 @@ class Agent:
         return api.Register(
             protocol=1, node=self.name, version="0", capacity=self.capacity, load=self.load(), t_alloc=0.9,
             jobs=[job.state for job in self.jobs.values()], ready=ready, placed=placed,
-            awaited=awaited, complete=not any(job.recovered for job in self.jobs.values()),
+            awaited=awaited, complete=not any(job.recovered for job in self.jobs.values()), draining=self.draining,
         )  # fmt: skip
 
     def decide(self, sent: SendDecisions, known_version: int, grumpy: bool) -> None:
@@ -116,7 +118,22 @@ class Agent:
         self.decided = sent.number
         self.to_master.append(("answer", e.Answered(self.name, sent.number, refused), 0, 0))
 
+    def heartbeat(self) -> api.Heartbeat:
+        others = self.draining is not None and self.external > 0
+        own = [Remaining("container", "c", "others'", "u")] if others else []
+        return api.Heartbeat(load=self.load(), decided=self.decided, own=own)
+
+    def drain(self, draining: Draining | None) -> None:
+        """What may be stopped at any time goes back at once; said before the decision is answered."""
+        self.draining = draining
+        for key, held in list(self.held.items()):
+            if draining is not None and held.opportunistic and held.request.command is not None:
+                self.command_over(key, Ended(by=EndedBy.PREEMPTED))
+
     def carry_out(self, decision: api.AnyDecision, known_version: int, grumpy: bool) -> str:  # noqa: C901 - one case each
+        if isinstance(decision, api.Drain):
+            self.drain(decision.draining)
+            return ""
         job = self.jobs.get(decision.job)
         match decision:
             case api.Assign():
@@ -136,6 +153,8 @@ class Agent:
                         return "no room"
                     fields = {name: getattr(held, name) for name in held.__struct_fields__} | {"opportunistic": False}
                     self.held[decision.job, decision.task] = api.Assign(**fields)
+            case api.CancelJob():
+                return self.cancel(decision.job)
             case api.AdmitJob() if job is not None:
                 job.state = changed(job.state, admitted=True)
             case api.SetPriority() if job is not None:
@@ -149,7 +168,8 @@ class Agent:
             case api.TellEnded() if job is not None:
                 wanted = job.tasks.get(decision.task)
                 if wanted is not None and wanted.ended is None:
-                    done = decision.ended.by in (EndedBy.EXIT, EndedBy.PREEMPTED)
+                    done = decision.ended.by is EndedBy.EXIT
+                    assert decision.ended.by is not EndedBy.PREEMPTED, "what was preempted is done again"
                     assert wanted.node or job.recovered or not done, "it ended without having been placed"
                     wanted.ended = decision.ended
             case api.TellWaiting() if job is not None:
@@ -161,6 +181,7 @@ class Agent:
     def assign(self, decision: api.Assign, known_version: int, grumpy: bool) -> str:
         key = (decision.job, decision.request.task)
         assert key not in self.held and key not in self.stopping, f"{key} is placed on {self.name} twice"
+        assert self.draining is None, f"{key} is placed on {self.name}, which is drained"
         if grumpy:
             return "I will not"
         room = self.capacity.memory_bytes - self.promised()
@@ -180,6 +201,17 @@ class Agent:
                 del self.held[key]
                 if held.request.command is not None:
                     self.stopping[key] = held
+
+    def cancel(self, job: str) -> str:
+        """What is here of a job ends, wherever it was registered."""
+        if job in self.jobs:
+            self.end_job(job)
+            return ""
+        here = [key for key in self.held if key[0] == job]
+        for key in here:
+            if (held := self.held.pop(key)).request.command is not None:
+                self.stopping[key] = held
+        return "" if here else "unknown job"
 
     def unlink(self) -> None:
         self.linked = False

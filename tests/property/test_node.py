@@ -30,6 +30,7 @@ from penstock.model import (
 )
 from penstock.wire import master_api
 from penstock.wire.agent_api import Completion, ContainerEnded, RegisterJob, TaskEnded
+from penstock.wire.cluster_api import Draining
 from penstock.wire.errors import RpcError
 
 MEMORY_BYTES = 1000
@@ -301,6 +302,7 @@ class NodeMachine(RuleBasedStateMachine):
         )  # fmt: skip
         self.assigned.add((job, task))
         reply = self.decide(decision)
+        assert reply.refused or self.node.draining is None, "who is drained takes no work"
         if reply.refused:
             self.reported.add((job, task))
 
@@ -319,6 +321,10 @@ class NodeMachine(RuleBasedStateMachine):
             self.decide(master_api.Promote(job=job, task=task))
         else:
             self.decide(master_api.Withdraw(job=job, task=task, why="test"))
+
+    @rule(on=st.sampled_from([True, False, False]))
+    def drain(self, on: bool) -> None:
+        self.decide(master_api.Drain(draining=Draining("root", 1.0) if on else None))
 
     # ------------------------------------------------------------ kernel and launcher
 
@@ -383,7 +389,7 @@ class NodeMachine(RuleBasedStateMachine):
     def restart(self, lost: bool) -> None:
         """The agent is killed and comes back; the launcher went on (or, rarely, died with all it ran)."""
         node = Node(replace(SETTINGS, instance=f"x{self.fresh()}"))
-        records = {"jobs": [], "tasks": [], "containers": []}  # type: ignore[var-annotated]
+        records = {"jobs": [], "tasks": [], "containers": [], "node": []}  # type: ignore[var-annotated]
         for (room, _), record in self.journal.items():
             records[room].append(record)
         for record in records["containers"]:
@@ -409,6 +415,7 @@ class NodeMachine(RuleBasedStateMachine):
                 running=running,
                 exits_to_come=frozenset(),
                 at=self.now,
+                draining=next((r for r in records["node"] if isinstance(r, Draining)), None),
             )
         )
 
@@ -459,6 +466,13 @@ class NodeMachine(RuleBasedStateMachine):
         assert len([key for room, key in self.journal if room == "tasks"]) == len(self.node.held.by_key)
 
     @invariant()
+    def who_is_drained_keeps_nothing_that_others_could_do(self) -> None:
+        for held in self.node.held if self.node.draining is not None else ():
+            if held.request.command is not None:
+                going = self.node.containers.live[held.container].state is ContainerState.STOPPING
+                assert going or not held.opportunistic
+
+    @invariant()
     def nobody_waits_beside_an_idle_slot(self) -> None:
         for kind in ResourceKind:
             counts = self.node.queues.counts(kind, self.now)
@@ -470,6 +484,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """When everybody leaves and everything ends, nothing is left."""
+        self.drain(False)
         for session in sorted(self.sessions):
             self.send(e.SessionClosed(session))
         self.now += 100

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from master.core import Cluster, MasterSettings
+from master.core import Cluster, MasterSettings, draining
 from master.core import events as e
 from master.core.admission import reservable_bytes, reserved_bytes
 from master.core.instructions import Hangup, Instruction, SendDecisions
@@ -42,6 +42,8 @@ class World(RuleBasedStateMachine):
 
     def start_master(self) -> None:
         self.cluster = Cluster(self.settings)
+        #: Whom an operator has drained, as far as anybody who lives remembers it.
+        self.drained = {name for name, agent in self.agents.items() if agent.draining is not None}
         self.known_version = dict.fromkeys(NODES, 0)
         self.log: list[tuple[e.Event, float]] = []
         self.said: list[list[Instruction]] = []
@@ -65,6 +67,8 @@ class World(RuleBasedStateMachine):
                     self.agents[node].unlink()
 
     def check(self, node: str, decision: api.AnyDecision, admitted: set[str]) -> None:
+        if isinstance(decision, api.Assign | api.Promote):
+            assert node not in self.drained, f"{node} is drained, and is told {decision}"
         if isinstance(decision, api.Assign):
             if not decision.opportunistic:
                 assert self.cluster.nodes[node].memory_free_bytes() >= 0, "the master over-commits a node"
@@ -76,7 +80,8 @@ class World(RuleBasedStateMachine):
             total = reservable_bytes(self.cluster)
             assert not job.memory_bytes or reserved_bytes(self.cluster) <= total
             for other in self.cluster.jobs.values():
-                waits = other.described and not other.admitted and other.memory_bytes <= total
+                waiting = other.described and not other.admitted and not other.cancelled_by
+                waits = waiting and other.memory_bytes <= total
                 overtaken = job.memory_bytes and other.submitted_at < job.submitted_at
                 assert not (waits and overtaken), f"{job.job} overtook {other.job}"
 
@@ -130,7 +135,7 @@ class World(RuleBasedStateMachine):
         sent, known_version = agent.inbox.popleft()
         agent.decide(sent, known_version, grumpy)
         for decision in sent.decisions:
-            job = agent.jobs.get(decision.job)
+            job = agent.jobs.get(decision.job) if isinstance(decision, api.TellEnded) else None
             if isinstance(decision, api.TellEnded) and job is not None and decision.task in job.tasks:
                 first = self.ends.setdefault((decision.job, decision.task), decision.ended)
                 assert first == decision.ended, f"{decision.task} ended as {first}, and then as {decision.ended}"
@@ -138,7 +143,7 @@ class World(RuleBasedStateMachine):
     @rule(node=nodes)
     def heartbeat(self, node: str) -> None:
         agent = self.agents[node]
-        agent.say(api.Heartbeat(load=agent.load(), decided=agent.decided))
+        agent.say(agent.heartbeat())
 
     @rule(
         heartbeats=st.booleans(),
@@ -214,6 +219,19 @@ class World(RuleBasedStateMachine):
         for agent in self.agents.values():
             agent.unlink()
         self.start_master()
+
+    @rule(node=nodes, stop=st.booleans())
+    def drain(self, node: str, stop: bool) -> None:
+        """An operator has a node that is known drained; it may be away, and hears of it later."""
+        if node in self.cluster.nodes and self.cluster.nodes[node].version:
+            self.drained.add(node)
+            self.serve(e.DrainAsked((node,), "root", 1000.0 + self.now, stop))
+
+    @rule(node=nodes)
+    def undrain(self, node: str) -> None:
+        if node in self.cluster.nodes and self.cluster.nodes[node].version:
+            self.drained.discard(node)
+            self.serve(e.UndrainAsked((node,), "root"))
 
     # ------------------------------------------------------------ the work
 
@@ -323,6 +341,15 @@ class World(RuleBasedStateMachine):
         if hasattr(self, "cluster"):
             assert broken(self.cluster) == []
 
+    @invariant()
+    def drained_is_who_was_drained_and_has_nothing_left(self) -> None:
+        for node in self.cluster.nodes.values() if hasattr(self, "cluster") else ():
+            if node.connected:
+                assert (node.draining is not None) == (node.name in self.drained)
+            if draining.state(node) == "drained":
+                agent = self.agents[node.name]
+                assert not agent.held and not agent.stopping, f"{node.name} is called drained"
+
     def replay(self) -> None:
         """The same events give the same decisions."""
         again = Cluster(self.settings)
@@ -334,6 +361,13 @@ class World(RuleBasedStateMachine):
         self.replay()
         for agent in self.agents.values():
             agent.external = 0
+        for _ in range(20):
+            self.calm_down()
+        for name in sorted(self.drained):
+            assert draining.state(self.cluster.nodes[name]) == "drained", draining.told(
+                self.cluster, self.cluster.nodes[name]
+            )
+            self.undrain(name)
         for _ in range(200):
             if self.settled():
                 break

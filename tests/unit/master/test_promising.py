@@ -97,6 +97,20 @@ async def test_what_cannot_be_written_down_is_not_promised(tmp_path: Path) -> No
         assert (await ask(again, "reservations")).reservations == [made]
 
 
+async def test_a_drained_node_takes_what_no_longer_fits_soon_and_leaves_the_rest(tmp_path: Path) -> None:
+    b = cluster()
+    async with promising(tmp_path / "db", b.cluster) as one:
+        soon = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+0s,+20s)")
+        later = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+24h,+25h)")
+        one._gathered_at = 0.0
+        one._expected = Bundle()
+        b.serve(e.DrainAsked(("b",), "root", 0.0))
+        await one._look()
+        found = {each.reservation: each.dropped for each in (await ask(one, "reservations")).reservations}
+        assert "less than was promised" in found[soon.reservation]
+        assert found[later.reservation] == ""
+
+
 async def test_a_lost_node_takes_what_no_longer_fits_and_its_jobs_hear_of_it(tmp_path: Path) -> None:
     b = cluster()
     async with promising(tmp_path / "db", b.cluster) as one:

@@ -102,6 +102,35 @@ def test_what_a_smaller_cluster_cannot_keep_is_dropped_and_told() -> None:
     assert [each.id for each in one.owned()] == ["r-1"]
 
 
+def test_drained_nodes_are_planned_around_for_an_hour_and_come_back() -> None:
+    one = desk()
+    drained = Bundle(cpu_cores=6.0, memory_bytes=50 << 30)
+    one.create(entry("now", "window(atom(b,4,4,20s,80),+0s,+20s)"), NOW)
+    one.create(entry("later", "window(atom(b,8,8,20s,160),+10s,+20min)"), NOW)
+    one.create(entry("soon", "window(atom(b,8,8,20s,160),+30min,+31min)"), NOW)
+    one.create(entry("tomorrow", "window(atom(b,8,8,20s,160),+24h,+25h)"), NOW)
+    dropped = one.set_capacity(CLUSTER, NOW, drained)
+    assert [each.id for each in dropped] == ["later", "soon"], "no place of theirs is wide enough within the hour"
+    assert [each.id for each in one.owned() if not each.dropped] == ["now", "tomorrow"]
+    assert one.set_capacity(CLUSTER, NOW + 100, drained) == []
+    with pytest.raises(Declined):
+        one.create(entry("x", "window(atom(b,8,8,20s,160),+0s,+30min)"), NOW + 100)
+    assert one.set_capacity(CLUSTER, NOW + 1801, drained) == []
+    with pytest.raises(Declined):
+        one.create(entry("x", "window(atom(b,8,8,20s,160),+45min,+55min)"), NOW + 1801)
+    assert one.set_capacity(CLUSTER, NOW + 3000) == []
+    one.create(entry("x", "window(atom(b,8,8,20s,160),+0s,+30min)"), NOW + 3000)
+
+
+def test_what_is_promised_is_planned_anew_around_a_drained_node() -> None:
+    one = desk()
+    one.create(entry("r", "window(atom(b,2,8,10s,160),+0s,+10min)"), NOW)
+    one.create(entry("other", "window(atom(b,4,4,10s,80),+0s,+10min)"), NOW)
+    assert one.set_capacity(CLUSTER, NOW, Bundle(cpu_cores=6.0)) == []
+    for second in range(0, 600, 10):
+        assert sum(each.amounts[0] for each in one.promised(NOW + second).values()) <= 4.0
+
+
 def test_room_is_made_before_the_time_has_come() -> None:
     one = desk()
     one.create(Entry("r", "", "eve", "window(atom(<1core>,3,3,20s,60),+10s,+30s)", NOW), NOW)

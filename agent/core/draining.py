@@ -1,0 +1,94 @@
+"""A node that is drained takes no work from the master. What that placed here and can do elsewhere goes back at once:
+opportunistic commands are stopped as in preemption, those that wait for a slot or for slack are handed back. The rest
+ends by itself. What users and frameworks of this host run by its agent goes on; the master is told of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from agent.core import running, tasks
+from agent.core.instructions import Explain, Instruction, Record
+from agent.core.records import HeldTask
+from penstock.model import Ended, EndedBy
+from penstock.wire.cluster_api import MOST_NAMED, Draining, Remaining
+
+if TYPE_CHECKING:
+    from agent.core.node import Node
+
+#: The journal's room, and the one key in it.
+ROOM = "node"
+_KEY = "draining"
+REFUSAL = "this node is drained: it takes no work until `penstock undrain`"
+
+
+def told(node: Node, draining: Draining | None, now: float) -> list[Instruction]:
+    """The master says it. It is journaled first: who comes after us takes no work either."""
+    node.draining = draining
+    instructions: list[Instruction] = [Record(ROOM, _KEY, draining)]
+    if draining is None:
+        return [*instructions, Explain("node takes work again", {})]
+    return [*instructions, Explain("node is drained", {"by": draining.by}), *give_back(node, now)]
+
+
+def give_back(node: Node, now: float) -> list[Instruction]:
+    """What of the master's commands is better done elsewhere: all that has not begun, or may be stopped at any time."""
+    if node.draining is None:
+        return []
+    reason = f"{node.settings.node} is drained by {node.draining.by}"
+    instructions: list[Instruction] = []
+    for held in [each for each in node.held if each.request.command is not None]:
+        if held.opportunistic and held.container:
+            instructions += node.containers.stop(held.container, EndedBy.PREEMPTED, reason)
+        elif not held.container:
+            instructions += _hand_back(node, held, reason, now)
+    return instructions
+
+
+def own_work(node: Node) -> list[Remaining]:
+    """What else runs here while the node is drained: containers of this host's users, slots that frameworks hold."""
+    return [] if node.draining is None else list(islice(_own(node), MOST_NAMED))
+
+
+def status(node: Node) -> dict[str, Any] | None:
+    """For the status document: who drains it since when, and what still runs; None: it takes work."""
+    if node.draining is None:
+        return None
+    left = [*_placed(node), *own_work(node)]
+    return {
+        "state": "draining" if left else "drained",
+        **msgspec.to_builtins(node.draining),
+        "count": len(left),
+        "remaining": [msgspec.to_builtins(each) for each in left[:MOST_NAMED]],
+    }
+
+
+def _hand_back(node: Node, held: HeldTask, reason: str, now: float) -> list[Instruction]:
+    """A command that has not begun."""
+    instructions = node.held.command_ended(held, Ended(by=EndedBy.PREEMPTED, reason=reason))
+    if held.job in node.jobs and not held.opportunistic:
+        granted = node.queues.cancel(running.COMMANDS, held.job, [held.task], now)
+        instructions += node.granted(granted, now)
+    return instructions + running.forget_guest(node, held.job)
+
+
+def _own(node: Node) -> Iterator[Remaining]:
+    for record in node.containers.live.values():
+        if (record.job, record.task) not in node.held.by_key:
+            yield Remaining("container", record.container, record.spec.name or record.spec.argv[0], record.user)
+    commands = Counter(each.job for each in node.held if each.container)
+    for name, job in node.jobs.items():
+        held = node.queues.job_counts(name)["running"] - commands[name]
+        if held > 0:
+            yield Remaining("slots", name, f"{job.record.name} ({held})", job.record.user)
+
+
+def _placed(node: Node) -> Iterator[Remaining]:
+    for held in node.held:
+        kind = "task" if held.request.command is None else "command" if held.request.executor is None else "executor"
+        yield Remaining(kind, tasks.journal_key(held.job, held.task), held.job, held.user)

@@ -1,0 +1,127 @@
+"""Jobs as they are told of: to their users, to operators, and when they are over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from master.core.past import Past, outcome
+from master.core.records import Job
+from penstock.model import KindAmounts
+from penstock.wire.jobs_api import MOST_JOBS, JobView, ListJobs, StageView
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+#: So many stages of a job are told one by one, and so many nodes by name.
+MOST_STAGES = 200
+MOST_NODES = 100
+
+
+def listed(cluster: Cluster, asked: ListJobs, user: str | None) -> list[JobView]:
+    """Those that are over, then those that are there; ``user`` None: everybody's. Of very many the latest."""
+    found: list[JobView] = []
+    if asked.ended:
+        leaving = _leaving(cluster)
+        found += [without_details(_ended(leaving, past)) for past in cluster.past if user in {None, past.view.user}]
+    for job in cluster.jobs.values():
+        if job.described and user in {None, job.user}:
+            found.append(without_details(view(cluster, job)))
+    return found[-MOST_JOBS:]
+
+
+def find(cluster: Cluster, job: str) -> JobView | None:
+    """One job, with its stages and failures."""
+    known = cluster.jobs.get(job)
+    if known is not None and known.described:
+        return view(cluster, known)
+    past = cluster.past.get(job)
+    return _ended(_leaving(cluster), past) if past is not None else None
+
+
+def remember(cluster: Cluster, job: Job, why: str, *, lost: bool) -> None:
+    """A job is over."""
+    word, line = outcome(job, why, lost=lost)
+    ended_at = cluster.unix(cluster.now)
+    said = msgspec.structs.replace(
+        view(cluster, job), state="ended", ended_at=ended_at, outcome=word, why=line,
+        tasks_ready=0, tasks_running=0, slots=0, nodes=[],
+    )  # fmt: skip
+    cluster.past.remember(Past(said, job.cancelled_by))
+
+
+def view(cluster: Cluster, job: Job) -> JobView:
+    """As it is now."""
+    work, ready = job.work, job.ready_count
+    progress = stages(job)
+    to_come, waiting = work.to_come()
+    left = [here + coming for here, coming in zip(work.left(), to_come, strict=True)]
+    running = len(job.tasks) - ready
+    nodes = {task.node for task in job.tasks.values() if task.node} | {
+        node for node, use in work.seen.items() if use.running
+    }
+    return JobView(
+        job=job.job,
+        name=job.name,
+        user=job.user,
+        origin=job.origin,
+        state=_state(job, running),
+        submitted_at=job.submitted_at,
+        why=f"cancelled by {job.cancelled_by}" if job.cancelled_by else job.waits,
+        stages=len(progress),
+        stages_done=sum(stage.done >= stage.tasks for stage in progress),
+        tasks_waiting=waiting,
+        tasks_ready=ready,
+        tasks_running=running,
+        tasks_done=work.done,
+        tasks_failed=job.failed_tasks,
+        slots=work.slots,
+        service_container_s=work.service_s,
+        left=KindAmounts(cpu=left[0], disk=left[1], network=left[2]),
+        nodes=sorted(nodes)[:MOST_NODES],
+        reservation=job.reservation,
+        progress=progress[:MOST_STAGES],
+        failures=list(job.failures),
+    )
+
+
+def stages(job: Job) -> list[StageView]:
+    """How far each stage is: as its framework says, or as its tasks came and ended, whichever is further."""
+    told = {stage.stage: stage for stage in job.work.told}
+    merged: list[StageView] = []
+    for name in dict.fromkeys([*told, *job.work.tallies]):
+        said, came = told.get(name), job.work.tallies.get(name)
+        tasks = max(said.tasks if said else 0, came.tasks if came else 0)
+        done = max(said.done if said else 0, came.done if came else 0)
+        merged.append(StageView(stage=name, tasks=tasks, done=min(done, tasks), after=said.after if said else []))
+    return merged
+
+
+def without_details(of: JobView) -> JobView:
+    """For a list of many."""
+    return msgspec.structs.replace(of, progress=[], failures=[])
+
+
+def _leaving(cluster: Cluster) -> dict[str, set[str]]:
+    """The nodes where something of a job is still being stopped."""
+    found: dict[str, set[str]] = {}
+    for (job, _), nodes in cluster.leaving.items():
+        found.setdefault(job, set()).update(nodes)
+    return found
+
+
+def _ended(leaving: dict[str, set[str]], past: Past) -> JobView:
+    """One that is over has ended when the last node is rid of what it ran."""
+    holding = leaving.get(past.view.job)
+    if holding is None:
+        return past.view
+    return msgspec.structs.replace(past.view, state="ending", nodes=sorted(holding)[:MOST_NODES])
+
+
+def _state(job: Job, running: int) -> str:
+    if job.cancelled_by:
+        return "cancelling"
+    if not job.admitted:
+        return "waiting"
+    return "running" if running or job.work.slots or job.work.done else "admitted"

@@ -1,0 +1,41 @@
+"""What operators say of nodes, as agents relay it (docs/drain.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import structs
+
+from master.core import Cluster, draining
+from master.core import events as e
+from penstock.wire import cluster_api as api
+from penstock.wire.connection import read
+from penstock.wire.errors import bad_request, refused
+from penstock.wire.reservation_api import OnBehalf
+
+
+def answer(cluster: Cluster, asked: OnBehalf, say: Callable[[e.Event], object], at: float) -> api.Drains:
+    """``say`` has the cluster decide and what it decides carried out; ``at`` is Unix time.
+
+    Raises:
+        RpcError: ``bad_request``: no such call, or (``nodes``) no such node; ``refused``: only operators may.
+    """
+    if asked.call not in api.REQUESTS:
+        raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.REQUESTS)}")
+    params = read(asked.params, api.REQUESTS[asked.call][0])
+    assert isinstance(params, api.DrainNodes | api.UndrainNodes | api.AskDrains)
+    nodes = tuple(params.nodes)
+    if not isinstance(params, api.AskDrains) and not asked.operator:
+        raise refused(
+            f"{asked.user} is no operator: only operators drain nodes",
+            remedy="ask root, or a member of the group that `operators` names in the agent's configuration",
+        )
+    match params:
+        case api.DrainNodes(stop=stop):
+            say(e.DrainAsked(nodes, asked.user, at, stop))
+        case api.UndrainNodes():
+            say(e.UndrainAsked(nodes, asked.user))
+    told = [draining.told(cluster, node) for node in draining.known(cluster, nodes)]
+    if not asked.operator:
+        told = [structs.replace(node, remaining=[], jobs=[]) for node in told]
+    return api.Drains(nodes=told)

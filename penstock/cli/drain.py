@@ -1,0 +1,158 @@
+"""``penstock drain``: nodes take no work; what runs there ends, or is done again elsewhere (docs/drain.md)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import time
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from penstock.cli import arguments
+from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.statuses import Status
+
+if TYPE_CHECKING:
+    from penstock.client import AgentClient
+    from penstock.wire.cluster_api import Drains, NodeDrain, Remaining
+
+_LOOK_S = 0.25
+#: So long what was stopped has to be gone; the agents kill it at once.
+_STOPPED_S = 30.0
+_NAMED = 5
+#: What the master placed; the rest is its users' own.
+_PLACED = ("command", "executor", "task")
+_EPILOG = """A node that is drained stays so until `penstock undrain`, whatever is restarted. Commands end
+by themselves; opportunistic ones go elsewhere at once. What users of the node run there themselves
+(`penstock run`, gates of frameworks) goes on and is waited for, too."""
+
+
+def main(argv: list[str]) -> int:
+    """The command."""
+    parser = arguments.Parser("drain", "Have nodes take no work, and wait until nothing runs there.", _EPILOG)
+    parser.add_argument("nodes", metavar="NODE", nargs="*", help="as the master calls it; without any this host's own")
+    parser.add_argument(
+        "--timeout", metavar="DURATION", type=_duration, help="wait so long (default: until it is done)"
+    )
+    parser.add_argument(
+        "--stop", action="store_true", help="then stop what the cluster placed there: it is done elsewhere"
+    )
+    parser.add_argument("--no-wait", action="store_true", help="do not wait; with --stop: stop at once")
+    parser.add_argument("--json", action="store_true", help="print how far each node is as JSON")
+    options = parser.parse_args(argv)
+    if options.no_wait and options.timeout is not None:
+        raise usage_error("--no-wait waits for nothing; leave out --timeout")
+    if options.stop and options.timeout is None and not options.no_wait:
+        raise usage_error("--stop: after which time? add --timeout DURATION, or --no-wait to stop at once")
+    from penstock.cli.session import converse  # asyncio and all: not for --help
+
+    found = converse(_drain(options))
+    show(found, as_json=options.json)
+    left = [node for node in found.nodes if node.state != "drained"]
+    if left and not options.no_wait:
+        raise CommandError("; ".join(map(_still, left)), status=Status.TIME_OVER)
+    return Status.DONE
+
+
+def _duration(text: str) -> float:
+    from penstock.model.units import parse_duration_s
+
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+async def _drain(options: argparse.Namespace) -> Drains:
+    from penstock.client import AgentClient
+
+    async with await AgentClient.connect(client="penstock drain") as agent:
+        found = await known(agent.nodes.drain(options.nodes, stop=options.stop and options.no_wait))
+        if options.no_wait:
+            return found
+        names = [node.node for node in found.nodes]
+        found = await _wait(agent, names, math.inf if options.timeout is None else options.timeout, stop=False)
+        if options.stop and not _done(found):
+            found = await _wait(agent, names, _STOPPED_S, stop=True)
+        return found
+
+
+async def known(answer: Awaitable[Drains]) -> Drains:
+    """The answer.
+
+    Raises:
+        CommandError: there is no such node.
+    """
+    from penstock.wire.errors import ErrorCode, RpcError
+
+    try:
+        return await answer
+    except RpcError as error:
+        if error.code is ErrorCode.BAD_REQUEST and error.body.field == "nodes":
+            raise CommandError(str(error), status=Status.UNKNOWN) from None
+        raise
+
+
+async def _wait(agent: AgentClient, names: list[str], for_s: float, *, stop: bool) -> Drains:
+    """Until all are drained, or the time is over. A master that is away for a while is waited for."""
+    from penstock.wire.errors import ErrorCode, RpcError
+
+    until = time.monotonic() + for_s
+    while True:
+        try:
+            found = await known(agent.nodes.drain(names, stop=True) if stop else agent.nodes.drains(names))
+        except RpcError as error:
+            if error.code is not ErrorCode.UNAVAILABLE or time.monotonic() >= until:
+                raise
+        else:
+            undrained = [node.node for node in found.nodes if node.draining is None]
+            if undrained:
+                raise CommandError(f"{', '.join(undrained)}: somebody undrained it meanwhile")
+            if _done(found) or time.monotonic() >= until or (stop and not any(map(_of_cluster, found.nodes))):
+                return found
+        await asyncio.sleep(max(0.0, min(_LOOK_S, until - time.monotonic())))
+
+
+def _done(found: Drains) -> bool:
+    return all(node.state == "drained" for node in found.nodes)
+
+
+def _of_cluster(node: NodeDrain) -> bool:
+    """Whether something is left that can be stopped."""
+    return not node.count or any(each.kind in _PLACED for each in node.remaining)
+
+
+def show(found: Drains, *, as_json: bool) -> None:
+    """As JSON, or a line for each node."""
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(found).decode())
+        return
+    from penstock.cli.render import plain
+
+    for node in found.nodes:
+        state = "takes work" if node.state == "connected" else node.state
+        print(plain(f"{node.node}: {state}").plain)
+        if node.draining is not None and node.jobs:
+            jobs = ", ".join(node.jobs[:_NAMED]) + (", …" if len(node.jobs) > _NAMED else "")
+            print(plain(f"  jobs of its users go on, and would end if the host went for good: {jobs}").plain)
+
+
+def _still(node: NodeDrain) -> str:
+    """What keeps it."""
+    if node.state == "away":
+        return f"{node.node} is away, so nobody can say what runs there"
+    if not node.count:
+        return f"{node.node} has not said yet what runs there"
+    named = [_named(each) for each in node.remaining[:_NAMED]]
+    more = [f"{node.count - len(named)} more"] if node.count > len(named) else []
+    return f"{node.node} still runs {', '.join([*named, *more])}"
+
+
+def _named(left: Remaining) -> str:
+    from penstock.cli.render import plain
+
+    named = f" ({left.name})" if left.name else ""
+    return plain(f"{left.kind} {left.id} of {left.user or 'somebody'}{named}").plain

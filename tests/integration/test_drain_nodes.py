@@ -1,0 +1,158 @@
+"""A real master and two agents: nodes are drained, restarted and undrained, and no work is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client import AgentClient
+from penstock.model import ContainerSpec, KindAmounts, TaskRequest
+from tests.integration.conftest import Daemon
+from tests.integration.test_master_and_agents import MasterProcess, agents
+
+Start = Callable[..., Any]
+LIMIT_S = 120
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[MasterProcess]:
+    running = MasterProcess(tmp_path)
+    running.start()
+    yield running
+    assert running.process is not None
+    running.process.terminate()
+    assert running.process.wait(LIMIT_S) == 0, (tmp_path / "master.log").read_text()
+
+
+async def penstock(daemon: Daemon, *arguments: str) -> tuple[int, str, str]:
+    """The command on a daemon's host: exit status, standard output and error."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-m", "penstock.cli.main", *arguments),
+        env={"PENSTOCK_SOCKET": str(daemon.socket), "PATH": os.environ["PATH"]},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(LIMIT_S):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+class Gate:
+    """A command that notes where it begins, and then waits until the test lets all of its copies go."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.name = name
+        self.begun, self.end = directory / f"{name}.begun", directory / f"{name}.end"
+        os.mkfifo(self.begun)
+        os.mkfifo(self.end)
+        self._reader = os.open(self.begun, os.O_RDWR | os.O_NONBLOCK)
+        self._writer = os.open(self.end, os.O_RDWR)
+
+    def task(self) -> TaskRequest:
+        script = f"echo begun > {self.begun}; read line < {self.end}; exit 5"
+        command = ContainerSpec(argv=("sh", "-c", script), cwd="/")
+        return TaskRequest(task=self.name, usage=KindAmounts(cpu=1e6), memory_bytes=10_000_000, command=command)
+
+    async def begins(self) -> None:
+        """Wait until a copy of it has begun."""
+        loop = asyncio.get_running_loop()
+        readable = asyncio.Event()
+        loop.add_reader(self._reader, readable.set)
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                await readable.wait()
+        finally:
+            loop.remove_reader(self._reader)
+        assert os.read(self._reader, 6) == b"begun\n"
+
+    def go(self) -> None:
+        os.write(self._writer, b"go\n")
+
+    def close(self) -> None:
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+@pytest.fixture
+def gates(tmp_path: Path) -> Iterator[tuple[Gate, Gate]]:
+    made = Gate(tmp_path, "regular"), Gate(tmp_path, "slack")
+    yield made
+    for gate in made:
+        gate.close()
+
+
+async def own_work_is_waited_for_and_named(alpha: Daemon) -> None:
+    """What a node's own users run by its agent goes on; a drain is about the cluster's work."""
+    async with await AgentClient.connect(alpha.socket, "test") as client:
+        own = await client.launch(ContainerSpec(argv=("sleep", "1000"), name="mine"))
+        status, _, err = await penstock(alpha, "drain", "--timeout", "200ms", "--stop")
+        assert status == 3, err
+        assert f"alpha still runs container {own.id} of" in err
+        assert "(mine)" in err
+        ended = await (await client.launch(ContainerSpec(argv=("true",)))).wait()
+        assert ended.ok, "more of it may begin"
+        await own.kill()
+        await asyncio.wait_for(own.wait(), LIMIT_S)
+
+
+async def test_nodes_are_emptied_one_after_the_other(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, gates: tuple[Gate, Gate]
+) -> None:
+    regular, slack = gates
+    alpha, beta = await agents(start_agent, master, tmp_path, "alpha", "beta")
+    await own_work_is_waited_for_and_named(alpha)
+    assert await penstock(alpha, "drain") == (0, "alpha: drained\n", "")
+    assert b'penstock_master_nodes{state="drained"} 1.0' in await asyncio.to_thread(_metrics, master)
+    status, _, err = await penstock(alpha, "drain", "nowhere")
+    assert (status, err) == (4, "penstock drain: nodes: no node 'nowhere' in this cluster (there are alpha, beta)\n")
+    async with await AgentClient.connect(alpha.socket, "test") as client:
+        job = await client.register_job("moves", memory_bytes=100_000_000)
+        await asyncio.wait_for(job.admitted(), LIMIT_S)
+        await job.place("s", [regular.task()])
+        await job.place("t", [slack.task()], opportunistic="only")
+        await regular.begins()
+        await slack.begins()
+        assert await job.placed("regular") == await job.placed("slack") == "beta", "alpha takes no work"
+
+        assert (await penstock(alpha, "undrain"))[:2] == (0, "alpha: takes work\n")
+        status, out, err = await penstock(alpha, "drain", "beta", "--timeout", "200ms", "--json")
+        await slack.begins()  # elsewhere, at once
+        assert status == 3, err
+        assert json.loads(out)["nodes"][0]["state"] == "draining"
+        assert f"beta still runs command {job.id}/regular of" in err
+
+        await asyncio.to_thread(beta.stop)
+        await asyncio.to_thread(master.kill)
+        await asyncio.to_thread(master.start)
+        again = {"runtime_dir": tmp_path / "beta/run", "state_dir": tmp_path / "beta/state"}
+        beta = await asyncio.to_thread(start_agent, node="beta", master=master.listen, **again)
+        assert beta.status()["drain"]["by"] == alpha.status()["containers"][0]["user"]
+        status, _, err = await penstock(beta, "drain", "--timeout", "200ms")
+        assert status == 3, err
+        assert "/regular of" in err, "it has gone on over both restarts"
+
+        assert await penstock(beta, "drain", "--timeout", "0s", "--stop") == (0, "beta: drained\n", "")
+        await regular.begins()  # again, on alpha
+        nodes = master.status()["nodes"]
+        assert (nodes["beta"]["state"], nodes["beta"]["tasks"]) == ("drained", 0)
+        assert (nodes["alpha"]["state"], nodes["alpha"]["tasks"]) == ("connected", 2)
+        regular.go()
+        slack.go()
+        for name in ("regular", "slack"):
+            assert (await asyncio.wait_for(job.ended(name), LIMIT_S)).exit_status == 5
+        assert master.status()["tasks"]["ended"] == {"exit": 2}, "each once"
+        await job.end()
+
+
+def _metrics(master: MasterProcess) -> bytes:
+    import urllib.request
+
+    with urllib.request.urlopen(f"http://{master.http}/metrics", timeout=10) as answer:
+        return bytes(answer.read())

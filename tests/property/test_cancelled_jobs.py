@@ -1,0 +1,105 @@
+"""Jobs cancelled at any moment, among all else that can happen to a cluster: nothing is left of them, nothing is lost
+of others, and what is said of them adds up."""
+
+from __future__ import annotations
+
+import sys
+
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import invariant, precondition, rule
+
+from master.core import events as e
+from master.core.listing import find, listed
+from penstock.model import EndedBy
+from penstock.wire import master_api as api
+from penstock.wire.jobs_api import ListJobs
+from tests.property.scheduling_agents import NODES
+from tests.property.test_scheduling_cluster import World, nodes, pick
+
+
+class Cancelling(World):
+    """The world of the scheduling core, with somebody who cancels."""
+
+    def start_master(self) -> None:
+        super().start_master()
+        self.cancelled: set[str] = set()  # as this master was told
+
+    def check(self, node: str, decision: api.AnyDecision, admitted: set[str]) -> None:
+        super().check(node, decision, admitted)
+        if isinstance(decision, api.Assign | api.AdmitJob | api.Promote | api.TellWaiting):
+            assert decision.job not in self.cancelled, f"{decision.job} was cancelled, and gets {decision}"
+        if isinstance(decision, api.CancelJob):
+            assert decision.job in self.cancelled
+        if isinstance(decision, api.TellEnded) and decision.ended.by is EndedBy.CANCELLED:
+            by_us = decision.ended.reason.startswith("cancelled by ")
+            assert not by_us or decision.job in self.cancelled, "a task of another job was stopped"
+
+    @precondition(lambda self: any(job.described for job in self.cluster.jobs.values()))
+    @rule(at=pick)
+    def cancel_job(self, at: int) -> None:
+        known = [name for name, job in self.cluster.jobs.items() if job.described]
+        job = known[at % len(known)]
+        self.cancelled.add(job)
+        self.serve(e.CancelAsked(job, "ann"))
+        view = find(self.cluster, job)
+        assert view is not None
+        assert (view.state, view.why, view.tasks_ready) == ("cancelling", "cancelled by ann", 0)
+
+    @precondition(lambda self: self.cancelled)
+    @rule(at=pick)
+    def cancel_again(self, at: int) -> None:
+        """By somebody else, whatever has become of it."""
+        job = sorted(self.cancelled)[at % len(self.cancelled)]
+        before = find(self.cluster, job)
+        self.serve(e.CancelAsked(job, "bob"))
+        after = find(self.cluster, job)
+        assert (before is None) == (after is None)
+        assert after is None or after.why == "cancelled by ann"
+
+    @rule(node=nodes)
+    def load(self, node: str) -> None:
+        """Another heartbeat, so that more of what a step did arrives."""
+        self.heartbeat(node)
+        self.to_master(node, 10**6)
+
+    @invariant()
+    def what_is_said_adds_up(self) -> None:
+        if not hasattr(self, "cluster"):
+            return
+        views = {view.job: view for view in listed(self.cluster, ListJobs(), None)}
+        described = [job for job in self.cluster.jobs.values() if job.described]
+        assert sum(view.tasks_ready for view in views.values()) == sum(job.ready_count for job in described)
+        for job in described:
+            view = views[job.job]
+            assert view.tasks_ready + view.tasks_running == len(job.tasks)
+            assert view.stages_done <= view.stages
+            assert (view.state == "cancelling") == (job.job in self.cancelled)
+        for past in self.cluster.past:
+            known = self.cluster.jobs.get(past.view.job)
+            assert known is None or not known.described, "it is over, and is there"
+            assert (past.view.outcome == "cancelled") >= (past.view.job in self.cancelled)
+            assert past.view.tasks_running == past.view.tasks_ready == 0
+
+    def teardown(self) -> None:
+        super().teardown()
+        if not hasattr(self, "cluster") or sys.exc_info()[0] is not None:
+            return
+        for job in self.cancelled:
+            assert job not in self.cluster.jobs, f"{job} was cancelled, and is in the books"
+            view = find(self.cluster, job)
+            assert view is not None
+            assert (view.state, view.outcome) == ("ended", "cancelled")
+            for name in NODES:
+                agent = self.agents[name]
+                assert job not in agent.jobs
+                assert not any(key[0] == job for key in (*agent.held, *agent.stopping))
+
+
+TestCancelling = Cancelling.TestCase
+TestCancelling.settings = settings(
+    max_examples=40,
+    stateful_step_count=50,
+    deadline=None,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow],
+)

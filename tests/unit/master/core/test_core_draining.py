@@ -1,0 +1,261 @@
+"""Nodes that are drained: what goes there, what becomes of what is there, and who remembers it."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.core import draining
+from master.core import events as e
+from master.core.invariants import broken
+from master.core.plan import Promised
+from master.core.status import document
+from penstock.model import Ended, EndedBy, KindAmounts
+from penstock.wire import master_api as api
+from penstock.wire.cluster_api import Draining, Remaining
+from penstock.wire.errors import ErrorCode, RpcError
+from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, job_state, load, task
+from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
+
+ROOT = Draining("root", 1000.0)
+CANCELLED = Ended(by=EndedBy.CANCELLED)
+
+
+def drain(b: Bed, *nodes: str, stop: bool = False) -> None:
+    b.serve(e.DrainAsked(nodes, "root", 1000.0, stop))
+    assert broken(b.cluster) == []
+
+
+def undrain(b: Bed, *nodes: str) -> None:
+    b.serve(e.UndrainAsked(nodes, "root"))
+    assert broken(b.cluster) == []
+
+
+def state(b: Bed, node: str) -> str:
+    said = document(b.cluster, b.now)["nodes"][node]["state"]
+    assert said == draining.told(b.cluster, b.cluster.nodes[node]).state
+    return str(said)
+
+
+# ---------------------------------------------------------------- nothing goes there
+
+
+def test_no_task_no_command_and_no_slack_goes_to_a_drained_node() -> None:
+    b = bed("a", "b")
+    b.job("a")
+    drain(b, "b")
+    b.ready("a", *(task(f"t{i}", 10) for i in range(4)), *(command(f"c{i}", 10) for i in range(4)))
+    b.ready("a", *(command(f"o{i}", 10) for i in range(4)), opportunistic="only")
+    for _ in range(5):
+        b.heartbeat("a")
+        b.heartbeat("b")
+        b.round(1.0)
+    assert {node for node, _ in b.said(api.Assign)} == {"a"}
+    drain(b, "a")
+    b.ready("a", task("later", 10))
+    b.heartbeat("a")
+    assert b.round(1.0) == []
+    undrain(b, "b")
+    assert ("later", "b") in b.round(1.0)
+
+
+def test_what_could_be_promoted_there_is_not() -> None:
+    b = bed("a")
+    b.job("a")
+    b.ready("a", task("t", 10), opportunistic=True)
+    b.cluster.nodes["a"].external_memory_bytes = 995 * MB
+    b.cluster.table.touch(b.cluster.nodes["a"])
+    b.round()
+    assert [d.opportunistic for _, d in b.said(api.Assign)] == [True]
+    drain(b, "a")
+    b.heartbeat("a")
+    b.round(1.0)
+    assert b.said(api.Promote) == []
+    undrain(b, "a")
+    b.heartbeat("a")
+    b.round(1.0)
+    assert len(b.said(api.Promote)) == 1
+
+
+def test_no_executor_goes_there() -> None:
+    b = ExecutorBed("a", "b", forecasts={"u/app": profile((0.5, 10))})
+    drain(b, "b")
+    b.executors(*(executor(f"e{i}") for i in range(5)))
+    for _ in range(3):
+        b.round(1.0)
+    assert {node for node, _ in b.said(api.Assign)} == {"a"}
+
+
+def test_nobody_leaves_for_what_is_promised_where_it_cannot_go() -> None:
+    class Plan:
+        def promised(self, at: float) -> dict[str, Promised]:
+            return {"r": Promised(4.0, 900.0 * MB, 1)}
+
+        def saw(self, at: float, waiting: object) -> None:
+            pass
+
+    b = bed("a")
+    b.job("a", "others")
+    b.ready("a", command("c", 900, 4.0), job="others")
+    b.round()
+    b.cluster.plan = Plan()
+    b.job("a", "promised", reservation="r")
+    drain(b, "a")
+    b.ready("a", command("p", 900, 4.0), job="promised")
+    b.round(1.0)
+    assert b.said(api.Withdraw) == []
+
+
+# ---------------------------------------------------------------- who waits for it
+
+
+def test_what_may_go_nowhere_else_waits_and_says_why() -> None:
+    b = bed("a", "b", node_timeout_s=5.0)
+    b.job("a")
+    drain(b, "b")
+    b.ready("a", task("t", 10, nodes=("b",)))
+    for _ in range(8):
+        b.heartbeat("a")
+        b.heartbeat("b")
+        b.round(1.0)
+    assert b.said(api.TellEnded) == [], "it is not refused: the node comes back"
+    assert document(b.cluster, b.now)["jobs"]["j"]["waits"].endswith("(drained: b)")
+    undrain(b, "b")
+    assert b.round() == [("t", "b")]
+
+
+def test_a_job_that_only_fits_with_the_drained_node_waits_for_it() -> None:
+    b = bed("a", "b", node_timeout_s=5.0)
+    drain(b, "b")
+    b.job("a", memory=1500 * MB)
+    b.ready("a", task("t", 10))
+    for _ in range(8):
+        b.heartbeat("a")
+        b.heartbeat("b")
+        b.round(1.0)
+    assert b.said(api.TellEnded) == []
+    assert "penstock undrain" in document(b.cluster, b.now)["jobs"]["j"]["waits"]
+    undrain(b, "b")
+    assert len(b.round()) == 1
+
+
+# ---------------------------------------------------------------- how far it is
+
+
+def test_it_is_drained_when_nothing_is_left_of_the_cluster_s_or_of_its_own() -> None:
+    b = bed("a", "b")
+    b.job("a")
+    b.ready("a", command("c", nodes=("b",)))
+    b.round()
+    assert state(b, "b") == "connected"
+    drain(b, "b")
+    assert b.said(api.Drain) == [("b", api.Drain(draining=ROOT, why="root drains it"))]
+    told = draining.told(b.cluster, b.cluster.nodes["b"])
+    assert (told.state, told.count) == ("draining", 1)
+    assert told.remaining == [Remaining("command", "j/c", "j", "u")]
+    b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
+    assert state(b, "b") == "draining", "it has not said what else runs there"
+    own = Remaining("container", "c-1", "sleep", "eve")
+    known = b.numbers["b"]
+    b.serve(e.Said("b", api.Heartbeat(load=load(), decided=known - 1)))
+    assert state(b, "b") == "draining", "it did not know then that it is drained"
+    b.serve(e.Said("b", api.Heartbeat(load=load(), decided=known, own=[own])))
+    assert draining.told(b.cluster, b.cluster.nodes["b"]).remaining == [own]
+    assert state(b, "b") == "draining"
+    b.heartbeat("b")
+    assert state(b, "b") == "drained"
+    assert draining.told(b.cluster, b.cluster.nodes["a"]).jobs == ["j"]
+
+
+def test_an_unknown_node_changes_nothing() -> None:
+    b = bed("a")
+    for event in (e.DrainAsked(("a", "x"), "root", 0.0), e.UndrainAsked(("x",), "root")):
+        with pytest.raises(RpcError, match="no node 'x' in this cluster") as caught:
+            b.serve(event)
+        assert (caught.value.code, caught.value.body.field) == (ErrorCode.BAD_REQUEST, "nodes")
+    assert state(b, "a") == "connected"
+
+
+# ---------------------------------------------------------------- stopping
+
+
+def test_what_is_stopped_is_done_elsewhere_and_no_loss_is_counted() -> None:
+    b = bed("a", "b", max_losses=2)
+    b.job("a")
+    b.ready("a", command("c", nodes=("a", "b")), task("t", nodes=("b",)))
+    drain(b, "a")
+    assert sorted(b.round()) == [("c", "b"), ("t", "b")]
+    here, there = "b", "a"
+    for _ in range(5):
+        undrain(b, there)
+        drain(b, here, stop=True)
+        assert ("c", there) in b.round(), "it is placed at once, beside the copy that is being killed"
+        b.serve(e.Said(here, api.CommandEnded(job="j", task="c", origin="a", ended=CANCELLED)))
+        b.heartbeat(here)
+        assert state(b, here) == "drained"
+        here, there = there, here
+    assert [(d.task, d.ended.by) for _, d in b.said(api.TellEnded)] == [("t", "lost")], "its framework hears of it"
+    b.serve(e.Said(here, api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
+    assert [(d.task, d.ended.by) for _, d in b.said(api.TellEnded)][1:] == [("c", "exit")]
+    assert document(b.cluster, b.now)["decisions"]["stopped_for_drains"] == 6
+
+
+# ---------------------------------------------------------------- who remembers
+
+
+def test_a_master_that_is_new_believes_the_node() -> None:
+    b = bed("a")
+    b.node("b", draining=ROOT)
+    b.job("a")
+    b.ready("a", *(task(f"t{i}") for i in range(4)))
+    assert {node for _, node in b.round()} == {"a"}
+    assert b.said(api.Drain) == [], "it knows already"
+    b.heartbeat("b")
+    assert state(b, "b") == "drained"
+
+
+def test_a_node_hears_when_it_is_back_what_was_said_while_it_was_away() -> None:
+    b = bed("a", "b", "c", node_timeout_s=5.0)
+    drain(b, "c")
+    for node in ("b", "c"):
+        b.serve(e.NodeAway(node))
+    drain(b, "b")
+    undrain(b, "c")
+    assert state(b, "b") == state(b, "c") == "away"
+    b.heartbeat("a")
+    b.round(4.0)
+    b.heartbeat("a")
+    b.round(4.0)
+    assert list(b.cluster.nodes) == ["a"], "both are lost, and that is remembered"
+    b.node("b")
+    b.node("c", draining=ROOT)
+    assert [(node, d.draining) for node, d in b.said(api.Drain)] == [("c", ROOT), ("b", ROOT), ("c", None)]
+    b.heartbeat("b")
+    assert (state(b, "b"), state(b, "c")) == ("drained", "connected")
+
+
+def test_an_agent_that_does_not_understand_it_gets_no_work_all_the_same() -> None:
+    b = bed("a")
+    b.answering = False
+    drain(b, "a")
+    b.answering = True
+    b.serve(e.Answered("a", b.numbers["a"], [api.Refusal(index=0, reason="unknown decision")]))
+    b.job("a")
+    b.ready("a", task("t"))
+    assert b.round() == []
+    assert state(b, "a") == "draining"
+
+
+def test_a_node_that_is_only_expected_is_given_its_time() -> None:
+    """A master restarted: an origin awaits a task on a node that has not come back yet."""
+    b = Bed(node_timeout_s=5.0)
+    b.now = 1000.0
+    awaited = api.AwaitedTask(job="j", stage="s", request=command("c", 10), node="b")
+    b.node("a", jobs=[job_state("j", admitted=True)], awaited=[awaited])
+    b.heartbeat("a")
+    b.round(4.0)
+    assert "b" in b.cluster.nodes
+    placed = api.PlacedTask(
+        job="j", stage="s", task="c", origin="a", remaining=KindAmounts(), memory_bytes=10 * MB, command=True
+    )
+    b.node("b", placed=[placed])
+    assert b.said(api.Assign) == b.said(api.Withdraw) == []
