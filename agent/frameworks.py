@@ -21,12 +21,15 @@ from agent.executor import Executor
 from agent.output import read_output
 from agent.shell import MasterLink, Shell
 from penstock import __version__
+from penstock.configuring import Configuring
 from penstock.transport import RpcPeer
 from penstock.transport.peer import unknown_method
 from penstock.wire import agent_api as api
+from penstock.wire import cluster_api, config_api, jobs_api
 from penstock.wire.connection import read_params, to_wire
 from penstock.wire.errors import RpcError, bad_request, refused, unavailable
 from penstock.wire.master_api import JobJoined, JoinJob
+from penstock.wire.overview_api import ClusterStatus
 from penstock.wire.reservation_api import CALLS as RESERVATION_CALLS
 from penstock.wire.reservation_api import REQUESTS as RESERVATION_REQUESTS
 from penstock.wire.reservation_api import OnBehalf, UseReservation
@@ -40,6 +43,7 @@ class Frameworks:
     def __init__(
         self, shell: Shell, executor: Executor, *, status: Callable[[], dict[str, Any]], outputs: Path,
         enforced: list[str], max_frame_bytes: int, operators: str = "", connections: Callable[[], int] = lambda: 0,
+        configuring: Configuring | None = None,
     ) -> None:  # fmt: skip
         """``operators``: the group that may act on everybody's; ``connections``: that each other user may have (0: any
         number), asked for each new one."""
@@ -51,6 +55,7 @@ class Frameworks:
         self.max_frame_bytes = max_frame_bytes
         self.operators = operators
         self.connections = connections
+        self.configuring = configuring
         self.open: Counter[int] = Counter()  # connections by uid
         self.errors = 0
         self._server: asyncio.Server | None = None
@@ -130,7 +135,11 @@ class FrameworkSession:
             "kill": (api.ContainerRef, self._kill),
             "output": (api.ReadOutput, self._output),
             "status": (api.Nothing, self._status),
+            "cluster_status": (ClusterStatus, self._cluster_status),
             **{call: (kinds[0], partial(self._reservation, call)) for call, kinds in RESERVATION_REQUESTS.items()},
+            **{call: (kinds[0], partial(self._nodes, call)) for call, kinds in cluster_api.REQUESTS.items()},
+            **{call: (kinds[0], partial(self._jobs, call)) for call, kinds in jobs_api.REQUESTS.items()},
+            **{call: (kinds[0], partial(self._configuration, call)) for call, kinds in config_api.REQUESTS.items()},
         }
 
     # ------------------------------------------------------------ Handler
@@ -258,6 +267,35 @@ class FrameworkSession:
         asked = OnBehalf(user=opened.user, operator=opened.operator, call=call, params=to_wire(params))
         return await link.ask("reservation", asked, RESERVATION_CALLS[call][1])
 
+    async def _nodes(self, call: str, params: Any) -> object:
+        """Which nodes take work the master keeps, on behalf of this user; nobody named: this one."""
+        link, opened = self._shell.link, self._shell.node.sessions[self._session]
+        if link is None:
+            raise unavailable("nodes are drained by the master, and this host has none", remedy="set `master`")
+        named = to_wire(params) | ({} if params.nodes else {"nodes": [self._shell.node.settings.node]})
+        asked = OnBehalf(user=opened.user, operator=opened.operator, call=call, params=named)
+        return await link.ask("nodes", asked, cluster_api.Drains)
+
+    async def _jobs(self, call: str, params: api.Params) -> object:
+        """The master knows the jobs of all nodes, and shows and stops those of this user."""
+        link, opened = self._shell.link, self._shell.node.sessions[self._session]
+        if link is None:
+            raise unavailable("jobs are known to the master, and this host has none", remedy="set `master`")
+        asked = OnBehalf(user=opened.user, operator=opened.operator, call=call, params=to_wire(params))
+        return await link.ask("jobs", asked, jobs_api.REQUESTS[call][1])
+
+    async def _configuration(self, call: str, params: Any) -> object:
+        """Of this daemon; or the master answers of itself, on behalf of this user."""
+        link, opened = self._shell.link, self._shell.node.sessions[self._session]
+        asked = OnBehalf(user=opened.user, operator=opened.operator, call=call, params=to_wire(params))
+        if params.daemon == "agent":
+            if self._frameworks.configuring is None:
+                raise unavailable("this agent has no configuration that it could show or change")
+            return self._frameworks.configuring.answer(asked)
+        if link is None:
+            raise unavailable("this host has no master", remedy="set `master`")
+        return await link.ask("configuration", asked, config_api.REQUESTS[call][1])
+
     def _end_job(self, params: api.JobRef) -> object:
         return self._shell.dispatch(e.JobEndRequested(self._session, params.job))
 
@@ -321,3 +359,11 @@ class FrameworkSession:
 
     def _status(self, params: api.Nothing) -> api.Status:
         return api.Status(status=self._frameworks.status())
+
+    async def _cluster_status(self, params: ClusterStatus) -> api.Status:
+        """The master shows this user what he may see."""
+        link, opened = self._shell.link, self._shell.node.sessions[self._session]
+        if link is None:
+            raise unavailable("this host has no master, so there is no cluster to show", remedy="set `master`")
+        asked = OnBehalf(user=opened.user, operator=opened.operator, call="cluster_status")
+        return await link.ask("cluster_status", asked, api.Status)

@@ -9,14 +9,17 @@ from functools import partial
 from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry, Gauge, Histogram
 
+from master import drains, jobs
 from master.core import Cluster, MasterSettings
 from master.core import events as e
 from master.core.instructions import Explain, Hangup, Instruction, Predict, SendDecisions, StoreRun
 from master.forecasting import Forecasting, unforeseen
+from master.overview import Overview
 from master.prediction.application import ForecastSettings
 from penstock import __version__, tls
+from penstock.configuring import Configuring
 from penstock.transport import Listener, RpcPeer
 from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
@@ -58,6 +61,12 @@ class AgentConnection:
         log.warning("connection closed", node=self.node, address=self.address, reason=reason)
         self.close()
 
+    def judge_anew(self) -> None:
+        """Hang up if the CA or its list is another now than when this connection was made."""
+        contexts, peer = self._service.contexts, self._peer
+        if contexts is not None and peer is not None and contexts.outdated(peer.get_extra_info("sslcontext")):
+            self.hang_up("the CA or its list has changed, so whoever it is shows his certificate anew")
+
     def close(self) -> None:
         """Close; ``disconnected`` follows."""
         if self._peer is not None:
@@ -87,11 +96,20 @@ class AgentConnection:
         if peer.get_extra_info("sslcontext") is not None:
             self._names = tls.names(peer.get_extra_info("peercert"))
         self._service.connections.add(self)
+        self.judge_anew()  # the handshake may have begun before it changed
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Raises: RpcError: what was said makes no sense, or is out of order."""
         if method == "reservation" and self.node:
             return self._service.on_behalf(read_params(params, OnBehalf))
+        if method == "cluster_status" and self.node and self._service.overview is not None:
+            return self._service.overview.answer(read_params(params, OnBehalf))
+        if method == "configuration" and self.node:
+            return self._service.of_configuration(read_params(params, OnBehalf), self.node)
+        if method == "nodes" and self.node:
+            return self._service.of_nodes(read_params(params, OnBehalf))
+        if method == "jobs" and self.node:
+            return self._service.of_jobs(read_params(params, OnBehalf))
         message = self._read(method, params)
         return self._register(message) if isinstance(message, api.Register) else self._heed(message)
 
@@ -179,6 +197,12 @@ class MasterService:
         self.contexts: tls.Contexts | None = None
         #: What answers what executors will use; without one their bounds are reserved, and no run is kept.
         self.forecasting: Forecasting | None = None
+        silence = Gauge(
+            "penstock_master_heartbeat_age_max_seconds",
+            "How long ago the connected node that has been silent longest said something.",
+            registry=registry,
+        )
+        silence.set_function(self._silence_s)
         self._round_seconds = Histogram(
             "penstock_master_round_seconds",
             "Time that a scheduling round took.",
@@ -186,6 +210,10 @@ class MasterService:
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
         )
         self.address = ""
+        #: What shows the cluster to who asks through his host's agent.
+        self.overview: Overview | None = None
+        #: What answers operators about our configuration.
+        self.configuring: Configuring | None = None
         #: What answers calls about reservations; none are taken until somebody does.
         self.reservations: Callable[[OnBehalf], Awaitable[Result]] | None = None
 
@@ -198,6 +226,20 @@ class MasterService:
         if self.reservations is None:
             raise unavailable("this master takes no reservations", remedy="see its log: its store could not be opened")
         return await self.reservations(asked)
+
+    async def of_nodes(self, asked: OnBehalf) -> Result:
+        """A call about nodes that are drained; a coroutine, so that it is answered in its turn."""
+        return drains.answer(self.cluster, asked, self._dispatch, time.time())
+
+    async def of_jobs(self, asked: OnBehalf) -> Result:
+        """A call about jobs, in its turn, too."""
+        return jobs.answer(self.cluster, self._dispatch, asked, time.monotonic())
+
+    async def of_configuration(self, asked: OnBehalf, node: str) -> Result:
+        """A call about our own configuration, by an operator on ``node``."""
+        if self.configuring is None:
+            raise unavailable("this master has no configuration that it could show or change")
+        return self.configuring.answer(asked, node)
 
     def wake(self) -> None:
         """Have a round run as soon as one may: something is due."""
@@ -227,6 +269,11 @@ class MasterService:
             connection.close()
         if self._port is not None:
             await self._port.wait_closed()
+
+    def judge_anew(self) -> None:
+        """Whom the CA lets in may have changed: who was let in before shows it his certificate again."""
+        for connection in list(self.connections):
+            connection.judge_anew()
 
     # ------------------------------------------------------------ what connections say
 
@@ -258,6 +305,8 @@ class MasterService:
             RpcError: the message is at fault.
         """
         if self._by_node.get(connection.node) is connection:
+            if self.overview is not None:
+                self.overview.heard(event, time.time())
             self._dispatch(event)
 
     def gone(self, connection: AgentConnection) -> None:
@@ -319,6 +368,10 @@ class MasterService:
             log.error("a round failed", exc_info=error)
         if self.cluster.counts["rounds"] > rounds:  # there was something to place
             self._round_seconds.observe(time.monotonic() - self._last_round)
+
+    def _silence_s(self) -> float:
+        now = time.monotonic()
+        return max((now - connection.heard_at for connection in self._by_node.values()), default=0.0)
 
     def _watch_nodes(self) -> None:
         """Nodes fall silent without an event: look once per heartbeat, also when there is nothing to place."""

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 
 from master.explain.recording import SnapshotError, read
 from master.explain.replay import explained, text
+from penstock.cli.arguments import Parser
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command; its exit status: 2 where the snapshot is at fault."""
-    parser = argparse.ArgumentParser(
-        prog="penstock place",
-        description="Explain a scheduling round over a recorded state, decision by decision.",
-    )
+    parser = Parser("place", "Explain a scheduling round over a recorded state, decision by decision.")
     parser.add_argument("snapshot", metavar="SNAPSHOT.json", help="what a master's GET /snapshot answered; - is stdin")
     parser.add_argument("--json", action="store_true", help="everything, with each task's F on every node")
     options = parser.parse_args(argv)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from penstock.cli.errors import CommandError
 from penstock.cli.report import Report, print_json, print_table
-from penstock.client import AgentClient, AgentUnavailable, Job, NotPlaced
+from penstock.client import AgentClient, AgentUnavailable, Job, JobCancelled, NotPlaced
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import OpportunisticJob, TaskRequest
 from penstock.opgraph import (
@@ -33,6 +34,8 @@ from penstock.wire.errors import RpcError
 _TAIL_LINES = 10
 #: How often the master is told how far the job is.
 _PROGRESS_S = 0.5
+#: How long an agent that went away is waited for, seconds: by a detached job manager, and at a prompt.
+_PATIENCE_S, _PATIENCE_AT_A_PROMPT_S = 3600.0, 30.0
 
 
 class Work(Protocol):
@@ -52,14 +55,18 @@ class Work(Protocol):
 class Submission:
     """Feeds the job manager and carries out what it says."""
 
-    def __init__(self, work: Work, *, as_json: bool, reservation: str = "") -> None:
-        """``reservation``: the one that it is a production job of."""
+    def __init__(
+        self, work: Work, *, as_json: bool, reservation: str = "", quiet: bool = False, manages: str = ""
+    ) -> None:
+        """``reservation``: the one that it is a production job of; ``manages``: the id of the job where it was
+        registered already, by who detached from it."""
         self._work = work
         self._reservation = reservation
         self._as_json = as_json
+        self._manages = manages
         self._manager = JobManager(work.graph, fail_fast=work.fail_fast)
-        self._report = Report(work.name, self._manager)
-        self._events: asyncio.Queue[Event | AgentUnavailable] = asyncio.Queue()
+        self._report = Report(work.name, self._manager, quiet=quiet)
+        self._events: asyncio.Queue[Event | Exception] = asyncio.Queue()
         self._watching: set[asyncio.Task[None]] = set()
         self._stopped_by: signal.Signals | None = None
         self._job: Job
@@ -68,31 +75,28 @@ class Submission:
         """The exit status: 0 if every task succeeded, 128 + n if signal n stopped the job, else 1."""
         work = self._work
         self._catch_signals()
-        async with await AgentClient.connect(client="penstock submit") as agent:
-            _needs_master(work, agent)
-            memory_bytes = work.memory_bytes(agent.welcome.capacity.memory_bytes)
-            self._job = await agent.register_job(
-                work.name,
-                memory_bytes,
-                work.priority,
-                opportunistic=work.opportunistic,
-                reservation=self._reservation,
-            )
+        patience_s = _PATIENCE_S if self._manages else _PATIENCE_AT_A_PROMPT_S
+        async with await AgentClient.connect(client="penstock submit", reconnect_s=patience_s) as agent:
+            self._job = await register(agent, work, self._reservation, self._manages)
             self._job.on_stuck = self._stuck
+            self._report.begins(self._job.id)
             with self._report:
                 watched = [self._watch(self._admission()), self._watch(self._progress())]
                 try:
                     await self._until_over()
+                except JobCancelled as cancelled:
+                    self._cancelled(cancelled)
                 finally:
                     for one in watched:
                         one.cancel()
             self._job.progress(self._manager.progress())
             outputs = await _failed_outputs(agent, self._job, self._manager)
+            if self._as_json:
+                print_json(self._job.id, work.name, self._manager, outputs)
+            else:
+                print_table(self._manager, outputs)
+            sys.stdout.flush()  # who waits for the job's end finds its results
             await self._job.end()
-        if self._as_json:
-            print_json(self._job.id, work.name, self._manager, outputs)
-        else:
-            print_table(self._manager, outputs)
         if self._stopped_by is not None:
             return 128 + self._stopped_by
         return 0 if all(state is TaskState.DONE for state in self._manager.states.values()) else 1
@@ -100,7 +104,7 @@ class Submission:
     async def _until_over(self) -> None:
         while True:
             event = await self._events.get()
-            if isinstance(event, AgentUnavailable):
+            if isinstance(event, Exception):
                 raise event
             for instruction in self._manager.handle(event):
                 match instruction:
@@ -112,6 +116,15 @@ class Submission:
                         self._report.settled(instruction)
                     case JobOver():
                         return
+
+    def _cancelled(self, cancelled: JobCancelled) -> None:
+        """Somebody did; what was asked for ended by that."""
+        reason = f"cancelled by {cancelled.by}"
+        self._report.say(reason)
+        ended = Ended(by=EndedBy.CANCELLED, reason=reason)
+        for instruction in self._manager.handle(CancelRequested(reason)):
+            for task in instruction.tasks if isinstance(instruction, CancelTasks) else ():
+                self._manager.handle(TaskEnded(task, ended))
 
     async def _place(self, wanted: PlaceStage) -> None:
         requests = [self._work.requests[name] for name in wanted.tasks]
@@ -137,6 +150,7 @@ class Submission:
         """What orders jobs by what is left of them is to know of the stages that are not ready, too."""
         while True:
             self._job.progress(self._manager.progress())
+            self._report.show()
             await asyncio.sleep(_PROGRESS_S)
 
     async def _follow(self, task: str) -> None:
@@ -151,7 +165,7 @@ class Submission:
         async def watched() -> None:
             try:
                 await work
-            except AgentUnavailable as error:
+            except (AgentUnavailable, JobCancelled) as error:
                 self._events.put_nowait(error)
 
         task = asyncio.create_task(watched())
@@ -179,6 +193,24 @@ class Submission:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
+
+
+async def register(agent: AgentClient, work: Work, reservation: str, job: str = "") -> Job:
+    """Register a job of commands, or join it.
+
+    Raises:
+        CommandError: it has executors, and nobody would place them.
+        RpcError: refused.
+    """
+    _needs_master(work, agent)
+    return await agent.register_job(
+        work.name,
+        work.memory_bytes(agent.welcome.capacity.memory_bytes),
+        work.priority,
+        job=job,
+        opportunistic=work.opportunistic,
+        reservation=reservation,
+    )
 
 
 def _needs_master(work: Work, agent: AgentClient) -> None:

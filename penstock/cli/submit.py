@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from penstock.cli import arguments, executors, jobfile
+from penstock.cli.detach import detach
 from penstock.cli.errors import usage_error
 from penstock.cli.jobfile import JobFile
 from penstock.cli.session import converse
@@ -34,11 +35,30 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--reservation", default="", metavar="ID", help="be a production job of this one (`penstock reservations`)"
     )
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs but what goes wrong")
+    parser.add_argument(
+        "--detach", action="store_true", help="print the job's id and return; it goes on without this terminal"
+    )
+    parser.add_argument("--manages", default="", help=argparse.SUPPRESS)
     executors.add_options(parser)
     cut = argv.index("--") if "--" in argv else len(argv)
     options = parser.parse_args(argv[:cut])
     work = _work(options, tuple(argv[cut + 1 :]))
-    return converse(Submission(work, as_json=options.json, reservation=options.reservation).run())
+    if options.detach:
+        return converse(detach(work, options.reservation, _managed(argv, cut), as_json=options.json))
+    submission = Submission(
+        work,
+        as_json=options.json,
+        reservation=options.reservation,
+        quiet=options.quiet and not options.manages,
+        manages=options.manages,
+    )
+    return converse(submission.run())
+
+
+def _managed(argv: list[str], cut: int) -> list[str]:
+    """What the manager of a detached job is given: the same, and that its results are read later, by people or not."""
+    return [*(each for each in argv[:cut] if each not in {"--detach", "--json"}), "--json", *argv[cut:]]
 
 
 def which(text: str) -> OpportunisticJob:

@@ -2,8 +2,8 @@
 
 from penstock.client.agent import AgentClient
 from penstock.client.container import Container
-from penstock.client.errors import AgentUnavailable, NotPlaced
+from penstock.client.errors import AgentUnavailable, JobCancelled, NotPlaced
 from penstock.client.job import Job
 from penstock.client.monotask import Monotask
 
-__all__ = ["AgentClient", "AgentUnavailable", "Container", "Job", "Monotask", "NotPlaced"]
+__all__ = ["AgentClient", "AgentUnavailable", "Container", "Job", "JobCancelled", "Monotask", "NotPlaced"]

@@ -15,7 +15,9 @@ from penstock import paths
 from penstock.client.container import Container
 from penstock.client.errors import AgentUnavailable
 from penstock.client.job import Job
+from penstock.client.jobs import Jobs
 from penstock.client.link import Link
+from penstock.client.nodes import Nodes
 from penstock.client.stdio import pass_stdio
 from penstock.model.container import ContainerSpec
 from penstock.model.work import OpportunisticJob
@@ -36,7 +38,10 @@ from penstock.wire.agent_api import (
     Status,
     Welcome,
 )
+from penstock.wire.config_api import ConfigInForce, ConfigSet, Daemon, SetConfig, ShowConfig
 from penstock.wire.connection import read_params
+from penstock.wire.jobs_api import NOTIFICATIONS as JOB_NOTIFICATIONS
+from penstock.wire.overview_api import ClusterStatus
 from penstock.wire.reservation_api import (
     DeleteReservation,
     ListReservations,
@@ -46,6 +51,8 @@ from penstock.wire.reservation_api import (
     Reserved,
     UpdateReservation,
 )
+
+_NOTIFICATIONS = {**NOTIFICATIONS, **JOB_NOTIFICATIONS}
 
 
 class AgentClient:
@@ -62,6 +69,10 @@ class AgentClient:
         self._loop = asyncio.get_running_loop()
         self._link = Link(socket, client, self, reconnect_s=reconnect_s)
         self._jobs: dict[str, Job] = {}
+        #: All jobs of this user, whoever registered them: to look at, and to cancel.
+        self.jobs = Jobs(self._link)
+        #: The nodes of the cluster that take work, and those that are drained.
+        self.nodes = Nodes(self._link)
         self._containers: dict[str, Container] = {}
         self._dirty: dict[Job, None] = {}
         self._flush_scheduled = False
@@ -189,6 +200,34 @@ class AgentClient:
         """
         return (await self._link.call("status", Nothing, Status)).status
 
+    async def cluster_status(self) -> dict[str, Any]:
+        """The master's status document, with the jobs that this user may see (docs/scheduling.md lists its keys).
+
+        Raises:
+            RpcError: there is no master, or it is away.
+            AgentUnavailable: the agent went away for good.
+        """
+        return (await self._link.call("cluster_status", ClusterStatus, Status)).status
+
+    async def set_config(self, values: dict[str, str], daemon: Daemon = "agent") -> ConfigSet:
+        """Change keys of a daemon that runs, as they are written after ``--set``, until it reads its file again.
+
+        Raises:
+            RpcError: ``bad_request`` says everything that is wrong; ``refused``: only operators may.
+            AgentUnavailable: the agent went away for good.
+        """
+        asked = SetConfig(values=values, daemon=daemon)
+        return await self._link.call("set_config", lambda: asked, ConfigSet)
+
+    async def show_config(self, daemon: Daemon = "agent") -> ConfigInForce:
+        """What is in force in a daemon that runs, and where each value is from.
+
+        Raises:
+            RpcError: ``refused``: only operators may.
+            AgentUnavailable: the agent went away for good.
+        """
+        return await self._link.call("show_config", lambda: ShowConfig(daemon=daemon), ConfigInForce)
+
     async def reserve(self, rdl: Rdl, name: str = "") -> Reserved:
         """Have the cluster promise something ahead of time; the answer says what is promised when (Rayon §5.1).
 
@@ -278,7 +317,7 @@ class AgentClient:
         """Called by the link."""
         if type(params) is Grants and (job := self._jobs.get(params.job)) is not None:  # the hot path
             job.grant(params.ids, params.lease_s, params.keep)
-        elif (kind := NOTIFICATIONS.get(method)) is not None:
+        elif (kind := _NOTIFICATIONS.get(method)) is not None:
             self._deliver(peer, read_params(params, kind), keep=self._expecting > 0)
 
     # ------------------------------------------------------------ inside

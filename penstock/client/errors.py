@@ -21,6 +21,17 @@ class NotPlaced(Exception):  # noqa: N818 - named for what the reader is told
         self.ended = ended
 
 
+class JobCancelled(RuntimeError):  # noqa: N818 - named for what the reader is told
+    """Somebody cancelled the job (``penstock cancel``); ``by`` says who. Nothing of it runs on."""
+
+    def __init__(self, name: str, by: str) -> None:
+        super().__init__(name, by)  # as it is pickled: workers of other hosts raise it, too
+        self.name, self.by = name, by
+
+    def __str__(self) -> str:
+        return f"job {self.name!r} was cancelled by {self.by}"
+
+
 def cannot_connect(socket: Path, error: OSError) -> AgentUnavailable:
     """One line for an operating system's refusal."""
     if error.errno in {errno.ENOENT, errno.ECONNREFUSED}:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self
 
-from penstock.client.gate_engine import Engine, Setup, warn_always
+from penstock.client.gate_engine import Engine, Setup
 from penstock.client.gate_slot import Slot
 from penstock.model.resources import KINDS, ResourceKind
 from penstock.wire.agent_api import StageProgress
@@ -61,7 +62,7 @@ class Gate:
         if patience_s < 0 or memory_bytes < 0:
             raise ValueError("patience_s and memory_bytes must not be negative")
         self.name = _name(name) or "python"
-        self._setup = Setup(self.name, socket, job, priority, memory_bytes, patience_s, warn or warn_always)
+        self._setup = Setup(self.name, socket, job, priority, memory_bytes, patience_s, warn or _warn_always)
         self._loop = loop
         self._lock = threading.Lock()
         self._engine: Engine | None = None
@@ -252,3 +253,8 @@ def _wake(loop: asyncio.AbstractEventLoop, decided: asyncio.Future[None], slot: 
 def _decide(decided: asyncio.Future[None]) -> None:
     if not decided.done():
         decided.set_result(None)
+
+
+def _warn_always(text: str) -> None:
+    """A ``RuntimeWarning`` for each outage: Python's registry would show the same text only once."""
+    warnings.warn_explicit(text, RuntimeWarning, __file__, 0, module=__name__, registry={})

@@ -12,7 +12,6 @@ import logging
 import os
 import threading
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -212,6 +211,11 @@ class Engine:
         self._do(self._gating.forgotten(time.monotonic()))
         self._arm()
 
+    def cancelled(self, error: Exception) -> None:
+        """Called by the link: whoever waits, or asks from now on, hears who cancelled the job."""
+        self._end = error
+        self._stop.set()
+
     def _granted(self, slot: Slot, monotask: Monotask, granted: asyncio.Future[None]) -> None:
         if granted.cancelled() or slot.monotask is not monotask:
             return
@@ -383,11 +387,6 @@ class Engine:
                 if event == self.ask:
                     [slot] = arguments
                     self._decide(slot, error=self._end)
-
-
-def warn_always(text: str) -> None:
-    """A ``RuntimeWarning`` for each outage: Python's registry would show the same text only once."""
-    warnings.warn_explicit(text, RuntimeWarning, __file__, 0, module=__name__, registry={})
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -7,11 +7,11 @@ import contextlib
 import math
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock import paths
 from penstock.client.agent import AgentClient
-from penstock.client.errors import AgentUnavailable
+from penstock.client.errors import AgentUnavailable, JobCancelled
 from penstock.client.job import Job
 from penstock.transport.peer import RpcPeer
 from penstock.wire.errors import RpcError
@@ -31,6 +31,9 @@ class Watcher(Protocol):
 
     def forgotten(self, reason: str) -> None:
         """What the job had queued and granted is lost; another job follows with ``linked``."""
+
+    def cancelled(self, error: Exception) -> None:
+        """Somebody cancelled the job; nothing follows."""
 
 
 class _Client(AgentClient):
@@ -55,6 +58,12 @@ class _Client(AgentClient):
         super().failed(error)
         if self.link is not None:
             self.link.lost(self, str(error))
+
+    def notified(self, peer: RpcPeer, method: str, params: Any) -> None:
+        """Called by the connection."""
+        super().notified(peer, method, params)
+        if method == "job_cancelled" and self.link is not None:
+            self.link.cancelled()
 
     def descriptor(self) -> int | None:
         """Of the connection, while it is up."""
@@ -140,6 +149,11 @@ class GateLink:
         """The connection broke."""
         if client is self._client and self._job is not None:
             self._watcher.unlinked(f"the agent at {self.where} is gone; start it again with `penstock up`")
+
+    def cancelled(self) -> None:
+        """Somebody cancelled a job."""
+        if self._job is not None and isinstance(self._job.failure, JobCancelled):
+            self._watcher.cancelled(self._job.failure)
 
     def lost(self, client: _Client, reason: str) -> None:
         """The connection will not come back."""

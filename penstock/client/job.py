@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.client.errors import AgentUnavailable, NotPlaced
+from penstock.client.errors import AgentUnavailable, JobCancelled, NotPlaced
 from penstock.client.ledger import MonotaskLedger, PlacementLedger
 from penstock.client.link import Link
 from penstock.client.monotask import Granted, Monotask
@@ -39,7 +39,8 @@ from penstock.wire.agent_api import (
     TaskRefs,
     TaskStuck,
 )
-from penstock.wire.errors import RpcError
+from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.jobs_api import CancelledBy
 
 #: So many monotasks fit a frame whatever their stages and tasks are called (up to 128 characters each).
 MAX_BATCH = 5000
@@ -67,7 +68,7 @@ class Job:
         self._admitted = asyncio.Event()
         if answer.admitted:
             self._admitted.set()
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None  # why nothing more comes
         self.over = False
         #: Called when no slot of a kind may be kept idle any more.
         self.on_recall: Callable[[ResourceKind], object] | None = None
@@ -149,8 +150,8 @@ class Job:
             AgentUnavailable: the agent went away for good.
         """
         await self._admitted.wait()
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     async def place(self, stage: str, tasks: Sequence[TaskRequest], opportunistic: Opportunistic = False) -> None:
         """Ask for nodes for the ready tasks of a stage; those that are ready together belong in one call.
@@ -304,6 +305,8 @@ class Job:
                 self.on_stuck(params)
             case JobRef():
                 self.admit(peer)
+            case CancelledBy(by=by):
+                self._close(JobCancelled(self.name, by))
 
     def admit(self, peer: RpcPeer | None) -> None:
         """The master has memory for the job (again): ask for what a lost connection still owes us."""
@@ -313,27 +316,26 @@ class Job:
         self._may_place = True
         for stage, opportunistic, requests in self._tasks.to_ask_again():
             names = [request.task for request in requests]
-            answer = peer.start_request(
-                "place", Place(job=self.id, stage=stage, tasks=requests, opportunistic=opportunistic)
-            )
+            asked = Place(job=self.id, stage=stage, tasks=requests, opportunistic=opportunistic)
+            answer = peer.start_request("place", asked)
             answer.add_done_callback(partial(self._asked_again, names))
 
     # ------------------------------------------------------------ inside
 
     def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         if self.over:
             raise RuntimeError(f"job {self.name!r} is over")
 
     async def _register(self, peer: RpcPeer) -> JobRegistered:
-        asked = self._asked
-        again = msgspec.structs.replace(asked, job=self.id)
+        again = msgspec.structs.replace(self._asked, job=self.id)
         try:
             return await peer.request("register_job", again, JobRegistered)
-        except RpcError:
-            anew = msgspec.structs.replace(asked, job="")
-            return await peer.request("register_job", anew, JobRegistered)
+        except RpcError as error:
+            if error.code is ErrorCode.REFUSED:  # it was cancelled meanwhile
+                raise
+        return await peer.request("register_job", msgspec.structs.replace(self._asked, job=""), JobRegistered)
 
     def _report_leases(self) -> None:
         self._report = None
@@ -359,8 +361,8 @@ class Job:
                 await self._link.call(method, params, Done)
 
     def _change_of(self, task: str) -> asyncio.Future[None]:
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         change: asyncio.Future[None] = self._loop.create_future()
         self._watched.setdefault(task, []).append(change)
         return change
@@ -375,7 +377,7 @@ class Job:
         if self.over:
             return
         self.over = True
-        self._failure = error
+        self.failure = error
         if self._report is not None:
             self._report.cancel()
         self._monotasks.clear()

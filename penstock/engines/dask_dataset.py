@@ -312,8 +312,9 @@ class _Run:
         return lambda future: self._happened.put((monotask, future))
 
     def _wait(self) -> None:
-        """Wait until something happened, and tell the manager all that did."""
+        """Wait until something happened, and tell the manager all that did. Raises: JobCancelled: somebody did that."""
         if self._placement is not None:
+            self._placement.check()
             self._placement.progress(self._manager.progress)
         try:
             news = [self._happened.get(timeout=_LOOK_S)]

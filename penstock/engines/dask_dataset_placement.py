@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.client import AgentClient, AgentUnavailable, Job, NotPlaced
+from penstock.client import AgentClient, AgentUnavailable, Job, JobCancelled, NotPlaced
 from penstock.engines.dask.progress import AGAIN_S, EVERY_S
 from penstock.model.work import TaskRequest
 from penstock.opgraph.dataflow import PlaceTasks, TaskDemand
@@ -98,6 +98,11 @@ class MasterPlacement:
             self._said, self._said_at = found, now
             self._loop.call_soon_threadsafe(self._job.progress, found)
 
+    def check(self) -> None:
+        """Raises: JobCancelled: somebody cancelled the job; nothing that was asked for is answered any more."""
+        if isinstance(failure := self._job.failure, JobCancelled):
+            raise failure
+
     def close(self) -> None:
         """End the job; whatever is not answered yet stays so."""
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
@@ -114,6 +119,8 @@ class MasterPlacement:
         try:
             await self._job.admitted()
             await self._job.place(asked.stage, [_request(demand, nodes) for demand in asked.demands])
+        except JobCancelled:
+            return
         except (RpcError, AgentUnavailable, RuntimeError):  # refused, gone for good, or the job was ended
             for demand in asked.demands:
                 placed(demand.task, "")
@@ -124,6 +131,8 @@ class MasterPlacement:
     async def _tell(self, demand: TaskDemand, placed: Callable[[int, str], object]) -> None:
         try:
             node = await self._job.placed(demand.name)
+        except JobCancelled:
+            return
         except (NotPlaced, AgentUnavailable):
             node = ""
         placed(demand.task, node)

@@ -41,7 +41,9 @@ from penstock.wire.agent_api import (
     rejection,
 )
 from penstock.wire.connection import read_params
-from penstock.wire.errors import RpcError, refused
+from penstock.wire.errors import RpcError, bad_request, refused
+from penstock.wire.jobs_api import CancelledBy
+from penstock.wire.overview_api import REQUESTS as OVERVIEW_REQUESTS
 
 
 @dataclass
@@ -74,6 +76,7 @@ class FakeAgent:
         self.refuse: dict[str, RpcError] = {}
         self.not_enforced: dict[str, str] = {}
         self.document: dict[str, Any] = {"node": "fake"}
+        self.cluster: dict[str, Any] = {"nodes": {}}
         self.outputs: dict[str, bytes] = {"stdout": b"", "stderr": b""}
         self.dropped_bytes = 0  # of each of them, from the beginning on
         self.on_launch: Callable[[FakeContainer], None] = lambda container: None
@@ -133,6 +136,12 @@ class FakeAgent:
         peer = self.placed.pop((job, task))
         peer.notify("task_ended", TaskEnded(job=job, task=task, node="fake", ended=ended))
 
+    def cancel_job(self, job: str, by: str) -> None:
+        """Somebody cancelled a job."""
+        self.known_jobs.discard(job)
+        for peer in self._peers:
+            peer.notify("job_cancelled", CancelledBy(job=job, by=by))
+
     def end_container(self, container: FakeContainer, ended: Ended) -> None:
         """A launched command ended."""
         container.ended = ended
@@ -169,9 +178,10 @@ class FakeAgent:
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Called by the peer."""
-        if method not in REQUESTS:
-            raise unknown_method(method, REQUESTS)
-        asked = read_params(params, REQUESTS[method][0])
+        known = {**REQUESTS, **OVERVIEW_REQUESTS}
+        if method not in known:
+            raise unknown_method(method, known)
+        asked = read_params(params, known[method][0])
         self.calls.append((method, asked))
         self._changed.set()
         if method in self.refuse:
@@ -195,7 +205,7 @@ class FakeAgent:
 
     def _register_job(self, peer: RpcPeer, asked: Any) -> JobRegistered:
         if asked.job and asked.job not in self.known_jobs:
-            raise refused(f"no job {asked.job!r}", field="job")
+            raise bad_request(f"no job {asked.job!r}", field="job")
         self._ids += 1
         job = asked.job or f"job-{self._ids}"
         self.known_jobs.add(job)
@@ -308,6 +318,9 @@ class FakeAgent:
 
     def _status(self, peer: RpcPeer, asked: Any) -> Status:
         return Status(status=msgspec.to_builtins(self.document))
+
+    def _cluster_status(self, peer: RpcPeer, asked: Any) -> Status:
+        return Status(status=msgspec.to_builtins(self.cluster))
 
     # ------------------------------------------------------------ inside
 

@@ -19,6 +19,7 @@ from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, KindAmounts
 from penstock.model.work import Bytes, Name, Opportunistic, TaskRequest
 from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
+from penstock.wire.cluster_api import Draining, Remaining
 
 #: The version of this protocol.
 PROTOCOL = 1
@@ -163,7 +164,7 @@ class Register(Params, frozen=True):
 
     ``placed`` is what this node holds; ``ready`` and ``awaited`` are the tasks of the jobs whose origin it is, and
     ``complete`` says that they are all of them, so that what is missing was given up. A restarted agent cannot say so
-    until its frameworks have told it again what they want.
+    until its frameworks have told it again what they want. ``draining``: it was told to take no work.
     """
 
     protocol: int
@@ -177,6 +178,7 @@ class Register(Params, frozen=True):
     placed: list[PlacedTask] = []
     awaited: list[AwaitedTask] = []
     complete: bool = False
+    draining: Draining | None = None
 
 
 class Registered(Result, frozen=True):
@@ -189,11 +191,13 @@ class Registered(Result, frozen=True):
 
 class Heartbeat(Params, frozen=True):
     """``decided`` is the number of the last ``decide`` request that ``load`` takes into account. ``executors`` is what
-    those here used since they were last told of; who used nothing that is new is left out."""
+    those here used since they were last told of; who used nothing that is new is left out. ``own`` is what else runs on
+    a node that is drained, which the master did not place."""
 
     load: Load
     decided: int = 0
     executors: list[ExecutorUse] = []
+    own: list[Remaining] = []
 
 
 class JoinJob(Params, frozen=True):
@@ -212,9 +216,10 @@ class JobJoined(Result, frozen=True):
 
 
 class JobEnded(Params, frozen=True):
-    """The origin says: the job is over (ended, cancelled or its framework gone). Its tasks are withdrawn."""
+    """The origin says: the job is over; ``why``, where its framework did not end it itself. Its tasks are withdrawn."""
 
     job: str
+    why: str = ""
 
 
 class TasksDone(Params, frozen=True):
@@ -332,9 +337,24 @@ class TellStuck(Decision, frozen=True, tag="stuck"):
     node: str
 
 
+class Drain(Decision, frozen=True, tag="drain"):
+    """The node takes no work from now on, and gives back what opportunistic commands it has and what waits there; with
+    nil it takes work again. It keeps that over its restarts."""
+
+    draining: Draining | None
+
+
+class CancelJob(Decision, frozen=True, tag="cancel"):
+    """To every node that serves the job: end what is there of it, and tell its clients who cancelled it."""
+
+    job: str
+    by: str
+
+
 AnyDecision = (
     AdmitJob | TellWaiting | SetPriority | Assign | TellPlaced | TellEnded | Withdraw | Promote | TellStages | TellStuck
-)
+    | Drain | CancelJob
+)  # fmt: skip
 
 
 class Decide(Params, frozen=True):

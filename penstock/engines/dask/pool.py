@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
+from penstock.client.errors import JobCancelled
 from penstock.engines.dask.busy import Busy
 from penstock.engines.dask.estimate import thread_read_bytes
 from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
@@ -49,7 +50,13 @@ class GateLike(Protocol):
 
 
 def refused(error: Exception) -> None:
-    """The agent does not want it, or the gate was closed: the user's work goes on, and one line says so."""
+    """The agent does not want it, or the gate was closed: the user's work goes on, and one line says so.
+
+    Raises:
+        JobCancelled: somebody cancelled the cluster's job: no work of it goes on.
+    """
+    if isinstance(error, JobCancelled):
+        raise error
     text = str(error)
     if text not in _refusals and len(_refusals) < _MOST_REFUSALS:
         _refusals.add(text)
@@ -90,13 +97,13 @@ class Turn(Future[Any]):
 
     def granted(self, slot: SlotLike) -> None:
         """The gate's callback."""
-        if slot.error is not None:
-            refused(slot.error)
         with self._lock:
             self._slot, self._granted = slot, True
         try:
+            if slot.error is not None:
+                refused(slot.error)
             self._pool.start(self)
-        except RuntimeError as error:  # shut down in this very moment
+        except RuntimeError as error:  # cancelled, or shut down in this very moment
             self.abandon(error)
 
     def cancel(self) -> bool:

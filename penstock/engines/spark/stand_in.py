@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from penstock.client import AgentClient, AgentUnavailable, Job, NotPlaced
+from penstock.client import AgentClient, AgentUnavailable, Job, JobCancelled, NotPlaced
 from penstock.client.stdio import pass_stdio
 from penstock.engines.spark.executor_command import ExecutorCommand, NoExecutor, read
 from penstock.engines.spark.interface import Interface, NotTold
@@ -138,7 +138,7 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
             return await _stand(agent, job, request.task, interface)
         except RpcError as error:
             raise Ungated(str(error)) from None
-        except (AgentUnavailable, NotPlaced) as error:  # it may have been started: Spark asks for another one
+        except (AgentUnavailable, JobCancelled, NotPlaced) as error:  # it may have been started: Spark asks anew
             _say(str(error))
             return 1
 

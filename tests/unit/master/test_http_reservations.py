@@ -78,16 +78,16 @@ async def test_create_look_change_delete(token_file: Path) -> None:
 async def test_each_mistake_gets_a_line(token_file: Path) -> None:
     async with served(token_file) as site:
         for method, path, more, status, said in (
-            ("POST", "", {"json": {"rdl": RDL}}, 400, "who is it for"),
+            ("POST", "", {"json": {"rdl": RDL}}, 400, "user"),
             ("POST", "", {"json": {"user": "eve"}}, 400, "rdl"),
             ("POST", "", {"data": b"\xff"}, 400, "JSON"),
             ("POST", "", {"json": {"user": "eve", "rdl": "atom("}}, 400, "expected"),
             ("POST", "", {"json": {"user": "eve", "rdl": RDL.replace("1core", "9core")}}, 409, "the cluster has 4"),
-            ("PUT", "/r-9", {"json": {"rdl": RDL}}, 400, "no reservation"),
-            ("DELETE", "/r-9", {}, 400, "no reservation"),
-            ("GET", "?at=soon", {}, 400, "not a time"),
-            ("GET", "?at=nan", {}, 400, "not a time"),
-            ("GET", "?at=1e999", {}, 400, "not a time"),
+            ("PUT", "/r-9", {"json": {"rdl": RDL}}, 404, "no reservation"),
+            ("DELETE", "/r-9", {}, 404, "no reservation"),
+            ("GET", "?at=soon", {}, 400, "Unix time"),
+            ("GET", "?at=nan", {}, 400, "Unix time"),
+            ("GET", "?at=1e999", {}, 400, "Unix time"),
         ):
             found, answer_ = await site.ask(method, path, **more)
             assert (found, said in answer_["error"]) == (status, True), (method, path, answer_)

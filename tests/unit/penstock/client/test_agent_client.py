@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.client import AgentClient, AgentUnavailable, Monotask, NotPlaced
+from penstock.client import AgentClient, AgentUnavailable, JobCancelled, Monotask, NotPlaced
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import TaskRequest
@@ -380,3 +380,37 @@ async def test_a_closed_client_says_so(fake: FakeAgent) -> None:
     with pytest.raises(AgentUnavailable, match="closed"):
         await client.status()
     await fake.until(lambda: not fake.running)
+
+
+async def test_a_cancelled_job_is_over_for_whoever_waits_and_the_error_names_who_did_it(
+    fake: FakeAgent, client: AgentClient
+) -> None:
+    fake.places = False
+    job, other = await client.register_job("doomed"), await client.register_job("other")
+    running, waiting = job.submit("cpu", 1), job.submit("cpu", 1)
+    await running.granted
+    await job.place("s", [request_of("t", "true")])
+    placed = asyncio.ensure_future(job.placed("t"))
+    await asyncio.sleep(0)
+    fake.cancel_job(job.id, "ann")
+    for each in (waiting.granted, placed, job.admitted(), job.place("s", [request_of("u")])):
+        with pytest.raises(JobCancelled, match="job 'doomed' was cancelled by ann") as caught:
+            await each
+        assert caught.value.by == "ann"
+    running.complete()
+    await job.end()
+    assert not fake.called("end_job"), "it is over; there is nothing to end"
+    await other.submit("disk", 1).granted
+
+
+async def test_a_job_that_was_cancelled_while_the_agent_was_away_is_not_registered_anew(
+    fake: FakeAgent, client: AgentClient, tmp_path: Path
+) -> None:
+    job = await client.register_job("doomed")
+    waiting = [job.submit("cpu", 1), job.submit("cpu", 1)][1]
+    await fake.stop()
+    fake.refuse["register_job"] = refused("job 'job-1' was cancelled by ann", field="job")
+    await fake.start()
+    with pytest.raises(RpcError, match="cancelled by ann"):
+        await waiting.granted
+    assert len(fake.called("register_job")) == 2, "once to begin with, and once to join it again"

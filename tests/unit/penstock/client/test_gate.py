@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from penstock.client.errors import JobCancelled
 from penstock.client.gate import Gate, Slot
 from penstock.client.gate_link import GateLink
 from penstock.testing.agent_thread import AgentThread
@@ -177,6 +178,17 @@ def test_a_refused_monotask_raises(agent: AgentThread, gate: Gate) -> None:
     assert isinstance(slot.error, RpcError)
     agent.do(lambda fake: fake.refuse.clear())
     gate.acquire("cpu", 1).release()
+
+
+def test_who_waits_and_who_asks_later_hears_who_cancelled_the_job(agent: AgentThread, gate: Gate) -> None:
+    first = gate.acquire("cpu", 1)
+    waiting = in_thread(lambda: gate.acquire("cpu", 2))
+    agent.until(lambda fake: len(fake.queued) == 1)
+    agent.do(lambda fake: fake.cancel_job(gate.job, "ann"))
+    for asks in (waiting, lambda: gate.acquire("cpu", 3)):
+        with pytest.raises(JobCancelled, match="job 'test' was cancelled by ann"):
+            asks()
+    first.release()
 
 
 @pytest.mark.parametrize(("kind", "size"), [("gpu", 1), ("cpu", -1)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ pytest.importorskip("distributed")
 
 from distributed.threadpoolexecutor import rejoin, secede
 
+from penstock.client import JobCancelled
 from penstock.engines.dask import hooks
 from penstock.engines.dask.busy import Busy
 from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
@@ -145,6 +147,17 @@ def test_a_refused_monotask_runs_all_the_same(make_pool: Callable[..., Any]) -> 
     pool = make_pool(0, 1)
     pool.gate.refuses = RpcError(ErrorCode.REFUSED, "not today")
     assert pool.submit(int).result(WAIT_S) == 0
+
+
+def test_of_a_cancelled_job_nothing_runs_and_who_cancelled_it_is_named(make_pool: Callable[..., Any]) -> None:
+    pool = make_pool(1, 1)
+    pool.gate.refuses = JobCancelled("dask", "ann")
+    ran: list[int] = []
+    with pytest.raises(JobCancelled, match="job 'dask' was cancelled by ann"):
+        pool.submit(ran.append, 1).result(WAIT_S)
+    assert not ran
+    again = pickle.loads(pickle.dumps(pool.gate.refuses))  # as Dask brings it to the client
+    assert (str(again), again.by) == ("job 'dask' was cancelled by ann", "ann")
 
 
 def test_shutdown_gives_back_what_waits_and_lets_what_runs_end(make_gate: Callable[[int], Any]) -> None:

@@ -1,0 +1,63 @@
+"""What users ask about jobs, as agents relay it: which there are, why they wait, and to have them stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from master.core import Cluster
+from master.core.events import CancelAsked
+from master.core.listing import find, listed
+from master.explain import placed
+from penstock.wire import jobs_api as api
+from penstock.wire.agent_api import Result
+from penstock.wire.connection import read
+from penstock.wire.errors import bad_request, refused
+from penstock.wire.reservation_api import OnBehalf
+
+
+def answer(cluster: Cluster, dispatch: Callable[[CancelAsked], object], asked: OnBehalf, now: float) -> Result:
+    """``dispatch`` carries an event out; ``now`` is monotonic time.
+
+    Raises:
+        RpcError: ``bad_request``: it makes no sense, or there is no such job; ``refused``: it is somebody else's.
+    """
+    if asked.call not in api.REQUESTS:
+        raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.REQUESTS)}")
+    match read(asked.params, api.REQUESTS[asked.call][0]):
+        case api.ListJobs() as wanted:
+            return _list(cluster, wanted, asked)
+        case api.CancelJob(job):
+            found = _own(cluster, job, asked)
+            if found.ended_at is not None:
+                raise refused(f"job {job!r} has ended: {found.outcome}", field="job")
+            dispatch(CancelAsked(job, asked.user))
+            origin = cluster.nodes.get(found.origin)
+            return api.Cancelling(job=job, away="" if origin is not None and origin.connected else found.origin)
+        case api.ExplainJob(job):
+            _own(cluster, job, asked)
+            return api.Explained(explained=placed.document(cluster, job, now))
+    raise AssertionError(asked.call)
+
+
+def _list(cluster: Cluster, wanted: api.ListJobs, asked: OnBehalf) -> api.Jobs:
+    if not wanted.jobs:
+        if wanted.everybody and not asked.operator:
+            raise refused("only operators see everybody's jobs", field="everybody")
+        return api.Jobs(jobs=listed(cluster, wanted, None if wanted.everybody else asked.user))
+    found = {job: find(cluster, job) for job in wanted.jobs}
+    known = [view for view in found.values() if view is not None]
+    return api.Jobs(
+        jobs=[view for view in known if asked.operator or view.user == asked.user],
+        unknown=[job for job, view in found.items() if view is None],
+        foreign={view.job: view.user for view in known if not asked.operator and view.user != asked.user},
+    )
+
+
+def _own(cluster: Cluster, job: str, asked: OnBehalf) -> api.JobView:
+    """Raises: RpcError: there is none, or it is not this user's."""
+    found = find(cluster, job)
+    if found is None:
+        raise bad_request(f"there is no job {job!r}", field="job", remedy="see `penstock jobs`")
+    if found.user != asked.user and not asked.operator:
+        raise refused(f"job {job!r} belongs to {found.user}", field="job")
+    return found

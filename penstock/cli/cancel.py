@@ -1,0 +1,66 @@
+"""``penstock cancel``: stop jobs, with everything that runs of them anywhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from penstock.cli import arguments
+from penstock.cli.statuses import Status
+
+#: What is being stopped is waited for so long (seconds); what ignores its end is killed long before.
+_PATIENCE_S = 60.0
+
+
+def main(argv: list[str]) -> int:
+    """The command; its exit status."""
+    parser = arguments.Parser(
+        "cancel", "Stop jobs of yours (operators: anybody's); returns when nothing of them runs any more."
+    )
+    parser.add_argument("jobs", nargs="+", metavar="JOB", help="ids, as `penstock jobs` shows them")
+    parser.add_argument("--no-wait", action="store_true", help="return as soon as nothing new of them is started")
+    parser.add_argument("--json", action="store_true", help="print what became of each as JSON")
+    options = parser.parse_args(argv)
+    from penstock.cli.session import converse  # asyncio and all: not for --help
+
+    return converse(_cancel(list(dict.fromkeys(options.jobs)), wait=not options.no_wait, as_json=options.json))
+
+
+async def _cancel(jobs: Sequence[str], *, wait: bool, as_json: bool) -> int:
+    import msgspec
+
+    from penstock.cli.jobs import ended
+    from penstock.client import AgentClient
+    from penstock.wire.errors import ErrorCode, RpcError
+
+    results: dict[str, dict[str, str]] = {}
+    waited: list[str] = []
+    status = Status.DONE
+    async with await AgentClient.connect(client="penstock cancel") as agent:
+        for job in jobs:
+            try:
+                answer = await agent.jobs.cancel(job)
+            except RpcError as error:
+                if error.code not in {ErrorCode.BAD_REQUEST, ErrorCode.REFUSED} or error.body.field != "job":
+                    raise
+                unknown = error.code is ErrorCode.BAD_REQUEST
+                results[job] = {"state": "unknown" if unknown else "refused", "why": error.body.message}
+                status = Status.UNKNOWN if unknown else status or Status.FAILED
+                _say(f"{error.body.message}{' (see `penstock jobs`)' if unknown else ''}")
+                continue
+            results[job] = {"state": "cancelled", "why": ""}
+            if answer.away:
+                results[job] = {"state": "away", "why": f"its host {answer.away} is away"}
+                _say(f"{job}: its host {answer.away} is away, and stops what it runs itself of it when it is back")
+            else:
+                waited.append(job)
+        if wait and waited:
+            _, over = await ended(agent, waited, _PATIENCE_S, _say)
+            status = status or (over if over is Status.TIME_OVER else Status.DONE)
+    if as_json:
+        print(msgspec.json.encode([{"job": job, **result} for job, result in results.items()]).decode())
+    return status
+
+
+def _say(text: str) -> None:
+    print(f"penstock cancel: {text}", file=sys.stderr)

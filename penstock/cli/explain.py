@@ -1,0 +1,44 @@
+"""``penstock explain``: why a job waits, and where its tasks were placed, and why."""
+
+from __future__ import annotations
+
+from penstock.cli import arguments
+from penstock.cli.errors import CommandError
+from penstock.cli.statuses import Status
+
+
+def main(argv: list[str]) -> int:
+    """The command; its exit status."""
+    parser = arguments.Parser(
+        "explain", "Why a job of yours waits, and where its tasks were placed: the rule, and the numbers it went by."
+    )
+    parser.add_argument("job", metavar="JOB", help="its id, as `penstock jobs` shows it")
+    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
+    options = parser.parse_args(argv)
+    from penstock.cli.session import converse  # asyncio and all: not for --help
+
+    return converse(_explain(options.job, as_json=options.json))
+
+
+async def _explain(job: str, *, as_json: bool) -> int:
+    import msgspec
+
+    from penstock.client import AgentClient
+    from penstock.wire.errors import ErrorCode, RpcError
+
+    async with await AgentClient.connect(client="penstock explain") as agent:
+        try:
+            said = await agent.jobs.explain(job)
+        except RpcError as error:
+            if error.code is ErrorCode.BAD_REQUEST and error.body.field == "job":
+                raise CommandError(f"{error.body.message} ({error.body.remedy})", status=Status.UNKNOWN) from None
+            raise
+    if as_json:
+        print(msgspec.json.encode(said).decode())
+        return Status.DONE
+    from penstock.cli.render import console
+    from penstock.cli.render_jobs import explanation
+
+    for line in explanation(said):
+        console().print(line, soft_wrap=True)
+    return Status.DONE

@@ -1,0 +1,151 @@
+"""``penstock jobs``: one's jobs as the cluster's master knows them, how those of late ended, waiting for their end."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.cli import arguments
+from penstock.cli.errors import usage_error
+from penstock.cli.statuses import Status
+
+if TYPE_CHECKING:
+    from penstock.client import AgentClient
+    from penstock.wire.jobs_api import JobView
+
+#: The first and longest pause between two looks at jobs that are waited for, seconds.
+_LOOK_S = (0.1, 2.0)
+#: The pause before a master that is away is asked again, seconds.
+_AGAIN_S = 0.25
+#: So long a master that is away, or has just been restarted and does not know the job again, is waited for.
+_PATIENCE_S = 60.0
+_KEPT = """The master remembers the latest hundred jobs of each user that ended, until it is restarted.
+`penstock explain` says why a job waits; `penstock logs JOB` prints the results of one that was submitted with --detach,
+where it was submitted."""
+
+
+def main(argv: list[str]) -> int:
+    """The command; its exit status."""
+    parser = arguments.Parser("jobs", "Your jobs: where they stand, and how those of late ended.", _KEPT)
+    parser.add_argument("jobs", nargs="*", metavar="JOB", help="ids: these only, with their stages and failed tasks")
+    parser.add_argument("--all", action="store_true", help="everybody's (for operators)")
+    parser.add_argument("--wait", action="store_true", help="return when the named jobs have ended")
+    parser.add_argument("--timeout", type=arguments.duration, metavar="DURATION", help="of --wait, for example 10min")
+    parser.add_argument("--json", action="store_true", help="print them as JSON")
+    options = parser.parse_args(argv)
+    if options.jobs and options.all:
+        raise usage_error("--all: name jobs, or show everybody's")
+    if options.wait and not options.jobs:
+        raise usage_error("--wait: name the jobs to wait for")
+    if options.timeout is not None and not options.wait:
+        raise usage_error("--timeout: only with --wait")
+    from penstock.cli.session import converse  # asyncio and all: not for --help
+
+    if options.jobs:
+        timeout_s = options.timeout if options.wait else 0.0
+        return converse(_named(options.jobs, wait=options.wait, timeout_s=timeout_s, as_json=options.json))
+    return converse(_list(everybody=options.all, as_json=options.json))
+
+
+def say(text: str) -> None:
+    """A line about one job."""
+    print(f"penstock jobs: {text}", file=sys.stderr)
+
+
+async def _list(*, everybody: bool, as_json: bool) -> int:
+    from penstock.client import AgentClient
+
+    async with await AgentClient.connect(client="penstock jobs") as agent:
+        found = await agent.jobs.list(everybody=everybody)
+    if as_json:
+        _print_json(found)
+    else:
+        from penstock.cli.render import console
+        from penstock.cli.render_jobs import table
+
+        console().print(table(found, time.time(), users=everybody)) if found else print("no jobs")
+    return Status.DONE
+
+
+async def _named(jobs: Sequence[str], *, wait: bool, timeout_s: float | None, as_json: bool) -> int:
+    from penstock.client import AgentClient
+
+    async with await AgentClient.connect(client="penstock jobs") as agent:
+        found, status = await ended(agent, jobs, timeout_s) if wait else await _look(agent, jobs)
+    if as_json:
+        _print_json(found)
+    elif found:
+        from rich.text import Text
+
+        from penstock.cli.render import console
+        from penstock.cli.render_jobs import details
+
+        for one in found:
+            for part in details(one, time.time()):
+                console().print(part, soft_wrap=isinstance(part, Text))
+    return status
+
+
+async def _look(
+    agent: AgentClient, jobs: Sequence[str], say: Callable[[str], object] = say
+) -> tuple[list[JobView], Status]:
+    found = await agent.jobs.find(jobs)
+    status = Status.DONE
+    for job, user in found.foreign.items():
+        say(f"job {job!r} belongs to {user}")
+        status = Status.FAILED
+    for job in found.unknown:
+        say(f"there is no job {job!r}, or it ended too long ago")
+        status = Status.UNKNOWN
+    return found.jobs, status
+
+
+async def ended(
+    agent: AgentClient, jobs: Sequence[str], timeout_s: float | None, say: Callable[[str], object] = say
+) -> tuple[list[JobView], Status]:
+    """Wait until jobs have ended, and nothing of them runs any more; the worst of what became of them. ``say`` is told,
+    a line each, of those that are not waited for to their end."""
+    views, status = await _look(agent, jobs, say)
+    latest = {view.job: view for view in views}
+    over = None if timeout_s is None else time.monotonic() + timeout_s
+    pause, longest = _LOOK_S
+    while left := [job for job, view in latest.items() if view.state != "ended"]:
+        if over is not None and time.monotonic() >= over:
+            say(f"the time is over, and of {len(latest)} jobs {len(left)} have not ended: {', '.join(left[:10])}")
+            return list(latest.values()), status or Status.TIME_OVER
+        await asyncio.sleep(pause if over is None else max(0.0, min(pause, over - time.monotonic())))
+        pause = min(2 * pause, longest)
+        gone = await _update(agent, latest, left)
+        for job in gone:
+            say(f"job {job!r}: the master was restarted meanwhile and does not know how it ended")
+            del latest[job]
+            status = status or Status.FAILED
+    failed = any(view.outcome != "succeeded" for view in latest.values())
+    return list(latest.values()), status or (Status.FAILED if failed else Status.DONE)
+
+
+async def _update(agent: AgentClient, latest: dict[str, JobView], left: Sequence[str]) -> list[str]:
+    """Look again; those that nobody knows any more, also after a while."""
+    from penstock.wire.errors import ErrorCode, RpcError
+
+    patience = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            found = await agent.jobs.find(left)
+        except RpcError as error:
+            if error.code is not ErrorCode.UNAVAILABLE or time.monotonic() >= patience:
+                raise
+        else:
+            latest.update({view.job: view for view in found.jobs})
+            if not found.unknown or time.monotonic() >= patience:
+                return found.unknown
+        await asyncio.sleep(_AGAIN_S)
+
+
+def _print_json(found: Sequence[JobView]) -> None:
+    import msgspec
+
+    print(msgspec.json.encode(found).decode())

@@ -1,0 +1,130 @@
+"""Jobs for people: a table of many, the details of one, and why it is where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import RenderableType
+from rich.text import Text
+
+from penstock.cli.render import Column, Fitted, counted, duration, field, listing, mapping, plain, styled
+from penstock.model.units import format_bytes
+from penstock.wire.jobs_api import JobView
+
+_STYLES = {
+    "running": "green",
+    "waiting": "yellow",
+    "cancelling": "yellow",
+    "ending": "yellow",
+    "succeeded": "dim",
+    "failed": "red",
+    "lost": "red",
+    "disconnected": "red",
+    "cancelled": "yellow",
+}
+#: Work of fewer bytes is that of tasks that said nothing of theirs.
+_WORTH_TELLING = 1024
+#: So many placed tasks are shown; ``--json`` has more.
+_PLACED = 10
+
+
+def table(jobs: Sequence[JobView], now: float, *, users: bool) -> Fitted:
+    """What goes on first, then what ended, the latest first. ``now`` is Unix time."""
+    going = [job for job in jobs if job.ended_at is None]
+    over = [job for job in reversed(jobs) if job.ended_at is not None]
+    rows = [_row(job, now) for job in going + over]
+    columns = [
+        Column("job", field("job")),
+        Column("name", field("name"), rank=1),
+        *([Column("user", field("user"))] if users else []),
+        Column("state", lambda row: styled(row["said"], _STYLES)),
+        Column("stages", field("of_stages"), rank=4, right=True),
+        Column("ready", counted("tasks_ready"), rank=5, right=True),
+        Column("running", counted("tasks_running"), rank=2, right=True),
+        Column("done", counted("tasks_done"), rank=3, right=True),
+        Column("left", field("work_left"), rank=7, right=True),
+        Column("since", field("since"), rank=6, right=True),
+        Column("why", field("why"), rank=8, wraps=True),
+    ]
+    return Fitted(columns, rows, shown=100)
+
+
+def details(job: JobView, now: float) -> Iterator[RenderableType]:
+    """One job: where it stands, its stages, its failures."""
+    row = _row(job, now)
+    head = Text.assemble(plain(job.job), "  ", plain(job.name), f" of {plain(job.user)}: ")
+    head.append_text(styled(row["said"], _STYLES))
+    head.append(f", {row['when']}")
+    yield head
+    if job.why:
+        yield Text(f"  {plain(job.why)}")
+    tasks = f"  tasks: {job.tasks_waiting} waiting, {job.tasks_ready} ready, {job.tasks_running} running, "
+    yield Text(f"{tasks}{job.tasks_done} done, {job.tasks_failed} failed")
+    if job.slots:
+        yield Text(f"  slots: {job.slots}, {job.service_container_s:.1f} s received")
+    if row["work_left"]:
+        yield Text(f"  left: {row['work_left']}")
+    if job.nodes:
+        yield Text(f"  on {', '.join(str(plain(node)) for node in job.nodes)}; registered on {plain(job.origin)}")
+    stages = [msgspec.structs.asdict(stage) for stage in job.progress]
+    columns = [
+        Column("stage", field("stage")),
+        Column("tasks", counted("tasks"), right=True),
+        Column("done", counted("done"), right=True),
+        Column("after", lambda row: ", ".join(row["after"]), rank=1, wraps=True),
+    ]
+    if stages:
+        yield Fitted(columns, stages)
+    for failure in job.failures:
+        how = failure.reason or f"{failure.by}, exit status {failure.exit_status}"
+        place = f" on {failure.node}" if failure.node else ""
+        yield Text(f"  {plain(failure.task)} failed{plain(place)}: {plain(how)}", style="red")
+
+
+def explanation(said: Mapping[str, Any]) -> Iterator[Text]:
+    """What the master says of one job, line by line."""
+    if said.get("ended") is not None:
+        over = mapping(said, "ended")
+        why = f": {over.get('why')}" if over.get("why") else ""
+        yield plain(f"{said.get('job')} {said.get('name')} has ended, {over.get('outcome')}{why}")
+        return
+    yield plain(f"{said.get('job')} {said.get('name')}")
+    if said.get("cancelled_by"):
+        yield plain(f"  cancelled by {said['cancelled_by']}; its host has not confirmed it yet")
+    yield plain(f"  order ({said.get('ordering')}): {said.get('place')} of {said.get('of')}: {said.get('why')}")
+    if before := said.get("before_it"):
+        yield plain(f"  before it: {', '.join(map(str, before))}")
+    if not said.get("admitted"):
+        yield plain(f"  not admitted: {said.get('waits') or 'the next round looks at it'}")
+    elif said.get("waits"):
+        yield plain(f"  waits: {said['waits']}")
+    room = said.get("room_containers")
+    yield plain(f"  holds {said.get('containers')} containers" + ("" if room is None else f", and may hold {room:g}"))
+    for stage in listing(said, "stages"):
+        yield plain(f"  stage {stage.get('stage')}: {stage.get('ready')} ready; {stage.get('waits')}")
+    placed = mapping(said, "placed")
+    if placed:
+        yield plain(f"  placed ({said.get('placement')}): " + ", ".join(f"{n} on {node}" for node, n in placed.items()))
+    for task in listing(said, "last_placed")[-_PLACED:]:
+        slack = ", on slack" if task.get("opportunistic") else ""
+        yield plain(f"    {task.get('task')} → {task.get('node')}{slack}: {task.get('why') or 'before a restart'}")
+
+
+def _row(job: JobView, now: float) -> dict[str, Any]:
+    left = [
+        f"{format_bytes(amount)} {kind}"
+        for kind, amount in (("cpu", job.left.cpu), ("disk", job.left.disk), ("network", job.left.network))
+        if amount >= _WORTH_TELLING and job.ended_at is None
+    ]
+    since = now - (job.submitted_at if job.ended_at is None else job.ended_at)
+    ago = duration(max(0.0, since))
+    return {
+        **msgspec.structs.asdict(job),
+        "said": job.outcome if job.state == "ended" else job.state,
+        "of_stages": f"{job.stages_done}/{job.stages}" if job.stages else "",
+        "work_left": ", ".join(left),
+        "since": ago if job.ended_at is None else f"{ago} ago",
+        "when": f"submitted {ago} ago" if job.ended_at is None else f"ended {ago} ago",
+    }

@@ -1,0 +1,135 @@
+"""Jobs as the cluster's master knows them: what commands ask of their host's agent, and what it relays.
+
+The agent relays each call as :class:`~penstock.wire.reservation_api.OnBehalf`: the user that its kernel vouches for,
+and ``operator`` where that user may act on what belongs to others.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from penstock.model.resources import KindAmounts
+from penstock.wire.agent_api import Params, Result
+
+#: Of one call.
+MOST_JOBS = 1000
+JobId = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+
+
+class StageView(Result, frozen=True):
+    """A stage: its tasks, as far as is known, how many are over, and the stages that it waits for."""
+
+    stage: str
+    tasks: int
+    done: int
+    after: list[str] = []
+
+
+class TaskFailure(Result, frozen=True):
+    """A task that did not end well: ``by`` what, as in ``Ended``, and why."""
+
+    task: str
+    stage: str
+    node: str
+    by: str
+    exit_status: int | None = None
+    reason: str = ""
+
+
+class JobView(Result, frozen=True):
+    """A job. ``state`` is ``waiting`` (for its admission), ``admitted``, ``running``, ``cancelling``, ``ending`` (it is
+    over, and what of it runs is being stopped), or ``ended``; then ``outcome`` is ``succeeded``, ``failed``,
+    ``cancelled``, ``disconnected`` (its framework went, and left work undone) or ``lost`` (with its host).
+
+    ``why`` says what it waits for, or why it ended so. Times are Unix time. Tasks are those that the master places;
+    ``tasks_waiting`` were announced and are not ready, ``slots`` are those that its monotasks hold. ``left`` is the
+    work not done, in bytes per kind. ``progress`` (stage by stage) and ``failures`` (the first twenty) come where the
+    job was asked for by its id.
+    """
+
+    job: str
+    name: str
+    user: str
+    origin: str
+    state: str
+    submitted_at: float
+    ended_at: float | None = None
+    outcome: str = ""
+    why: str = ""
+    stages: int = 0
+    stages_done: int = 0
+    tasks_waiting: int = 0
+    tasks_ready: int = 0
+    tasks_running: int = 0
+    tasks_done: int = 0
+    tasks_failed: int = 0
+    slots: int = 0
+    service_container_s: float = 0.0
+    left: KindAmounts = KindAmounts()
+    nodes: list[str] = []
+    reservation: str = ""
+    progress: list[StageView] = []
+    failures: list[TaskFailure] = []
+
+
+class ListJobs(Params, frozen=True):
+    """Which jobs there are, mine or (for operators, with ``everybody``) all; with ``jobs`` only these. ``ended``: also
+    the latest of each user that are over."""
+
+    jobs: Annotated[list[JobId], msgspec.Meta(max_length=MOST_JOBS)] = []
+    everybody: bool = False
+    ended: bool = True
+
+
+class Jobs(Result, frozen=True):
+    """In the order in which they came, those that ended first. ``unknown`` are ids of no job, or of one that ended too
+    long ago; ``foreign`` those of somebody else's: id → user."""
+
+    jobs: list[JobView]
+    unknown: list[str] = []
+    foreign: dict[str, str] = {}
+
+
+class CancelJob(Params, frozen=True):
+    """Stop a job of mine (operators: anybody's), with everything that runs of it. Its clients are told who did."""
+
+    job: JobId
+
+
+class Cancelling(Result, frozen=True):
+    """It will not run on. ``away``: its host, where that is away and stops what it runs itself when it is back."""
+
+    job: str
+    away: str = ""
+
+
+class ExplainJob(Params, frozen=True):
+    """Why a job of mine (operators: anybody's) waits, and where its tasks were placed, and why."""
+
+    job: JobId
+
+
+class Explained(Result, frozen=True):
+    """``GET /explain?job=…`` of the master, with ``placed`` and ``last_placed``; docs/jobs.md lists the keys."""
+
+    explained: dict[str, Any]
+
+
+class CancelledBy(Params, frozen=True):
+    """Agent → framework: somebody cancelled the job. It is over, and nothing that is said of it is understood."""
+
+    job: str
+    by: str
+
+
+#: framework → agent, and agent → master in ``OnBehalf``
+REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
+    "jobs": (ListJobs, Jobs),
+    "cancel_job": (CancelJob, Cancelling),
+    "explain_job": (ExplainJob, Explained),
+}
+
+#: agent → framework
+NOTIFICATIONS: dict[str, type[Params]] = {"job_cancelled": CancelledBy}

@@ -1,0 +1,162 @@
+"""``penstock jobs``, ``cancel``, ``explain`` and ``submit --detach`` against a real master and agents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.cli.main import main
+from penstock.client import AgentClient, Job, JobCancelled
+from tests.integration.test_master_and_agents import MasterProcess, agents, command
+
+Start = Callable[..., Any]
+COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
+LIMIT_S = 60
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[MasterProcess]:
+    running = MasterProcess(tmp_path)
+    running.start()
+    yield running
+    assert running.stop() == 0, (tmp_path / "master.log").read_text()
+
+
+@dataclass
+class Command:
+    """The command at an agent, in this process: to start one for each call would take most of the time."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    async def run(self, agent: Any, *arguments: str, status: int = 0) -> tuple[str, str]:
+        """Standard output and error."""
+        self.monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
+        returned = await asyncio.wait_for(asyncio.to_thread(main, list(arguments)), LIMIT_S)
+        said = self.capsys.readouterr()
+        assert returned == status, said
+        return said.out, said.err
+
+    async def views(self, agent: Any, *arguments: str, status: int = 0) -> dict[str, Any]:
+        """What ``penstock jobs`` says, by job."""
+        out, _ = await self.run(agent, "jobs", "--json", *arguments, status=status)
+        return {view["job"]: view for view in json.loads(out)}
+
+
+@pytest.fixture
+def penstock(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(monkeypatch, capsys)
+
+
+async def started(job: Job, *tasks: str) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        for task in tasks:
+            await job.placed(task)
+
+
+async def test_jobs_are_seen_explained_and_stopped_everywhere(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
+) -> None:
+    alpha, beta = await agents(start_agent, master, tmp_path, "alpha", "beta")
+    async with await AgentClient.connect(alpha.socket, "test") as client:
+        doomed = await client.register_job("doomed", memory_bytes=10**6)
+        other = await client.register_job("other")
+        for job in (doomed, other):
+            await asyncio.wait_for(job.admitted(), LIMIT_S)
+        here, there = (
+            command("here", "sleep", "900", nodes=("alpha",)),
+            command("there", "sleep", "900", nodes=("beta",)),
+        )
+        await doomed.place("s", [here, there, command("waits", "true", nodes=("gamma",))])
+        await other.place("s", [command("lives", "sleep", "900", nodes=("beta",))])
+        await started(doomed, "here", "there")
+        await started(other, "lives")
+        granted = doomed.submit("network", 10**6)
+        await asyncio.wait_for(granted.granted, LIMIT_S)
+
+        seen = await penstock.views(beta)  # from another host: they are the user's, wherever they were registered
+        assert {job: view["state"] for job, view in seen.items()} == {doomed.id: "running", other.id: "running"}
+        known = seen[doomed.id]
+        assert (known["tasks_ready"], known["tasks_running"], known["nodes"]) == (1, 2, ["alpha", "beta"])
+        said = json.loads((await penstock.run(beta, "explain", doomed.id, "--json"))[0])
+        assert said["placed"] == {"alpha": 1, "beta": 1}
+        assert all("ursa" in task["why"] for task in said["last_placed"])
+        shown = (await penstock.run(beta, "explain", doomed.id))[0]
+        assert "here → alpha: ursa" in shown
+        assert "task waits: " in shown
+
+        _, stopped = await penstock.run(beta, "cancel", doomed.id, "nobody-1", status=4)
+        assert stopped == "penstock cancel: there is no job 'nobody-1' (see `penstock jobs`)\n"
+        with pytest.raises(JobCancelled, match="job 'doomed' was cancelled by "):
+            await asyncio.wait_for(doomed.ended("here"), LIMIT_S)
+        with pytest.raises(JobCancelled):
+            doomed.submit("cpu", 1)
+        for agent in (alpha, beta):
+            status = await asyncio.to_thread(agent.status)
+            assert doomed.id not in {job["job"] for job in status["jobs"]}
+            running = {one["task"] for one in status["containers"] if one["ended"] is None}
+            assert running == ({"lives"} if agent is beta else set()), "only what was cancelled was stopped"
+        after = await penstock.views(alpha, doomed.id, other.id)
+        assert (after[doomed.id]["state"], after[doomed.id]["outcome"]) == ("ended", "cancelled")
+        assert after[doomed.id]["why"].startswith("cancelled by ")
+        assert (after[other.id]["state"], after[other.id]["tasks_running"]) == ("running", 1)
+        assert "has ended: cancelled" in (await penstock.run(alpha, "cancel", doomed.id, status=1))[1]
+        _, late = await penstock.run(alpha, "jobs", other.id, "--wait", "--timeout", "0s", status=3)
+        assert late == f"penstock jobs: the time is over, and of 1 jobs 1 have not ended: {other.id}\n"
+        assert "has ended, cancelled: cancelled by " in (await penstock.run(alpha, "explain", doomed.id))[0]
+        assert "there is no job 'x-1'" in (await penstock.run(alpha, "explain", "x-1", status=4))[1]
+
+
+def session(agent: Any, directory: Path, script: str) -> subprocess.Popen[bytes]:
+    """One as over ssh: when it ends, everything of it is hung up on, and then killed."""
+    environment = {**os.environ, "PENSTOCK_SOCKET": str(agent.socket)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        ["/bin/sh", "-c", script], env=environment, cwd=directory, start_new_session=True, stdout=pipe, stderr=pipe
+    )
+
+
+async def test_a_detached_job_goes_on_without_its_terminal_and_over_a_restart_of_the_agent(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
+) -> None:
+    [agent] = await agents(start_agent, master, tmp_path, "alpha")
+    gate, up = tmp_path / "gate", tmp_path / "up"
+    os.mkfifo(gate)
+    os.mkfifo(up)
+    job_file = tmp_path / "job.toml"
+    job_file.write_text(
+        f'name = "patient"\n[[task]]\nname = "a"\ncommand = "echo up >{up}; read line <{gate}"\n'
+        '[[task]]\nname = "b"\ncommand = "exit 3"\nafter = ["a"]\n'
+    )
+    shell = session(agent, tmp_path, f"{' '.join(COMMAND)} submit --detach job.toml; exec sleep 900")
+    job = (await asyncio.to_thread(shell.stdout.readline)).decode().strip()
+    assert (await asyncio.to_thread(shell.stderr.readline)).startswith(b"penstock submit: `penstock jobs")
+    os.killpg(shell.pid, signal.SIGHUP)
+    os.killpg(shell.pid, signal.SIGKILL)
+    await asyncio.to_thread(shell.communicate, None, LIMIT_S)
+    job_file.unlink()
+    assert await asyncio.to_thread(up.read_text) == "up\n"
+    [found] = (await penstock.views(agent, job)).values()
+    assert (found["state"], found["name"], found["tasks_waiting"]) == ("running", "patient", 1)
+    agent.kill()
+    directory = tmp_path / "alpha"
+    again = await asyncio.to_thread(
+        start_agent, node="alpha", master=master.listen, runtime_dir=directory / "run", state_dir=directory / "state"
+    )
+    await asyncio.to_thread(gate.write_text, "go\n")
+    waited = (await penstock.views(again, job, "--wait", status=1))[job]
+    assert (waited["outcome"], waited["stages_done"], waited["tasks_done"]) == ("failed", 2, 2)
+    assert [(failure["task"], failure["exit_status"]) for failure in waited["failures"]] == [("b", 3)]
+    results = json.loads((await penstock.run(again, "logs", job))[0])
+    assert {task["task"]: task["state"] for task in results["tasks"]} == {"a": "done", "b": "failed"}
+    assert f"penstock submit: patient is job {job}" in (await penstock.run(again, "logs", "--stderr", job))[0]

@@ -1,0 +1,188 @@
+"""A job is cancelled at the master: who is told what, and what is remembered."""
+
+from __future__ import annotations
+
+from master.core import events as e
+from master.core.listing import find, listed
+from master.core.past import Past, PastJobs
+from penstock.model import Ended, EndedBy
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import StageProgress
+from penstock.wire.errors import RpcError
+from penstock.wire.jobs_api import JobView, ListJobs
+from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, job_state, load, task
+
+
+def running() -> Bed:
+    """A job of a with a command here, one there, a framework's task, and one that nobody can take."""
+    made = bed("a", "b")
+    made.job("a")
+    made.ready(
+        "a", command("here", nodes=("a",)), command("there", nodes=("b",)), task("own", nodes=("a",)),
+        task("waits", nodes=("nowhere",)),
+    )  # fmt: skip
+    assert sorted(made.round()) == [("here", "a"), ("own", "a"), ("there", "b")]
+    return made
+
+
+def ended(made: Bed, node: str, name: str, how: Ended) -> None:
+    made.serve(e.Said(node, api.CommandEnded(job="j", task=name, origin="a", ended=how)))
+
+
+def test_its_nodes_are_told_first_and_everything_of_it_is_withdrawn() -> None:
+    made = running()
+    said = made.serve(e.CancelAsked("j", "ann"))
+    cancels = [(node, d.by) for node, d in said if isinstance(d, api.CancelJob)]
+    assert cancels == [("a", "ann"), ("b", "ann")]
+    of_a = [type(decision) for node, decision in said if node == "a"]
+    assert of_a[0] is api.CancelJob, "before it hears that the tasks ended"
+    withdrawn = {(node, d.task, d.why) for node, d in said if isinstance(d, api.Withdraw)}
+    assert withdrawn == {
+        (node, name, "cancelled by ann") for node, name in (("a", "here"), ("a", "own"), ("b", "there"))
+    }
+    view = find(made.cluster, "j")
+    assert view is not None
+    assert (view.state, view.tasks_ready, view.tasks_running) == ("cancelling", 0, 2)
+    made.serve(e.Said("a", api.JobEnded(job="j", why="cancelled by ann")))
+    view = find(made.cluster, "j")
+    assert view is not None
+    assert (view.state, view.outcome, view.nodes) == ("ending", "cancelled", ["a", "b"]), (
+        "its commands are being killed"
+    )
+    killed = Ended(by=EndedBy.CANCELLED, reason="cancelled by ann")
+    ended(made, "a", "here", killed)
+    ended(made, "b", "there", killed)
+    view = find(made.cluster, "j")
+    assert view is not None
+    assert (view.state, view.why, view.nodes) == ("ended", "cancelled by ann", [])
+
+
+def test_what_its_origin_says_meanwhile_starts_nothing() -> None:
+    made = running()
+    made.serve(e.CancelAsked("j", "ann"))
+    made.ready("a", command("late"))
+    assert made.round() == []
+    told = {d.task: d.ended for node, d in made.said(api.TellEnded)}
+    assert told["late"] == Ended(by=EndedBy.CANCELLED, reason="cancelled by ann")
+    made.job("a", "other", memory=900 * 10**6)
+    assert [d.job for _, d in made.said(api.AdmitJob)] == ["j", "other"], "what it had reserved is free"
+    with_refusal = api.JoinJob(job="j", user="u")
+    try:
+        made.serve(e.Said("b", with_refusal))
+    except RpcError as error:
+        assert "was cancelled by ann" in str(error)
+    else:
+        raise AssertionError("b could join a job that was cancelled")
+
+
+def test_an_origin_that_was_away_hears_of_it_when_it_is_back_also_if_it_was_lost() -> None:
+    for rounds in (1, 5):
+        made = running()
+        made.serve(e.NodeAway("a"))
+        made.serve(e.CancelAsked("j", "ann"))
+        for _ in range(rounds):
+            made.round(4.0)
+            made.heartbeat("b")
+        assert ("j" in made.cluster.jobs) == (rounds == 1)
+        made.node("a", jobs=[job_state("j", admitted=True)])
+        assert [d.by for node, d in made.said(api.CancelJob) if node == "a"] == ["ann"]
+        assert find(made.cluster, "j").state == "cancelling"  # type: ignore[union-attr] # it is there
+        made.serve(e.Said("a", api.JobEnded(job="j")))
+        assert "j" not in made.cluster.jobs
+
+
+def test_a_host_that_only_serves_the_job_hears_of_it_when_it_is_back() -> None:
+    made = running()
+    made.serve(e.NodeAway("b"))
+    made.serve(e.CancelAsked("j", "ann"))
+    made.serve(e.Said("a", api.JobEnded(job="j")))
+    made.node("b", load=load(jobs=[api.JobUse(job="j", service_s=1.0, running=1)]))
+    assert [node for node, _ in made.said(api.CancelJob)] == ["a", "b"]
+
+
+def test_the_first_who_cancels_is_named_and_an_unknown_job_is_nobody_s() -> None:
+    made = running()
+    made.serve(e.CancelAsked("j", "ann"))
+    made.serve(e.CancelAsked("j", "bob"))
+    assert made.cluster.jobs["j"].cancelled_by == "ann"
+    assert made.serve(e.CancelAsked("nobody-1", "ann")) == []
+
+
+def test_how_jobs_ended() -> None:
+    made = bed("a")
+    outcomes = {}
+    for name, ends, said in (
+        ("good", {"t": EXIT}, ""),
+        ("bad", {"t": EXIT, "u": Ended(by=EndedBy.EXIT, exit_status=3)}, ""),
+        ("given-up", {"t": Ended(by=EndedBy.CANCELLED)}, ""),
+        ("left", {"t": None}, "its client x disconnected"),
+        ("stopped", {"t": None}, ""),
+    ):
+        made.job("a", name)
+        made.ready("a", *(command(each) for each in ends), job=name)
+        made.round()
+        for each, how in ends.items():
+            if how is not None:
+                made.serve(e.Said("a", api.CommandEnded(job=name, task=each, origin="a", ended=how)))
+        made.serve(e.Said("a", api.JobEnded(job=name, why=said)))
+        past = made.cluster.past.get(name)
+        assert past is not None
+        outcomes[name] = (past.view.outcome, past.view.why)
+    assert outcomes == {
+        "good": ("succeeded", ""),
+        "bad": ("failed", "1 tasks failed; first u: exit, exit status 3"),
+        "given-up": ("cancelled", "its framework cancelled 1 of its tasks"),
+        "left": ("disconnected", "its client x disconnected"),
+        "stopped": ("cancelled", "its framework ended it before it was done"),
+    }
+    made.job("a", "gone")
+    made.serve(e.NodeAway("a"))
+    made.round(100.0)
+    gone = made.cluster.past.get("gone")
+    assert gone is not None
+    assert (gone.view.outcome, gone.view.why) == ("lost", "node a was away for more than 10 s")
+    assert gone.view.ended_at == made.now
+
+
+def test_stages_are_as_far_as_whoever_knows_more_says() -> None:
+    made = bed("a")
+    made.job("a")
+    told = [
+        StageProgress(stage="s", tasks=4, done=0),
+        StageProgress(stage="later", tasks=2, after=["s"]),
+        StageProgress(stage="before", tasks=1, done=1),
+    ]
+    made.serve(e.Said("a", api.Progress(job="j", stages=told)))
+    made.ready("a", command("t1"), command("t2"))
+    made.round()
+    made.serve(e.Said("a", api.CommandEnded(job="j", task="t1", origin="a", ended=EXIT)))
+    view = find(made.cluster, "j")
+    assert view is not None
+    assert [(stage.stage, stage.tasks, stage.done) for stage in view.progress] == [
+        ("s", 4, 1),
+        ("later", 2, 0),
+        ("before", 1, 1),
+    ]
+    assert (view.stages, view.stages_done, view.tasks_waiting, view.tasks_running, view.tasks_done) == (3, 1, 4, 1, 2)
+    [listed_one] = listed(made.cluster, ListJobs(), "u")
+    assert listed_one.progress == []
+    assert listed(made.cluster, ListJobs(), "somebody-else") == []
+
+
+def past(job: str, user: str) -> Past:
+    return Past(JobView(job=job, name="n", user=user, origin="a", state="ended", submitted_at=0.0, ended_at=1.0))
+
+
+def test_the_latest_of_each_user_are_remembered_and_not_too_many_in_all() -> None:
+    jobs = PastJobs(most_of_a_user=2, most=5)
+    for number in range(4):
+        jobs.remember(past(f"e{number}", "eve"))
+    assert [each.view.job for each in jobs] == ["e2", "e3"]
+    for number in range(4):
+        jobs.remember(past(f"m{number}", f"user{number}"))
+    assert [each.view.job for each in jobs] == ["e3", "m0", "m1", "m2", "m3"], "the oldest of all went"
+    jobs.remember(past("m0", "user0"))
+    jobs.forget("m1")
+    jobs.forget("never-there")
+    assert [each.view.job for each in jobs] == ["e3", "m2", "m3", "m0"]
+    assert jobs.get("m1") is None

@@ -1,0 +1,120 @@
+"""What agents relay about jobs: who sees which, who may stop them, and what is said where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from master import jobs
+from master.core import events as e
+from penstock.wire import jobs_api as api
+from penstock.wire import master_api
+from penstock.wire.agent_api import Result
+from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.reservation_api import OnBehalf
+from tests.unit.master.cluster_bed import EXIT, Bed, bed, command
+
+
+@pytest.fixture
+def made() -> Bed:
+    """Jobs of eve and max; one of eve's is over."""
+    made = bed("a")
+    for name, user in (("e1", "eve"), ("e2", "eve"), ("m1", "max")):
+        made.job("a", name, user=user)
+    made.ready("a", command("t"), job="e1")
+    made.ready("a", command("t", nodes=("nowhere",)), job="m1")
+    made.round()
+    made.serve(jobs_event("e2"))
+    return made
+
+
+def jobs_event(job: str) -> Any:
+    return e.Said("a", master_api.JobEnded(job=job))
+
+
+def ask(made: Bed, call: str, user: str = "eve", operator: bool = False, **params: Any) -> Result:
+    asked = OnBehalf(user=user, operator=operator, call=call, params=params)
+    return jobs.answer(made.cluster, made.serve, asked, made.now)
+
+
+def listed(answer: Result) -> list[str]:
+    assert isinstance(answer, api.Jobs)
+    return [view.job for view in answer.jobs]
+
+
+def test_everybody_sees_his_own_and_operators_all(made: Bed) -> None:
+    assert listed(ask(made, "jobs")) == ["e2", "e1"], "what ended first"
+    assert listed(ask(made, "jobs", ended=False)) == ["e1"]
+    assert listed(ask(made, "jobs", "max")) == ["m1"]
+    assert listed(ask(made, "jobs", "root", True)) == []
+    assert listed(ask(made, "jobs", "root", True, everybody=True)) == ["e2", "e1", "m1"]
+    with pytest.raises(RpcError, match="only operators see everybody's jobs"):
+        ask(made, "jobs", everybody=True)
+
+
+def test_named_jobs_are_told_apart_from_foreign_and_unknown_ones(made: Bed) -> None:
+    answer = ask(made, "jobs", jobs=["m1", "e1", "nobody-1", "e2"])
+    assert isinstance(answer, api.Jobs)
+    assert listed(answer) == ["e1", "e2"]
+    assert (answer.unknown, answer.foreign) == (["nobody-1"], {"m1": "max"})
+    assert [stage.stage for stage in answer.jobs[0].progress] == ["s"]
+    assert listed(ask(made, "jobs", "root", True, jobs=["m1", "e1"])) == ["m1", "e1"]
+
+
+@pytest.mark.parametrize(
+    ("call", "job", "code", "said"),
+    [
+        ("cancel_job", "m1", ErrorCode.REFUSED, "job 'm1' belongs to max"),
+        ("cancel_job", "e2", ErrorCode.REFUSED, "job 'e2' has ended: succeeded"),
+        ("cancel_job", "nobody-1", ErrorCode.BAD_REQUEST, "there is no job 'nobody-1'"),
+        ("explain_job", "m1", ErrorCode.REFUSED, "job 'm1' belongs to max"),
+        ("explain_job", "nobody-1", ErrorCode.BAD_REQUEST, "there is no job 'nobody-1'"),
+        ("forget_job", "e1", ErrorCode.BAD_REQUEST, "no call 'forget_job'"),
+    ],
+)
+def test_what_is_not_done(made: Bed, call: str, job: str, code: ErrorCode, said: str) -> None:
+    before = len(made.sent)
+    with pytest.raises(RpcError) as caught:
+        ask(made, call, job=job)
+    assert caught.value.code is code
+    assert said in str(caught.value)
+    assert len(made.sent) == before, "and nobody was told anything"
+
+
+def test_one_s_own_is_stopped_and_by_operators_everybody_s(made: Bed) -> None:
+    assert ask(made, "cancel_job", job="e1") == api.Cancelling(job="e1")
+    assert ask(made, "cancel_job", "root", True, job="m1") == api.Cancelling(job="m1")
+    assert [(decision.job, decision.by) for _, decision in made.said(master_api.CancelJob)] == [
+        ("e1", "eve"),
+        ("m1", "root"),
+    ]
+
+
+def test_a_host_that_is_away_is_named(made: Bed) -> None:
+    made.serve(e.NodeAway("a"))
+    assert ask(made, "cancel_job", job="e1") == api.Cancelling(job="e1", away="a")
+
+
+def explained(made: Bed, job: str, user: str = "eve") -> dict[str, Any]:
+    answer = ask(made, "explain_job", user, job=job)
+    assert isinstance(answer, api.Explained)
+    return answer.explained
+
+
+def test_where_its_tasks_were_placed_and_by_which_numbers(made: Bed) -> None:
+    said = explained(made, "e1")
+    assert (said["placed"], said["ended"], said["cancelled_by"]) == ({"a": 1}, None, "")
+    [task] = said["last_placed"]
+    assert (task["task"], task["stage"], task["node"], task["opportunistic"]) == ("t", "s", "a", False)
+    assert task["why"].startswith("ursa: F = ")
+    waiting = explained(made, "m1", "max")
+    assert waiting["placed"] == {}
+    assert waiting["stages"][0]["waits"].startswith("task t: ")
+
+
+def test_of_one_that_is_over_how_it_ended(made: Bed) -> None:
+    made.serve(e.Said("a", master_api.CommandEnded(job="e1", task="t", origin="a", ended=EXIT)))
+    made.serve(jobs_event("e1"))
+    said = explained(made, "e1")
+    assert (said["name"], said["ended"]["outcome"], said["ended"]["tasks_done"]) == ("e1", "succeeded", 1)

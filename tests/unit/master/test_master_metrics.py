@@ -1,0 +1,58 @@
+"""The master's metrics: every state and way to end is there from the beginning, every counter has a name and a text."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from master import metrics
+from master.core import Cluster, MasterSettings
+from master.core.status import COUNTERS, document
+from penstock.model import EndedBy
+from tests.prometheus import faults
+
+
+def page(**changed: Any) -> list[str]:
+    cluster = Cluster(MasterSettings(), random.Random(1).random)
+    status = document(cluster, 0.0) | {"certificates": [], "reservations": {}} | changed
+    registry = CollectorRegistry()
+    registry.register(metrics.MasterCollector(lambda: status))
+    text = generate_latest(registry).decode()
+    assert faults(text) == []
+    return text.splitlines()
+
+
+def test_of_an_empty_cluster_everything_is_there() -> None:
+    lines = page()
+    for state in ("connected", "draining", "drained", "away", "expected"):
+        assert f'penstock_master_nodes{{state="{state}"}} 0.0' in lines
+    for by in EndedBy:
+        assert f'penstock_master_tasks_ended_total{{by="{by}"}} 0.0' in lines
+    assert "penstock_master_node_away_max_seconds 0.0" in lines
+
+
+def test_every_counter_of_the_core_has_a_name_and_a_text() -> None:
+    assert set(COUNTERS) <= set(metrics._COUNTERS)
+
+
+def test_one_that_is_not_known_is_told_all_the_same() -> None:
+    assert "penstock_master_things_done_total 3.0" in page(decisions={"things_done": 3})
+
+
+def test_what_is_promised_now_is_added_up() -> None:
+    promised = {
+        "r-1": {"cores": 2.0, "memory_bytes": 5, "bundles": 2},
+        "r-2": {"cores": 1.0, "memory_bytes": 3, "bundles": 1},
+    }
+    lines = page(promised=promised)
+    assert "penstock_master_reservations_due 2.0" in lines
+    assert "penstock_master_reservations_promised_cores 3.0" in lines
+    assert "penstock_master_reservations_promised_bytes 8.0" in lines
+
+
+def test_what_became_of_requests_for_promises() -> None:
+    lines = page(reservations={"accepted": 3, "rejected": 1, "missed": 0})
+    assert 'penstock_master_reservations_total{outcome="accepted"} 3.0' in lines
+    assert 'penstock_master_reservations_total{outcome="missed"} 0.0' in lines

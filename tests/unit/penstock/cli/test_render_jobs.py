@@ -1,0 +1,193 @@
+"""Jobs for people: the table, one in detail, and the explanation, with names that would like to steer a terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import msgspec
+import pytest
+from rich.console import Console, RenderableType
+
+from penstock.cli.main import main
+from penstock.cli.render_jobs import details, explanation, table
+from penstock.cli.report import Report
+from penstock.model.container import Ended, EndedBy
+from penstock.model.resources import KindAmounts
+from penstock.opgraph import JobManager, Started, TaskEnded, TaskGraph, TaskNode, TaskPlaced
+from penstock.wire.jobs_api import JobView, StageView, TaskFailure
+
+GOING = JobView(
+    job="a-1", name="words\x1b[2J", user="eve", origin="alpha", state="running", submitted_at=1000.0, stages=2,
+    stages_done=1, tasks_waiting=1, tasks_ready=3, tasks_running=2, tasks_done=8, slots=2, service_container_s=7.25,
+    left=KindAmounts(cpu=3 << 20), nodes=["alpha", "beta"],
+    progress=[StageView(stage="map", tasks=8, done=8), StageView(stage="reduce", tasks=6, done=0, after=["map"])],
+)  # fmt: skip
+OVER = msgspec.structs.replace(
+    GOING, job="a-0", state="ended", outcome="failed", why="1 tasks failed; first t: exit status 3", ended_at=1030.0,
+    failures=[TaskFailure(task="t", stage="map", node="beta", by="exit", exit_status=3, reason="")],
+)  # fmt: skip
+
+
+def shown(*parts: RenderableType, width: int = 160) -> list[str]:
+    """The lines, as they stand where nobody looks through a terminal."""
+    file = io.StringIO()
+    console = Console(file=file, width=width)
+    for part in parts:
+        console.print(part)
+    assert "\x1b" not in file.getvalue()
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def test_what_goes_on_comes_first_then_what_ended_the_latest_first() -> None:
+    earlier = msgspec.structs.replace(OVER, job="a-9", ended_at=1010.0, outcome="succeeded", why="")
+    head, *rows = shown(table([earlier, OVER, GOING], 1090.0, users=True))
+    assert head.split() == [
+        "job",
+        "name",
+        "user",
+        "state",
+        "stages",
+        "ready",
+        "running",
+        "done",
+        "left",
+        "since",
+        "why",
+    ]
+    assert [row.split()[0] for row in rows] == ["a-1", "a-0", "a-9"]
+    assert rows[0].split() == ["a-1", "words�[2J", "eve", "running", "1/2", "3", "2", "8", "3", "MiB", "cpu", "1m30s"]
+    assert rows[1].split()[3:9] == ["failed", "1/2", "3", "2", "8", "1m00s"], "what is left of it nobody will do"
+    assert rows[1].endswith("1 tasks failed; first t: exit status 3")
+    assert "succeeded" in rows[2]
+
+
+def test_on_a_narrow_terminal_what_matters_least_goes_first() -> None:
+    [head, row] = shown(table([GOING], 1090.0, users=False), width=40)
+    assert (head.split()[0], row.split()[0]) == ("job", "a-1")
+    assert "state" in head
+    assert len(row) <= 40
+
+
+def test_one_job_in_detail() -> None:
+    lines = shown(*details(OVER, 1090.0))
+    assert lines[0] == "a-0  words�[2J of eve: failed, ended 1m00s ago"
+    assert lines[1] == "  1 tasks failed; first t: exit status 3"
+    assert "  tasks: 1 waiting, 3 ready, 2 running, 8 done, 0 failed" in lines
+    assert "  on alpha, beta; registered on alpha" in lines
+    assert ["reduce", "6", "0", "map"] in [line.split() for line in lines]
+    assert lines[-1] == "  t failed on beta: exit, exit status 3"
+    assert "submitted 1m30s ago" in shown(*details(GOING, 1090.0))[0]
+
+
+SAID: dict[str, Any] = {
+    "job": "a-1", "name": "words", "ordering": "ejf", "placement": "ursa", "place": 2, "of": 3, "before_it": ["a-0"],
+    "why": "ejf: W·T 3", "containers": 4, "room_containers": 6.0, "admitted": True, "waits": "2 tasks wait for a node",
+    "stages": [{"stage": "map", "ready": 2, "waits": "task t: memory on 2 nodes"}], "ended": None, "cancelled_by": "",
+    "placed": {"alpha": 3, "beta": 1},
+    "last_placed": [
+        {"task": "t1", "node": "alpha", "opportunistic": False, "why": "ursa: F = 1"},
+        {"task": "t2", "node": "beta", "opportunistic": True, "why": ""},
+    ],
+}  # fmt: skip
+
+
+def test_why_a_job_waits_and_where_it_is() -> None:
+    lines = [str(line) for line in explanation(SAID)]
+    assert lines == [
+        "a-1 words",
+        "  order (ejf): 2 of 3: ejf: W·T 3",
+        "  before it: a-0",
+        "  waits: 2 tasks wait for a node",
+        "  holds 4 containers, and may hold 6",
+        "  stage map: 2 ready; task t: memory on 2 nodes",
+        "  placed (ursa): 3 on alpha, 1 on beta",
+        "    t1 → alpha: ursa: F = 1",
+        "    t2 → beta, on slack: before a restart",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"admitted": False, "waits": "it wants 2 GiB"}, "  not admitted: it wants 2 GiB"),
+        ({"admitted": False, "waits": ""}, "  not admitted: the next round looks at it"),
+        ({"room_containers": None}, "  holds 4 containers"),
+        ({"cancelled_by": "ann"}, "  cancelled by ann; its host has not confirmed it yet"),
+        ({"ended": {"outcome": "lost", "why": "node a"}}, "a-1 words has ended, lost: node a"),
+        ({"ended": {"outcome": "succeeded", "why": ""}}, "a-1 words has ended, succeeded"),
+    ],
+)
+def test_other_things_that_are_explained(more: dict[str, Any], line: str) -> None:
+    assert line in [str(each) for each in explanation(SAID | more)]
+
+
+# ---------------------------------------------------------------- progress of submit
+
+
+def manager() -> JobManager:
+    nodes = [TaskNode(f"m{i}", "map", (), 0) for i in range(3)] + [TaskNode("r", "reduce", ("m0", "m1", "m2"), 0)]
+    return JobManager(TaskGraph(nodes))
+
+
+def on_a_terminal(report: Report) -> io.StringIO:
+    file = io.StringIO()
+    report._console = Console(file=file, force_terminal=True, width=100, color_system=None)
+    return file
+
+
+def bars(report: Report) -> list[tuple[str, float, float, str]]:
+    assert report._bars is not None
+    return [(one.description.strip(), one.completed, one.total or 0, one.fields["now"]) for one in report._bars.tasks]
+
+
+def test_a_bar_for_each_stage_that_is_under_way_and_one_for_the_job() -> None:
+    job = manager()
+    report = Report("words", job)
+    on_a_terminal(report)
+    with report:
+        report.show()
+        assert bars(report) == [("words", 0, 4, "")]
+        job.handle(Started())
+        for name in ("m0", "m1", "m2"):
+            job.handle(TaskPlaced(name, "alpha"))
+        job.handle(TaskEnded("m0", Ended(by=EndedBy.EXIT, exit_status=0)))
+        report.show()
+        assert bars(report) == [("words", 1, 4, ""), ("map", 1, 3, "2 placed")]
+        for name in ("m1", "m2"):
+            job.handle(TaskEnded(name, Ended(by=EndedBy.EXIT, exit_status=0)))
+        job.handle(TaskPlaced("r", "beta"))
+        report.show()
+        assert bars(report) == [("words", 3, 4, ""), ("reduce", 0, 1, "1 placed")], "the stage that is over has none"
+
+
+def test_quiet_says_only_what_goes_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    job = manager()
+    with Report("words", job, quiet=True) as report:
+        report.begins("a-1")
+        report.show()
+        for settled in job.handle(TaskEnded("m0", Ended(by=EndedBy.EXIT, exit_status=0))):
+            report.settled(settled)  # type: ignore[arg-type] # there is nothing else here
+        assert capsys.readouterr().err == ""
+        report.say("cancelled by ann")
+    assert capsys.readouterr().err == "penstock submit: cancelled by ann\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["jobs", "--wait"], "penstock jobs: --wait: name the jobs to wait for"),
+        (["jobs", "a-1", "--all"], "penstock jobs: --all: name jobs, or show everybody's"),
+        (["jobs", "a-1", "--timeout", "1s"], "penstock jobs: --timeout: only with --wait"),
+        (["jobs", "a-1", "--wait", "--timeout", "soon"], "penstock jobs: --timeout: 'soon'"),
+        (["jobs", "--wiat"], "penstock jobs: unknown argument '--wiat'; did you mean --wait?"),
+        (["cancel"], "penstock cancel: the following arguments are required: JOB"),
+        (["explain"], "penstock explain: the following arguments are required: JOB"),
+        (["submit", "--detach", "/nowhere/j.toml"], "penstock submit: /nowhere/j.toml: No such file or directory"),
+    ],
+)
+def test_bad_input_is_one_line(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(said)
+    assert error.count("\n") == 1
