@@ -8,7 +8,7 @@ DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
 
-.PHONY: help venv demo test test-host test-dask-old test-spark test-vm check bench bench-enforcement bench-victims bench-spark-vm clean
+.PHONY: help venv demo test test-host test-dask-old test-spark test-vm test-cluster check bench bench-enforcement bench-victims bench-spark-vm docs man clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,20 +31,30 @@ test-dask-old: $(DASK_OLD)  ## the tests of the Dask engine on the distributed o
 test-spark: $(SPARK)  ## the Spark engine on a real standalone cluster (Java 17; 430 MB of pyspark)
 	.venv-spark/bin/python -m pytest tests/unit/penstock/engines/spark tests/integration/test_spark*.py
 
-# 69: this host cannot have the machine; why was said. That is a failure where CI=true, and left out elsewhere.
+# What needs the virtual machine: $(1) says what is left out without it, $(2) is run in or with it. 69: this host cannot
+# have the machine; why was said. That is a failure where CI=true, and left out elsewhere.
+define with_machine
+@$(RUN) -m tests.vm build; status=$$?; \
+if [ $$status -eq 69 ] && [ "$$CI" != true ]; then \
+	echo 'LEFT OUT: $(1) (no virtual machine, see above).'; exit 0; \
+elif [ $$status -ne 0 ]; then exit $$status; fi; \
+$(2)
+endef
+
 test-vm: $(VENV)  ## kernel tests and a deployment, in the project's virtual machine
-	@$(RUN) -m tests.vm build; status=$$?; \
-	if [ $$status -eq 69 ] && [ "$$CI" != true ]; then \
-		echo 'LEFT OUT: the kernel tests and the deployment (no virtual machine, see above).'; exit 0; \
-	elif [ $$status -ne 0 ]; then exit $$status; fi; \
-	status=0; $(RUN) -m tests.vm test || status=1; $(RUN) -m pytest tests/vm || status=1; exit $$status
+	$(call with_machine,the kernel tests and the deployment,\
+		status=0; $(RUN) -m tests.vm test || status=1; $(RUN) -m pytest tests/vm || status=1; exit $$status)
+
+test-cluster: $(VENV)  ## the playbooks for real: three virtual machines, from nothing to a cluster and back
+	$(call with_machine,the cluster of three machines,$(RUN) -m pytest tests/cluster)
 
 check: $(VENV)  ## format, lint, types, direction of imports, purity
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/mypy -p tests.vm
+	.venv/bin/mypy -p tests.vm -p tests.cluster
 	.venv/bin/lint-imports
+	cd ansible && PATH=$(CURDIR)/.venv/bin:$$PATH ansible-lint -q
 	$(RUN) -m pytest -q tests/unit/test_house_rules.py
 
 bench: $(VENV)  ## benchmarks against peers
@@ -59,6 +69,14 @@ bench-victims: $(VENV)  ## the kernel tests of preemption, each watched for a mi
 
 bench-spark-vm: $(VENV)  ## four Spark applications in the virtual machine, elastic against static: hours, goes on where it ended
 	$(RUN) -m bench.spark_vm
+
+docs: $(VENV)  ## this documentation as a site, in build/docs
+	.venv/bin/sphinx-build -W --keep-going -q docs build/docs
+	@echo 'build/docs/index.html'
+
+man: $(VENV)  ## the man pages in build/man, as they would be now (make_command.py without --man: those of the package)
+	$(RUN) docs/make_command.py --man build/man
+	@echo 'man build/man/penstock.1'
 
 clean:  ## forget what was built here; the machine's image stays in ~/.cache/penstock
 	rm -rf .venv .venv-dask-old .venv-spark build dist demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError
-from penstock.cli.limits import add_class, add_limits, specification, warn
+from penstock.cli.limits import add_class, add_limits, specification, tell
 from penstock.model.container import ContainerSpec
 
 
@@ -18,7 +18,7 @@ def main(argv: list[str]) -> int:
     spec = specification(options, _command_of(options.pid), detach=True)
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_adopt(options.pid, spec, tree=options.tree))
+    return converse(_adopt(options.pid, spec, tree=options.tree, as_json=options.json))
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -28,8 +28,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "Memory that it uses already stays charged where it was, and what it has started already stays outside\n"
         "(but for --tree); so what can be started by `penstock run` should be.",
     )
-    parser.add_argument("pid", type=arguments.count, metavar="PID")
+    parser.add_argument("pid", type=arguments.count, metavar="PID", help="which process")
     parser.add_argument("--tree", action="store_true", help="its descendants, too")
+    parser.add_argument("--json", action="store_true", help="print the id, and what is not enforced, as JSON")
     add_limits(parser)
     add_class(parser)
     return parser.parse_args(argv)
@@ -49,11 +50,10 @@ def _command_of(pid: int) -> tuple[str, ...]:
     return tuple(map(os.fsdecode, command.split(b"\0")))
 
 
-async def _adopt(pid: int, spec: ContainerSpec, *, tree: bool) -> int:
+async def _adopt(pid: int, spec: ContainerSpec, *, tree: bool, as_json: bool) -> int:
     from penstock.client import AgentClient
 
     async with await AgentClient.connect(client="penstock adopt") as agent:
         container = await agent.adopt(pid, spec, tree=tree)
-    warn("adopt", container.not_enforced)
-    print(container.id)
+    tell("adopt", container.id, container.not_enforced, as_json=as_json)
     return 0

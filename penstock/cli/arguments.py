@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
+from penstock.cli import statuses
 from penstock.cli.errors import usage_error
 from penstock.model.container import Notice
 from penstock.model.units import parse_bytes, parse_duration_s, parse_rate
@@ -17,9 +18,10 @@ T = TypeVar("T")
 
 
 class Parser(argparse.ArgumentParser):
-    """One line and exit status 2 for bad input; options are written out in full."""
+    """One line and exit status 2 for bad input; options are written out in full; the help ends with exit statuses."""
 
     def __init__(self, command: str, description: str, epilog: str | None = None) -> None:
+        self.command = command
         super().__init__(
             prog=f"penstock {command}",
             description=description,
@@ -27,6 +29,10 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+
+    def format_help(self) -> str:
+        """Called by argparse."""
+        return f"{super().format_help()}\n{statuses.section(self.command)}\n"
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse."""
@@ -106,6 +112,7 @@ def or_none(read: Callable[[str], T]) -> Callable[[str], T | None]:
 size = _reads(parse_bytes)
 rate = _reads(parse_rate)
 cores = _reads(_cores)
+duration = _reads(parse_duration_s)
 key_value = _reads(_key_value)
 count = _reads(_count)
 cpu_list = _reads(_cpu_list)

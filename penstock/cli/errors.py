@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from penstock.cli.statuses import Status
+
 
 class CommandError(Exception):
-    """``status`` 2 for what the user wrote, 1 for what the world is like."""
+    """``status`` is one of :class:`penstock.cli.statuses.Status`, or what a command that was run returned."""
 
-    def __init__(self, message: str, *, status: int = 1, of_command: bool = True) -> None:
+    def __init__(self, message: str, *, status: int = Status.FAILED, of_command: bool = True) -> None:
         super().__init__(" ".join(message.split()))
         self.status = status
         self.of_command = of_command
@@ -14,4 +16,4 @@ class CommandError(Exception):
 
 def usage_error(message: str) -> CommandError:
     """Bad input: what is wrong where, and what would do."""
-    return CommandError(message, status=2)
+    return CommandError(message, status=Status.USAGE)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from penstock.cli import arguments
-from penstock.cli.errors import usage_error
 
 
 def main(argv: list[str]) -> int:
     """The command."""
     parser = arguments.Parser("kill", "End containers with everything that runs in them; returns when they have ended.")
-    parser.add_argument("containers", nargs="*", metavar="CONTAINER", help="ids, as `penstock status` shows them")
+    parser.add_argument("containers", nargs="+", metavar="CONTAINER", help="ids, as `penstock status` shows them")
+    parser.add_argument("--json", action="store_true", help="print how each ended, as JSON")
     options = parser.parse_args(argv)
-    if not options.containers:
-        raise usage_error("no container given; `penstock status` shows their ids")
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_kill(options.containers))
+    return converse(_kill(options.containers, as_json=options.json))
 
 
-async def _kill(containers: list[str]) -> int:
+async def _kill(containers: list[str], *, as_json: bool) -> int:
     from penstock.client import AgentClient
 
     async with await AgentClient.connect(client="penstock kill") as agent:
+        ended = []
         for running in [await agent.attach(container) for container in containers]:
             await running.kill()
-            await running.wait()
+            ended.append({"container": running.id, "ended": await running.wait()})
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(ended).decode())
     return 0

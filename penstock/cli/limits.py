@@ -125,6 +125,17 @@ def specification(options: argparse.Namespace, argv: tuple[str, ...], **fields: 
     )
 
 
+def tell(command: str, container: str, not_enforced: Mapping[str, str], *, as_json: bool) -> None:
+    """The id of a container that goes on without us; what is not enforced of it beside, or as JSON with it."""
+    if as_json:
+        import json
+
+        print(json.dumps({"container": container, "not_enforced": dict(not_enforced)}), flush=True)
+        return
+    warn(command, not_enforced)
+    print(container, flush=True)
+
+
 def warn(command: str, not_enforced: Mapping[str, str]) -> None:
     """A line for each option that the host does not enforce."""
     for option, why in dict.fromkeys((_ASKED_BY.get(name, name), why) for name, why in not_enforced.items()):

@@ -9,6 +9,7 @@ from importlib import import_module
 
 from penstock import __version__
 from penstock.cli.errors import CommandError
+from penstock.cli.statuses import Status
 
 #: The commands of the light client: name → what it does. Each is a module of this package with main(argv) -> int.
 OWN = {
@@ -20,13 +21,19 @@ OWN = {
     "kill": "end containers with everything in them",
     "logs": "what a container has written",
     "submit": "run a job: a graph of commands from a TOML file, or executors of an application",
+    "jobs": "your jobs, and how those of late ended",
+    "cancel": "stop jobs, with everything that runs of them",
+    "explain": "why a job waits, and where its tasks were placed",
     "profile": "what executors used, and what their next run is expected to use",
     "reserve": "have the cluster promise resources ahead of time",
     "reservations": "what is promised to you, and giving it back",
+    "drain": "have nodes take no work, and wait until nothing runs there",
+    "undrain": "have drained nodes take work again",
     "ca": "the operator's own certificate authority, for TLS between agents and master",
     "config": "what a daemon's configuration says, and what is wrong with it",
-    "status": "what this host is doing now",
+    "status": "what this host, or the cluster, is doing now",
     "top": "the same, live",
+    "completion": "what a shell needs to complete this command's words",
 }
 #: What the daemons' commands do, where they are installed (entry points of the group penstock.commands).
 _INSTALLED = {
@@ -41,6 +48,15 @@ _INSTALLED = {
     "simulate": "what a cluster would do: run a scenario of the simulator",
     "paper": "try what the papers claim, their figures beside ours",
 }
+#: What belongs together, in the order of the help.
+GROUPS = {
+    "containers on this host": ("run", "adopt", "resize", "follow", "kill", "logs"),
+    "the cluster": ("submit", "jobs", "cancel", "explain", "profile", "reserve", "reservations"),
+    "looking": ("status", "top"),
+    "operating": ("up", "agent", "master", "check", "config", "ca", "drain", "undrain", "uninstall", "completion"),
+    "frameworks": ("dask-worker", "spark-config"),
+    "trying": ("simulate", "paper", "plan", "place"),
+}
 _EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent", "dask-worker": "dask"}
 _EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simulate", "paper": "simulate"}
 
@@ -48,15 +64,17 @@ _EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simula
 def main(argv: list[str] | None = None) -> int:
     """The whole command; returns its exit status."""
     arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     name = arguments[0] if arguments else "--help"
     try:
-        if name in {"-h", "--help", "help"}:
+        if name in {"-h", "--help"}:
             print(_help(), flush=True)
-            return 0
+            return Status.DONE
         if name == "--version":
             print(f"penstock {__version__}", flush=True)
-            return 0
-        status = _command(name)(arguments[1:])
+            return Status.DONE
+        status = find(name)(arguments[1:])
         sys.stdout.flush()
     except CommandError as error:
         prefix = f"penstock {name}" if error.of_command else "penstock"
@@ -66,17 +84,22 @@ def main(argv: list[str] | None = None) -> int:
         if name not in _EXTRAS:
             raise
         print(f"penstock {name}: {_not_installed(name, str(error))}", file=sys.stderr)
-        return 1
+        return Status.FAILED
     except BrokenPipeError:
         # Whoever read our output has enough. Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return Status.FAILED
     except KeyboardInterrupt:
-        return 130
+        return Status.INTERRUPTED
     return status
 
 
-def _command(name: str) -> Callable[[list[str]], int]:
+def find(name: str) -> Callable[[list[str]], int]:
+    """A command's main(argv) → exit status.
+
+    Raises:
+        CommandError: it is not installed, or there is none of this name.
+    """
     if name in OWN:
         found: Callable[[list[str]], int] = import_module(f"penstock.cli.{name}").main
         return found
@@ -90,7 +113,7 @@ def _command(name: str) -> Callable[[list[str]], int]:
         return loaded
     if name in _EXTRAS:
         raise CommandError(_not_installed(name, "not installed"))
-    raise CommandError(_unknown(name), status=2, of_command=False)
+    raise CommandError(_unknown(name), status=Status.USAGE, of_command=False)
 
 
 def _not_installed(name: str, why: str) -> str:
@@ -101,7 +124,7 @@ def _not_installed(name: str, why: str) -> str:
 def _unknown(name: str) -> str:
     import difflib
 
-    known = [*OWN, *_installed()]
+    known = list(names())
     near = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known)}"
     what = "option" if name.startswith("-") else "command"
@@ -114,9 +137,17 @@ def _installed() -> list[str]:
     return sorted(entry_points(group="penstock.commands").names)
 
 
+def names() -> dict[str, str]:
+    """Every command that is installed, and what it does."""
+    return OWN | {name: _INSTALLED.get(name, "") for name in _installed()}
+
+
 def _help() -> str:
-    commands = OWN | {name: _INSTALLED.get(name, "") for name in _installed()}
-    lines = [f"  {name:<14}{what}" for name, what in commands.items()]
+    known = names()
+    lines = []
+    for title, group in GROUPS.items():
+        rows = [f"  {name:<14}{known[name]}" for name in group if name in known]
+        lines += [f"{title}:", *rows, ""] if rows else []
     return "\n".join(
         [
             "usage: penstock COMMAND [ARGUMENT…]",
@@ -124,8 +155,7 @@ def _help() -> str:
             "Opens and closes the gates of CPU, memory, disk and network of this host.",
             "",
             *lines,
-            "",
-            "  --version prints the version; penstock COMMAND --help says more about a command.",
+            "--version prints the version; penstock COMMAND --help says more about a command.",
         ]
     )
 

@@ -4,23 +4,21 @@ that was before. The master is asked over its HTTP."""
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import os
 import pwd
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
 from penstock.cli import arguments, profile_view
 from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.profile_http import CA, DEFAULT, TOKEN, TOKEN_FILE, MasterHttp, credentials
 from penstock.cli.profiles import Application, Run, compare
+from penstock.cli.statuses import Status
 
-#: Where `penstock master` and `penstock up` serve it, unless told otherwise.
-_MASTER = "http://127.0.0.1:7422"
-_TIMEOUT_S = 10.0
 #: So many of the latest runs are compared with what was forecast of them.
 _COMPARED = 5
 
@@ -28,7 +26,7 @@ _COMPARED = 5
 def main(argv: list[str]) -> int:
     """The command; returns its exit status."""
     options = _parse(argv)
-    master = _Master(options.master)
+    master = MasterHttp(options.master, credentials(options.ca, options.token_file))
     if options.what == "list":
         listed = master.get("/profiles")
         if options.json:
@@ -61,9 +59,16 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     add("--json", action="store_true", help="print what is known as JSON")
     add(
         "--master",
-        default=os.environ.get("PENSTOCK_MASTER_HTTP") or _MASTER,
+        default=os.environ.get("PENSTOCK_MASTER_HTTP") or DEFAULT,
         metavar="URL",
-        help=f"the master's HTTP (default: $PENSTOCK_MASTER_HTTP, or {_MASTER})",
+        help=f"the master's HTTP, http:// or https:// (default: $PENSTOCK_MASTER_HTTP, or {DEFAULT})",
+    )
+    add("--ca", type=Path, metavar="FILE", help=f"the CA of the master's certificate (default: ${CA}, or the host's)")
+    add(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"has the token that the master wants (default: ${TOKEN_FILE}; or the token itself in ${TOKEN})",
     )
     options = parser.parse_args(argv)
     if options.what != "list" and not options.application:
@@ -129,10 +134,10 @@ def _print_json(said: Any) -> None:
     print(json.dumps(msgspec.to_builtins(said), indent=2))
 
 
-# ---------------------------------------------------------------- the master
+# ---------------------------------------------------------------- whose application
 
 
-def _path(master: _Master, application: str, user: str | None) -> str:
+def _path(master: MasterHttp, application: str, user: str | None) -> str:
     """Whose application of that name: as told, or this user's, or the only one.
 
     Raises:
@@ -144,10 +149,10 @@ def _path(master: _Master, application: str, user: str | None) -> str:
         users = [str(entry.get("user")) for entry in entries if entry.get("application") == application]
         if not users:
             known = ", ".join(dict.fromkeys(str(entry.get("application")) for entry in entries)) or "none yet"
-            raise CommandError(f"no run of {application!r} has been kept; known: {known}", status=2)
+            raise CommandError(f"no run of {application!r} has been kept; known: {known}", status=Status.USAGE)
         own = _own_name()
         if own not in users and len(users) > 1:
-            raise CommandError(f"{application!r} is of several: {', '.join(users)}; say --user", status=2)
+            raise CommandError(f"{application!r} is of several: {', '.join(users)}; say --user", status=Status.USAGE)
         user = own if own in users else users[0]
     return f"/profiles/{quote(user, safe='')}/{quote(application, safe='')}"
 
@@ -164,49 +169,3 @@ def _read(document: Any, master: str) -> Application:
         return msgspec.convert(document, Application)
     except msgspec.ValidationError as error:
         raise CommandError(f"{master}: what it says of the application cannot be read: {error}") from None
-
-
-class _Master:
-    """The master's HTTP at ``http://HOST:PORT``.
-
-    Raises:
-        CommandError: status 2: no such address.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        try:
-            self._port = parts.port or (443 if parts.scheme == "https" else 7422)
-            understood = parts.scheme in {"http", "https"} and parts.hostname and not parts.path.strip("/")
-        except ValueError:  # a port that is none
-            understood = False
-        if not understood:
-            raise usage_error(f"--master: {url!r} is not an address; write for example {_MASTER}")
-        self._host = str(parts.hostname)
-        self._connection = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-
-    def get(self, path: str) -> Any:
-        """A JSON document.
-
-        Raises:
-            CommandError: nobody answers there, or not with what was asked for.
-        """
-        connection = self._connection(self._host, self._port, timeout=_TIMEOUT_S)
-        try:
-            connection.request("GET", path, headers={"Accept": "application/json"})
-            answer = connection.getresponse()
-            body = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            why = getattr(error, "strerror", None) or error or type(error).__name__
-            raise CommandError(f"no master at {self._url}: {why}; give its HTTP address with --master") from None
-        finally:
-            connection.close()
-        try:
-            said = json.loads(body)
-        except ValueError:
-            said = None
-        if answer.status != http.HTTPStatus.OK or said is None:
-            why = said.get("error") if isinstance(said, dict) else f"HTTP {answer.status}: it keeps no profiles"
-            raise CommandError(f"{self._url}{path}: {why}")
-        return said

@@ -1,28 +1,36 @@
-"""The status document as tables. Keys may be missing: an older or newer agent is shown as far as it goes."""
+"""What tables for people are made of: columns that go where there is no room, bars, text that steers no terminal."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from penstock.model.units import format_bytes
 
-_UNLIMITED = "–"
-_KINDS = ("cpu", "disk", "network")
 #: How many of each list are shown: a screen, not a log.
-_SHOWN = 20
+SHOWN = 20
+_GAP = 2
+#: A column whose text may take several lines is still read at this width.
+_WRAPPED = 24
+_BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
-def console() -> Console:
-    """Standard output; wide enough for every column when nobody looks at it through a terminal."""
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=160)
+def console(*, stderr: bool = False) -> Console:
+    """Standard output or error; wide enough for every column when nobody looks at it through a terminal.
+
+    Colours and the like are only for terminals, whatever FORCE_COLOR says; NO_COLOR takes the colours away there, too.
+    """
+    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    width = None if terminal else 160
+    return Console(stderr=stderr, highlight=False, force_terminal=terminal, width=width)
 
 
 def plain(value: object) -> Text:
@@ -30,161 +38,86 @@ def plain(value: object) -> Text:
     return Text("".join(c if c.isprintable() else "�" for c in str(value)))
 
 
-def status_view(status: Mapping[str, Any]) -> RenderableType:
-    """Everything: the host, resources, jobs, containers, preemptions."""
-    parts: list[RenderableType] = [_headline(status), _resources(status)]
-    if (memory := _memory(status)) is not None:
-        parts.append(memory)
-    for part in (_jobs(status), _containers(status), _preemptions(status), _degraded(status)):
-        if part is not None:
-            parts += [Text(), part]
-    return Group(*parts)
+def styled(value: object, styles: Mapping[str, str], other: str = "") -> Text:
+    """A word in the style that it has."""
+    return Text(plain(value).plain, style=styles.get(str(value), other))
 
 
-def _headline(status: Mapping[str, Any]) -> Text:
-    host = _map(status, "host")
-    master = _map(status, "master")
-    pieces = [f"{status.get('node', '?')}, penstock {status.get('version', '?')}"]
-    if "uptime_s" in status:
-        pieces.append(f"up {duration(_number(status, 'uptime_s'))}")
-    if master.get("address"):
-        pieces.append(f"master {master['address']} ({'linked' if master.get('linked') else 'not linked'})")
-    if host:
-        pieces.append(f"host CPU {_number(host, 'cpu_percent'):.0f} %")
-        used, total = _number(host, "memory_used_bytes"), _number(host, "memory_total_bytes")
-        pieces.append(f"memory {format_bytes(used)} of {format_bytes(total)}")
-    return plain(" · ".join(pieces))
+# ---------------------------------------------------------------- tables
 
 
-def _resources(status: Mapping[str, Any]) -> Table:
-    table = _table("resource", "slots", "running", "queued", "bypassing", "rate", "pending", "host")
-    kinds = _map(status, "kinds")
-    for kind in _KINDS:
-        if isinstance(at := kinds.get(kind), Mapping):
-            table.add_row(
-                kind,
-                _count(at, "slots"),
-                _count(at, "running"),
-                _count(at, "queued"),
-                _count(at, "bypassing"),
-                f"{format_bytes(_number(at, 'rate_bytes_per_s'))}/s",
-                format_bytes(_number(at, "pending_bytes")),
-                _host_use(kind, _map(status, "host")),
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``of`` makes a cell of a row. Where there is no room the column with the highest ``rank`` goes first; 0 stays.
+    ``wraps``: its text may take several lines."""
+
+    header: str
+    of: Callable[[Mapping[str, Any]], Text | str]
+    rank: int = 0
+    wraps: bool = False
+    right: bool = False
+
+
+class Fitted:
+    """A table of as many of its columns as there is room for; of a long list the first rows, and how many more."""
+
+    def __init__(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], shown: int = SHOWN) -> None:
+        self._columns = list(columns)
+        self._rows = [[_cell(column.of(row)) for column in columns] for row in rows[:shown]]
+        self._more = max(0, len(rows) - shown)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Called by rich."""
+        chosen = self._chosen(options.max_width)
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+        for index in chosen:
+            column = self._columns[index]
+            cut = console.is_terminal and not column.wraps
+            table.add_column(
+                column.header,
+                justify="right" if column.right else "left",
+                overflow="ellipsis" if cut else "fold",
+                no_wrap=cut,
             )
-    return table
+        for row in self._rows:
+            table.add_row(*(row[index] for index in chosen))
+        yield table
+        if self._more:
+            yield Text(f"… {self._more} more", style="dim")
+
+    def _chosen(self, width: int) -> list[int]:
+        chosen = [index for index in range(len(self._columns)) if self._says(index)]
+        while sum(map(self._width, chosen)) - _GAP > width:
+            gone = max(chosen, key=lambda index: self._columns[index].rank)
+            if not self._columns[gone].rank:
+                break
+            chosen.remove(gone)
+        return chosen
+
+    def _says(self, index: int) -> bool:
+        """A column that can go and in which nothing stands is left out everywhere."""
+        return not self._columns[index].rank or any(row[index].plain for row in self._rows)
+
+    def _width(self, index: int) -> int:
+        widest = max((row[index].cell_len for row in self._rows), default=0)
+        if self._columns[index].wraps:
+            widest = min(widest, _WRAPPED)
+        return max(widest, len(self._columns[index].header)) + _GAP
 
 
-def _memory(status: Mapping[str, Any]) -> Text | None:
-    memory = _map(status, "memory")
-    if not memory:
-        return None
-    capacity, *parts = (
-        format_bytes(_number(memory, f"{key}_bytes")) for key in ("capacity", "promised", "opportunistic", "used")
-    )
-    promised, opportunistic, used = parts
-    return plain(f"memory {capacity}: {promised} promised, {opportunistic} opportunistic, {used} used by containers")
-
-
-def _host_use(kind: str, host: Mapping[str, Any]) -> str:
-    if not host:
-        return ""
-    if kind == "cpu":
-        return f"{_number(host, 'cpu_percent'):.0f} %"
-    one, other = (
-        ("disk_read_bytes_per_s", "disk_write_bytes_per_s")
-        if kind == "disk"
-        else ("network_receive_bytes_per_s", "network_send_bytes_per_s")
-    )
-    verbs = ("read", "written") if kind == "disk" else ("in", "out")
-    return f"{format_bytes(_number(host, one))}/s {verbs[0]}, {format_bytes(_number(host, other))}/s {verbs[1]}"
-
-
-def _jobs(status: Mapping[str, Any]) -> Table | None:
-    table = _table("job", "name", "user", "admitted", "priority", "queued", "running", "done", "failed")
-    jobs = _list(status, "jobs")
-    for job in jobs[:_SHOWN]:
-        table.add_row(
-            plain(job.get("job", "")),
-            plain(job.get("name", "")),
-            plain(job.get("user", "")),
-            "yes" if job.get("admitted") else "waits",
-            f"{_number(job, 'priority'):g}",
-            *(_count(job, key) for key in ("queued", "running", "done", "failed")),
-        )
-    return _more(table, jobs)
-
-
-def _containers(status: Mapping[str, Any]) -> Table | None:
-    table = _table("container", "name", "user", "class", "state", "cores", "memory", "disk", "age", "note")
-    containers = _list(status, "containers")
-    for one in containers[:_SHOWN]:
-        limits, use, ended = _map(one, "limits"), _map(one, "sample"), _map(one, "ended")
-        memory_limit = limits.get("memory_max_bytes") or limits.get("memory_high_bytes")
-        disk_limit = limits.get("disk_read_bytes_per_s") or limits.get("disk_write_bytes_per_s")
-        started = one.get("started_at")
-        age = time.time() - started if isinstance(started, int | float) and started and not ended else 0.0
-        table.add_row(
-            plain(one.get("container", "")),
-            plain(one.get("name", "")),
-            plain(one.get("user", "")),
-            plain(one.get("class", "")),
-            plain(_state(one, ended)),
-            _of(use.get("cpu_cores"), limits.get("cpu_cores"), lambda n: f"{n:.2g}"),
-            _of(use.get("memory_bytes"), memory_limit, format_bytes),
-            _of(use.get("disk_bytes_per_s"), disk_limit, lambda n: f"{format_bytes(n)}/s"),
-            duration(_number(ended, "wall_seconds") if ended else age),
-            plain(_note(one)),
-        )
-    return _more(table, containers)
-
-
-def _state(container: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
-    if not ended:
-        return str(container.get("state", ""))
-    status = ended.get("exit_status")
-    by = str(ended.get("by", "ended"))
-    return by if status is None else f"{by} {status}"
-
-
-def _note(container: Mapping[str, Any]) -> str:
-    not_enforced = _map(container, "not_enforced")
-    missing = f"not enforced: {', '.join(map(str, not_enforced))}" if not_enforced else ""
-    parts = (str(container.get("note") or ""), _executor(_map(container, "executor")), missing)
-    return "; ".join(part for part in parts if part)
-
-
-def _executor(of: Mapping[str, Any]) -> str:
-    """Whose it is, how far it is in what it was expected to do, and whether it is late."""
-    if not of:
-        return ""
-    parts = [f"executor of {of.get('application', '?')}"]
-    if of.get("slots"):
-        parts.append(f"slot {_number(of, 'slot') + 1:.0f} of {_number(of, 'slots'):.0f}")
-    if (behind := _number(of, "behind")) > 0:
-        parts.append(f"its stage takes {behind:.1f} × as long as expected")
-    if of.get("stuck"):
-        parts.append("nothing is left to give it")
-    return ", ".join(parts)
-
-
-def _preemptions(status: Mapping[str, Any]) -> Table | None:
-    table = _table("preempted", "container", "for", "reason")
-    recent = list(reversed(_list(status, "preemptions")))
-    for one in recent[:_SHOWN]:
-        table.add_row(_clock(one.get("at")), *(plain(one.get(key, "")) for key in ("container", "resource", "reason")))
-    return _more(table, recent)
-
-
-def _degraded(status: Mapping[str, Any]) -> Text | None:
-    missing = [
-        name for name, fact in _map(status, "enforcement").items() if isinstance(fact, Mapping) and not fact.get("ok")
-    ]
-    if not missing:
-        return None
-    return plain(f"not enforced here: {', '.join(missing)} (`penstock check` says why, and what helps)")
+def _cell(value: Text | str) -> Text:
+    return value if isinstance(value, Text) else plain(value)
 
 
 # ---------------------------------------------------------------- small parts
+
+
+def bar(share: float, width: int = 10) -> Text:
+    """A filled share of ``width`` characters; red from 95 % on."""
+    eighths = round(8 * width * min(1.0, max(0.0, share))) if math.isfinite(share) else 0
+    whole, rest = divmod(eighths, 8)
+    text = ("█" * whole + (_BLOCKS[rest] if rest else "")).ljust(width)
+    return Text(text, style="red" if share >= 0.95 else "green")
 
 
 def duration(seconds: float) -> str:
@@ -200,46 +133,86 @@ def duration(seconds: float) -> str:
     return f"{hours}h{minutes:02d}m" if hours < 24 else f"{hours // 24}d{hours % 24:02d}h"
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+def percent(share: float) -> str:
+    """``0.42`` → ``42 %``."""
+    return f"{100 * share:.0f} %" if math.isfinite(share) else "?"
 
 
-def _more(table: Table, rows: list[Any]) -> Table | None:
-    if len(rows) > _SHOWN:
-        table.add_row(f"… {len(rows) - _SHOWN} more", *[""] * (len(table.columns) - 1))
-    return table if rows else None
+def rate(bytes_per_s: float) -> str:
+    """With its unit."""
+    return f"{format_bytes(bytes_per_s)}/s"
 
 
-def _of(use: object, limit: object, show: Any) -> str:
-    used = show(use) if isinstance(use, int | float) else ""
-    return f"{used} / {show(limit) if isinstance(limit, int | float) else _UNLIMITED}" if used or limit else ""
+def amount(unit: str, value: object) -> str:
+    """Of a resource in ``cores``, ``bytes`` or as a ``share``; what is not known is a dash."""
+    if not isinstance(value, int | float):
+        return "–"
+    if unit == "bytes":
+        return format_bytes(value)
+    return percent(value) if unit == "share" else f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def _clock(at: object) -> str:
+def clock(at: object) -> str:
+    """Unix time → the time of day here."""
     try:
         return time.strftime("%H:%M:%S", time.localtime(at)) if isinstance(at, int | float) else ""
     except (OverflowError, ValueError, OSError):
         return "?"
 
 
-def _map(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def resources(of: Mapping[str, Any], extra: Sequence[Column] = ()) -> Fitted | None:
+    """Each resource's capacity, what is promised and used of it, and the slack, as agent and master tell them."""
+    rows = [{"resource": name, **row} for name, row in of.items() if isinstance(row, Mapping)]
+
+    def column(key: str) -> Callable[[Mapping[str, Any]], str]:
+        return lambda row: amount(str(row.get("unit")), row.get(key))
+
+    columns = [
+        Column("resource", lambda row: str(row["resource"])),
+        *(Column(key, column(key), right=True) for key in ("capacity", "promised", "used", "slack")),
+        Column("", lambda row: bar(number(row, "used") / (number(row, "capacity") or 1.0)), rank=1),
+        *extra,
+    ]
+    return Fitted(columns, rows) if rows else None
+
+
+# ---------------------------------------------------------------- documents of any age
+
+
+def mapping(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """What is there under the key, if it is a map."""
     value = of.get(key)
     return value if isinstance(value, Mapping) else {}
 
 
-def _list(of: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+def listing(of: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """The maps that are in the list there."""
     value = of.get(key)
     entries: Iterable[Any] = value if isinstance(value, list) else []
     return [entry for entry in entries if isinstance(entry, Mapping)]
 
 
-def _number(of: Mapping[str, Any], key: str) -> float:
+def named(of: Mapping[str, Any], key: str, name: str) -> list[Mapping[str, Any]]:
+    """The maps in the map there, each with its key as ``name``."""
+    return [{name: each, **row} for each, row in mapping(of, key).items() if isinstance(row, Mapping)]
+
+
+def number(of: Mapping[str, Any], key: str) -> float:
+    """A number; 0 where there is none."""
     value = of.get(key)
     return float(value) if isinstance(value, int | float) else 0.0
 
 
-def _count(of: Mapping[str, Any], key: str) -> str:
-    return f"{_number(of, key):.0f}" if key in of else ""
+def count(of: Mapping[str, Any], key: str) -> str:
+    """A number without decimals; nothing where there is none."""
+    return f"{number(of, key):.0f}" if key in of else ""
+
+
+def field(key: str) -> Callable[[Mapping[str, Any]], str]:
+    """A cell that shows what is there under the key."""
+    return lambda row: "" if row.get(key) is None else str(row[key])
+
+
+def counted(key: str) -> Callable[[Mapping[str, Any]], str]:
+    """A cell that shows a number."""
+    return lambda row: count(row, key)

@@ -15,6 +15,7 @@ def main(argv: list[str]) -> int:
         "Memory shrinks only as far as nothing is killed by it.",
     )
     parser.add_argument("container", metavar="CONTAINER", help="its id, as `penstock status` shows it")
+    parser.add_argument("--json", action="store_true", help="print all its limits, and what is not enforced, as JSON")
     add_limits(parser, removable=True)
     options = parser.parse_args(argv)
     limits = changes(options)
@@ -22,14 +23,20 @@ def main(argv: list[str]) -> int:
         raise usage_error("no limit given; write for example `penstock resize CONTAINER --cpu 2 --memory none`")
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_resize(options.container, limits))
+    return converse(_resize(options.container, limits, as_json=options.json))
 
 
-async def _resize(container: str, limits: dict[str, Value]) -> int:
+async def _resize(container: str, limits: dict[str, Value], *, as_json: bool) -> int:
     from penstock.client import AgentClient
 
     async with await AgentClient.connect(client="penstock resize") as agent:
         running = await agent.attach(container)
-        await running.resize(**limits)
-    warn("resize", running.not_enforced)
+        now = await running.resize(**limits)
+    if as_json:
+        import msgspec
+
+        said = {"container": container, "limits": now, "not_enforced": running.not_enforced}
+        print(msgspec.json.encode(said).decode())
+    else:
+        warn("resize", running.not_enforced)
     return 0

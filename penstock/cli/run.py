@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
-from penstock.cli.limits import add_class, add_limits, specification, warn
+from penstock.cli.limits import add_class, add_limits, specification, tell, warn
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.cli import direct
     from penstock.client import AgentClient, Container
 
+_ABOUT = "Run one command in a container on this host; its streams, signals and exit status are passed through."
 _KILLED = 128 + signal.SIGKILL
 #: How long an agent that went away is waited for, and the first and longest pause between two attempts (seconds).
 _RECONNECT_S = 30.0
@@ -28,40 +29,45 @@ _BACKOFF_S = (0.02, 1.0)
 
 def main(argv: list[str]) -> int:
     """The command; returns the exit status of what it ran."""
-    spec = _specification(_parse(argv))
+    options = _parse(argv)
+    spec = _specification(options)
     from penstock import paths
     from penstock.cli import direct  # not for --help
 
     try:
         with direct.Connection(paths.agent_socket(), "penstock run") as agent:
-            return _run_directly(agent, spec)
+            return _run_directly(agent, spec, as_json=options.json)
     except direct.Undecided:
         from penstock.cli.session import converse  # asyncio and all: only where it is needed
 
-        return converse(_run(spec))
+        return converse(_run(spec, as_json=options.json))
 
 
-def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = arguments.Parser(
-        "run",
-        "Run one command in a container on this host; its streams, signals and exit status are passed through.",
-        "Exit status: the command's; 128 + n when signal n ended it (137 too when it was out of memory or preempted,\n"
-        "with the reason on standard error); 127 when there is no such command and 126 when it cannot be executed;\n"
-        "1 when something else kept it from starting.",
-    )
+def parser(
+    name: str = "run", about: str = _ABOUT, operand: tuple[str, str] = ("-- CMD…", "the command and its arguments")
+) -> arguments.Parser:
+    """Of this command, and of others that run something in a container."""
+    parser = arguments.Parser(name, about)
     add_limits(parser)
     add_class(parser)
     add = parser.add_argument
     add("--detach", action="store_true", help="print the container's id and return; the agent keeps the output")
+    add("--json", action="store_true", help="with --detach: print the id, and what is not enforced, as JSON")
     add("--env", type=arguments.key_value, action="append", default=[], metavar="K=V", help="set a variable")
     add("--cwd", type=Path, metavar="DIR", help="where to run (default: here)")
-    add("command", nargs=argparse.REMAINDER, metavar="-- CMD…")
+    add("command", nargs=argparse.REMAINDER, metavar=operand[0], help=operand[1])
+    return parser
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
     cut = argv.index("--") if "--" in argv else len(argv)
-    options = parser.parse_args(argv[:cut])
+    options = parser().parse_args(argv[:cut])
     # A command that came without a leading "--" may have one of its own.
     options.command += argv[cut:] if options.command else argv[cut + 1 :]
     if not options.command:
         raise usage_error("no command given; write for example `penstock run --memory 64M -- sort big.txt`")
+    if options.json and not options.detach:
+        raise usage_error("--json: only with --detach; otherwise what is printed is the command's own")
     return options
 
 
@@ -73,13 +79,12 @@ def _specification(options: argparse.Namespace) -> ContainerSpec:
     return specification(options, tuple(options.command), env=environment, cwd=str(cwd), detach=options.detach)
 
 
-def _run_directly(agent: direct.Connection, spec: ContainerSpec) -> int:
+def _run_directly(agent: direct.Connection, spec: ContainerSpec, *, as_json: bool) -> int:
     from penstock.cli import direct
 
     if spec.detach:
         started = agent.launch(spec)
-        warn("run", started.not_enforced)
-        print(started.container)
+        tell("run", started.container, started.not_enforced, as_json=as_json)
         return 0
     signals = direct.Signals()
     started = agent.launch(spec, _standard_streams(), signals)
@@ -94,14 +99,13 @@ def _run_directly(agent: direct.Connection, spec: ContainerSpec) -> int:
     return _exit_status(ended, killed_by_us=signals.killed)
 
 
-async def _run(spec: ContainerSpec) -> int:
+async def _run(spec: ContainerSpec, *, as_json: bool) -> int:
     from penstock.client import AgentClient
 
     async with await AgentClient.connect(client="penstock run") as agent:
         if spec.detach:
             container = await agent.launch(spec)
-            warn("run", container.not_enforced)
-            print(container.id)
+            tell("run", container.id, container.not_enforced, as_json=as_json)
             return 0
         signals = _Signals()
         container = await agent.launch(spec, stdio=_standard_streams())

@@ -1,7 +1,8 @@
-"""``penstock status``: the agent's status document, for people or as JSON."""
+"""``penstock status``: what a host, or the cluster, is doing now, for people or as JSON."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from penstock.cli import arguments
@@ -11,21 +12,22 @@ from penstock.client import AgentClient
 
 def main(argv: list[str]) -> int:
     """The command; returns its exit status."""
-    parser = arguments.Parser("status", "What this host is doing now.")
+    parser = arguments.Parser("status", "What this host, or the cluster, is doing now.")
+    parser.add_argument("--cluster", action="store_true", help="the cluster, as the master of this host's agent has it")
     parser.add_argument("--json", action="store_true", help="the whole document, as GET /status gives it")
     options = parser.parse_args(argv)
-    document = converse(_fetch())
+    document = converse(_fetch(cluster=options.cluster))
     if options.json:
-        import json
-
         print(json.dumps(document, indent=2))
-    else:
-        from penstock.cli import render
+        return 0
+    from penstock.cli import render
+    from penstock.cli.render_cluster import cluster_view
+    from penstock.cli.render_host import host_view
 
-        render.console().print(render.status_view(document))
+    render.console().print((cluster_view if options.cluster else host_view)(document))
     return 0
 
 
-async def _fetch() -> dict[str, Any]:
+async def _fetch(*, cluster: bool) -> dict[str, Any]:
     async with await AgentClient.connect(client="penstock status") as agent:
-        return await agent.status()
+        return await (agent.cluster_status() if cluster else agent.status())

@@ -1,45 +1,163 @@
-"""``penstock top``: the status, refreshed until Ctrl-C."""
+"""``penstock top``: what a host, or the cluster, is doing, refreshed until ``q``."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
+import time
+from typing import TYPE_CHECKING
 
+from rich.console import RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from penstock.cli import arguments, render
+from penstock.cli.render_cluster import cluster_view
+from penstock.cli.render_host import host_view
+from penstock.cli.screen import Framed, Window, keys, pressed_keys
 from penstock.cli.session import converse
 from penstock.client import AgentClient
+from penstock.wire.errors import ErrorCode, RpcError
+
+if TYPE_CHECKING:
+    from penstock.wire.reservation_api import Reserved
 
 _REFRESH_S = 1.0
+_RESERVATIONS_S = 5.0
+#: An answer that is so late is worth a word.
+_SILENT_S = 3.0
+_KEYS = " q quit   ↑ ↓ scroll   tab "
 
 
 def main(argv: list[str]) -> int:
     """The command; returns its exit status."""
-    parser = arguments.Parser("top", "What this host is doing, refreshed every second until Ctrl-C.")
+    parser = arguments.Parser(
+        "top",
+        "What this host, or the cluster, is doing, refreshed every second.",
+        "keys: q quits; the arrows, page up and down, home and end scroll; tab goes from the host to the cluster and\n"
+        "back. For programs there is `penstock status --json`.",
+    )
+    parser.add_argument("--cluster", action="store_true", help="begin with the cluster")
     parser.add_argument("--once", action="store_true", help="show it once (as always when the output is no terminal)")
     options = parser.parse_args(argv)
-    converse(_show(once=options.once or not sys.stdout.isatty()))
+    converse(_show(cluster=options.cluster, once=options.once or not sys.stdout.isatty()))
     return 0
 
 
-async def _show(*, once: bool) -> None:
+async def _show(*, cluster: bool, once: bool) -> None:
     async with await AgentClient.connect(client="penstock top") as agent:
-        console = render.console()
+        source = _Source(agent)
         if once:
-            console.print(render.status_view(await agent.status()))
-            return
-        task = asyncio.current_task()
+            render.console().print(await source.view(cluster=cluster))
+        else:
+            await _Top(source, Window(cluster=cluster)).run()
+
+
+class _Source:
+    """What there is to see, from this host's agent."""
+
+    def __init__(self, agent: AgentClient) -> None:
+        self._agent = agent
+        self._everybody = True  # of reservations, until the master says that we may not
+        self._reservations: list[Reserved] = []
+        self._asked_at = -_RESERVATIONS_S
+
+    async def view(self, *, cluster: bool) -> RenderableType:
+        """The host, or the cluster.
+
+        Raises:
+            RpcError: there is no master, or it is away.
+            AgentUnavailable: the agent went away for good.
+        """
+        if not cluster:
+            return host_view(await self._agent.status())
+        status = await self._agent.cluster_status()
+        if time.monotonic() - self._asked_at >= _RESERVATIONS_S:
+            self._reservations = await self._promised()
+            self._asked_at = time.monotonic()
+        return cluster_view(status, self._reservations)
+
+    async def _promised(self) -> list[Reserved]:
+        """Everybody's for operators, otherwise one's own; none where the master takes none."""
+        try:
+            return await self._agent.reservations(everybody=self._everybody)
+        except RpcError as error:
+            if error.code is not ErrorCode.REFUSED or not self._everybody:
+                return []
+        self._everybody = False
+        return await self._promised()
+
+
+class _Top:
+    """The terminal, for as long as nobody presses ``q``."""
+
+    def __init__(self, source: _Source, window: Window) -> None:
+        self._source = source
+        self._window = window
+        self._view: RenderableType = Text("asking …")
+        self._seen_at = time.monotonic()
+        self._look = asyncio.Event()
+        self._live = Live(self._framed(), console=render.console(), auto_refresh=False, screen=True)
+
+    async def run(self) -> None:
+        """Until ``q``, Ctrl-C or SIGTERM.
+
+        Raises:
+            AgentUnavailable: the agent went away for good.
+        """
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        first = render.status_view(await agent.status())
-        with (
-            contextlib.suppress(asyncio.CancelledError),
-            Live(first, console=console, auto_refresh=False, screen=True, vertical_overflow="crop") as live,
-        ):
-            while True:
-                live.update(render.status_view(await agent.status()), refresh=True)
-                await asyncio.sleep(_REFRESH_S)
+            loop.add_signal_handler(number, task.cancel)
+        following = loop.create_task(self._follow())
+        with contextlib.ExitStack() as stack:
+            stack.callback(following.cancel)
+            if sys.stdin.isatty():
+                stack.enter_context(pressed_keys(sys.stdin.fileno()))
+                loop.add_reader(sys.stdin.fileno(), self._pressed, task)
+                stack.callback(loop.remove_reader, sys.stdin.fileno())
+            stack.enter_context(self._live)
+            stack.enter_context(contextlib.suppress(asyncio.CancelledError))
+            while not following.done():
+                self._draw()
+                await asyncio.wait([following], timeout=_REFRESH_S)
+            following.result()
+
+    async def _follow(self) -> None:
+        """Look again and again, at once where the other tab is wanted."""
+        while True:
+            await self._renew()
+            self._draw()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REFRESH_S):
+                    await self._look.wait()
+            self._look.clear()
+
+    async def _renew(self) -> None:
+        """A cluster that cannot be asked is said in its place; the host can still be looked at."""
+        try:
+            self._view = await self._source.view(cluster=self._window.cluster)
+        except RpcError as error:
+            self._view = render.plain(str(error))
+        self._seen_at = time.monotonic()
+
+    def _pressed(self, top: asyncio.Task[None]) -> None:
+        before, pressed = self._window.cluster, os.read(sys.stdin.fileno(), 1024)
+        for key in keys(pressed or b"q"):  # nobody is there any more
+            if not self._window.press(key):
+                top.cancel()
+        if self._window.cluster != before:
+            self._look.set()
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._live.is_started:
+            self._live.update(self._framed(), refresh=True)
+
+    def _framed(self) -> Framed:
+        silent_s = time.monotonic() - self._seen_at
+        silence = f"  the agent has not answered for {silent_s:.0f} s" if silent_s > _SILENT_S else ""
+        return Framed(self._view, self._window, f"{_KEYS}{'host' if self._window.cluster else 'cluster'} {silence}")

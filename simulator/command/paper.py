@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
+
+import msgspec
 
 from penstock.cli import arguments as read
 from penstock.cli.errors import CommandError, usage_error
@@ -16,8 +19,7 @@ from simulator.scenario.runner import cores
 
 _PAGE = Path("docs/results.md")
 _EPILOG = f"""\
-the folder of traces: {", ".join(TRACES.values())}
-exit status: 0 when every claim was tried (whether it holds or not), 1 when one failed, 2 on bad input"""
+the folder of traces: {", ".join(TRACES.values())}"""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,13 +31,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--traces", metavar="DIR", type=Path, help="the folder with the public traces")
     parser.add_argument("--out", metavar="FILE", type=Path, help=f"write the page ({_PAGE} where no NAME is given)")
     parser.add_argument("--list", action="store_true", help="list the claims")
+    parser.add_argument("--json", action="store_true", help="print the claims, or what came of them, as JSON")
     given = parser.parse_args(argv)
     try:
         claims = chosen(given.names)
     except LookupError as error:
         raise usage_error(str(error.args[0])) from None
     if given.list:
-        sys.stdout.write(_listing(claims))
+        sys.stdout.write(_listed_as_json(claims) if given.json else _listing(claims))
         return 0
     out = given.out or (None if given.names else _PAGE)
     if out is not None and not out.parent.is_dir():
@@ -44,7 +47,9 @@ def main(argv: list[str] | None = None) -> int:
         raise usage_error(f"--traces: {given.traces}: no such directory")
     with Progress("claims", len(claims)) as progress:
         trials = try_all(claims, Inputs(traces=given.traces), processes=cores(), done=lambda _: progress.step())
-    for trial in trials:
+    if given.json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(trials), indent=1).decode() + "\n")
+    for trial in () if given.json else trials:
         _tell(trial)
     if out is not None:
         _write(out, page(trials))
@@ -57,6 +62,11 @@ def _listing(claims: list[Claim]) -> str:
         f"{claim.name:<{width}}  {claim.where}{f' (needs {TRACES[claim.needs]})' if claim.needs else ''}\n"
         for claim in claims
     )
+
+
+def _listed_as_json(claims: list[Claim]) -> str:
+    rows = [{"name": one.name, "where": one.where, "needs": TRACES[one.needs] if one.needs else None} for one in claims]
+    return json.dumps(rows, ensure_ascii=False, indent=1) + "\n"
 
 
 def _tell(trial: Trial) -> None:

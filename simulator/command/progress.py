@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import Self
 
 from rich import progress
-from rich.console import Console
+
+from penstock.cli.render import console
 
 
 class Progress:
     """``with Progress("title", 12) as bar: …; bar.step()``. Silent where standard error is no terminal."""
 
     def __init__(self, title: str, total: int) -> None:
-        console = Console(stderr=True)
+        to = console(stderr=True)
         columns = (
             progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(),
             progress.MofNCompleteColumn(),
             progress.TimeElapsedColumn(),
         )
-        self._bar = progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._bar = progress.Progress(*columns, console=to, transient=True, disable=not to.is_terminal)
         self._row = self._bar.add_task(title, total=total)
 
     def __enter__(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tomllib
 from pathlib import Path
@@ -15,8 +16,7 @@ from simulator.scenario.runner import cores
 
 _EPILOG = """\
 a shipped scenario is named without path and ending: penstock simulate las_mq/fig01
-the keys of scenarios are described in docs/simulate.md
-exit status: 0 when all runs ended, 2 on bad input"""
+the keys of scenarios are described in docs/simulate.md"""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="list the shipped scenarios")
     given = parser.parse_args(argv)
     if given.list:
-        sys.stdout.write("".join(f"{line}\n" for line in _shipped()))
+        _list(as_json=given.json)
         return 0
     if given.scenario is None:
         raise usage_error("name a SCENARIO: a TOML file, or one of `penstock simulate --list`")
@@ -64,10 +64,13 @@ def _value(text: str) -> Any:
         return text
 
 
-def _shipped() -> list[str]:
-    names = shipped_names()
-    width = max(map(len, names), default=0)
-    return [f"{name:<{width}}  {load(shipped(name)).title}" for name in names]
+def _list(*, as_json: bool) -> None:
+    titles = {name: load(shipped(name)).title for name in shipped_names()}
+    width = max(map(len, titles), default=0)
+    if as_json:
+        sys.stdout.write(json.dumps(titles, ensure_ascii=False, indent=1) + "\n")
+    else:
+        sys.stdout.write("".join(f"{name:<{width}}  {title}\n" for name, title in titles.items()))
 
 
 def _can_plot(path: Path) -> None:

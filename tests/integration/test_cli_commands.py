@@ -251,7 +251,8 @@ async def test_submit_runs_the_graph(fake: FakeAgent, penstock: Start, tmp_path:
         ("b", "done", "fake"),
         ("c", "done", "fake"),
     ]
-    said = err.splitlines()
+    first, *said = err.splitlines()
+    assert first == f"penstock submit: dag is job {job}"
     assert {line.rsplit(" (", 1)[0] for line in said[:2]} == {
         "penstock submit: a done on fake in 1.5s",
         "penstock submit: c done on fake in 1.5s",
@@ -310,6 +311,7 @@ async def test_submit_that_waits_for_its_admission_can_be_cancelled(
     fake.admits = False
     process = await submit(fake, penstock, tmp_path)
     assert process.stderr is not None
+    assert await asyncio.wait_for(process.stderr.readline(), 30) == b"penstock submit: dag is job job-1\n"
     line = await asyncio.wait_for(process.stderr.readline(), 30)
     assert b"waiting until the cluster has memory" in line
     process.send_signal(signal.SIGINT)
@@ -317,6 +319,41 @@ async def test_submit_that_waits_for_its_admission_can_be_cancelled(
     assert status == 130
     assert "Traceback" not in err
     assert not fake.called("place")
+
+
+async def test_submit_says_who_cancelled_its_job(fake: FakeAgent, penstock: Start, tmp_path: Path) -> None:
+    process = await submit(fake, penstock, tmp_path, "--json", "--quiet")
+    job = await placed(fake, "a", "c")
+    fake.cancel_job(job, "ann")
+    status, out, err = await result_of(process)
+    assert (status, err) == (1, "penstock submit: cancelled by ann\n")
+    tasks = {task["task"]: (task["state"], task["reason"]) for task in json.loads(out)["tasks"]}
+    said = "cancelled by ann"
+    assert tasks == {"a": ("cancelled", said), "b": ("skipped", said), "c": ("cancelled", said)}
+
+
+async def test_submit_detaches_once_the_job_has_its_manager(fake: FakeAgent, penstock: Start, tmp_path: Path) -> None:
+    fake.outputs["stderr"] = b"penstock submit: dag is job job-1\n"
+    status, out, err = await result_of(await submit(fake, penstock, tmp_path, "--detach", "--reservation", "r-1"))
+    assert (status, out) == (0, "job-1\n")
+    assert err == "penstock submit: `penstock jobs job-1` and `penstock logs job-1` tell of it\n"
+    [manager] = fake.containers.values()
+    at = manager.spec.argv.index("submit")
+    path = str(tmp_path / "job.toml")
+    assert manager.spec.argv[at:] == ("submit", "--manages", "job-1", path, "--reservation", "r-1", "--json")
+    assert (manager.spec.name, manager.spec.detach, manager.spec.memory_bytes) == ("submit job-1", True, 0)
+    assert manager.spec.env["PENSTOCK_SOCKET"] == str(fake.socket)
+    assert "MARK" not in manager.spec.env
+
+
+async def test_a_manager_that_cannot_begin_is_an_error_in_one_line(
+    fake: FakeAgent, penstock: Start, tmp_path: Path
+) -> None:
+    fake.outputs["stderr"] = b"penstock submit: job.toml: No such file or directory\n"
+    ends(Ended(by=EndedBy.EXIT, exit_status=2))(fake)
+    status, out, err = await result_of(await submit(fake, penstock, tmp_path, "--detach"))
+    assert (status, out) == (1, "")
+    assert err == "penstock submit: the job's manager ended at once: job.toml: No such file or directory\n"
 
 
 async def test_a_refused_placement_fails_the_task(fake: FakeAgent, penstock: Start, tmp_path: Path) -> None:

@@ -1,0 +1,145 @@
+"""``penstock completion``: what a shell needs to complete this command's words, made from the commands' own parsers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli import arguments
+from penstock.cli.errors import CommandError, usage_error
+
+if TYPE_CHECKING:
+    from penstock.cli.catalogue import Command
+
+_SHELLS = ("bash", "zsh", "fish")
+_INSTALL = """for you alone, from the next shell on:
+  bash  penstock completion bash >~/.local/share/bash-completion/completions/penstock
+  zsh   penstock completion zsh >~/.zfunc/_penstock        (a directory of $fpath, before compinit)
+  fish  penstock completion fish >~/.config/fish/completions/penstock.fish
+Names of containers, jobs, nodes and reservations are asked of the agent when they are completed."""
+#: What stands for a name in the help of an option or operand → what can stand there.
+_NAMES = {
+    "CONTAINER": "containers",
+    "JOB": "jobs",
+    "NODE": "nodes",
+    "ID": "reservations",
+}
+
+
+def main(argv: list[str]) -> int:
+    """The command; returns its exit status."""
+    parser = arguments.Parser("completion", "Print what a shell needs to complete the words of `penstock`.", _INSTALL)
+    parser.add_argument("shell", choices=_SHELLS, nargs="?", metavar="bash|zsh|fish")
+    parser.add_argument(
+        "--names", choices=list(_KNOWN), metavar="WHAT", help=f"print names instead, one a line: {', '.join(_KNOWN)}"
+    )
+    options = parser.parse_args(argv)
+    if options.names is not None:
+        # Whoever presses TAB wants no message: where the agent does not answer there is nothing to offer.
+        with contextlib.suppress(CommandError):
+            for name in _names(options.names):
+                print(name)
+        return 0
+    if options.shell is None:
+        raise usage_error(f"for which shell? one of {', '.join(_SHELLS)}")
+    print(script(options.shell), end="")
+    return 0
+
+
+def script(shell: str) -> str:
+    """The completion script of one of bash, zsh and fish, for all commands that are installed.
+
+    Raises:
+        ModuleNotFoundError: shtab is not installed.
+    """
+    import shtab
+
+    from penstock.cli import catalogue
+
+    root = argparse.ArgumentParser(prog="penstock", add_help=False)
+    root.add_argument("--help", action="store_true", help="what commands there are")
+    root.add_argument("--version", action="store_true", help="print the version")
+    _graft(root, catalogue.commands())
+    return str(shtab.complete(root, shell=shell))
+
+
+def _graft(onto: argparse.ArgumentParser, commands: Iterable[Command]) -> None:
+    """Commands as argparse would have them if one parser knew them all."""
+    ready: list[argparse.ArgumentParser] = []
+
+    def made(**_: object) -> argparse.ArgumentParser:
+        return ready.pop()
+
+    below = onto.add_subparsers(parser_class=made)  # type: ignore[call-overload] # it is only called
+    for command in commands:
+        name = command.name.rpartition(" ")[2]
+        parser = command.parser or argparse.ArgumentParser(prog=f"penstock {command.name}")
+        if command.parts:
+            _graft(parser, command.parts)
+        for action in parser._actions:  # noqa: SLF001 - argparse tells nobody what it was told
+            _teach(action)
+        ready.append(parser)
+        below.add_parser(name, help=command.about)
+
+
+def _teach(action: argparse.Action) -> None:
+    """What can stand in the place of an argument's value, where it is known by how its help calls it."""
+    import shtab
+
+    called = action.metavar if isinstance(action.metavar, str) else ""
+    complete: Any = None
+    if called in _NAMES:
+        complete = shtab.cmd(f"penstock completion --names {_NAMES[called]}")
+    elif called == "DIR":
+        complete = shtab.DIRECTORY
+    elif called.startswith("FILE") or called.endswith((".toml", ".json")) or called in {"P", "SCENARIO", "-- CMD…"}:
+        complete = shtab.FILE
+    if complete is not None and action.choices is None:
+        action.complete = complete  # type: ignore[attr-defined] # where shtab looks for it
+
+
+# ---------------------------------------------------------------- names
+
+
+def _names(what: str) -> list[str]:
+    from penstock.cli.session import converse
+
+    return sorted(name for name in converse(_ask(what)) if name.isprintable() and " " not in name)
+
+
+async def _ask(what: str) -> list[str]:
+    from penstock.client import AgentClient
+
+    async with await AgentClient.connect(client="penstock completion") as agent:
+        return list(await _KNOWN[what](agent))
+
+
+async def _containers(agent: Any) -> list[str]:
+    rows = (await agent.status()).get("containers", [])
+    return [str(row["container"]) for row in rows if not row.get("ended")]
+
+
+async def _jobs(agent: Any) -> list[str]:
+    if agent.welcome.master:
+        return list((await agent.cluster_status()).get("jobs", {}))
+    return [str(row["job"]) for row in (await agent.status()).get("jobs", [])]
+
+
+async def _nodes(agent: Any) -> list[str]:
+    if agent.welcome.master:
+        return list((await agent.cluster_status()).get("nodes", {}))
+    return [str(agent.welcome.node)]
+
+
+async def _reservations(agent: Any) -> list[str]:
+    return [one.reservation for one in await agent.reservations()]
+
+
+_KNOWN: dict[str, Callable[[Any], Awaitable[list[str]]]] = {
+    "containers": _containers,
+    "jobs": _jobs,
+    "nodes": _nodes,
+    "reservations": _reservations,
+}

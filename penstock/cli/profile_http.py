@@ -1,0 +1,157 @@
+"""The master's HTTP as ``penstock profile`` asks it: over TLS, and with a token where the master wants one."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.cli.errors import CommandError, usage_error
+
+#: Where `penstock master` and `penstock up` serve it, unless told otherwise.
+DEFAULT = "http://127.0.0.1:7422"
+#: What is asked with, where no option says otherwise.
+TOKEN, TOKEN_FILE, CA = "PENSTOCK_HTTP_TOKEN", "PENSTOCK_HTTP_TOKEN_FILE", "PENSTOCK_HTTP_CA"
+_TIMEOUT_S = 10.0
+_HOSTNAME_MISMATCH, _IP_MISMATCH = 62, 64  # X509_V_ERR_…, openssl/x509_vfy.h
+_NOT_IN_TIME = {9: "it is not valid yet; is a clock wrong?", 10: "it has expired; it is to be renewed on the master"}
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """``ca`` signs the master's certificate (None: what this host trusts); ``token`` is shown (empty: none)."""
+
+    ca: Path | None = None
+    token: str = ""
+
+
+def credentials(ca: Path | None, token_file: Path | None) -> Credentials:
+    """From the options, or else from the environment.
+
+    Raises:
+        CommandError: the file with the token cannot be read, or has none in it.
+    """
+    ca = ca or _path(CA)
+    named = "--token-file" if token_file is not None else f"${TOKEN_FILE}"
+    token_file = token_file or _path(TOKEN_FILE)
+    if token_file is None:
+        return Credentials(ca, _printable(os.environ.get(TOKEN, "").strip(), f"${TOKEN}"))
+    try:
+        token = token_file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise usage_error(f"{named}: {token_file}: {getattr(error, 'strerror', None) or 'not text'}") from None
+    if not token:
+        raise usage_error(f"{named}: {token_file}: there is no token in it")
+    return Credentials(ca, _printable(token, f"{named}: {token_file}"))
+
+
+class MasterHttp:
+    """The master's HTTP at ``http://HOST:PORT`` or ``https://HOST:PORT``.
+
+    Raises:
+        CommandError: no such address; a CA that cannot be used; a token that everybody on the way could read.
+    """
+
+    def __init__(self, url: str, shown: Credentials) -> None:
+        self._url = url
+        self._shown = shown
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        try:
+            self._port = parts.port or (443 if parts.scheme == "https" else 7422)
+            understood = parts.scheme in {"http", "https"} and parts.hostname and not parts.path.strip("/")
+        except ValueError:  # a port that is none
+            understood = False
+        if not understood:
+            raise usage_error(f"--master: {url!r} is not an address; write for example {DEFAULT}")
+        self._host = str(parts.hostname)
+        self._tls = _context(shown.ca) if parts.scheme == "https" else None
+        if self._tls is None and shown.token and not _is_loopback(self._host):
+            raise usage_error(f"--master: {url}: a token is not sent without TLS; write https://{self._host}")
+
+    def get(self, path: str) -> Any:
+        """A JSON document.
+
+        Raises:
+            CommandError: nobody answers there, or not with what was asked for.
+        """
+        headers = {"Accept": "application/json"}
+        if self._shown.token:
+            headers["Authorization"] = f"Bearer {self._shown.token}"
+        connection = self._connection()
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise CommandError(self._why(error)) from None
+        finally:
+            connection.close()
+        try:
+            said = json.loads(body)
+        except ValueError:
+            said = None
+        if answer.status == http.HTTPStatus.UNAUTHORIZED:
+            raise CommandError(f"{self._url}: {self._why_unauthorized()}")
+        if answer.status != http.HTTPStatus.OK or said is None:
+            why = said.get("error") if isinstance(said, dict) else f"HTTP {answer.status}: it keeps no profiles"
+            raise CommandError(f"{self._url}{path}: {why}")
+        return said
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=_TIMEOUT_S, context=self._tls)
+
+    def _why_unauthorized(self) -> str:
+        if self._shown.token:
+            return "the token is refused; it is in the file http_token_file or http_read_token_file of the master"
+        return f"it wants a token; name the file that has it with --token-file, or set ${TOKEN_FILE} or ${TOKEN}"
+
+    def _why(self, error: OSError | http.client.HTTPException) -> str:
+        """One line, with what would help."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            if error.verify_code in {_HOSTNAME_MISMATCH, _IP_MISMATCH}:
+                return f"{self._url}: its certificate is not for {self._host!r}; give a name that it carries"
+            if error.verify_code in _NOT_IN_TIME:
+                return f"{self._url}: its certificate is refused: {_NOT_IN_TIME[error.verify_code]}"
+            whom = f"by the CA in {self._shown.ca}" if self._shown.ca is not None else "by anybody that is trusted here"
+            return f"{self._url}: its certificate is not signed {whom}; name its CA with --ca ({error.verify_message})"
+        if isinstance(error, ssl.SSLError):
+            if error.reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}:
+                return f"{self._url}: it does not speak TLS; write http://"
+            return f"{self._url}: TLS failed: {error.reason or error}"
+        if self._tls is None and isinstance(error, http.client.BadStatusLine | ConnectionResetError):
+            return f"{self._url}: that is not HTTP; where the master's pages have TLS write https://"
+        why = getattr(error, "strerror", None) or error or type(error).__name__
+        return f"no master at {self._url}: {why}; give its HTTP address with --master"
+
+
+def _context(ca: Path | None) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=str(ca) if ca is not None else None)
+    except OSError as error:  # ssl.SSLError is one, too
+        why = "there is no certificate in it" if isinstance(error, ssl.SSLError) else error.strerror
+        raise usage_error(f"--ca: {ca}: {why}") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    return context
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def _path(variable: str) -> Path | None:
+    named = os.environ.get(variable)
+    return Path(named) if named else None
+
+
+def _printable(token: str, where: str) -> str:
+    """Raises CommandError: it could not be a header's value."""
+    if not token.isascii() or not token.isprintable():
+        raise usage_error(f"{where}: a token is one line of plain ASCII characters")
+    return token

@@ -1,0 +1,204 @@
+"""The master's status document for people, and what is promised ahead of time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from penstock.cli.render import (
+    Column,
+    Fitted,
+    amount,
+    bar,
+    clock,
+    counted,
+    duration,
+    field,
+    listing,
+    mapping,
+    named,
+    number,
+    percent,
+    plain,
+    resources,
+    styled,
+)
+from penstock.cli.render_host import stages
+from penstock.model.units import format_bytes
+
+if TYPE_CHECKING:
+    from penstock.wire.reservation_api import Reserved
+
+_STATES = {"connected": "green", "away": "red", "expected": "yellow", "draining": "yellow", "drained": "yellow"}
+_STATES |= {"admitted": "green", "running": "green", "waiting": "yellow"}
+
+
+def cluster_view(
+    status: Mapping[str, Any], reservations: Sequence[Reserved] = (), now: float | None = None
+) -> RenderableType:
+    """Everything: sums, nodes, jobs, reservations due, preemptions. ``now`` is Unix time (None: the clock's)."""
+    at = time.time() if now is None else now
+    parts: list[RenderableType] = [_headline(status, at)]
+    for part in (
+        resources(mapping(status, "resources")),
+        _nodes(status),
+        _jobs(status),
+        _others(status),
+        _reservations(reservations, at),
+        _preemptions(status),
+    ):
+        if part is not None:
+            parts += [part] if isinstance(part, Text) else [Text(), part]
+    return Group(*parts)
+
+
+def _headline(status: Mapping[str, Any], now: float) -> Text:
+    nodes = named(status, "nodes", "node")
+    connected = sum(1 for node in nodes if str(node.get("state")) not in {"away", "expected"})
+    tasks, memory = mapping(status, "tasks"), mapping(status, "memory")
+    pieces = [f"{connected} of {len(nodes) + number(mapping(status, 'more'), 'nodes'):.0f} nodes connected"]
+    if "version" in status:
+        pieces.append(f"master {status['version']}")
+    if "started_at" in status:
+        pieces.append(f"up {duration(max(0.0, now - number(status, 'started_at')))}")
+    pieces.append(f"tasks {number(tasks, 'placed'):.0f} placed, {number(tasks, 'ready'):.0f} ready")
+    if memory:
+        reserved, reservable = number(memory, "reserved_bytes"), number(memory, "reservable_bytes")
+        pieces.append(f"memory {format_bytes(reserved)} of {format_bytes(reservable)} reserved")
+    if "ordering" in status:
+        pieces.append(f"order {status['ordering']}")
+    return plain(" · ".join(pieces))
+
+
+# ---------------------------------------------------------------- nodes, jobs
+
+
+def _nodes(status: Mapping[str, Any]) -> Fitted | None:
+    rows = sorted(named(status, "nodes", "node"), key=lambda row: str(row["node"]))
+    columns = [
+        Column("node", field("node")),
+        Column("state", _node_state),
+        Column("cores", lambda row: _room(row, "cores", "used_cores"), right=True),
+        Column("", lambda row: _bar(row, "cores", "used_cores"), rank=6),
+        Column("memory", lambda row: _room(row, "memory_bytes", "used_memory_bytes"), right=True),
+        Column("", lambda row: _bar(row, "memory_bytes", "used_memory_bytes"), rank=7),
+        Column("promised", _promised, rank=5, right=True),
+        Column("disk", lambda row: _share(row, "disk_busy"), rank=2, right=True),
+        Column("net", lambda row: _share(row, "network_busy"), rank=3, right=True),
+        Column("not done", _pending, rank=4, right=True),
+        Column("tasks", counted("tasks"), right=True),
+        Column("slack", counted("opportunistic_tasks"), rank=1, right=True),
+    ]
+    return Fitted(columns, rows, shown=1000) if rows else None
+
+
+def _node_state(node: Mapping[str, Any]) -> Text:
+    state = str(node.get("state", ""))
+    said = f"{state} {duration(number(node, 'away_s'))}" if state == "away" else state
+    return styled(said, {said: _STATES.get(state, "")})
+
+
+def _room(node: Mapping[str, Any], there: str, used: str) -> str:
+    unit = "cores" if there == "cores" else "bytes"
+    has, uses = mapping(node, "capacity").get(there), mapping(node, "load").get(used, 0)
+    return f"{amount(unit, uses)} / {amount(unit, has)}"
+
+
+def _bar(node: Mapping[str, Any], there: str, used: str) -> Text:
+    return bar(number(mapping(node, "load"), used) / (number(mapping(node, "capacity"), there) or 1.0), 5)
+
+
+def _promised(node: Mapping[str, Any]) -> str:
+    load = mapping(node, "load")
+    cores = amount("cores", number(load, "promised_cores"))
+    return f"{cores}, {format_bytes(number(load, 'promised_memory_bytes'))}"
+
+
+def _share(node: Mapping[str, Any], key: str) -> str:
+    return percent(number(mapping(node, "load"), key))
+
+
+def _pending(node: Mapping[str, Any]) -> str:
+    pending = mapping(mapping(node, "load"), "pending")
+    return format_bytes(sum(number(pending, kind) for kind in ("cpu", "disk", "network")))
+
+
+def _jobs(status: Mapping[str, Any]) -> Fitted | None:
+    rows = named(status, "jobs", "job")
+    columns = [
+        Column("job", field("job")),
+        Column("name", field("name"), rank=1),
+        Column("user", field("user"), rank=3),
+        Column("state", lambda row: styled(row.get("state", ""), _STATES)),
+        Column("placed", counted("placed"), right=True),
+        Column("ready", counted("ready"), right=True),
+        Column("", _progress, rank=5),
+        Column("done", lambda row: stages(row, "progress"), rank=2),
+        Column("why it waits", field("waits"), rank=4, wraps=True),
+    ]
+    return Fitted(columns, rows) if rows else None
+
+
+def _progress(job: Mapping[str, Any]) -> Text:
+    told = listing(job, "progress")
+    tasks = sum(number(stage, "tasks") for stage in told)
+    return Text(bar(sum(number(stage, "done") for stage in told) / tasks).plain, style="green") if tasks else Text()
+
+
+def _others(status: Mapping[str, Any]) -> Text | None:
+    """What a document that came through the agent leaves out."""
+    more = mapping(status, "more")
+    parts = [
+        f"{number(more, key):.0f} {what}"
+        for key, what in (("nodes", "nodes"), ("jobs", "jobs"), ("jobs_of_others", "jobs of other users"))
+        if number(more, key)
+    ]
+    return Text(f"… and {', '.join(parts)}", style="dim") if parts else None
+
+
+# ---------------------------------------------------------------- reservations, preemptions
+
+
+def _reservations(reservations: Sequence[Reserved], now: float) -> Fitted | None:
+    """What is promised now or next of each, what comes first first; and what was dropped."""
+    rows: list[dict[str, Any]] = []
+    for one in reservations:
+        piece = next((piece for piece in one.promised if piece.finish > now), None)
+        if piece is None and not one.dropped:
+            continue
+        row: dict[str, Any] = {"reservation": one.reservation, "name": one.name, "user": one.user, "at": 0.0}
+        if piece is None:
+            row |= {"due": "dropped", "promised": one.dropped}
+        else:
+            until = duration(piece.finish - max(now, piece.start))
+            row |= {
+                "at": piece.start,
+                "due": f"now, for {until}" if piece.start <= now else f"in {duration(piece.start - now)}, for {until}",
+                "promised": f"{piece.bundles} × {piece.cpu_cores:g} cores, {format_bytes(piece.memory_bytes)}",
+            }
+        rows.append(row)
+    rows.sort(key=lambda row: float(row["at"]))
+    columns = [
+        Column("reservation", field("reservation")),
+        Column("name", field("name"), rank=1),
+        Column("user", field("user"), rank=2),
+        Column("due", field("due")),
+        Column("promised", field("promised"), wraps=True),
+    ]
+    return Fitted(columns, rows) if rows else None
+
+
+def _preemptions(status: Mapping[str, Any]) -> Fitted | None:
+    rows = list(reversed(listing(status, "preemptions")))
+    columns = [
+        Column("preempted", lambda row: clock(row.get("at"))),
+        Column("node", field("node")),
+        Column("task", field("task")),
+        Column("job", field("job"), rank=1),
+        Column("reason", field("reason"), wraps=True),
+    ]
+    return Fitted(columns, rows) if rows else None

@@ -1,0 +1,163 @@
+"""`penstock top` in a terminal of 80 by 24, with keys, against an agent that the test steers."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import sys
+import termios
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.testing.agent import FakeAgent
+from penstock.wire.errors import unavailable
+
+COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
+ROWS, COLUMNS = 24, 80
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """`penstock top` in a terminal; :meth:`sees` waits until a text stands on the screen."""
+
+    def __init__(self, parent: int, process: asyncio.subprocess.Process, before: list[Any]) -> None:
+        self.parent = parent
+        self.process = process
+        self.before = before
+        self._read = b""
+        self._fresh = asyncio.Event()
+        asyncio.get_running_loop().add_reader(parent, self._more)
+
+    def _more(self) -> None:
+        try:
+            self._read += os.read(self.parent, 65536)
+        except OSError:  # nobody has the other end any more
+            asyncio.get_running_loop().remove_reader(self.parent)
+        self._fresh.set()
+
+    def press(self, keys: bytes) -> None:
+        """What is on the screen now does not count any more."""
+        self._read = b""
+        os.write(self.parent, keys)
+
+    async def sees(self, text: str) -> list[str]:
+        """The lines of the screen on which it stands: what was drawn since the cursor last went home."""
+        async with asyncio.timeout(60):
+            while True:
+                for drawn in reversed(self._read.decode("utf-8", "replace").split("\x1b[H")):
+                    lines = [line.rstrip() for line in _CONTROL.sub("", drawn).split("\r\n")]
+                    if text in drawn and len(lines) >= ROWS:
+                        return lines
+                self._fresh.clear()
+                await self._fresh.wait()
+
+    async def ends(self) -> int:
+        """Its exit status."""
+        return await asyncio.wait_for(self.process.wait(), 60)
+
+
+@pytest.fixture
+async def fake(tmp_path: Path) -> AsyncIterator[FakeAgent]:
+    agent = FakeAgent(tmp_path)
+    agent.document = {
+        "node": "alpha",
+        "resources": {"cpu": {"unit": "cores", "capacity": 2.0, "promised": 1.0, "used": 0.5, "slack": 1.3}},
+        "containers": [{"container": f"c-{n:03}", "name": "job", "state": "running"} for n in range(60)],
+    }
+    agent.cluster = {"nodes": {"beta": {"state": "connected", "capacity": {"cores": 4.0}}}}
+    await agent.start()
+    yield agent
+    await agent.stop()
+
+
+@pytest.fixture
+async def top(fake: FakeAgent) -> AsyncIterator[Terminal]:
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    before = termios.tcgetattr(child)
+    around = {**os.environ, "PENSTOCK_SOCKET": str(fake.socket), "TERM": "xterm-256color", "COLUMNS": "", "LINES": ""}
+    process = await asyncio.create_subprocess_exec(*COMMAND, "top", stdin=child, stdout=child, stderr=child, env=around)
+    terminal = Terminal(parent, process, before)
+    yield terminal
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+    asyncio.get_running_loop().remove_reader(parent)
+    assert termios.tcgetattr(child) == before
+    os.close(child)
+    os.close(parent)
+
+
+async def test_it_fits_scrolls_changes_its_tab_and_quits(top: Terminal, fake: FakeAgent) -> None:
+    lines = await top.sees("c-010")
+    assert max(map(len, lines)) <= COLUMNS
+    assert lines[0].startswith("alpha")
+    assert "cores" in "".join(lines)
+    assert "q quit" in lines[ROWS - 1]
+    top.press(b"\x1b[F")
+    assert "… 40 more" in "\n".join(await top.sees("c-019"))
+    top.press(b"\t")
+    assert "beta" in "\n".join(await top.sees("1 of 1 nodes connected"))
+    fake.document["node"] = "gamma"
+    top.press(b"h")
+    await top.sees("gamma")  # asked again
+    top.press(b"q")
+    assert await top.ends() == 0
+
+
+async def test_a_cluster_that_does_not_answer_is_said_and_the_host_still_shown(top: Terminal, fake: FakeAgent) -> None:
+    await top.sees("alpha")
+    fake.refuse["cluster_status"] = unavailable("the master at head:7420 is away")
+    top.press(b"c")
+    await top.sees("the master at head:7420 is away")
+    top.press(b"h")
+    await top.sees("alpha")
+    top.process.send_signal(signal.SIGINT)
+    assert await top.ends() == 0
+
+
+async def test_an_agent_that_is_restarted_is_waited_for(top: Terminal, fake: FakeAgent) -> None:
+    await top.sees("alpha")
+    await fake.stop()
+    assert "alpha" in "\n".join(await top.sees("the agent has not answered for"))
+    fake.document["node"] = "returned"
+    await fake.start()
+    await top.sees("returned")
+    top.press(b"q")
+    assert await top.ends() == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["top", "--once"], "alpha"),
+        (["top", "--cluster"], "beta"),
+        (["status", "--cluster"], "beta"),
+        (["status", "--cluster", "--json"], '"beta"'),
+    ],
+)
+async def test_in_a_pipe_it_is_said_once_and_without_colours(fake: FakeAgent, argv: list[str], says: str) -> None:
+    around = {**os.environ, "PENSTOCK_SOCKET": str(fake.socket), "FORCE_COLOR": "1"}
+    process = await asyncio.create_subprocess_exec(*COMMAND, *argv, stdout=asyncio.subprocess.PIPE, env=around)
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert (process.returncode, says in out.decode(), b"\x1b" in out) == (0, True, False)
+
+
+async def test_without_a_master_the_cluster_is_one_line(fake: FakeAgent) -> None:
+    fake.refuse["cluster_status"] = unavailable("this host has no master", remedy="set `master`")
+    around = {**os.environ, "PENSTOCK_SOCKET": str(fake.socket)}
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "status", "--cluster", stderr=asyncio.subprocess.PIPE, env=around
+    )
+    _, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 1
+    assert err.decode().startswith("penstock status: this host has no master")
+    assert err.count(b"\n") == 1

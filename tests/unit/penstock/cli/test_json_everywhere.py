@@ -1,0 +1,135 @@
+"""`--json`: every command that prints facts has it, and prints one document."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from agent.uninstall import command as uninstall
+from penstock.cli import catalogue
+from penstock.cli.main import main
+from penstock.model.container import Limits
+from penstock.testing.agent import FakeAgent
+
+Penstock = Callable[..., Awaitable[tuple[int, str, str]]]
+#: Commands without it, and why.
+WITHOUT = {
+    "up": "runs until it is ended; --port-file is its JSON",
+    "follow": "prints nothing",
+    "logs": "prints what others wrote",
+    "top": "is for people; `penstock status --json` is for programs",
+    "completion": "prints a script for a shell",
+    "spark-config": "prints a configuration for Spark, in its form",
+    "config check": "prints faults, on standard error",
+    "ca init": "prints the path that it made",
+    "ca issue": "prints the paths that it made",
+    "ca renew": "prints the paths that it made",
+    "ca revoke": "prints the path of the list that it made",
+}
+
+
+def every() -> Iterator[catalogue.Command]:
+    for command in catalogue.commands():
+        yield from command.parts or (command,)
+
+
+def test_every_command_has_it_or_says_why_not() -> None:
+    without = {
+        command.name
+        for command in every()
+        if command.parser is None or "--json" not in command.parser._option_string_actions
+    }
+    assert without - set(WITHOUT) == set(), "give these --json, or say why they have none"
+    assert set(WITHOUT) - without <= {"ca init", "ca issue", "ca renew", "ca revoke"}
+
+
+@pytest.fixture
+async def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeAgent]:
+    agent = FakeAgent(tmp_path)
+    await agent.start()
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
+    yield agent
+    await agent.stop()
+
+
+@pytest.fixture
+def penstock(capsys: pytest.CaptureFixture[str]) -> Penstock:
+    """Runs the command in a thread: status, output, errors."""
+
+    async def run(*argv: str) -> tuple[int, str, str]:
+        status = await asyncio.wait_for(asyncio.to_thread(main, list(argv)), 60)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.mark.parametrize("argv", [["run", "--detach", "--json", "--cpu", "1", "--", "x"], ["adopt", "--json", "PID"]])
+async def test_a_container_that_goes_on(fake: FakeAgent, penstock: Penstock, argv: list[str]) -> None:
+    fake.not_enforced = {"cpu_cores": "no cpu"}
+    status, out, err = await penstock(*(word.replace("PID", str(os.getpid())) for word in argv))
+    assert (status, err) == (0, "")
+    assert json.loads(out) == {"container": "c-1", "not_enforced": {"cpu_cores": "no cpu"}}
+
+
+async def test_run_in_the_foreground_prints_what_the_command_does(fake: FakeAgent, penstock: Penstock) -> None:
+    status, out, err = await penstock("run", "--json", "--", "x")
+    assert (status, out, fake.called("launch")) == (2, "", [])
+    assert err.startswith("penstock run: --json: only with --detach")
+
+
+async def test_resize_and_kill(fake: FakeAgent, penstock: Penstock) -> None:
+    assert (await penstock("run", "--detach", "--memory", "1M", "x"))[0] == 0
+    status, out, err = await penstock("resize", "--json", "c-1", "--pids", "10")
+    assert (status, err) == (0, "")
+    limits = json.loads(out)["limits"]
+    assert (limits["pids_max"], limits["memory_max_bytes"]) == (10, 1 << 20)
+    assert fake.containers["c-1"].limits == Limits(memory_max_bytes=1 << 20, pids_max=10)
+    status, out, err = await penstock("kill", "--json", "c-1")
+    assert (status, err) == (0, "")
+    (row,) = json.loads(out)
+    assert (row["container"], row["ended"]["by"], row["ended"]["exit_status"]) == ("c-1", "cancelled", 137)
+
+
+async def test_kill_says_nothing_where_nobody_asks(fake: FakeAgent, penstock: Penstock) -> None:
+    assert (await penstock("run", "--detach", "x"))[0] == 0
+    assert await penstock("kill", "c-1") == (0, "", "")
+    assert await penstock("kill") == (2, "", "penstock kill: the following arguments are required: CONTAINER\n")
+
+
+@pytest.mark.parametrize(("dry", "removed"), [([], [True, False]), (["--dry-run"], [False, False])])
+def test_uninstall(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dry: list[str], removed: list[bool]
+) -> None:
+    gone: list[str] = []
+
+    def fails() -> None:
+        raise OSError(16, "Device or resource busy")
+
+    things = [
+        SimpleNamespace(what="cgroups", remove=lambda: gone.append("cgroups")),
+        SimpleNamespace(what="launcher", remove=fails),
+    ]
+    monkeypatch.setattr(uninstall, "things", lambda *_, **__: things)
+    status = uninstall.main(["--json", *dry])
+    captured = capsys.readouterr()
+    rows = json.loads(captured.out)
+    assert [(row["what"], row["removed"]) for row in rows] == list(zip(["cgroups", "launcher"], removed, strict=True))
+    assert gone == ([] if dry else ["cgroups"])
+    assert (status, rows[1]["why"]) == ((0, "") if dry else (1, "Device or resource busy"))
+    assert captured.err == ("" if dry else "penstock uninstall: launcher: Device or resource busy\n")
+
+
+def test_lists_of_what_is_shipped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["las_mq/fig01"]
+    assert main(["paper", "--list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {"name", "where", "needs"} == set(rows[0])
+    assert {row["needs"] for row in rows} > {None}

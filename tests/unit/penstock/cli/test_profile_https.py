@@ -1,0 +1,201 @@
+"""`penstock profile` against a master whose pages have TLS and a token: each way that fails is one line."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.authority import Authority
+from penstock.cli.main import main
+from penstock.tls import TlsFiles, page_server
+from tests.security_bed import DAY, NOW, authority, files
+
+TOKEN = "0123456789abcdef"
+
+
+class Pages(BaseHTTPRequestHandler):
+    """An empty list for those who show the token."""
+
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.headers.get("Authorization", ""))
+        known = self.asked[-1] == f"Bearer {TOKEN}"
+        body = b"[]" if known else b'{"error": "a token is needed"}'
+        self.send_response(200 if known else 401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that does not like our certificate hangs up."""
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Authority:
+    return authority(tmp_path / "ca")
+
+
+class Master:
+    """Serves on loopback, with TLS where there is a certificate."""
+
+    def __init__(self, certificate: TlsFiles | None) -> None:
+        self.asked: list[str] = []
+        self.server = _Server(("127.0.0.1", 0), type("Ours", (Pages,), {"asked": self.asked}))
+        if certificate is not None:
+            self.server.socket = page_server(certificate).wrap_socket(
+                self.server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self.thread.start()
+
+    def url(self, scheme: str = "https", host: str = "localhost") -> str:
+        return f"{scheme}://{host}:{self.server.server_port}"
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    started: list[Master] = []
+    for name in ("PENSTOCK_HTTP_TOKEN", "PENSTOCK_HTTP_TOKEN_FILE", "PENSTOCK_HTTP_CA"):
+        monkeypatch.delenv(name, raising=False)
+
+    def make(certificate: TlsFiles | None) -> Master:
+        started.append(Master(certificate))
+        return started[-1]
+
+    yield make
+    for one in started:
+        one.stop()
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    path = tmp_path / "token"
+    path.write_text(f"{TOKEN}\n")
+    return path
+
+
+def fails(capsys: pytest.CaptureFixture[str], status: int, *argv: object) -> str:
+    assert main(["profile", "list", *map(str, argv)]) == status
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert TOKEN not in captured.err
+    return captured.err.strip()
+
+
+def test_over_tls_with_a_token_from_a_file_or_the_environment(
+    serve: Any, ca: Authority, token_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = serve(files(ca, "localhost", master=True))
+    argv = ["profile", "list", "--json", "--master", master.url()]
+    assert main([*argv, "--ca", str(ca.certificate), "--token-file", str(token_file)]) == 0
+    monkeypatch.setenv("PENSTOCK_HTTP_CA", str(ca.certificate))
+    monkeypatch.setenv("PENSTOCK_HTTP_TOKEN_FILE", str(token_file))
+    assert main(argv) == 0
+    monkeypatch.delenv("PENSTOCK_HTTP_TOKEN_FILE")
+    monkeypatch.setenv("PENSTOCK_HTTP_TOKEN", TOKEN)
+    assert main(argv) == 0
+    assert capsys.readouterr().out.split() == ["[]"] * 3
+    assert master.asked == [f"Bearer {TOKEN}"] * 3
+
+
+def test_a_certificate_that_is_not_trusted_is_told_nothing(
+    serve: Any, ca: Authority, tmp_path: Path, token_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = serve(files(ca, "localhost", master=True))
+    line = fails(capsys, 1, "--master", master.url(), "--token-file", token_file)
+    assert "its certificate is not signed by anybody that is trusted here; name its CA with --ca" in line
+    other = authority(tmp_path / "other").certificate
+    line = fails(capsys, 1, "--master", master.url(), "--ca", other, "--token-file", token_file)
+    assert f"its certificate is not signed by the CA in {other}; name its CA with --ca" in line
+    assert master.asked == []
+
+
+def test_a_certificate_for_another_name_is_told_nothing(
+    serve: Any, ca: Authority, token_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = serve(files(ca, "head.example.org", master=True))
+    for host in ("localhost", "127.0.0.1"):
+        line = fails(
+            capsys, 1, "--master", master.url(host=host), "--ca", ca.certificate, "--token-file", token_file
+        )  # fmt: skip
+        assert line.endswith(f"its certificate is not for {host!r}; give a name that it carries")
+    assert master.asked == []
+
+
+def test_an_expired_certificate_says_so(
+    serve: Any, tmp_path: Path, token_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = authority(tmp_path / "old", NOW - 90 * DAY)
+    master = serve(files(old, "localhost", master=True, since=NOW - 60 * DAY, days=30))
+    line = fails(capsys, 1, "--master", master.url(), "--ca", old.certificate, "--token-file", token_file)
+    assert line.endswith("its certificate is refused: it has expired; it is to be renewed on the master")
+
+
+def test_a_token_that_is_missing_or_refused(
+    serve: Any, ca: Authority, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master = serve(files(ca, "localhost", master=True))
+    line = fails(capsys, 1, "--master", master.url(), "--ca", ca.certificate)
+    assert "it wants a token; name the file that has it with --token-file" in line
+    wrong = tmp_path / "wrong"
+    wrong.write_text("another token\n")
+    line = fails(capsys, 1, "--master", master.url(), "--ca", ca.certificate, "--token-file", wrong)
+    assert "the token is refused" in line and "another token" not in line
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "No such file"),
+        (b"", "there is no token in it"),
+        (b"\xff", "not text"),
+        ("tökén".encode(), "plain ASCII"),
+    ],
+)
+def test_a_file_without_a_token_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, why: str
+) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_bytes(content)
+    line = fails(capsys, 2, "--token-file", path)
+    assert line.startswith(f"penstock profile: --token-file: {path}: ") and why in line
+
+
+def test_a_ca_that_is_none_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ca.pem"
+    argv = ("--master", "https://localhost:1", "--ca", path)
+    assert fails(capsys, 2, *argv).endswith(f"--ca: {path}: No such file or directory")
+    path.write_text("nothing")
+    assert fails(capsys, 2, *argv).endswith(f"--ca: {path}: there is no certificate in it")
+
+
+def test_a_token_is_not_sent_where_others_could_read_it(token_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = fails(capsys, 2, "--master", "http://head.example.org:7422", "--token-file", token_file)
+    assert line.endswith("a token is not sent without TLS; write https://head.example.org")
+
+
+def test_with_tls_where_there_is_none_and_without_where_there_is(
+    serve: Any, ca: Authority, token_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, secured = serve(None), serve(files(ca, "localhost", master=True))
+    line = fails(capsys, 1, "--master", plain.url(), "--ca", ca.certificate)
+    assert line.endswith("it does not speak TLS; write http://")
+    line = fails(capsys, 1, "--master", secured.url("http"))
+    assert line.endswith("that is not HTTP; where the master's pages have TLS write https://")
