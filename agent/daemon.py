@@ -23,7 +23,7 @@ from agent.check.facts import enforcement
 from agent.check.facts.links import links_out
 from agent.config import AgentConfig
 from agent.confiner import Confiner
-from agent.core import Node
+from agent.core import Node, draining
 from agent.core import events as e
 from agent.core.confinement import confine
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
@@ -41,12 +41,15 @@ from agent.output import forget_outputs, trim_output
 from agent.shell import Shell
 from agent.status import status_document
 from agent.stdio import Stdio
-from penstock import paths, sdnotify, tls
+from penstock import doors, paths, sdnotify
+from penstock.certificates import CertificateWatch
+from penstock.configuring import Configuring
 from penstock.daemon import StartError
 from penstock.http_access import access_of
 from penstock.model import Capacity
 from penstock.reloading import Reloading
 from penstock.settings import SettingsError, host_port
+from penstock.wire.cluster_api import Draining
 
 log = structlog.get_logger()
 
@@ -67,7 +70,7 @@ async def _main(reloading: Reloading[AgentConfig], port_file: Path | None) -> No
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
     reloading.listen()
-    agent = Agent(reloading.current)
+    agent = Agent(reloading)
     try:
         try:
             await agent.start()
@@ -75,7 +78,7 @@ async def _main(reloading: Reloading[AgentConfig], port_file: Path | None) -> No
             raise StartError(str(error)) from error
         if port_file is not None:
             agent.write_addresses(port_file)
-        await agent.serve(stop, reloading)
+        await agent.serve(stop)
     finally:
         sdnotify.notify("STOPPING=1")
         await agent.close()
@@ -84,10 +87,13 @@ async def _main(reloading: Reloading[AgentConfig], port_file: Path | None) -> No
 class Agent:
     """One agent; :meth:`start`, :meth:`serve`, :meth:`close`."""
 
-    def __init__(self, config: AgentConfig) -> None:
-        self._config = config
+    def __init__(self, reloading: Reloading[AgentConfig]) -> None:
+        self._reloading, self._config = reloading, reloading.current
+        reloading.apply = self.reconfigure
+        self._certificates = CertificateWatch(doors.shown_by(self._config))
+        reloading.also += [self._certificates.look, self._judge_anew]
         self._started_at = time.time()
-        self._outputs = config.state() / "outputs"
+        self._outputs = self._config.state() / "outputs"
         self._exits: list[Exited] = []
         self._taken_back = False
         self._launcher: Launcher
@@ -151,7 +157,7 @@ class Agent:
         self._frameworks = Frameworks(
             self._shell, self._executor, status=self.status, outputs=self._outputs, enforced=enforced,
             max_frame_bytes=config.max_frame_bytes, operators=config.operators,
-            connections=lambda: self._config.user_max_connections,
+            connections=lambda: self._config.user_max_connections, configuring=Configuring(self._reloading),
         )  # fmt: skip
         await self._frameworks.listen(config.socket_path())
         self._closers.append(self._frameworks.close)
@@ -159,7 +165,7 @@ class Agent:
 
     def _link_to_master(self, config: AgentConfig, name: str) -> Link:
         host, port = host_port(config.master, "master")
-        contexts = tls.contexts(config, "master", host, name)
+        contexts = doors.contexts(config, "master", host, name)
         return Link(self._shell, host, port, contexts, config.master_name)
 
     def _choose_disk_scheduler(self, disks: list[str]) -> None:
@@ -255,6 +261,7 @@ class Agent:
                 running=running,
                 exits_to_come=frozenset(exited.container for exited in self._exits),
                 at=time.time(),
+                draining=next(iter(journal.read(draining.ROOM, Draining)), None),
             )
         )
         self._taken_back = True
@@ -268,13 +275,14 @@ class Agent:
 
     # ------------------------------------------------------------ serve
 
-    async def serve(self, stop: asyncio.Event, reloading: Reloading[AgentConfig]) -> None:
+    async def serve(self, stop: asyncio.Event) -> None:
         """Sample, watch, report until told to stop."""
         gc.collect()
         gc.freeze()  # what start-up made stays: no collection needs to look at it again
         sdnotify.notify("READY=1")
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._tick()), tasks.create_task(reloading.run(self.reconfigure))]
+            running = [tasks.create_task(self._tick()), tasks.create_task(self._reloading.run())]
+            running.append(tasks.create_task(self._certificates.run()))
             if self._watch is not None:
                 running.append(tasks.create_task(self._watch.run()))
             if self._link is not None:
@@ -293,6 +301,10 @@ class Agent:
         self._shell.dispatch(e.Reconfigured(config.node_settings(instance=before.instance, disks=slots), time.time()))
         if self._watch is not None:
             self._watch.reconfigure(config.memory_look_interval_s, self._memory_worth_a_look(before.capacity))
+
+    def _judge_anew(self) -> None:
+        if self._link is not None:
+            self._link.judge_anew()
 
     def _memory_worth_a_look(self, capacity: Capacity) -> float:
         return self._config.t_preempt_memory * capacity.memory_bytes
@@ -332,6 +344,9 @@ class Agent:
             enforcement=self._enforcement,
             master=master,
             events=self._shell.events,
+            configuration=self._reloading.by_hand(),
+            certificates=self._certificates.rows(),
+            journal_writes=self._shell.journal_writes,
         )
 
     def write_addresses(self, path: Path) -> None:

@@ -1,21 +1,23 @@
-"""HTTP on loopback: the status page and its ``/events``; ``/status`` (JSON), ``/metrics`` (Prometheus),
-``/healthz``."""
+"""HTTP on loopback: the status page and its ``/events``; ``/status`` (JSON), ``/metrics`` (Prometheus), ``/healthz``,
+and ``/openapi.json``, which describes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from agent.http_documents import Status
 from agent.metrics import registry
+from penstock import openapi
 from penstock.http_access import HttpAccess
-from penstock.web import pages
+from penstock.openapi import Operation
 from penstock.web.history import Resources
 from penstock.web.live import Live
+from penstock.web.site import Site
 
+_ABOUT = "What this host's agent says of it. Nothing can be changed here: that is done on the agent's socket."
 #: The page shows so many of what is over, the latest.
 _MOST_ENDED = 20
 _MOST_PREEMPTIONS = 20
@@ -28,11 +30,24 @@ class StatusSite:
 
     def __init__(self, status: Callable[[], dict[str, Any]], resources: Callable[[], Resources] | None = None) -> None:
         """``resources`` is :func:`agent.history.resources`, to be kept for the page; None: only while it is watched."""
-        self._status = status
-        self._registry = registry(status)
-        self._live = Live(lambda: shown(status()), resources)
-        self._runner: web.AppRunner | None = None
-        self.address = ""
+
+        async def get_status(request: web.Request) -> web.Response:
+            return openapi.json(status())
+
+        self._site = Site(
+            title="Penstock agent",
+            about=_ABOUT,
+            page="node.html",
+            live=Live(lambda: shown(status()), resources),
+            registry=registry(status),
+            prefix="penstock",
+            operations=[Operation(path="/status", handler=get_status, summary="The status document.", answer=Status)],
+        )
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return self._site.address
 
     async def listen(self, host: str, port: int, access: HttpAccess | None = None) -> None:
         """Open the port; :attr:`address` tells which it was. ``access`` says who may look (None: all who can connect).
@@ -40,42 +55,11 @@ class StatusSite:
         Raises:
             OSError: the port is taken.
         """
-        app = web.Application(middlewares=access.middlewares if access is not None else ())
-        app.on_response_prepare.append(pages.add_headers)
-        app.on_shutdown.append(self._hang_up)
-        app.add_routes(
-            [
-                *pages.routes("node.html"),
-                web.get("/events", self._live.get),
-                web.get("/status", self._get_status),
-                web.get("/metrics", self._get_metrics),
-                web.get("/healthz", self._get_health),
-            ]
-        )
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        self._runner = runner
-        await web.TCPSite(runner, host, port, ssl_context=access.ssl if access is not None else None).start()
-        self._live.start()
-        address = runner.addresses[0]
-        self.address = f"{address[0]}:{address[1]}"
+        await self._site.listen(host, port, access)
 
     async def close(self) -> None:
         """Close the port."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    async def _hang_up(self, app: web.Application) -> None:
-        self._live.close()
-
-    async def _get_status(self, request: web.Request) -> web.Response:
-        return web.Response(body=msgspec.json.encode(self._status()), content_type="application/json")
-
-    async def _get_metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    async def _get_health(self, request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        await self._site.close()
 
 
 def shown(status: dict[str, Any]) -> dict[str, Any]:

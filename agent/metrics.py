@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate, product
 from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from agent.core.records import ContainerState
+from penstock.certificates import certificate_metrics
+from penstock.metrics import resource_metrics
+
+_PER_KIND = {
+    "slots": ("penstock_slots", "Concurrency limit of the resource."),
+    "running": ("penstock_slots_in_use", "Slots that monotasks hold."),
+    "queued": ("penstock_monotasks_queued", "Monotasks that wait for a slot."),
+    "pending_bytes": ("penstock_pending_bytes", "Input bytes queued or running."),
+    "rate_bytes_per_s": ("penstock_processing_rate_bytes_per_second", "Processing rate X/T (Ursa)."),
+}
+#: What is done to opportunistic containers, and for which resources: those that never happened are there, too.
+ACTIONS = ("paused", "resumed", "reclaimed", "warned", "preempted")
+_RESOURCES = ("cpu", "memory", "disk", "network")
+_CLASSES = ("regular", "opportunistic")
+_LIVE = tuple(state.value for state in ContainerState if state is not ContainerState.ENDED)
+_STALLS = {"cpu": "cpu_stalled", "memory": "memory_stalled", "disk": "disk_stalled"}
 
 
 class AgentCollector(Collector):
@@ -25,58 +43,100 @@ class AgentCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """The metrics."""
         status = self._status()
-        per_kind = {
-            "slots": ("penstock_slots", "Concurrency limit of the resource."),
-            "running": ("penstock_slots_in_use", "Monotasks that hold a slot."),
-            "queued": ("penstock_monotasks_queued", "Monotasks that wait for a slot."),
-            "pending_bytes": ("penstock_pending_bytes", "Input bytes queued or running."),
-            "rate_bytes_per_s": ("penstock_processing_rate_bytes_per_second", "Processing rate X/T (Ursa)."),
-        }
-        for key, (name, text) in per_kind.items():
-            gauge = GaugeMetricFamily(name, text, labels=["kind"])
-            for kind, counts in status["kinds"].items():
-                gauge.add_metric([kind], counts[key])
-            yield gauge
-        slot_seconds = CounterMetricFamily("penstock_slot_seconds", "Slot-time of ended monotasks.", labels=["kind"])
-        for kind, counts in status["kinds"].items():
-            slot_seconds.add_metric([kind], counts["slot_seconds"])
-        yield slot_seconds
-        yield from self._memory_and_cores(status)
-        states = Counter((c["class"], c["state"]) for c in status["containers"] if c["state"] != "ended")
-        containers = GaugeMetricFamily("penstock_containers", "Live containers.", labels=["class", "state"])
-        for (container_class, state), number in states.items():
-            containers.add_metric([container_class, state], number)
-        yield containers
-        acts = CounterMetricFamily(
-            "penstock_preemptions", "What was done to opportunistic containers.", labels=["action", "resource"]
-        )
-        for act in status["acts"]:
-            acts.add_metric([act["action"], act["resource"]], act["count"])
-        yield acts
-        yield _histogram(status["reaction"])
-        yield GaugeMetricFamily("penstock_jobs", "Jobs known on this node.", value=len(status["jobs"]))
-        yield GaugeMetricFamily(
-            "penstock_master_linked", "Whether the master answers.", value=status["master"]["linked"]
-        )
+        yield from _queues(status["kinds"])
+        yield from resource_metrics("penstock_", status["resources"], "of this host")
+        yield from certificate_metrics("penstock", status["certificates"])
+        for metric, value in (
+            ("cpu_opportunistic_cores", status["cores"]["opportunistic"]),
+            ("memory_opportunistic_bytes", status["memory"]["opportunistic_bytes"]),
+        ):
+            yield GaugeMetricFamily(f"penstock_{metric}", "What opportunistic containers asked for.", value=value)
+        yield GaugeMetricFamily("penstock_t_alloc_ratio", "UBIS's T_alloc, as it is now.", value=status["t_alloc"])
+        yield from _containers([each for each in status["containers"] if each["state"] != "ended"])
+        yield from _preemptions(status)
+        jobs = Counter("admitted" if job["admitted"] else "waiting" for job in status["jobs"])
+        known = GaugeMetricFamily("penstock_jobs", "Jobs known on this node.", labels=["state"])
+        for state in ("admitted", "waiting"):
+            known.add_metric([state], jobs[state])
+        yield known
+        if status["master"]["address"]:
+            linked = status["master"]["linked"]
+            yield GaugeMetricFamily("penstock_connected_to_master", "Whether the master answers.", value=linked)
+        writes = status["journal"]["writes"]
+        yield CounterMetricFamily("penstock_journal_writes", "Records that were written or removed.", value=writes)
         enforced = GaugeMetricFamily("penstock_enforced", "Whether this host can enforce it.", labels=["what"])
         for what, fact in status["enforcement"].items():
             enforced.add_metric([what], float(fact["ok"]))
         yield enforced
 
-    def _memory_and_cores(self, status: dict[str, Any]) -> Iterator[Metric]:
-        for room, unit in (("memory", "_bytes"), ("cores", "")):
-            gauge = GaugeMetricFamily(f"penstock_{room}{unit}", f"What of the {room} is what.", labels=["what"])
-            for key, value in status[room].items():
-                gauge.add_metric([key.removesuffix("_bytes")], value)
-            yield gauge
+
+def _queues(kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+    for key, (name, text) in _PER_KIND.items():
+        gauge = GaugeMetricFamily(name, text, labels=["kind"])
+        for kind, counts in kinds.items():
+            gauge.add_metric([kind], counts[key])
+        yield gauge
+    waits = GaugeMetricFamily(
+        "penstock_queue_head_wait_seconds",
+        "How long the job whose turn is next has waited for one; 0: nobody waits.",
+        labels=["kind"],
+    )
+    slot_seconds = CounterMetricFamily("penstock_slot_seconds", "Slot-time of ended monotasks.", labels=["kind"])
+    grants = CounterMetricFamily("penstock_grants", "Slots that were given to monotasks.", labels=["kind"])
+    waited = HistogramMetricFamily(
+        "penstock_grant_wait_seconds", "How long granted monotasks had waited for their slot.", labels=["kind"]
+    )
+    for kind, counts in kinds.items():
+        waits.add_metric([kind], counts["head"]["waits_s"] if counts["head"] else 0.0)
+        slot_seconds.add_metric([kind], counts["slot_seconds"])
+        grants.add_metric([kind], counts["granted"])
+        waited.add_metric([kind], _cumulative(counts["waits"]), counts["waits"]["sum_s"])
+    yield from (waits, slot_seconds, grants, waited)
 
 
-def _histogram(reaction: dict[str, Any]) -> Metric:
-    """Prometheus wants cumulative buckets."""
-    bounds = [*(str(bound) for bound in reaction["bounds_s"]), "+Inf"]
-    name, text = "penstock_preemption_seconds", "From the decision to preempt a container to its end."
-    return HistogramMetricFamily(
-        name, text, list(zip(bounds, accumulate(reaction["counts"]), strict=True)), reaction["sum_s"]
+def _cumulative(histogram: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """As Prometheus wants its buckets."""
+    bounds = [*(str(bound) for bound in histogram["bounds_s"]), "+Inf"]
+    return list(zip(bounds, accumulate(histogram["counts"]), strict=True))
+
+
+def _containers(live: list[dict[str, Any]]) -> Iterator[Metric]:
+    states = Counter((each["class"], each["state"]) for each in live)
+    containers = GaugeMetricFamily("penstock_containers", "Live containers.", labels=["class", "state"])
+    for container_class in _CLASSES:
+        for state in _LIVE:
+            containers.add_metric([container_class, state], states[container_class, state])
+    yield containers
+    loose = sum(1 for each in live if each["not_enforced"])
+    yield GaugeMetricFamily(
+        "penstock_containers_not_enforced", "Live containers with a limit that is not enforced.", value=loose
+    )
+    stalled = GaugeMetricFamily(
+        "penstock_regular_stalled_max_ratio",
+        "Of the regular containers the largest share of the time in which something in it waited (PSI).",
+        labels=["resource"],
+    )
+    samples = [each["sample"] for each in live if each["class"] == "regular"]
+    for resource, key in _STALLS.items():
+        stalled.add_metric([resource], max((sample.get(key, 0.0) for sample in samples), default=0.0))
+    yield stalled
+
+
+def _preemptions(status: Mapping[str, Any]) -> Iterator[Metric]:
+    acts = CounterMetricFamily(
+        "penstock_preemptions", "What was done to opportunistic containers.", labels=["action", "resource"]
+    )
+    counts = dict.fromkeys(product(ACTIONS, _RESOURCES), 0)
+    counts |= {(act["action"], act["resource"]): act["count"] for act in status["acts"]}
+    for labels, count in counts.items():
+        acts.add_metric(labels, count)
+    yield acts
+    reaction = status["reaction"]
+    yield HistogramMetricFamily(
+        "penstock_preemption_seconds",
+        "From the decision to preempt a container to its end.",
+        buckets=_cumulative(reaction),
+        sum_value=reaction["sum_s"],
     )
 
 

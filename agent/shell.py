@@ -73,6 +73,11 @@ class Shell:
             self._settle_launches(event)
         return reply
 
+    @property
+    def journal_writes(self) -> int:
+        """How often a record was written or removed."""
+        return self._journal.writes
+
     def _actions(self) -> dict[type[Any], Callable[[Any], object]]:
         """Instruction → what is done; the two that are the hot path are not looked up."""
         do = self._executor

@@ -26,17 +26,20 @@ from master.forecasting import Forecasting
 from master.history import resources
 from master.http import StatusSite
 from master.http_reservations import ReservationSite
+from master.overview import Overview
 from master.profiles import Profiles
 from master.promising import Promising
 from master.reservations.desk import Desk
 from master.service import MasterService
 from master.store.database import Database, StoreError
 from master.store.reservations import ReservationStore
-from penstock import __version__, paths, sdnotify, tls
+from penstock import __version__, doors, paths, sdnotify, tls
+from penstock.certificates import CertificateWatch
+from penstock.configuring import Configuring
 from penstock.daemon import StartError
 from penstock.http_access import access_of
 from penstock.reloading import Reloading
-from penstock.settings import SettingsError, host_port
+from penstock.settings import Loaded, SettingsError, host_port
 
 log = structlog.get_logger()
 
@@ -57,14 +60,15 @@ async def _main(reloading: Reloading[MasterConfig], port_file: Path | None) -> N
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
     reloading.listen()
-    master = Master(reloading.current)
+    master = Master(reloading.current, reloading)
     try:
         await master.start()
         if port_file is not None:
             master.write_addresses(port_file)
-        reloads = loop.create_task(reloading.run(master.reconfigure))
+        beside = [loop.create_task(reloading.run()), loop.create_task(master.certificates.run())]
         await master.serve(stop)
-        reloads.cancel()
+        for task in beside:
+            task.cancel()
     finally:
         sdnotify.notify("STOPPING=1")
         await master.close()
@@ -74,13 +78,20 @@ class Master:
     """One master; :meth:`start`, :meth:`serve`, :meth:`close`. Of work it keeps nothing on disk: agents know all of it.
     What was promised ahead of time, and what executors used, is in the store."""
 
-    def __init__(self, config: MasterConfig) -> None:
+    def __init__(self, config: MasterConfig, reloading: Reloading[MasterConfig] | None = None) -> None:
+        """``reloading`` is where ``config`` is from and how it changes; without, nobody reads it again."""
         self._config = config
+        self._reloading = reloading or Reloading(Loaded(config, {}), lambda: Loaded(config, {}))
+        self._reloading.apply = self.reconfigure
+        self.certificates = CertificateWatch(doors.shown_by(config))
         self._started_at = time.time()
         registry = CollectorRegistry()
         self.service = MasterService(Cluster(config.cluster_settings(), random.random), registry)
         self.forecasting = Forecasting(config.database(), config.forecast_settings(), self.service.heard)
         self.service.forecasting = self.forecasting
+        self.service.configuring = Configuring(self._reloading)
+        self._reloading.also += [self.certificates.look, self.service.judge_anew]
+        self.service.overview = Overview(self.status)
         self.promising: Promising | None = None
         token = Path(config.http_token_file) if config.http_token_file else None
         reservations = ReservationSite(
@@ -97,7 +108,7 @@ class Master:
             StartError: a port cannot be had, or its certificate not be used.
         """
         try:
-            self.service.contexts = tls.contexts(self._config, "listen", host_port(self._config.listen, "listen")[0])
+            self.service.contexts = doors.contexts(self._config, "listen", host_port(self._config.listen, "listen")[0])
             pages = partial(self.site.listen, access=access_of(self._config))
         except (SettingsError, tls.TlsError) as error:
             raise StartError(str(error)) from None
@@ -168,6 +179,9 @@ class Master:
             "started_at": self._started_at,
             "listen": self.service.address,
             "http": self.site.address,
+            "configuration": self._reloading.by_hand(),
+            "certificates": self.certificates.rows(),
+            "reservations": self.promising.counts if self.promising is not None else {},
             **document(self.service.cluster, time.monotonic()),
         }
 

@@ -1,76 +1,31 @@
 """HTTP on loopback: the status page and its ``/events``; ``/status``, ``/explain``, ``/snapshot`` (JSON), ``/metrics``
-(Prometheus), ``/healthz``."""
+(Prometheus), ``/healthz``, and ``/openapi.json``, which describes them."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry
 
+from master import http_documents as documents
 from master.explain.recording import Recording
 from master.explain.why import UnknownJobError
+from master.metrics import MasterCollector, Status
+from penstock import openapi
 from penstock.http_access import HttpAccess
-from penstock.web import pages
+from penstock.openapi import Operation, Refused
 from penstock.web.history import Resources
 from penstock.web.live import Live
+from penstock.web.site import Site
 
-Status = Callable[[], dict[str, Any]]
 #: Of a job; raises UnknownJobError.
 Explain = Callable[[str], dict[str, Any]]
+_ABOUT = "What the master knows of the cluster, and why it decides as it does. Reservations can be changed."
 #: The page shows so many, those that were known first; all are in ``/status``.
 _MOST_NODES = 500
 _MOST_JOBS = 200
-
-
-class MasterCollector(Collector):
-    """Reads one status document per scrape. Labels are bounded: states and reasons; no ids, no nodes."""
-
-    def __init__(self, status: Status) -> None:
-        self._status = status
-
-    def describe(self) -> list[Metric]:
-        """Nothing is collected at registration."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """The metrics."""
-        status = self._status()
-        nodes, jobs = status["nodes"].values(), status["jobs"].values()
-        yield _by("nodes", "Nodes.", "state", Counter(node["state"] for node in nodes))
-        yield _by("jobs", "Jobs that have not ended.", "state", Counter(job["state"] for job in jobs))
-        tasks = {state: status["tasks"][state] for state in ("ready", "placed")}
-        yield _by("tasks", "Tasks that have not ended.", "state", tasks)
-        for key, text in (
-            ("reservable_bytes", "Memory of the connected nodes that jobs may reserve."),
-            ("reserved_bytes", "Memory reserved for admitted jobs."),
-        ):
-            yield GaugeMetricFamily(f"penstock_master_{key}", text, value=status["memory"][key])
-        free = sum(max(0, node["memory_free_bytes"]) for node in nodes if node["state"] == "connected")
-        yield GaugeMetricFamily("penstock_master_memory_free_bytes", "Memory not promised on any node.", value=free)
-        for name, number in status["decisions"].items():
-            text = f"Since the start of the master: {name.replace('_', ' ')}."
-            yield CounterMetricFamily(f"penstock_master_{name}", text, value=number)
-        ends = CounterMetricFamily("penstock_master_tasks_ended", "Tasks that ended.", labels=["by"])
-        for by, number in status["tasks"]["ended"].items():
-            ends.add_metric([by], number)
-        yield ends
-
-
-def _by(name: str, text: str, label: str, values: dict[str, int]) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily(f"penstock_master_{name}", text, labels=[label])
-    for value, number in sorted(values.items()):
-        gauge.add_metric([value], number)
-    return gauge
-
-
-def _json(said: object, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(said), content_type="application/json", status=status)
 
 
 class StatusSite:
@@ -82,7 +37,7 @@ class StatusSite:
         explain: Explain,
         snapshot: Callable[[], Recording],
         registry: CollectorRegistry,
-        more: Sequence[web.RouteDef] = (),
+        more: Sequence[Operation] = (),
         resources: Callable[[], Resources] | None = None,
     ) -> None:
         """``more`` are pages that others have; ``resources`` is :func:`master.history.resources`, to be kept for the
@@ -90,12 +45,21 @@ class StatusSite:
         self._status = status
         self._explain = explain
         self._snapshot = snapshot
-        self._registry = registry
-        self._more = more
         registry.register(MasterCollector(status))
-        self._live = Live(lambda: shown(status()), resources)
-        self._runner: web.AppRunner | None = None
-        self.address = ""
+        self._site = Site(
+            title="Penstock master",
+            about=_ABOUT,
+            page="cluster.html",
+            live=Live(lambda: shown(status()), resources),
+            registry=registry,
+            prefix="penstock_master",
+            operations=[*self._operations(), *more],
+        )
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return self._site.address
 
     async def listen(self, host: str, port: int, access: HttpAccess | None = None) -> None:
         """Open the port; :attr:`address` tells which it was. ``access`` says who may look (None: all who can connect).
@@ -103,57 +67,48 @@ class StatusSite:
         Raises:
             OSError: the port is taken.
         """
-        app = web.Application(middlewares=access.middlewares if access is not None else ())
-        app.on_response_prepare.append(pages.add_headers)
-        app.on_shutdown.append(self._hang_up)
-        app.add_routes(
-            [
-                *pages.routes("cluster.html"),
-                web.get("/events", self._live.get),
-                web.get("/status", self._get_status),
-                web.get("/explain", self._get_explanation),
-                web.get("/snapshot", self._get_snapshot),
-                web.get("/metrics", self._get_metrics),
-                web.get("/healthz", self._get_health),
-                *self._more,
-            ]
-        )
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        self._runner = runner
-        await web.TCPSite(runner, host, port, ssl_context=access.ssl if access is not None else None).start()
-        self._live.start()
-        address = runner.addresses[0]
-        self.address = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+        await self._site.listen(host, port, access)
 
     async def close(self) -> None:
         """Close the port."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._site.close()
 
-    async def _hang_up(self, app: web.Application) -> None:
-        self._live.close()
+    def _operations(self) -> list[Operation]:
+        return [
+            Operation(
+                path="/status", handler=self._get_status, summary="The status document.", answer=documents.Status
+            ),
+            Operation(
+                path="/explain",
+                handler=self._get_explanation,
+                summary="Why a job waits.",
+                query=documents.ExplainQuery,
+                answer=documents.Explanation,
+                faults={404: "There is no such job; the line names some that there are."},
+            ),
+            Operation(
+                path="/snapshot",
+                handler=self._get_snapshot,
+                summary="The state that a scheduling round would see now: what `penstock place` reads.",
+                answer=Recording,
+                faults={503: "No node is connected."},
+            ),
+        ]
 
     async def _get_status(self, request: web.Request) -> web.Response:
-        return _json(self._status())
+        return openapi.json(self._status())
 
-    async def _get_explanation(self, request: web.Request) -> web.Response:
-        job = request.query.get("job")
-        if not job:
-            return _json({"error": "which job? ask for /explain?job=ID; /status lists the jobs"}, 400)
+    async def _get_explanation(self, request: web.Request, query: documents.ExplainQuery) -> web.Response:
         try:
-            return _json(self._explain(job))
+            return openapi.json(self._explain(query.job))
         except UnknownJobError as error:
-            return _json({"error": str(error)}, 404)
+            raise Refused(404, str(error), "job") from None
 
     async def _get_snapshot(self, request: web.Request) -> web.Response:
-        return _json(self._snapshot())
-
-    async def _get_metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    async def _get_health(self, request: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        recording = self._snapshot()
+        if not recording.nodes:
+            raise Refused(503, "no node is connected: there is nothing that a round would see")
+        return openapi.json(recording)
 
 
 def shown(status: dict[str, Any]) -> dict[str, Any]:

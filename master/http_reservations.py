@@ -8,37 +8,32 @@ in the file ``http_token_file``; whoever has that acts as an operator, on behalf
 from __future__ import annotations
 
 import hmac
-import math
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET
 
+from master import http_documents as documents
 from master.reservations.calls import show
 from master.reservations.desk import Desk
 from master.reservations.timeline import AMOUNTS, free_runs, stacked
+from penstock import openapi
+from penstock.openapi import Operation, Refused
 from penstock.wire.agent_api import Result
 from penstock.wire.errors import ErrorCode, RpcError
-from penstock.wire.reservation_api import Label, OnBehalf, Rdl
+from penstock.wire.reservation_api import OnBehalf, ReservationId, Reservations, Reserved
 
 Call = Callable[[OnBehalf], Awaitable[Result]]
 _STATUS = {ErrorCode.BAD_REQUEST: 400, ErrorCode.REFUSED: 409, ErrorCode.UNAVAILABLE: 503}
 #: `GET /plan` shows so much of the time ahead where nobody says how much.
 _AHEAD_S = 86_400.0
-#: No later time is meant: the year 9999.
-_LAST = 253_402_300_800.0
 _AWAY = "this master takes no reservations; see its log: its store could not be opened"
-
-
-class _Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of a change."""
-
-    rdl: Rdl
-    user: str = ""
-    name: Label = ""
+_NONE = "There is none of that id."
+_EXAMPLE_INSTEAD = "{'rdl': 'atom(<1core>,1,1,5min,1h)'}"
+_EXAMPLE = "{'user': 'eve', 'rdl': 'atom(<1core>,1,1,5min,1h)'}"
 
 
 class ReservationSite:
@@ -49,26 +44,63 @@ class ReservationSite:
         self._call = call
         self._token_file = token_file
 
-    def routes(self) -> list[web.RouteDef]:
+    def routes(self) -> list[Operation]:
         """For the master's site."""
+        away = {503: "This master takes no reservations, or cannot write one down."}
+        one = {"id": ReservationId}
         return [
-            web.get("/reservations", self._get),
-            web.get("/plan", self._plan),
-            web.post("/reservations", self._post),
-            web.put("/reservations/{id}", self._put),
-            web.delete("/reservations/{id}", self._delete),
+            Operation(
+                path="/reservations",
+                handler=self._get,
+                summary="Every reservation, and what is promised and free at a time.",
+                query=documents.ReservationsQuery,
+                answer=documents.ReservationsThen,
+                faults=away,
+            ),
+            Operation(
+                path="/plan",
+                handler=self._plan,
+                summary="What is promised over time.",
+                query=documents.PlanQuery,
+                answer=documents.Plan,
+                faults=away,
+            ),
+            Operation(
+                method="POST",
+                path="/reservations",
+                handler=self._post,
+                summary="Promise it (createRes, Rayon §5.1).",
+                body=documents.Ask,
+                answer=Reserved,
+                status=201,
+                faults=away | {409: "It cannot be promised."},
+            ),
+            Operation(
+                method="PUT",
+                path="/reservations/{id}",
+                handler=self._put,
+                summary="Promise something else instead (updateRes); where that cannot be, it stays as it was.",
+                parameters=one,
+                body=documents.AskInstead,
+                answer=Reserved,
+                faults=away | {404: _NONE, 409: "It cannot be promised, or was dropped."},
+            ),
+            Operation(
+                method="DELETE",
+                path="/reservations/{id}",
+                handler=self._delete,
+                summary="It is not needed any more (deleteRes); its jobs go on as any others.",
+                parameters=one,
+                answer=Reservations,
+                faults=away | {404: _NONE},
+            ),
         ]
 
-    async def _get(self, request: web.Request) -> web.Response:
-        desk = self._desk()
-        if desk is None:
-            return _error(503, _AWAY)
-        try:
-            at = _time(request, "at", time.time())
-        except ValueError as error:
-            return _error(400, str(error), "at")
+    async def _get(self, request: web.Request, query: documents.ReservationsQuery) -> web.Response:
+        desk = self._present()
+        at = time.time() if query.at is UNSET else query.at
         promised = desk.promised(at)
-        return _json(
+        return openapi.json(
             {
                 "at": at,
                 "promised": {
@@ -80,87 +112,59 @@ class ReservationSite:
             }
         )
 
-    async def _plan(self, request: web.Request) -> web.Response:
-        desk = self._desk()
-        if desk is None:
-            return _error(503, _AWAY)
-        try:
-            since = _time(request, "since", time.time())
-            until = _time(request, "until", since + _AHEAD_S)
-        except ValueError as error:
-            return _error(400, str(error), str(error).partition(":")[0])
-        by = request.query.get("by", "user")
-        if by not in {"user", "reservation"}:
-            return _error(400, "by: write user or reservation", "by")
+    async def _plan(self, request: web.Request, query: documents.PlanQuery) -> web.Response:
+        desk = self._present()
+        since = time.time() if query.since is UNSET else query.since
+        until = since + _AHEAD_S if query.until is UNSET else query.until
         if until <= since:
-            return _error(400, "until: not after since", "until")
-        return _json(stacked(desk, since, until, by=by))
+            raise Refused(400, "until: not after since", "until")
+        return openapi.json(stacked(desk, since, until, by=query.by))
 
     async def _post(self, request: web.Request) -> web.Response:
-        return await self._change(request, "reserve", 201)
+        self._permitted(request)
+        asked = await openapi.read_body(request, documents.Ask, _EXAMPLE)
+        params = {"rdl": asked.rdl, "name": asked.name}
+        return await self._answer(OnBehalf(user=asked.user, operator=True, call="reserve", params=params), 201)
 
     async def _put(self, request: web.Request) -> web.Response:
-        return await self._change(request, "update_reservation", 200)
+        self._permitted(request)
+        asked = await openapi.read_body(request, documents.AskInstead, _EXAMPLE_INSTEAD)
+        params = {"rdl": asked.rdl, "reservation": self._known(request)}
+        return await self._answer(OnBehalf(user="", operator=True, call="update_reservation", params=params))
 
     async def _delete(self, request: web.Request) -> web.Response:
-        refused = self._refused(request)
-        if refused is not None:
-            return refused
-        asked = {"reservation": request.match_info["id"]}
-        return await self._answer(OnBehalf(user="", operator=True, call="delete_reservation", params=asked), 200)
+        self._permitted(request)
+        params = {"reservation": self._known(request)}
+        return await self._answer(OnBehalf(user="", operator=True, call="delete_reservation", params=params))
 
-    async def _change(self, request: web.Request, call: str, status: int) -> web.Response:
-        refused = self._refused(request)
-        if refused is not None:
-            return refused
+    async def _answer(self, asked: OnBehalf, status: int = 200) -> web.Response:
         try:
-            asked = msgspec.json.decode(await request.read(), type=_Asked)
-        except msgspec.MsgspecError as error:
-            return _error(400, f"{error}; send JSON such as {{'user': 'eve', 'rdl': 'atom(<1core>,1,1,5min,1h)'}}")
-        params: dict[str, Any] = {"rdl": asked.rdl}
-        if call == "reserve":
-            if not asked.user:
-                return _error(400, "user: who is it for?", "user")
-            params["name"] = asked.name
-        else:
-            params["reservation"] = request.match_info["id"]
-        return await self._answer(OnBehalf(user=asked.user, operator=True, call=call, params=params), status)
-
-    async def _answer(self, asked: OnBehalf, status: int) -> web.Response:
-        try:
-            return _json(await self._call(asked), status)
+            return openapi.json(await self._call(asked), status)
         except RpcError as error:
-            return _error(_STATUS.get(error.code, 500), str(error), error.body.field)
+            raise Refused(_STATUS.get(error.code, 500), str(error), error.body.field or "") from None
 
-    def _refused(self, request: web.Request) -> web.Response | None:
-        """Why somebody may not change anything."""
+    def _present(self) -> Desk:
+        """Raises Refused: this master takes no reservations."""
+        desk = self._desk()
+        if desk is None:
+            raise Refused(503, _AWAY)
+        return desk
+
+    def _known(self, request: web.Request) -> str:
+        """Raises Refused: there is none of the address's id."""
+        named = request.match_info["id"]
+        if named not in self._present().entries:
+            raise Refused(404, f"there is no reservation {named[:128]!r}; /reservations lists them", "id")
+        return named
+
+    def _permitted(self, request: web.Request) -> None:
+        """Raises Refused: why somebody may not change anything."""
         if self._token_file is None:
-            return _error(403, "no reservations by HTTP here; set http_token_file, or use `penstock reserve`")
+            raise Refused(403, "no reservations by HTTP here; set http_token_file, or use `penstock reserve`")
         try:
             token = self._token_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            return _error(503, f"http_token_file: {getattr(error, 'strerror', None) or 'not text'}")
+            raise Refused(503, f"http_token_file: {getattr(error, 'strerror', None) or 'not text'}") from None
         said = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not token or not hmac.compare_digest(said.encode(), token.encode()):
-            return _error(401, "the header `Authorization: Bearer TOKEN` with the token of http_token_file is needed")
-        return None
-
-
-def _time(request: web.Request, field: str, default: float) -> float:
-    """Raises ValueError: one line that names the field."""
-    said = request.query.get(field)
-    try:
-        at = default if said is None else float(said)
-    except ValueError:
-        at = math.nan
-    if not 0 <= at < _LAST:
-        raise ValueError(f"{field}: not a time; write seconds of Unix time")
-    return at
-
-
-def _json(said: object, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(said), content_type="application/json", status=status)
-
-
-def _error(status: int, why: str, field: str = "") -> web.Response:
-    return _json({"error": why} | ({"field": field} if field else {}), status)
+        if not token or not hmac.compare_digest(said.encode("utf-8", "surrogateescape"), token.encode()):
+            raise Refused(401, "the header `Authorization: Bearer TOKEN` with the token of http_token_file is needed")

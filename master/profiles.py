@@ -6,14 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
+from master import http_documents as documents
 from master.forecasting import Forecasting
 from master.prediction import Forecast, Predictor, Run, Settings
 from master.prediction.application import Application, History
 from master.prediction.runs import Floats
 from master.store import Depository, StoreError
+from penstock import openapi
+from penstock.openapi import Operation, Refused
 
 #: The rows of usage, and their units.
 RESOURCES = ("cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
@@ -35,9 +37,26 @@ class Profiles:
     def __init__(self, forecasting: Forecasting) -> None:
         self._forecasting = forecasting
 
-    def routes(self) -> list[web.RouteDef]:
+    def routes(self) -> list[Operation]:
         """For the master's HTTP address."""
-        return [web.get("/profiles", self._list), web.get("/profiles/{user}/{application:.+}", self._one)]
+        away = {503: "The store cannot be had."}
+        return [
+            Operation(
+                path="/profiles",
+                handler=self._list,
+                summary="Applications that ran as executors.",
+                answer=list[documents.ProfileEntry],
+                faults=away,
+            ),
+            Operation(
+                path="/profiles/{user}/{application:.+}",
+                handler=self._one,
+                summary="What an application's executors used, and what is forecast of the next.",
+                parameters={"user": str, "application": str},
+                answer=documents.ApplicationProfile,
+                faults=away | {404: "Nothing is kept of it."},
+            ),
+        ]
 
     async def _list(self, request: web.Request) -> web.Response:
         return await self._answer(_overview)
@@ -48,12 +67,11 @@ class Profiles:
 
     async def _answer(self, question: Callable[[Depository, Known], object]) -> web.Response:
         try:
-            said, status = await self._forecasting.read(question), 200
+            return openapi.json(await self._forecasting.read(question))
         except UnknownApplicationError as error:
-            said, status = {"error": str(error)}, 404
+            raise Refused(404, str(error)) from None
         except StoreError as error:
-            said, status = {"error": str(error)}, 503
-        return web.Response(body=msgspec.json.encode(said), content_type="application/json", status=status)
+            raise Refused(503, str(error)) from None
 
     def _document(self, name: str, store: Depository, known: Application) -> dict[str, Any]:
         recorded = store.runs(name)

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from penstock import tls
+from penstock import doors, tls
 from penstock.settings import SettingsError, host_port
 
 #: What a token must have at least, where others can try: `openssl rand -hex 16` has twice that.
@@ -44,6 +44,11 @@ class HttpAccess:
         self._reader = reader
 
     @property
+    def exposed(self) -> bool:
+        """Whether others than this host's can connect, so that whoever looks shows a token."""
+        return self._exposed
+
+    @property
     def ssl(self) -> ssl.SSLContext | None:
         """For ``web.TCPSite``; it serves renewed certificates to those who connect after that."""
         if self._contexts is None:
@@ -64,7 +69,9 @@ class HttpAccess:
         @web.middleware
         async def access(request: web.Request, handler: _Handler) -> web.StreamResponse:
             said = request.headers.get("Authorization", "")
-            refused = self.refusal(request.method, request.path, request.host, said)
+            changes_nothing = request.match_info.http_exception is not None  # no such page, or not by this method
+            method = "GET" if changes_nothing else request.method
+            refused = self.refusal(method, request.path, request.host, said)
             return await handler(request) if refused is None else _refuse(*refused)
 
         return [access]
@@ -104,8 +111,8 @@ def access_of(config: Any) -> HttpAccess:
         Path(named) if named else None for named in (config.http_token_file, config.http_read_token_file)
     )
     host, _ = host_port(config.http, "http")
-    tls.pages_required(config, host)
-    if tls.is_loopback(host):
+    doors.pages_required(config, host)
+    if doors.is_loopback(host):
         return HttpAccess(exposed=False, operator=operator, reader=reader)
     for key, file in (("http_token_file", operator), ("http_read_token_file", reader)):
         if file is not None and len(_token(file, key)) < LEAST_TOKEN_CHARACTERS:

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.queues.monotask import GRANTED, QUEUED, Monotask, size_rank
 from agent.queues.rates import ProcessingRate
+from agent.queues.waits import Waits
 from penstock.model import KINDS, ResourceKind
 from penstock.model.stages import StageRanks
 from penstock.model.work import MonotaskId
@@ -99,6 +100,7 @@ class Resource:
         "slots",
         "small",
         "starving",
+        "waits",
     )  # fmt: skip
 
     def __init__(self, kind: ResourceKind, slots: int, rate: ProcessingRate) -> None:
@@ -115,6 +117,7 @@ class Resource:
         self.jobs: list[tuple[float, int, int, JobQueue]] = []
         self.starving: list[JobQueue] = []
         self.leases: dict[JobQueue, float] = {}  # until when a job's slots may go on without asking
+        self.waits = Waits()
         self.keepers: dict[tuple[int, JobQueue], None] = {}  # sessions that may meanwhile keep theirs idle, in order
 
     @property
@@ -125,6 +128,7 @@ class Resource:
     def enqueue(self, job: JobQueue, monotask: Monotask, stage: str, sequence: int, now: float, known: int) -> None:
         """A monotask waits; ``sequence`` rises, ``known`` is how many jobs there are."""
         self.queued += 1
+        monotask.granted_at = now  # as long as it waits: since when
         waiting = job.waiting[self.index]
         if not waiting:
             job.last_grant[self.index] = now
@@ -134,6 +138,7 @@ class Resource:
     def grant_at_once(self, job: JobQueue, monotask: Monotask, stage: str, now: float, lease_s: float) -> None:
         """It comes alone, nobody waits, and there is room: what :meth:`enqueue` and :meth:`fill` would do."""
         job.stages.rank(stage)
+        self.waits.granted += 1
         self.hold(job, monotask, now)
         if lease_s and monotask.session:
             self.leases[job] = monotask.lease_until = now + lease_s
@@ -191,6 +196,7 @@ class Resource:
                 return  # small ones behind it wait, too: order comes before a part of a slot
             heappop(waiting)
             self.queued -= 1
+            self.waits.waited(now - monotask.granted_at)
             self.hold(job, monotask, now)
             job.last_grant[index] = now
             granted.append(monotask)
@@ -212,6 +218,8 @@ class Resource:
             "pending_bytes": self.pending_bytes,
             "rate_bytes_per_s": self.rate.bytes_per_s(now),
             "slot_seconds": self.slot_seconds,
+            "granted": self.waits.granted,
+            "waits": self.waits.document(),
             "head": self.head(now),
         }
 

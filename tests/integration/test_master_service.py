@@ -261,7 +261,7 @@ async def test_status_metrics_and_health(connect: Callable[..., Any], master: Ma
     for line in (
         'penstock_master_nodes{state="connected"} 1.0',
         'penstock_master_tasks{state="ready"} 1.0',
-        "penstock_master_assigned_total 1.0",
+        "penstock_master_tasks_assigned_total 1.0",
     ):
         assert line in metrics.splitlines()
     assert "penstock_master_round_seconds_count" in metrics

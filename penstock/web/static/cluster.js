@@ -11,7 +11,7 @@ const charts = new Charts($("resources"));
 
 // ---------------------------------------------------------------- nodes
 
-const STATES = { connected: "good", away: "bad", expected: "warn" };
+const STATES = { connected: "good", draining: "warn", drained: "warn", away: "bad", expected: "warn" };
 
 // Used of what there is; the mark is what is promised.
 const room = (used, promised, there, text) =>
@@ -75,7 +75,7 @@ async function explain(job, button) {
   content.replaceChildren(...paragraphs.map((text) => el("p", {}, text)));
 }
 
-const JOB_STATES = { admitted: "good", waiting: "warn", expected: "" };
+const JOB_STATES = { admitted: "good", waiting: "warn", cancelling: "warn", expected: "" };
 
 const jobs = new Table(
   $("jobs"),
@@ -114,7 +114,7 @@ const told = (count, more) => (more ? `${count} of ${count + more}` : String(cou
 
 follow((status, history) => {
   const all = Object.entries(status.nodes).sort(([a], [b]) => a.localeCompare(b, undefined, { numeric: true }));
-  const connected = all.filter(([, node]) => node.state === "connected").length;
+  const connected = all.filter(([, node]) => node.state !== "away" && node.state !== "expected").length;
   const { ready, placed, ended } = status.tasks;
   facts($("facts"), [
     ["version", status.version],

@@ -176,9 +176,13 @@ function missing(enforcement) {
   return failing.length ? [{ summary: `This host cannot enforce everything (${failing.length} of ${Object.keys(enforcement).length} missing)`, lines: told }] : [];
 }
 
-function warnings({ enforcement, master }) {
+function warnings({ enforcement, master, drain }) {
   const away = master.address && !master.linked;
-  return [...(away ? [`The master at ${master.address} does not answer.`] : []), ...missing(enforcement)];
+  return [
+    ...(away ? [`The master at ${master.address} does not answer.`] : []),
+    ...(drain ? [`This node takes no work from the cluster: ${drain.state} by ${drain.by} since ${day(drain.since)}.`] : []),
+    ...missing(enforcement),
+  ];
 }
 
 function masterSays({ address, linked }) {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
+import structlog
 
 from agent.core import Node
 from agent.core.settings import NodeSettings
@@ -40,6 +43,7 @@ async def test_the_page_its_events_and_what_programs_read() -> None:
             ("/status", "application/json"),
             ("/metrics", "text/plain"),
             ("/healthz", "text/plain"),
+            ("/openapi.json", "application/json"),
         ):
             async with client.get(path) as response:
                 assert response.status == 200 and response.content_type.endswith(of)
@@ -56,3 +60,38 @@ async def test_a_name_that_somebody_else_made_point_here_is_refused() -> None:
                 assert response.status == 403
         async with client.get("/status") as response:
             assert (await response.json())["node"] == "n"
+
+
+async def test_the_page_leads_to_its_description() -> None:
+    async with served() as client, client.get("/") as page:
+        target = page.links["service-desc"]["url"]
+        async with client.get(target) as described:
+            assert (await described.json())["info"]["title"] == "Penstock agent"
+
+
+async def test_where_others_can_look_the_description_says_what_needs_a_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef")
+    headers = {"Authorization": "Bearer 0123456789abcdef"}
+    async with served(HttpAccess(exposed=True, reader=token)) as client:
+        async with client.get("/openapi.json") as refused, client.get("/openapi.json", headers=headers) as answer:
+            assert (refused.status, answer.status) == (401, 200)
+            document = await answer.json()
+        for path, methods in document["paths"].items():
+            async with client.get(path) as nobody, client.get(path, headers=headers) as somebody:
+                assert nobody.status == (401 if methods["get"]["security"] else 200), path
+                assert somebody.status == 200, path
+
+
+async def test_what_is_no_http_is_one_line_in_the_log() -> None:
+    with structlog.testing.capture_logs() as said:
+        async with served() as client:
+            base = client._base_url
+            assert base is not None
+            reader, writer = await asyncio.open_connection(base.host, base.port)
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nX: \x00\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+    assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+    [line] = [one for one in said if one["event"] == "not HTTP"]
+    assert "Invalid header value" in line["why"] and "\n" not in line["why"] and "exc_info" not in line

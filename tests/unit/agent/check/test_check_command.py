@@ -10,6 +10,7 @@ import pytest
 
 from agent.check import command
 from agent.check.facts import Fact
+from penstock.cli.errors import CommandError
 
 FACTS = {
     "cpu": Fact(True, "cpu.max, cpu.weight"),
@@ -75,6 +76,6 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], need: str, hi
 
 
 def test_an_unknown_option_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(CommandError, match="unknown argument '--nonsense'") as caught:
         command.main(["--nonsense"])
-    assert caught.value.code == 2
+    assert caught.value.status == 2

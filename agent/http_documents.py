@@ -1,0 +1,246 @@
+"""What the agent's HTTP answers in JSON, for its OpenAPI document. PURE: types, nothing else.
+
+:mod:`agent.status` makes the documents; a test holds real ones against these, and neither may have a key more or less.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from agent.core.records import ContainerState
+from agent.core.snapshot import ContainerUse, HostUse
+from penstock.model import Capacity, Ended, Limits, ResourceKind
+from penstock.model.work import StageProgress
+from penstock.wire.cluster_api import Remaining
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every key is always there."""
+
+
+class Head(_Said, frozen=True, kw_only=True):
+    """Whose turn is next, and how long that job has waited for one, in seconds."""
+
+    job: str
+    task: str
+    waits_s: float
+
+
+class Waits(_Said, frozen=True, kw_only=True):
+    """How long granted monotasks had waited: ``counts`` has one more than ``bounds_s``, for the rest."""
+
+    bounds_s: list[float]
+    counts: list[int]
+    sum_s: float
+
+
+class Queue(_Said, frozen=True, kw_only=True):
+    """The queue of one kind (Ursa §4.2.3): monotasks that hold a slot (``running``), share one (``sharing``), go past
+    the queue (``bypassing``) or wait (``queued``); ``rate_bytes_per_s`` is X/T; ``slot_seconds`` of those that
+    ended."""
+
+    slots: int
+    running: int
+    sharing: int
+    bypassing: int
+    queued: int
+    pending_bytes: int
+    rate_bytes_per_s: float
+    slot_seconds: float
+    granted: int
+    waits: Waits
+    head: Head | None
+
+
+class Resource(_Said, frozen=True, kw_only=True):
+    """In ``unit`` (cores, bytes, or share of the time or of the link). ``promised`` null: not known, or nothing can be.
+    ``slack`` is T_alloc × capacity − used (UBIS §IV.A)."""
+
+    unit: Literal["cores", "bytes", "share"]
+    capacity: float
+    promised: float | None
+    used: float
+    slack: float
+
+
+class Cores(_Said, frozen=True, kw_only=True):
+    """Cores: promised to regular work, asked for by opportunistic work, used by containers."""
+
+    capacity: float
+    promised: float
+    opportunistic: float
+    used: float
+
+
+class Memory(_Said, frozen=True, kw_only=True):
+    """The same of memory."""
+
+    capacity_bytes: int
+    promised_bytes: int
+    opportunistic_bytes: int
+    used_bytes: int
+
+
+class Job(_Said, frozen=True, kw_only=True):
+    """A job on this node; its monotasks are counted on this node alone. ``waits``: why it is not admitted yet."""
+
+    job: str
+    name: str
+    user: str
+    admitted: bool
+    waits: str
+    priority: float
+    connections: int
+    stages: list[StageProgress]
+    queued: int
+    running: int
+    done: int
+    failed: int
+
+
+class Following(_Said, frozen=True, kw_only=True):
+    """Where in its profile a container is, and what it wants there."""
+
+    slot: int
+    slots: int
+    slot_s: float
+    wants: dict[str, float]
+
+
+class ExecutorState(_Said, frozen=True, kw_only=True):
+    """Of an executor: how late its stage is, as a multiple of its prediction (``behind``; 0: it is not), whether it is
+    ``stuck``, and how often it was given more (Elasecutor §III.D)."""
+
+    application: str
+    run: str
+    slot: int | None
+    slots: int | None
+    behind: float
+    stuck: bool
+    reprovisioned: int
+
+
+class Container(_Said, frozen=True, kw_only=True):
+    """A container. ``not_enforced``: limit → why it is not. ``sample`` is empty until there is one."""
+
+    container: str
+    name: str
+    user: str
+    job: str
+    task: str
+    container_class: Literal["regular", "opportunistic"] = msgspec.field(name="class")
+    state: ContainerState
+    pid: int
+    started_at: float
+    limits: Limits
+    follows: bool
+    profile: Following | None
+    executor: ExecutorState | None
+    adopted: bool
+    not_enforced: dict[str, str]
+    sample: ContainerUse
+    ended: Ended | None
+    note: str
+
+
+class Preemption(_Said, frozen=True, kw_only=True):
+    """What was done to an opportunistic container at Unix time ``at``, and why."""
+
+    at: float
+    container: str
+    resource: str
+    action: str
+    reason: str
+
+
+class Acts(_Said, frozen=True, kw_only=True):
+    """How often that was done for the sake of that resource, since the start of the agent."""
+
+    action: str
+    resource: str
+    count: int
+
+
+class Reaction(_Said, frozen=True, kw_only=True):
+    """From the decision to preempt to the container's end: ``counts`` has one more than ``bounds_s``, for the rest."""
+
+    bounds_s: list[float]
+    counts: list[int]
+    sum_s: float
+
+
+class Enforcement(_Said, frozen=True, kw_only=True):
+    """Whether this host can enforce it; where not, why, and what would help."""
+
+    ok: bool
+    why: str
+    remedy: str
+
+
+class MasterLink(_Said, frozen=True, kw_only=True):
+    """Where the master is (empty: there is none), and whether it answers."""
+
+    address: str
+    linked: bool
+
+
+class Journal(_Said, frozen=True, kw_only=True):
+    """Records written or removed since the start of the agent."""
+
+    writes: int
+
+
+class Drain(_Said, frozen=True, kw_only=True):
+    """The node takes no work: who wants that, since when, and what still runs (``count``; at most 50 are named)."""
+
+    state: Literal["draining", "drained"]
+    by: str
+    since: float
+    count: int
+    remaining: list[Remaining]
+
+
+class SetByHand(_Said, frozen=True, kw_only=True):
+    """A key of the configuration that was set while the daemon runs: its value as it is written, and by whom."""
+
+    value: str
+    where: str
+
+
+class Certificate(_Said, frozen=True, kw_only=True):
+    """A certificate that the daemon depends on, its own or its CA's, and when it ends (Unix time)."""
+
+    key: Literal["tls_certificate", "tls_ca"]
+    file: str
+    ends_at: float
+
+
+class Status(_Said, frozen=True, kw_only=True):
+    """What the agent knows of its node. Times are Unix times; ``host`` is empty until there is a sample. ``events`` are
+    what the agent did, the latest last: ``at``, ``what``, and facts of their own."""
+
+    node: str
+    version: str
+    started_at: float
+    uptime_s: float
+    capacity: Capacity
+    t_alloc: float
+    kinds: dict[ResourceKind, Queue]
+    cores: Cores
+    memory: Memory
+    resources: dict[Literal["cpu", "memory", "disk", "network"], Resource]
+    host: HostUse
+    jobs: list[Job]
+    containers: list[Container]
+    preemptions: list[Preemption]
+    acts: list[Acts]
+    reaction: Reaction
+    events: list[dict[str, Any]]
+    enforcement: dict[str, Enforcement]
+    master: MasterLink
+    journal: Journal
+    drain: Drain | None
+    configuration: dict[str, SetByHand]
+    certificates: list[Certificate]

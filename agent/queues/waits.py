@@ -1,0 +1,31 @@
+"""How long monotasks waited for their slot: a histogram for operators (Prometheus buckets)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+BOUNDS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
+
+
+class Waits:
+    """``granted`` counts all; those that did not wait cost an addition, and are in the first bucket."""
+
+    __slots__ = ("counts", "granted", "sum_s")
+
+    def __init__(self) -> None:
+        self.granted = 0
+        self.counts = [0] * (len(BOUNDS_S) + 1)
+        self.sum_s = 0.0
+
+    def waited(self, wait_s: float) -> None:
+        """One that waited was granted."""
+        self.granted += 1
+        self.counts[bisect_left(BOUNDS_S, wait_s)] += 1
+        self.sum_s += wait_s
+
+    def document(self) -> dict[str, Any]:
+        """For the status: ``counts`` has one more than ``bounds_s``, for the rest."""
+        first, *others = self.counts
+        at_once = self.granted - sum(self.counts)
+        return {"bounds_s": BOUNDS_S, "counts": [first + at_once, *others], "sum_s": self.sum_s}

@@ -1,0 +1,304 @@
+"""What the master's HTTP answers in JSON, for its OpenAPI document, and what may be asked. PURE: types, nothing else.
+
+A test holds real documents against these, and neither may have a key more or less.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from penstock.model import Capacity
+from penstock.model.work import StageProgress
+from penstock.wire.cluster_api import Draining
+from penstock.wire.master_api import Load
+from penstock.wire.reservation_api import FreeRun, Label, Rdl, Reserved
+
+#: The year 9999: no later time is meant.
+UnixTime = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800, description="Unix time in seconds")]
+Amount = dict[Literal["cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes"], float]
+Columns = dict[Literal["cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes"], list[float]]
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every key is always there."""
+
+
+# ---------------------------------------------------------------- what may be asked
+
+
+class ExplainQuery(_Said, frozen=True, kw_only=True):
+    """Of ``GET /explain``."""
+
+    job: Annotated[str, msgspec.Meta(min_length=1, description="the id of a job; /status lists them")]
+
+
+class ReservationsQuery(_Said, frozen=True, kw_only=True):
+    """Of ``GET /reservations``: what is promised ``at`` that time; by default now."""
+
+    at: UnixTime | UnsetType = UNSET
+
+
+class PlanQuery(_Said, frozen=True, kw_only=True):
+    """Of ``GET /plan``: from ``since`` (by default now) to ``until`` (by default a day later), added up ``by``."""
+
+    since: UnixTime | UnsetType = UNSET
+    until: UnixTime | UnsetType = UNSET
+    by: Literal["user", "reservation"] = "user"
+
+
+class Ask(_Said, frozen=True, kw_only=True):
+    """What is to be promised, as an expression of RDL (docs/reservations.md), and to whom; ``name`` is for people."""
+
+    rdl: Rdl
+    user: Annotated[str, msgspec.Meta(min_length=1, description="who is it for?")]
+    name: Label = ""
+
+
+class AskInstead(_Said, frozen=True, kw_only=True):
+    """What is to be promised instead."""
+
+    rdl: Rdl
+
+
+# ---------------------------------------------------------------- GET /status
+
+
+class Resource(_Said, frozen=True, kw_only=True):
+    """Of the connected nodes together, in ``unit``; of disks and links the mean share. ``slack`` is
+    Σ max(0, T_alloc × capacity − used) (UBIS §IV.A)."""
+
+    unit: Literal["cores", "bytes", "share"]
+    capacity: float
+    promised: float | None
+    used: float
+    slack: float
+
+
+class NodeStatus(_Said, frozen=True, kw_only=True):
+    """A node. ``load`` is what it said last; ``away_s`` how long it has not answered; ``rates`` in bytes/s."""
+
+    state: Literal["connected", "draining", "drained", "away", "expected"]
+    draining: Draining | None
+    away_s: float | None
+    version: str
+    capacity: Capacity
+    t_alloc: float
+    load: Load
+    rates: dict[Literal["cpu", "disk", "network"], float]
+    memory_free_bytes: float
+    external_memory_bytes: float
+    cores_free: float
+    tasks: int
+    opportunistic_tasks: int
+    unanswered: int
+
+
+class JobStatus(_Said, frozen=True, kw_only=True):
+    """A job. ``waits``: why; ``stages``: how many tasks of each are ready; ``progress``: what its framework said."""
+
+    name: str
+    user: str
+    origin: str
+    state: Literal["admitted", "waiting", "cancelling", "expected"]
+    waits: str
+    memory_bytes: int
+    submitted_at: float
+    reservation: str
+    priority: float
+    service_container_s: float
+    slots: int
+    ready: int
+    placed: int
+    stages: dict[str, int]
+    progress: list[StageProgress]
+
+
+class Tasks(_Said, frozen=True, kw_only=True):
+    """Tasks that are ready or placed now; ``ended``: how → how many, since the start of the master."""
+
+    ready: int
+    placed: int
+    ended: dict[str, int]
+
+
+class Memory(_Said, frozen=True, kw_only=True):
+    """What jobs may reserve of the connected nodes' memory, and what is reserved for those that are admitted."""
+
+    reservable_bytes: float
+    reserved_bytes: float
+
+
+class PromisedNow(_Said, frozen=True, kw_only=True):
+    """What a reservation is promised now."""
+
+    cores: float
+    memory_bytes: float
+    bundles: int
+
+
+class SetByHand(_Said, frozen=True, kw_only=True):
+    """A key of the configuration that was set while the daemon runs: its value as it is written, and by whom."""
+
+    value: str
+    where: str
+
+
+class Certificate(_Said, frozen=True, kw_only=True):
+    """A certificate that the daemon depends on, its own or its CA's, and when it ends (Unix time)."""
+
+    key: Literal["tls_certificate", "tls_ca"]
+    file: str
+    ends_at: float
+
+
+class Status(_Said, frozen=True, kw_only=True):
+    """What the master knows. ``decisions``: what was counted since its start; ``started_at`` is Unix time."""
+
+    version: str
+    started_at: float
+    listen: str
+    http: str
+    configuration: dict[str, SetByHand]
+    certificates: list[Certificate]
+    reservations: dict[Literal["accepted", "rejected", "missed"], int]
+    resources: dict[Literal["cpu", "memory", "disk", "network"], Resource]
+    nodes: dict[str, NodeStatus]
+    jobs: dict[str, JobStatus]
+    tasks: Tasks
+    memory: Memory
+    decisions: dict[str, int]
+    ordering: str
+    promised: dict[str, PromisedNow]
+
+
+# ---------------------------------------------------------------- GET /explain
+
+
+class StageExplained(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Ready tasks of a stage: what how many nodes lack for the first of them (``lacks``; of slack ``slack_lacks``)."""
+
+    stage: str
+    opportunistic: bool | Literal["only"]
+    ready: int
+    waits: str = ""
+    lacks: dict[str, int] = {}
+    slack_lacks: dict[str, int] = {}
+
+
+class Explanation(_Said, frozen=True, kw_only=True):
+    """Why a job waits: its ``place`` of how many (``of``), the last ten ``before_it``, ``why`` (the rule and the
+    numbers), what it holds and how many containers more it may have (``room_containers`` null: any number)."""
+
+    job: str
+    name: str
+    ordering: str
+    placement: str
+    place: int
+    of: int
+    before_it: list[str]
+    why: str
+    containers: int
+    room_containers: float | None
+    priority: float
+    service_container_s: float
+    admitted: bool
+    waits: str
+    nodes: int
+    stages: list[StageExplained]
+
+
+# ---------------------------------------------------------------- GET /reservations, /plan
+
+
+class ReservationsThen(_Said, frozen=True, kw_only=True):
+    """``promised``: reservation → amounts and ``bundles`` at that time; ``free``: what nobody is promised from then on,
+    run by run; ``reservations``: all there are, as they stand."""
+
+    at: float
+    promised: dict[str, dict[str, float]]
+    free: list[FreeRun]
+    reservations: list[Reserved]
+
+
+class Plan(_Said, frozen=True, kw_only=True):
+    """Each amount holds from the time at its place in ``times`` to the next one, the last to ``until``; ``promised`` is
+    by user or by reservation."""
+
+    step_s: float
+    until: float
+    times: list[float]
+    capacity: Columns
+    promised: dict[str, Columns]
+
+
+# ---------------------------------------------------------------- GET /profiles
+
+#: Resources × slots, in cores, bytes/s and bytes.
+Series = list[list[float]]
+
+
+class RunSettings(_Said, frozen=True, kw_only=True):
+    """What tells one run from another beforehand: the input's size and the bounds."""
+
+    input_bytes: int
+    cores: float
+    memory_bytes: int
+
+
+class ProfileEntry(_Said, frozen=True, kw_only=True):
+    """An application that ran as executors. ``error``: model → its relative error, null: untried."""
+
+    application: str
+    user: str
+    runs: int
+    settings: list[RunSettings]
+    error: dict[str, float | None]
+    last_run_at: float
+
+
+class RunUsed(_Said, frozen=True, kw_only=True):
+    """What one run used: the mean of its executors. ``stages`` are the slots at whose end a stage ended."""
+
+    run: str
+    ended_at: float
+    executors: int
+    settings: RunSettings
+    stages: list[int]
+    mean: Series
+    peak: Series
+
+
+class ForecastSaid(_Said, frozen=True, kw_only=True):
+    """What the next run with these settings will use, and by which model; ``low`` and ``high`` bound the mean."""
+
+    settings: RunSettings
+    by: str
+    error: float | None
+    errors: dict[str, float | None]
+    stages: list[int]
+    mean: Series
+    peak: Series
+    low: Series
+    high: Series
+
+
+class ForetoldSaid(_Said, frozen=True, kw_only=True):
+    """What was forecast before a run; null: too little was known."""
+
+    run: str
+    forecast: ForecastSaid | None
+
+
+class ApplicationProfile(_Said, frozen=True, kw_only=True):
+    """An application's runs, in the order in which they ended, and forecasts; a slot takes ``slot_s`` seconds."""
+
+    application: str
+    user: str
+    slot_s: float
+    resources: list[str]
+    runs: list[RunUsed]
+    forecasts: list[ForecastSaid]
+    history: list[ForetoldSaid]

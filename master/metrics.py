@@ -1,0 +1,105 @@
+"""``/metrics``: Prometheus text from the status, at scrape time. Labels are bounded: states, ways to end; no ids."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from penstock.certificates import certificate_metrics
+from penstock.metrics import resource_metrics
+from penstock.model import EndedBy
+
+Status = Callable[[], dict[str, Any]]
+_NODE_STATES = ("connected", "draining", "drained", "away", "expected")
+_ENDS = tuple(by.value for by in EndedBy)
+_JOB_STATES = ("admitted", "waiting", "cancelling", "expected")
+#: What the cluster counts (``decisions`` of the status) → the metric, and what it counts.
+_COUNTERS = {
+    "rounds": ("rounds", "Scheduling rounds that had something to place."),
+    "tasks": ("tasks_received", "Tasks that were given to the master to be placed."),
+    "admitted": ("jobs_admitted", "Jobs that were admitted."),
+    "assigned": ("tasks_assigned", "Tasks that were assigned to a node."),
+    "refused": ("tasks_refused", "Assignments that a node refused."),
+    "promoted": ("tasks_promoted", "Opportunistic tasks that became regular (UBIS)."),
+    "withdrawn": ("tasks_withdrawn", "Tasks that were taken back from a node."),
+    "placed_again": ("tasks_placed_again", "Tasks that were placed again, because their node was lost."),
+    "nodes_lost": ("nodes_lost", "Nodes that did not come back in time."),
+    "decisions": ("decisions", "Decisions that were sent to agents."),
+    "stopped_for_drains": ("tasks_stopped_for_drains", "Tasks that were stopped because their node is drained."),
+    "preempted_for_promises": ("tasks_preempted_for_promises", "Tasks that made room for what was promised."),
+}
+
+
+class MasterCollector(Collector):
+    """Reads one status document per scrape."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def describe(self) -> list[Metric]:
+        """Nothing is collected at registration."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics."""
+        status = self._status()
+        nodes, jobs = status["nodes"].values(), status["jobs"].values()
+        yield _by("nodes", "Nodes.", "state", _counted(_NODE_STATES, (node["state"] for node in nodes)))
+        yield _by("jobs", "Jobs that have not ended.", "state", _counted(_JOB_STATES, (job["state"] for job in jobs)))
+        tasks = {state: status["tasks"][state] for state in ("ready", "placed")}
+        yield _by("tasks", "Tasks that have not ended.", "state", tasks)
+        yield from resource_metrics("penstock_master_", status["resources"], "of the connected nodes")
+        yield from certificate_metrics("penstock_master", status["certificates"])
+        for key, text in (
+            ("reservable_bytes", "Memory of the connected nodes that jobs may reserve."),
+            ("reserved_bytes", "Memory reserved for admitted jobs."),
+        ):
+            yield GaugeMetricFamily(f"penstock_master_{key}", text, value=status["memory"][key])
+        free = sum(max(0, node["memory_free_bytes"]) for node in nodes if node["state"] == "connected")
+        yield GaugeMetricFamily("penstock_master_memory_free_bytes", "Memory not promised on any node.", value=free)
+        away = max((node["away_s"] or 0.0 for node in nodes), default=0.0)
+        yield GaugeMetricFamily(
+            "penstock_master_node_away_max_seconds", "How long the node that is away longest has been.", value=away
+        )
+        yield GaugeMetricFamily(
+            "penstock_master_decisions_unanswered",
+            "Decisions that agents have not answered yet.",
+            value=sum(node["unanswered"] for node in nodes),
+        )
+        yield from self._counters(status)
+
+    def _counters(self, status: Mapping[str, Any]) -> Iterator[Metric]:
+        for name, number in status["decisions"].items():
+            metric, text = _COUNTERS.get(name, (name, f"Since the start of the master: {name.replace('_', ' ')}."))
+            yield CounterMetricFamily(f"penstock_master_{metric}", text, value=number)
+        ends = CounterMetricFamily("penstock_master_tasks_ended", "Tasks that ended, by how.", labels=["by"])
+        for by, number in (dict.fromkeys(_ENDS, 0) | status["tasks"]["ended"]).items():
+            ends.add_metric([by], number)
+        yield ends
+        asked = CounterMetricFamily(
+            "penstock_master_reservations", "Promises that were given, refused, and not kept.", labels=["outcome"]
+        )
+        for outcome, number in status["reservations"].items():
+            asked.add_metric([outcome], number)
+        yield asked
+        promised = status["promised"].values()
+        yield GaugeMetricFamily("penstock_master_reservations_due", "Reservations promised now.", value=len(promised))
+        for key, metric in (("cores", "reservations_promised_cores"), ("memory_bytes", "reservations_promised_bytes")):
+            total = sum(one[key] for one in promised)
+            yield GaugeMetricFamily(f"penstock_master_{metric}", "What reservations are promised now.", value=total)
+
+
+def _counted(states: Iterable[str], found: Iterable[str]) -> dict[str, int]:
+    """Those that nobody is in, too: an alert cannot see what is not there."""
+    return dict.fromkeys(states, 0) | Counter(found)
+
+
+def _by(name: str, text: str, label: str, values: Mapping[str, int]) -> GaugeMetricFamily:
+    gauge = GaugeMetricFamily(f"penstock_master_{name}", text, labels=[label])
+    for value, number in sorted(values.items()):
+        gauge.add_metric([value], number)
+    return gauge

@@ -1,0 +1,73 @@
+"""What both daemons say at ``/metrics``: of themselves (version, process, how late the loop runs) and of resources."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+
+from penstock import __version__
+
+#: How often the loop is looked at.
+_LOOK_S = 1.0
+#: libuv counts in whole milliseconds: below 2 ms there is nothing to tell.
+_LAG_BOUNDS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+#: As a type: the library gives it none.
+_without_created: Callable[[], object] = disable_created_metrics
+#: Units as the status has them, and in the names of metrics.
+_UNITS = {"cores": "cores", "bytes": "bytes", "share": "ratio"}
+
+
+class OwnMetrics:
+    """Registers itself; ``prefix`` is ``penstock`` for the agent and ``penstock_master`` for the master."""
+
+    def __init__(self, registry: CollectorRegistry, prefix: str) -> None:
+        _without_created()  # when a counter began is what process_start_time_seconds says
+        ProcessCollector(namespace=prefix, registry=registry)
+        build = Gauge(f"{prefix}_build_info", "1, with the version that runs.", ["version"], registry=registry)
+        build.labels(__version__).set(1)
+        self._lag = Histogram(
+            f"{prefix}_event_loop_lag_seconds",
+            "How late a timer of the event loop came, looked at once a second.",
+            registry=registry,
+            buckets=_LAG_BOUNDS_S,
+        )
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look at the loop from now on."""
+        due = time.monotonic() + _LOOK_S
+        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look, due)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self, due: float) -> None:
+        self._lag.observe(max(0.0, time.monotonic() - due))
+        self.start()
+
+
+def resource_metrics(prefix: str, of: Mapping[str, Mapping[str, Any]], whose: str) -> Iterator[Metric]:
+    """A metric for each resource and each of capacity, promised, used and slack; the unit is in its name."""
+    texts = {
+        "capacity": "How much there is {whose}.",
+        "promised": "What is promised to regular work {whose}.",
+        "used": "What is used {whose}.",
+        "slack": "T_alloc × capacity − used (UBIS) {whose}.",
+    }
+    for name, amounts in of.items():
+        for what, text in texts.items():
+            amount = amounts[what]
+            if amount is not None and not (what == "capacity" and amounts["unit"] == "share"):
+                unit = _UNITS[amounts["unit"]]
+                yield GaugeMetricFamily(
+                    f"{prefix}{name}_{what}_{unit}", f"{name}: {text.format(whose=whose)}", value=amount
+                )

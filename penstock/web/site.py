@@ -1,0 +1,151 @@
+"""One HTTP address of a daemon: the page, its events, what programs read, and the description of all of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from penstock import __version__, openapi
+from penstock.http_access import OPEN, HttpAccess
+from penstock.metrics import OwnMetrics
+from penstock.openapi import Content, Operation, Refused
+from penstock.web import pages
+from penstock.web.live import Live
+
+log = structlog.get_logger()
+
+
+class Site:
+    """What the sites of agent and master have in common; each adds ``operations`` of its own."""
+
+    def __init__(
+        self, *, title: str, about: str, page: str, live: Live, registry: CollectorRegistry, prefix: str,
+        operations: Sequence[web.AbstractRouteDef],
+    ) -> None:  # fmt: skip
+        """``title`` and ``about`` are for the OpenAPI document, ``page`` is the file that is served at ``/``,
+        ``prefix`` what the names of the daemon's metrics begin with."""
+        self._title = title
+        self._about = about
+        self._page = page
+        self._live = live
+        self._registry = registry
+        self._own = OwnMetrics(registry, prefix)
+        self._operations = operations
+        self._runner: web.AppRunner | None = None
+        self.address = ""
+
+    async def listen(self, host: str, port: int, access: HttpAccess | None = None) -> None:
+        """Open the port; :attr:`address` tells which it was. ``access`` says who may look (None: all who can connect).
+
+        Raises:
+            OSError: the port is taken.
+        """
+        app = web.Application(middlewares=(openapi.faults, *(access.middlewares if access is not None else ())))
+        app.on_response_prepare.append(pages.add_headers)
+        app.on_shutdown.append(self._hang_up)
+        shown = openapi.Access(access is not None and access.exposed, frozenset({OPEN}))
+        app.add_routes(self._routes(shown))
+        runner = web.AppRunner(app, access_log=None, logger=_logger())
+        await runner.setup()
+        self._runner = runner
+        await web.TCPSite(runner, host, port, ssl_context=access.ssl if access is not None else None).start()
+        self._live.start()
+        self._own.start()
+        name, chosen = runner.addresses[0][:2]
+        self.address = f"[{name}]:{chosen}" if ":" in name else f"{name}:{chosen}"
+
+    async def close(self) -> None:
+        """Close the port."""
+        self._own.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def _routes(self, access: openapi.Access) -> list[web.AbstractRouteDef]:
+        page, *files = pages.routes(self._page)
+        assert isinstance(page, web.RouteDef)
+        described = [
+            Operation(
+                path="/",
+                handler=_with_link(page.handler),
+                summary="The status page, for people.",
+                answer=Content("text/html", "The page; what it is made of is below /static/."),
+            ),
+            Operation(
+                path="/events",
+                handler=self._get_events,
+                summary="The status, live, as server-sent events.",
+                answer=Content(
+                    "text/event-stream",
+                    "Events `history` (the last ten minutes, then new rows) and `status` (the status, less of what is "
+                    "over; then the keys that changed), each with an object in JSON, until either side closes.",
+                ),
+                faults={503: "As many watch as may."},
+            ),
+            *openapi.operations(self._operations),
+            Operation(
+                path="/metrics",
+                handler=self._get_metrics,
+                summary="Metrics for Prometheus.",
+                answer=Content(CONTENT_TYPE_LATEST.partition(";")[0], "The text format of Prometheus."),
+            ),
+            Operation(
+                path=OPEN,
+                handler=_get_health,
+                summary="Whether the daemon lives; open to everybody who can connect.",
+                answer=Content("text/plain", "`ok`"),
+            ),
+        ]
+        own = openapi.served(lambda: openapi.document(self._title, __version__, self._about, [*described, own], access))
+        return [*described, own, *files]
+
+    async def _hang_up(self, app: web.Application) -> None:
+        self._live.close()
+
+    async def _get_events(self, request: web.Request) -> web.StreamResponse:
+        answer = await self._live.get(request)
+        if isinstance(answer, web.Response):  # as many watch as may: nothing has been sent yet
+            raise Refused(answer.status, (answer.text or "").strip())
+        return answer
+
+    async def _get_metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def _get_health(request: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+class _Words(logging.Handler):
+    """What aiohttp logs becomes ours: one line for what is no HTTP, all there is for what should not have happened."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by logging."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            log.info("not HTTP", what=record.getMessage(), why=" ".join(error.message.split())[:200])
+        else:
+            log.error("http", what=record.getMessage(), exc_info=error)
+
+
+def _logger() -> logging.Logger:
+    logger = logging.Logger("penstock.http", logging.WARNING)  # noqa: LOG001 - nobody else shall find it
+    logger.addHandler(_Words())
+    return logger
+
+
+def _with_link(
+    page: Callable[[web.Request], Awaitable[web.StreamResponse]],
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """The page says where it is described for programs (RFC 8631)."""
+
+    async def get(request: web.Request) -> web.StreamResponse:
+        answer = await page(request)
+        answer.headers[hdrs.LINK] = openapi.LINK
+        return answer
+
+    return get

@@ -1,0 +1,83 @@
+"""The agent's metrics: what there is of each, also where nothing has happened yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from prometheus_client import generate_latest
+
+from agent.core import Node, preempting
+from agent.core.settings import NodeSettings
+from agent.metrics import ACTIONS, registry
+from agent.queues import MonotaskQueues
+from agent.status import status_document
+from penstock.model import KINDS, Capacity, MonotaskSpec, ResourceKind
+from penstock.wire.agent_api import Completion
+from tests.prometheus import exposed, faults
+
+
+def status(**changed: Any) -> dict[str, Any]:
+    node = Node(NodeSettings(node="n", instance="x", capacity=Capacity(cores=2, memory_bytes=1 << 30)))
+    master = {"address": "", "linked": False}
+    enforcement = {"cpu": {"ok": True, "why": "", "remedy": ""}, "disk": {"ok": False, "why": "v1", "remedy": "v2"}}
+    return status_document(node, started_at=0.0, enforcement=enforcement, master=master, events=[]) | changed
+
+
+def page(**changed: Any) -> str:
+    return generate_latest(registry(lambda: status(**changed))).decode()
+
+
+def test_nothing_is_wrong_with_an_idle_node() -> None:
+    assert faults(page()) == []
+
+
+def test_what_is_done_to_containers_is_all_there_from_the_beginning() -> None:
+    assert set(ACTIONS) == set(preempting._DONE.values())
+    acts = [{"action": "paused", "resource": "cpu", "count": 3}]
+    lines = page(acts=acts).splitlines()
+    assert 'penstock_preemptions_total{action="paused",resource="cpu"} 3.0' in lines
+    assert 'penstock_preemptions_total{action="preempted",resource="memory"} 0.0' in lines
+
+
+def test_of_a_host_without_a_master_nothing_is_said_about_one() -> None:
+    assert "penstock_connected_to_master" not in exposed(page())
+    lines = page(master={"address": "head:7421", "linked": True}).splitlines()
+    assert "penstock_connected_to_master 1.0" in lines
+
+
+def test_containers_are_counted_by_class_and_state_and_the_worst_stall_is_told() -> None:
+    containers = [
+        {"class": "regular", "state": "running", "not_enforced": {"disk": "v1"}, "sample": {"cpu_stalled": 0.25}},
+        {"class": "regular", "state": "running", "not_enforced": {}, "sample": {"cpu_stalled": 0.5}},
+        {"class": "opportunistic", "state": "paused", "not_enforced": {}, "sample": {"cpu_stalled": 0.9}},
+        {"class": "regular", "state": "ended", "not_enforced": {"cpu": "x"}, "sample": {}},
+    ]
+    lines = page(containers=containers).splitlines()
+    assert 'penstock_containers{class="regular",state="running"} 2.0' in lines
+    assert 'penstock_containers{class="opportunistic",state="paused"} 1.0' in lines
+    assert 'penstock_containers{class="regular",state="paused"} 0.0' in lines
+    assert "penstock_containers_not_enforced 1.0" in lines
+    assert 'penstock_regular_stalled_max_ratio{resource="cpu"} 0.5' in lines
+
+
+def test_whether_a_host_can_enforce_it() -> None:
+    lines = page().splitlines()
+    assert 'penstock_enforced{what="cpu"} 1.0' in lines and 'penstock_enforced{what="disk"} 0.0' in lines
+
+
+def test_grants_and_how_long_they_were_waited_for() -> None:
+    queues = MonotaskQueues(Capacity(cores=1, memory_bytes=1), network_bypass_bytes=0, rate_window_s=10.0)
+    queues.add_job("j", 0.0)
+    spec = MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)
+    queues.submit(1, "j", [spec, msgspec.structs.replace(spec, id=2)], 0.0)
+    queues.complete(1, "j", [Completion(id=1)], 5.0)
+    queues.complete(1, "j", [Completion(id=2)], 6.0)
+    queues.submit(1, "j", [msgspec.structs.replace(spec, id=3)], 7.0)  # at once
+    kinds = {kind.value: queues.counts(kind, 7.0) for kind in KINDS}
+    lines = page(kinds=kinds).splitlines()
+    assert 'penstock_grants_total{kind="cpu"} 3.0' in lines
+    assert 'penstock_grant_wait_seconds_bucket{kind="cpu",le="0.001"} 2.0' in lines
+    assert 'penstock_grant_wait_seconds_bucket{kind="cpu",le="10.0"} 3.0' in lines
+    assert 'penstock_grant_wait_seconds_sum{kind="cpu"} 5.0' in lines
+    assert 'penstock_grants_total{kind="disk"} 0.0' in lines
