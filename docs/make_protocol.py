@@ -25,7 +25,7 @@ from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, KindAmounts, ResourceKind
 from penstock.model.work import MonotaskSpec, TaskRequest
 from penstock.wire import agent_api as api
-from penstock.wire import master_api, reservation_api
+from penstock.wire import cluster_api, config_api, jobs_api, master_api, overview_api, reservation_api
 from penstock.wire.connection import RpcConnection, to_wire
 from penstock.wire.errors import ErrorBody, ErrorCode
 
@@ -119,6 +119,7 @@ REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
     "kill": (api.ContainerRef(container="c-1"), api.Done()),
     "output": (api.ReadOutput(container="c-1"), api.Output(data=b"done\n", offset=0, size=5)),
     "status": (api.Nothing(), api.Status(status={"node": "alpha"})),
+    "cluster_status": (overview_api.ClusterStatus(), api.Status(status={"nodes": {}, "jobs": {}})),
     "reserve": (reservation_api.Reserve(rdl=_RDL, name="nightly"), _RESERVED),
     "update_reservation": (reservation_api.UpdateReservation(reservation="r-1", rdl=_RDL), _RESERVED),
     "delete_reservation": (
@@ -129,9 +130,81 @@ REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
         reservation_api.ListReservations(),
         reservation_api.Reservations(reservations=[_RESERVED]),
     ),
+    "drain": (
+        cluster_api.DrainNodes(nodes=["alpha"]),
+        cluster_api.Drains(
+            nodes=[
+                cluster_api.NodeDrain(
+                    node="alpha",
+                    state="draining",
+                    draining=cluster_api.Draining("root", 1795000000.0),
+                    remaining=[cluster_api.Remaining("command", "j-1/m-1", "wordcount", "eve")],
+                    count=1,
+                )
+            ]
+        ),
+    ),
+    "undrain": (
+        cluster_api.UndrainNodes(nodes=["alpha"]),
+        cluster_api.Drains(nodes=[cluster_api.NodeDrain(node="alpha", state="connected")]),
+    ),
+    "drains": (
+        cluster_api.AskDrains(nodes=["alpha"]),
+        cluster_api.Drains(nodes=[cluster_api.NodeDrain(node="alpha", state="drained")]),
+    ),
 }
+REQUEST_EXAMPLES |= {
+    "set_config": (
+        config_api.SetConfig(values={"t_alloc": "0.8", "lease_s": "10ms"}),
+        config_api.ConfigSet(
+            changed=[
+                config_api.ChangedKey(key="t_alloc", was="0.9", now="0.8"),
+                config_api.ChangedKey(key="lease_s", was='"5ms"', now='"10ms"', stronger="$PENSTOCK_AGENT_LEASE_S"),
+            ],
+            host="alpha",
+            file="/etc/penstock/agent.toml",
+        ),
+    ),
+    "show_config": (
+        config_api.ShowConfig(),
+        config_api.ConfigInForce(
+            keys={
+                "t_alloc": config_api.KeyInForce(
+                    value=0.8, written="0.8", source="file", where="/etc/penstock/agent.toml:2", default="0.9",
+                    live=True, description="UBIS T_alloc: how far opportunistic work may fill the node",
+                )
+            },
+            host="alpha",
+            file="/etc/penstock/agent.toml",
+        ),
+    ),
+}  # fmt: skip
+REQUEST_EXAMPLES |= {
+    "jobs": (
+        jobs_api.ListJobs(jobs=["j-1", "j-0"]),
+        jobs_api.Jobs(
+            jobs=[
+                jobs_api.JobView(
+                    job="j-1", name="wordcount", user="eve", origin="alpha", state="running", submitted_at=1795000000.0,
+                    stages=2, stages_done=1, tasks_running=2, tasks_done=8, nodes=["alpha", "beta"],
+                    left=KindAmounts(cpu=2e6),
+                    progress=[
+                        jobs_api.StageView(stage="map", tasks=8, done=8),
+                        jobs_api.StageView(stage="reduce", tasks=2, done=0, after=["map"]),
+                    ],
+                )
+            ],
+            unknown=["j-0"],
+        ),
+    ),
+    "cancel_job": (jobs_api.CancelJob(job="j-1"), jobs_api.Cancelling(job="j-1")),
+    "explain_job": (jobs_api.ExplainJob(job="j-1"), jobs_api.Explained(explained={"job": "j-1", "place": 1, "of": 2})),
+}  # fmt: skip
 #: Everything that a framework may ask.
-REQUESTS = {**api.REQUESTS, **reservation_api.REQUESTS}
+REQUESTS = {
+    **api.REQUESTS, **overview_api.REQUESTS, **reservation_api.REQUESTS, **cluster_api.REQUESTS, **config_api.REQUESTS,
+    **jobs_api.REQUESTS,
+}  # fmt: skip
 NOTIFICATION_EXAMPLES: dict[str, api.Params] = {
     "grant": api.Grants(job="j-1", ids=[1]),
     "recall": api.Recall(job="j-1", kind=ResourceKind.CPU),
@@ -142,11 +215,14 @@ NOTIFICATION_EXAMPLES: dict[str, api.Params] = {
     ),
     "job_waiting": api.JobWaiting(job="j-1", why="it wants 2 GiB reserved, 1 GiB of 4 GiB is not reserved"),
     "job_admitted": api.JobRef(job="j-1"),
+    "job_cancelled": jobs_api.CancelledBy(job="j-1", by="eve"),
     "task_placed": api.TaskPlaced(job="j-1", task="m-1", node="alpha"),
     "task_ended": api.TaskEnded(job="j-1", task="m-1", node="alpha", ended=_ENDED),
     "task_stuck": api.TaskStuck(job="j-1", task="e-1", helper="e-2", node="beta"),
     "container_ended": api.ContainerEnded(container="c-1", ended=_ENDED),
 }
+#: Everything that an agent says unasked.
+NOTIFICATIONS = {**api.NOTIFICATIONS, **jobs_api.NOTIFICATIONS}
 #: What a method does, where its parameters' docstring is shared with others.
 SAYS = {
     "end_job": "The job is over: its queued monotasks are gone, its slots are free, its placed tasks are withdrawn.",
@@ -162,7 +238,8 @@ SAYS = {
 STRUCTURES: tuple[type[msgspec.Struct], ...] = (
     MonotaskSpec, api.Completion, api.Leased, TaskRequest, KindAmounts, api.StageProgress, ContainerSpec, Limits,
     Notice, Executor, Profile, Capacity, Ended, reservation_api.Reserved, reservation_api.PromisedPiece,
-    reservation_api.FreeRun, ErrorBody,
+    reservation_api.FreeRun, cluster_api.NodeDrain, cluster_api.Draining, cluster_api.Remaining,
+    config_api.ChangedKey, config_api.KeyInForce, jobs_api.JobView, jobs_api.StageView, jobs_api.TaskFailure, ErrorBody,
 )  # fmt: skip
 ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, Choice, Sizing, EndedBy, ErrorCode)
 
@@ -310,7 +387,7 @@ def _comment(result: object) -> str:
 def notifications() -> list[str]:
     """Every notification of the agent."""
     lines = []
-    for method, params in api.NOTIFICATIONS.items():
+    for method, params in NOTIFICATIONS.items():
         example = NOTIFICATION_EXAMPLES[method]
         data = RpcConnection().send_notification(method, example)
         lines += ["", f"### `{method}`", "", _says(method, params), *fields_table(params)]
@@ -342,6 +419,12 @@ def master() -> list[str]:
         if methods is master_api.REQUESTS:
             calls = ", ".join(f"`{call}`" for call in reservation_api.CALLS)
             lines.append(f"- **`reservation`** {_short(reservation_api.OnBehalf)} Calls: {calls}; answers as to those.")
+            calls = ", ".join(f"`{call}`" for call in cluster_api.REQUESTS)
+            lines.append(f"- **`nodes`** Which nodes take work. Fields as of `reservation`. Calls: {calls}.")
+            calls = ", ".join(f"`{call}`" for call in jobs_api.REQUESTS)
+            lines.append(f"- **`jobs`** Jobs, of this user or all. Fields as of `reservation`. Calls: {calls}.")
+            calls = ", ".join(f"`{call}`" for call in config_api.REQUESTS)
+            lines.append(f"- **`configuration`** The master's own. Fields as of `reservation`. Calls: {calls}.")
     lines += ["", "### Decisions", "", "A map each; `do` says which.", ""]
     for decision in typing.get_args(master_api.AnyDecision):
         lines.append(f"- **`{decision.__struct_config__.tag}`** {_short(decision)}")

@@ -1,0 +1,240 @@
+"""Reads a command as its own program would, without running it: an unknown command, option or value is an error."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+import shlex
+import shutil
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
+from unittest import mock
+
+from tests.docs_pages import ROOT
+
+#: Not ours, and what they are given in the pages is plain: only that they exist as programs is not asked.
+# fmt: off
+_PLAIN = frozenset((
+    ".", "apt-get", "awk", "cat", "cc", "cd", "chmod", "cp", "curl", "date", "echo", "export", "false", "git",
+    "grep", "groupadd", "head", "install", "ip", "journalctl", "kill", "less", "ls", "man", "mkdir", "mv", "nc",
+    "openssl", "pgrep", "printf", "python3", "scp", "sed", "seq", "sleep", "sort", "source", "spark-class",
+    "spark-submit", "ss", "ssh", "stat", "sudo", "systemctl", "tail", "tc", "tee", "test", "timedatectl", "touch",
+    "true", "uname", "unset", "usermod", "watch", "wc",
+))
+# fmt: on
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+_OPERATORS = {";", "&&", "||", "|", "&", "(", ")"}
+
+
+class WrongError(Exception):
+    """What is wrong with a command."""
+
+
+class _Parsed(BaseException):
+    """The arguments were understood; no ``except Exception`` on the way is meant."""
+
+
+def check(text: str) -> None:
+    """Read a shell command.
+
+    Raises:
+        WrongError: something in it does not exist.
+    """
+    for argv in simple_commands(text):
+        name, arguments = argv[0], argv[1:]
+        if name in _CHECKED:
+            _CHECKED[name](arguments)
+        elif name.startswith(("./", "/", "$")) or name in _PLAIN:
+            continue
+        elif shutil.which(name) is None:
+            raise WrongError(f"{name!r} is not a program that this host or the test knows")
+
+
+def simple_commands(text: str) -> Iterator[list[str]]:
+    """The commands between ``;``, ``&&``, ``|``…, without assignments, redirections and ``sudo``."""
+    text = re.sub(r"<<-?\s*'?(\w+)'?.*?^\s*\1$", "", text, flags=re.DOTALL | re.MULTILINE).replace("\\\n", " ")
+    lexer = shlex.shlex(text.replace("\n", ";"), posix=True, punctuation_chars=";&|()<>")
+    lexer.commenters = "#"
+    lexer.wordchars += "~-./*?={}[]$:,@+%^!…"
+    try:
+        words = list(lexer)
+    except ValueError as error:
+        raise WrongError(f"cannot be read: {error}") from None
+    argv: list[str] = []
+    skip = False
+    for word in [*words, ";"]:
+        if skip:
+            skip = False
+        elif word and set(word) <= set("<>&|") and set(word) & set("<>"):
+            skip = True
+            if argv and argv[-1].isdigit():
+                argv.pop()
+        elif word in _OPERATORS or (word and set(word) <= set(";&|()")):
+            if argv:
+                yield argv
+            argv = []
+        elif argv or not (_ASSIGNMENT.match(word) or word in {"sudo", "exec", "if", "then", "fi", "do", "done"}):
+            argv.append(word)
+
+
+# ---------------------------------------------------------------- our own commands
+
+
+def penstock(argv: list[str], *, complete: bool = True) -> None:
+    """Read ``penstock`` and its arguments; where it is not ``complete``, what is missing is no error.
+
+    Raises:
+        WrongError: it would not be understood.
+    """
+    from penstock.cli.main import main
+
+    if argv[:1] == ["COMMAND"]:
+        return
+    argv = ["1" if word in {"PID", "$PID", "$!"} else word for word in argv]
+
+    def run() -> None:
+        complaints = io.StringIO()
+        with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
+            if main(argv) != 0:
+                raise _ComplaintError(complaints.getvalue())
+
+    _understood(run, complete)
+
+
+def _understood(run: Callable[[], object], complete: bool = True) -> None:
+    try:
+        with _only_parsing():
+            run()
+    except _Parsed:
+        return
+    except (SystemExit, _ComplaintError) as error:
+        said = str(error)
+        if isinstance(error, SystemExit) and error.code == 0:
+            return
+        if not complete and re.search(r"required|no command given|expected .*argument", said):
+            return
+        raise WrongError(said) from None
+
+
+class _ComplaintError(Exception):
+    """What a parser said."""
+
+
+@contextlib.contextmanager
+def _only_parsing() -> Iterator[None]:
+    """Whoever has read his arguments comes no further."""
+    parse = argparse.ArgumentParser.parse_args
+    parse_known = argparse.ArgumentParser.parse_known_args
+
+    def parse_args(self: argparse.ArgumentParser, *args: Any, **named: Any) -> NoReturn:
+        parse(self, *args, **named)
+        raise _Parsed
+
+    def error(self: argparse.ArgumentParser, message: str) -> NoReturn:
+        raise _ComplaintError(f"{self.prog}: {message}")
+
+    def parse_known_args(self: argparse.ArgumentParser, *args: Any, **named: Any) -> Any:
+        return parse_known(self, *args, **named)
+
+    with (
+        mock.patch.object(argparse.ArgumentParser, "parse_args", parse_args),
+        mock.patch.object(argparse.ArgumentParser, "parse_known_args", parse_known_args),
+        mock.patch.object(argparse.ArgumentParser, "error", error),
+        mock.patch.object(argparse.ArgumentParser, "print_help", lambda *_: None),
+    ):
+        yield
+
+
+# ---------------------------------------------------------------- others
+
+
+def _python(argv: list[str]) -> None:
+    if argv[:1] == ["-m"]:
+        module = argv[1]
+        if module == "build":
+            return
+        if find_spec(module) is None:
+            raise WrongError(f"there is no module {module!r}")
+        if module == "bench":
+            unknown = [name for name in argv[2:] if not name.startswith("-") and find_spec(f"bench.{name}") is None]
+            if unknown:
+                raise WrongError(f"there is no benchmark {unknown[0]!r}")
+        elif module.startswith("bench.") and len(argv) > 2:
+            _understood(lambda: import_module(module).main(argv[2:]))
+    elif argv and argv[0].startswith(("docs/", "examples/")) and not (ROOT / argv[0]).exists():
+        raise WrongError(f"there is no {argv[0]}")
+
+
+def _pip(argv: list[str]) -> None:
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    if argv[:1] != ["install"]:
+        raise WrongError(f"pip {' '.join(argv)}: only `pip install` is looked at")
+    for word in argv[1:]:
+        if word.startswith("-") or word.endswith(".whl"):
+            continue
+        try:
+            wanted = Requirement("penstock" + word[word.index("[") :] if word.startswith(".[") else word)
+        except InvalidRequirement as error:
+            raise WrongError(f"pip install {word}: {error}") from None
+        if wanted.name == "penstock":
+            unknown = wanted.extras - set(_PYPROJECT["project"]["optional-dependencies"])
+            if unknown:
+                raise WrongError(f"pip install {word}: there is no extra {', '.join(sorted(unknown))}")
+
+
+def _make(argv: list[str]) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for word in argv:
+        if "=" not in word and word not in targets:
+            raise WrongError(f"make {word}: the Makefile has no such target")
+
+
+def _of_systemd(argv: list[str]) -> None:
+    for word in argv:
+        unit = word.removesuffix(".service")
+        if unit.startswith("penstock-") and not (ROOT / "systemd" / f"{unit}.service").exists():
+            raise WrongError(f"there is no unit {unit}")
+
+
+def _ansible_playbook(argv: list[str]) -> None:
+    for word in argv:
+        playbook = re.fullmatch(r"[\w./]*\w\.ya?ml", word) and "inventory" not in word
+        if playbook and not (ROOT / "ansible" / Path(word).name).exists():
+            raise WrongError(f"ansible/ has no {Path(word).name}")
+    from ansible.cli.playbook import PlaybookCLI
+
+    cli = PlaybookCLI(["ansible-playbook", *argv])
+    try:
+        cli.parse()
+    except SystemExit as error:
+        raise WrongError(f"ansible-playbook does not understand {' '.join(argv)}") from error
+    for pair in re.findall(r"(?:-e|--extra-vars)[ =](\w+)=", " ".join(argv)):
+        if not any(re.search(rf"\b{pair}\b", text) for text in _ansible_texts()):
+            raise WrongError(f"no role or playbook knows the variable {pair}")
+
+
+def _ansible_texts() -> list[str]:
+    return [path.read_text(encoding="utf-8") for path in (ROOT / "ansible").rglob("*.yml")]
+
+
+def _penstock(argv: list[str]) -> None:
+    penstock(argv)
+
+
+_CHECKED: dict[str, Callable[[list[str]], None]] = {
+    "penstock": _penstock,
+    "python": _python,
+    "pip": _pip,
+    "make": _make,
+    "ansible-playbook": _ansible_playbook,
+    "systemctl": _of_systemd,
+    "journalctl": _of_systemd,
+}
