@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 import sys
 from pathlib import Path
 
 from agent.check.facts import Fact, enforcement, paths, probe_tree
+from penstock.cli.arguments import Parser
 from penstock.paths import state_dir
 
 
 def main(argv: list[str] | None = None) -> int:
     """0: everything asked for can be enforced; 1: something cannot; 2: bad input."""
-    parser = argparse.ArgumentParser(
-        prog="penstock check",
-        description="What this host can enforce: one line each, with the reason and the remedy.",
-        epilog="exit status: 0 if all that is asked for can be enforced, 1 if something cannot, 2 on bad input",
-    )
+    parser = Parser("check", "What this host can enforce: one line each, with the reason and the remedy.")
     parser.add_argument("--need", metavar="WHAT,…", help="what must be enforceable (default: everything)")
     parser.add_argument(
         "--path", metavar="P", type=Path, action="append", default=[],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
 from agent.config import AgentConfig
 from agent.uninstall.plan import Host, Refused, things
 from penstock import daemon, settings
+from penstock.cli.arguments import Parser
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,34 +32,42 @@ def main(argv: list[str] | None = None) -> int:
 
 def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
     """How many things could not be removed; what is independent of them goes all the same."""
-    some, left = False, 0
+    rows: list[dict[str, object]] = []
+
+    def say(line: str) -> None:
+        if not arguments.json:
+            print(line, flush=True)
+
     for thing in things(config, kill=arguments.kill, purge=arguments.purge, host=Host()):
-        some = True
+        row: dict[str, object] = {"what": thing.what, "removed": not arguments.dry_run, "why": ""}
+        rows.append(row)
         if arguments.dry_run:
-            print(f"would remove {thing.what}")
+            say(f"would remove {thing.what}")
             continue
         try:
             thing.remove()
         except OSError as error:
-            left += 1
-            print(f"penstock uninstall: {thing.what}: {error.strerror or error}", file=sys.stderr)
+            row |= {"removed": False, "why": error.strerror or str(error)}
+            print(f"penstock uninstall: {thing.what}: {row['why']}", file=sys.stderr)
         else:
-            print(f"removed {thing.what}", flush=True)
-    if not some:
+            say(f"removed {thing.what}")
+    if arguments.json:
+        print(json.dumps(rows))
+    elif not rows:
         print("nothing of Penstock's is set up here")
-    return left
+    return sum(1 for row in rows if row["why"])
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="penstock uninstall",
-        description="Remove from this host what agents have set up and what would outlive them: launcher, cgroups, BPF "
-        "programs, traffic control, sockets. Safe to repeat. Packages and units are left to whoever installed them.",
-        epilog="exit status: 0 if nothing is left, 1 if something is or something runs, 2 on bad input",
+    parser = Parser(
+        "uninstall",
+        "Remove from this host what agents have set up and what would outlive them: launcher, cgroups, BPF programs,\n"
+        "traffic control, sockets. Safe to repeat. Packages and units are left to whoever installed them.",
     )
     parser.add_argument("--kill", action="store_true", help="kill containers that run; without it they are left alone")
     parser.add_argument("--purge", action="store_true", help="also the state directory: journal and outputs")
     parser.add_argument("--dry-run", action="store_true", help="say what would be removed, and remove nothing")
+    parser.add_argument("--json", action="store_true", help="print what was, or would be, removed as JSON")
     parser.add_argument("--config", type=Path, metavar="FILE", help="the agent's, e.g. /etc/penstock/agent.toml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable")
     return parser

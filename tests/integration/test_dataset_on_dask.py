@@ -17,6 +17,7 @@ import pytest
 from distributed import Client, LocalCluster, get_worker
 from hypothesis import given, settings
 
+from penstock.client import JobCancelled
 from penstock.dataset import Dataset
 from penstock.engines.dask_dataset import Options, WorkerGoneError, compile_graph, run, run_plan
 from penstock.model.resources import Capacity
@@ -339,6 +340,22 @@ def test_when_the_agent_goes_away_dask_places(client: Client, tmp_path: Path) ->
         assert not found.done()
         agent.do(fake.stop())
         assert found.result(60) == 3
+
+
+def test_a_job_that_somebody_cancels_raises_who_did_it_and_nothing_is_started(client: Client, tmp_path: Path) -> None:
+    agent = Agent(tmp_path, places=False)
+    with agent as fake, ThreadPoolExecutor() as threads:
+        numbers = Dataset.from_items(range(8), 4).map(lambda item: (item % 3, item))
+        found = threads.submit(run, numbers.group_by_key().count(), client, Options(name="doomed", socket=fake.socket))
+        agent.do(fake.until(lambda: bool(fake.called("place"))))
+
+        async def cancel() -> None:
+            fake.cancel_job("job-1", "ann")
+
+        agent.do(cancel())
+        with pytest.raises(JobCancelled, match="job 'doomed' was cancelled by ann"):
+            found.result(60)
+        assert not fake.called("end_job")
 
 
 def test_a_failure_gives_up_what_was_placed(client: Client, tmp_path: Path) -> None:

@@ -15,7 +15,11 @@ from typing import Any
 import pytest
 
 from penstock.wire.agent_api import NOTIFICATIONS, REQUESTS
+from penstock.wire.cluster_api import REQUESTS as NODES
+from penstock.wire.config_api import REQUESTS as CONFIGURATION
 from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.jobs_api import REQUESTS as JOBS
+from penstock.wire.overview_api import REQUESTS as OVERVIEW
 from penstock.wire.reservation_api import REQUESTS as RESERVATIONS
 from tests.integration.conftest import Client, Daemon, end_launcher, start
 from tests.integration.security_callers import OWNER, STRANGER, Callers, callers, needs_root, open_directory
@@ -25,7 +29,9 @@ LIMIT_S = 60
 #: A group of every Debian that has no members.
 OPERATORS, OPERATORS_GID = "staff", 50
 CONNECTIONS = 10
-METHODS = {**REQUESTS, **RESERVATIONS}
+METHODS = {**REQUESTS, **OVERVIEW, **RESERVATIONS, **NODES, **CONFIGURATION, **JOBS}
+
+AS_REQUESTS = {**RESERVATIONS, **NODES, **CONFIGURATION, **JOBS}
 
 #: Methods that name something that is somebody's, and what a stranger says to them. What is in braces is the owner's.
 OF_OTHERS: dict[str, dict[str, Any]] = {
@@ -48,6 +54,13 @@ OF_OTHERS: dict[str, dict[str, Any]] = {
     "update_reservation": {"reservation": "{reservation}", "rdl": "atom(<1core>,1,1,1s,10s)"},
     "delete_reservation": {"reservation": "{reservation}"},
     "reservations": {"everybody": True},
+    "jobs": {"everybody": True},
+    "cancel_job": {"job": "{job}"},
+    "explain_job": {"job": "{job}"},
+    "set_config": {"values": {"t_alloc": "0.1"}},
+    "show_config": {},
+    "drain": {"nodes": ["test"], "stop": True},
+    "undrain": {"nodes": ["test"]},
 }
 #: Methods that touch nothing but what is the caller's own, and why that is so.
 OF_ONES_OWN = {
@@ -55,6 +68,8 @@ OF_ONES_OWN = {
     "launch": "starts something new, as the caller",
     "reserve": "promises something new, to the caller",
     "status": "shows what everybody on the host may see",
+    "drains": "shows which nodes take no work; what runs there only to operators",
+    "cluster_status": "shows nodes and sums, and of jobs only the caller's own",
 }
 
 
@@ -154,7 +169,7 @@ async def test_without_asking_for_an_answer_nobody_gets_further(mine: Owned, kno
     """The hot path takes notifications on a way of its own."""
     before = await mine.looks()
     stranger = await known.call_as(STRANGER)
-    told = {method: template for method, template in OF_OTHERS.items() if method not in RESERVATIONS}
+    told = {method: template for method, template in OF_OTHERS.items() if method not in AS_REQUESTS}
     for method, template in told.items():
         stranger.peer.notify(method, mine.filled(template))
     await stranger.call("status")

@@ -20,7 +20,10 @@ import pytest
 
 from penstock.model.profile import Profile
 from penstock.wire.agent_api import REQUESTS, Params
+from penstock.wire.cluster_api import REQUESTS as NODES
+from penstock.wire.config_api import REQUESTS as CONFIGURATION
 from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.jobs_api import REQUESTS as JOBS
 from penstock.wire.reservation_api import REQUESTS as RESERVATIONS
 from tests.integration.conftest import Daemon
 
@@ -132,7 +135,7 @@ def _field(kind: Any, name: str) -> Any:
     return structs[0] if structs else None
 
 
-METHODS = {**REQUESTS, **RESERVATIONS}
+METHODS = {**REQUESTS, **RESERVATIONS, **NODES, **CONFIGURATION, **JOBS}
 PLACES = [(method, path) for method, (kind, _) in METHODS.items() for path in dict.fromkeys(places(kind))]
 
 

@@ -259,4 +259,10 @@ async def test_the_cluster_s_page_says_why_a_job_waits(
     await client.call("end_job", job=small)
     await see(shown, "document.querySelectorAll('#jobs tbody tr:not(.below)').length === 1")
     assert shown.text(".explanation") == explained  # what is open stays open
+    await client.call("drain")
+    await see(shown, "document.querySelector('#nodes tbody tr').innerText.includes('drained')")
     harmless(shown, base)
+    host = f"http://{agent.addresses['http']}"
+    await asyncio.to_thread(shown.open, host)
+    await see(shown, "document.querySelector('#notices').innerText.includes('takes no work from the cluster: drained')")
+    harmless(shown, host)

@@ -18,12 +18,16 @@ import pytest
 from penstock.model.container import Ended, EndedBy
 from penstock.testing.agent import FakeAgent
 from penstock.wire import Notification, Request, Response, RpcConnection, master_api
-from penstock.wire.agent_api import NOTIFICATIONS
+from penstock.wire.agent_api import NOTIFICATIONS as SAID_BY_AGENTS
 from penstock.wire.agent_api import REQUESTS as OF_AGENT
+from penstock.wire.config_api import REQUESTS as OF_CONFIGURATION
 from penstock.wire.connection import read, read_params
+from penstock.wire.jobs_api import NOTIFICATIONS as SAID_OF_JOBS
+from penstock.wire.jobs_api import REQUESTS as OF_JOBS
 from penstock.wire.reservation_api import REQUESTS as OF_RESERVATIONS
 
-REQUESTS = {**OF_AGENT, **OF_RESERVATIONS}
+REQUESTS = {**OF_AGENT, **OF_RESERVATIONS, **OF_CONFIGURATION, **OF_JOBS}
+NOTIFICATIONS = {**SAID_BY_AGENTS, **SAID_OF_JOBS}
 DOCS = Path(__file__).parents[4] / "docs"
 PAGE = (DOCS / "protocol.md").read_text(encoding="utf-8")
 
