@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
 
-_REAL = [Path(__file__).parent / room for room in ("integration", "kernel", "vm")]
+_REAL = [Path(__file__).parent / room for room in ("integration", "kernel", "vm", "cluster")]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

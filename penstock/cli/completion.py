@@ -49,11 +49,7 @@ def main(argv: list[str]) -> int:
 
 
 def script(shell: str) -> str:
-    """The completion script of one of bash, zsh and fish, for all commands that are installed.
-
-    Raises:
-        ModuleNotFoundError: shtab is not installed.
-    """
+    """The completion script of one of bash, zsh and fish, for all commands that are installed."""
     import shtab
 
     from penstock.cli import catalogue

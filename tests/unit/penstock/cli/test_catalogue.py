@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 import pytest
@@ -70,17 +69,6 @@ def test_what_a_parser_takes() -> None:
         ("limits ('none' removes one)", [Argument(("--cpu",), "CORES", "100 % of one, or more", True, False)]),
     ]
     assert catalogue.synopsis("x", parser) == "penstock x --days DAYS [OPTION…] FILE [MORE…]"
-
-
-def test_completion_without_shtab_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main.main(["completion", "bash"]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("penstock completion: ")
-    assert captured.err.endswith("install it with `pip install 'penstock[completion]'`\n")
 
 
 def test_a_command_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

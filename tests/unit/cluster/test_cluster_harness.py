@@ -1,0 +1,36 @@
+"""What of the harness for three machines can be told without booting any."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from tests.cluster.machines import build_wheel, recap
+from tests.vm.machine import Machine
+
+
+def test_machines_on_one_network_share_a_group_and_no_address() -> None:
+    one, two, other = (Machine(lan=lan)._lan_arguments()[1] for lan in ((7000, 1), (7000, 2), (7001, 1)))
+    assert one.partition("mcast=")[2] == two.partition("mcast=")[2] == "230.7.4.20:7000,localaddr=127.0.0.1"
+    assert "mac=52:54:00:70:73:01" in one and "mac=52:54:00:70:73:02" in two
+    assert "mcast=230.7.4.20:7001" in other
+    assert Machine()._lan_arguments() == []
+
+
+def test_the_recap_of_a_play_is_read_by_host() -> None:
+    said = (
+        "PLAY RECAP *****\n"
+        "one.penstock.test          : ok=14   changed=2    unreachable=0    failed=0\n"
+        "two.penstock.test          : ok=3    changed=0    unreachable=1    failed=0\n"
+    )
+    assert recap(said) == {
+        "one.penstock.test": {"ok": 14, "changed": 2, "unreachable": 0, "failed": 0},
+        "two.penstock.test": {"ok": 3, "changed": 0, "unreachable": 1, "failed": 0},
+    }
+
+
+def test_a_wheel_can_be_of_another_version(tmp_path: Path) -> None:
+    wheel = build_wheel(tmp_path, "9.8.7")
+    with zipfile.ZipFile(wheel) as archive:
+        assert b'__version__ = "9.8.7"' in archive.read("penstock/__init__.py")
+        assert b"Version: 9.8.7\n" in archive.read("penstock-9.8.7.dist-info/METADATA")
