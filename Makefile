@@ -67,7 +67,7 @@ bench-victims: $(VENV)  ## the kernel tests of preemption, each watched for a mi
 	$(RUN) -m tests.vm run --drives slow -- \
 		env PENSTOCK_CALM_S=60 /opt/venv/bin/python -m pytest -v tests/kernel/test_victims.py
 
-bench-spark-vm: $(VENV)  ## four Spark applications in the virtual machine, elastic against static: hours, goes on where it ended
+bench-spark-vm: $(VENV)  ## four Spark applications in the virtual machine, elastic against static: three quarters of an hour, goes on where it ended
 	$(RUN) -m bench.spark_vm
 
 docs: $(VENV)  ## this documentation as a site, in build/docs

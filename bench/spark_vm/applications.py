@@ -8,8 +8,8 @@ from pathlib import Path
 from bench.spark_vm import data
 
 #: Of every executor.
-CORES = 2
-MEMORY_MIB = 512
+CORES = 1
+MEMORY_MIB = 768
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Application:
 
 
 APPLICATIONS = {
-    "sort": Application("Sort", data.records, 24_000, 8),
-    "word-count": Application("WordCount", data.text, 120_000, 8),
-    "k-means": Application("KMeans", data.points, 40_000, 1, 6),
-    "page-rank": Application("PageRank", data.links, 12_000, 2, 4),
+    "sort": Application("Sort", data.records, 50_000, 8),
+    "word-count": Application("WordCount", data.text, 600_000, 8),
+    "k-means": Application("KMeans", data.points, 600_000, 2, 12),
+    "page-rank": Application("PageRank", data.links, 80_000, 2, 4),
 }

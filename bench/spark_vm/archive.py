@@ -28,8 +28,7 @@ def main() -> None:
             driver.update((work / "driver").read_text().splitlines())
             executor.update((work / "executor").read_text().splitlines())
         _dump(work, driver, java.CLASS_PATH, java.ARCHIVE, "-XX:+UseSerialGC")
-        # As the Z collector has them, which executors use so that their heaps can follow a limit.
-        _dump(work, executor, java.EXECUTORS_CLASS_PATH, java.EXECUTORS_ARCHIVE, "-XX:-UseCompressedOops")
+        _dump(work, executor, java.EXECUTORS_CLASS_PATH, java.EXECUTORS_ARCHIVE, "-XX:+UseSerialGC")
 
 
 def _run(name: str, application: Application, work: Path) -> None:

@@ -20,9 +20,9 @@ _MASTER = "spark://127.0.0.1:7077"
 _START_TIMEOUT_S = 600.0
 #: Spark itself shall keep nobody waiting: who may start is Penstock's to say.
 _PLENTY = ("--cores", "256", "--memory", "256g")
-#: Without signals nobody speaks to the JVM: an emulated jcmd takes 4 s of a processor, where a real one takes 0.1 s
-#: (agent/jvm.py), and would for each change of a heap. So heaps do not follow here.
-_EXECUTORS_OPTIONS = (*java.QUICK, "-Xrs", f"-XX:SharedArchiveFile={java.EXECUTORS_ARCHIVE}")
+#: Not the Z collector, with which heaps can follow: now and then its threads fault for ever on this kernel. So nobody
+#: needs to speak to the JVM, which without signals nobody can.
+_EXECUTORS_OPTIONS = (*java.QUICK, "-XX:+UseSerialGC", "-Xrs", f"-XX:SharedArchiveFile={java.EXECUTORS_ARCHIVE}")
 #: A driver is registered before its application arrives: its executor is asked for when there are tasks.
 _REGISTERED = {
     "spark.dynamicAllocation.enabled": "true",
@@ -87,7 +87,10 @@ def _gated(work: Path) -> dict[str, str]:
 class Driver:
     """The driver of one application: it starts at once, and :meth:`ready` waits until it can submit (again)."""
 
-    def __init__(self, name: str, application: Application, source: Path, work: Path, gated: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, application: Application, source: str, file: Path, work: Path, gated: Mapping[str, str]
+    ) -> None:
+        """``source`` is where the application reads ``file`` from."""
         self.name = name
         properties = {
             **application.properties(),
@@ -102,7 +105,7 @@ class Driver:
             "spark.executor.extraJavaOptions": " ".join(_EXECUTORS_OPTIONS),
             # Spark's pages would say it, but emulated they answer too late.
             "spark.executorEnv.PENSTOCK_APPLICATION": name,
-            "spark.executorEnv.PENSTOCK_INPUT_BYTES": str(source.stat().st_size),
+            "spark.executorEnv.PENSTOCK_INPUT_BYTES": str(file.stat().st_size),
             "spark.driver.host": "127.0.0.1",
             "spark.local.dir": str(work / "local"),
             "spark.ui.port": "0",
@@ -112,7 +115,7 @@ class Driver:
         number = len(list(work.glob(f"driver-{name}-*.log")))
         self._log = work / f"driver-{name}-{number}.log"
         command = java.command(
-            application.main, str(source), str(java.LITTLE / name), str(work / f"little-{name}-{number}"),
+            application.main, source, str(java.LITTLE / name), str(work / f"little-{name}-{number}"),
             options=("-Xmx512m", f"-XX:SharedArchiveFile={java.ARCHIVE}"), properties=properties,
         )  # fmt: skip
         self._prefix = f"{name}-{number}"

@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 import argparse
-import shlex
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from bench.spark_vm import disks, report
+from bench.spark_vm import disks, guest, machine, report
 from bench.spark_vm.guest import LEARN
 from bench.spark_vm.records import Part, Side
 from tests.vm import checkout
 from tests.vm.host import UnavailableError, require_tools, say
 from tests.vm.image import ROOT
-from tests.vm.machine import BootError, Machine
 
 OUT = ROOT / "build" / "spark-vm"
-#: In proportion to emulated processors, which take ten to thirty times as long (docs/testing.md): of some 100 MB/s.
-DISK_BYTES_PER_S = 3_000_000
-DISK_OPERATIONS_PER_S = 500
-_MACHINE_MIB = 8192
+DISK_BYTES_PER_S = 40_000_000
+#: What the object store gives one reader.
+STREAM_BYTES_PER_S = 2_500_000
 #: What the agent offers: what Spark's daemons and a dozen drivers leave.
 _OFFERED_BYTES = 4 << 30
 SIDES = "static,minfrag,minfrag:mean:shared"
 _SIDES_HELP = f"how executors are placed, promised and sized; the others are compared with the first [{SIDES}]"
 _RUN_TIMEOUT_S = 3600.0
-_STORE = "/root/store.db"
-_RESULT = "/root/part.json"
-_LOGS = "/root/logs.tar.gz"
-#: What ssh ends with where it was not the command that ended.
-_SSH_FAILED = 255
 
 
 def main(arguments: Sequence[str]) -> int:
     """Measure what is missing, then print the tables.
 
     Returns:
-        0; 1 if answers differ or an application failed; 69 where this host cannot have the machine, 71 if it does not
-        boot; else what a part ended with.
+        0; 1 if answers differ or an application failed; 69 where this host cannot have the machine, 71 where it ended
+        in the middle; else what a part ended with.
     """
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _terminated)
@@ -55,9 +49,6 @@ def main(arguments: Sequence[str]) -> int:
         except UnavailableError as error:
             say(f"no virtual machine on this host: {error}")
             return 69
-        except BootError as error:
-            say(str(error))
-            return 71
         if status != 0:
             say(f"{side} {seed} ended with status {status}")
             return status
@@ -77,33 +68,28 @@ def _file(out: Path, side: Side, seed: int) -> Path:
 def _measure(out: Path, side: Side, seed: int, options: argparse.Namespace) -> int:
     """One machine's life. Every mix begins with what was learnt, and nothing else is known."""
     require_tools()
-    made = disks.ensure()
-    slow = f"throttling.bps-total={DISK_BYTES_PER_S},throttling.iops-total={DISK_OPERATIONS_PER_S}"
-    images = {made.spark: "cache=unsafe", made.data: f"cache=unsafe,{slow}"}
-    store = out / "store.db"
+    learning = side.policy == LEARN
     command = [
-        f"{checkout.VENV}/bin/python", "-m", "bench.spark_vm.guest", str(side), str(seed),
-        "--each", str(options.runs if side.policy == LEARN else options.each), "--interval-s", str(options.interval),
+        f"{checkout.VENV}/bin/python", "-m", "bench.spark_vm.guest", str(side), str(seed), str(machine.SHARED),
+        "--each", str(options.runs if learning else options.each), "--interval-s", str(options.interval),
         "--memory-bytes", str(_OFFERED_BYTES), "--disk-bytes-per-s", str(DISK_BYTES_PER_S),
-        "--timeout-s", str(_RUN_TIMEOUT_S), "--store", _STORE, "--result", _RESULT,
+        "--stream-bytes-per-s", str(STREAM_BYTES_PER_S), "--timeout-s", str(_RUN_TIMEOUT_S),
     ]  # fmt: skip
     say(f"{side}, seed {seed}")
-    with Machine(memory_mib=_MACHINE_MIB, images=images) as machine:
-        checkout.install(machine)
-        if side.policy != LEARN:
-            machine.put(store, _STORE)
-        status = machine.stream(f"cd {checkout.REMOTE} && env PYTHONUNBUFFERED=1 {shlex.join(command)}")
-        if status == _SSH_FAILED:
-            say("the machine is gone, or does not answer any more; what was missing still is")
-            return status
-        machine.ssh(f"cd /data/spark && find . -name '*.log' -o -name stderr | tar -czf {_LOGS} -T -", check=False)
-        machine.get(_LOGS, _file(out, side, seed).with_suffix(".logs.tar.gz"))
-        if status != 0:
-            return status
-        if side.policy == LEARN:
-            machine.get(_STORE, store)
-        machine.get(_RESULT, _file(out, side, seed))
-    return 0
+    file = _file(out, side, seed)
+    with tempfile.TemporaryDirectory(prefix="penstock-spark-vm-") as name:
+        shared = Path(name)
+        if not learning:
+            shutil.copy(out / guest.STORE, shared)
+        status = machine.run(command, shared, disks.ensure(), DISK_BYTES_PER_S)
+        for made, to in (
+            (guest.LOGS, file.with_suffix(".logs.tar.gz")),
+            (guest.RESULT, file),
+            (guest.STORE, out / guest.STORE),
+        ):
+            if (shared / made).exists():
+                shutil.copy(shared / made, to)
+    return status
 
 
 def _report(parts: list[Part], options: argparse.Namespace) -> int:
@@ -132,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--runs", type=int, default=3, metavar="N", help="of each application, to learn from [3]")
     add("--each", type=int, default=3, metavar="N", help="runs of each application in a mix [3]")
-    add("--interval", type=float, default=20.0, metavar="S", help="mean time between two arrivals [20]")
+    add("--interval", type=float, default=10.0, metavar="S", help="mean time between two arrivals [10]")
     add("--seeds", type=_seeds, default=(1,), metavar="N,…", help="of the mixes' arrivals [1]")
     add("--sides", type=_sides, default=_sides(SIDES), metavar="POLICY[:DEMAND[:SIZING]],…", help=_SIDES_HELP)
     add(

@@ -16,6 +16,7 @@ _WORDS_A_LINE = 12
 _DIMENSIONS = 12
 _BLOBS = 16
 _LINKS_A_PAGE = 8
+_SITE = "https://www.example.org/encyclopedia/articles/"
 
 
 def records(count: int) -> Iterator[str]:
@@ -48,7 +49,7 @@ def links(pages: int) -> Iterator[str]:
     rng = random.Random(SEED)
     for page in range(pages):
         for _ in range(rng.randint(1, 2 * _LINKS_A_PAGE - 1)):
-            yield f"{page} {int(pages * rng.random() ** 3)}\n"
+            yield f"{_SITE}{page} {_SITE}{int(pages * rng.random() ** 3)}\n"
 
 
 def write(path: Path, lines: Iterator[str]) -> None:

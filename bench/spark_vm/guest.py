@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
+import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from bench.spark_vm import cluster, java
+from bench.spark_vm import cluster, java, objects
 from bench.spark_vm.applications import APPLICATIONS
 from bench.spark_vm.cluster import Driver
 from bench.spark_vm.mix import Arrival, arrivals
@@ -22,9 +26,13 @@ from demo import node
 #: The disk with inputs, where Spark shuffles and writes, too.
 DATA = Path("/data")
 LEARN = "learn"
+#: In the directory of the host's: the master's database, the figures, the logs.
+STORE, RESULT, LOGS = "store.db", "part.json", "logs.tar.gz"
 #: What waits to be written, at most: inputs are small, too, and what is shuffled and written is to reach the disk.
 DIRTY_BYTES = 4 << 20
 CORES = 2.0
+#: Under what the machine's disk is bounded in (init.sh).
+CGROUP = "/sys/fs/cgroup/host/penstock"
 _NAME = "spark"
 
 
@@ -36,23 +44,32 @@ def main(argv: list[str]) -> int:
     work = DATA / "spark"
     for each in ("local", "work"):
         (work / each).mkdir(parents=True)
-    store = Path(options.store)
     agent = {
         "node": _NAME,
         "cores": str(CORES),
         "memory_bytes": str(options.memory_bytes),
         "keep_ended": "1000",
+        "cgroup_root": CGROUP,
     }
     side: Side = options.side
+    learning = side.policy == LEARN
+    database = work / STORE
+    if not learning:
+        shutil.copy(options.shared / STORE, database)
     master = {
-        "executor_placement": "minfrag" if side.policy == LEARN else side.policy,
+        "executor_placement": "minfrag" if learning else side.policy,
         "executor_demand": side.demand,
-        "store": str(store.absolute()),
+        "store": str(database),
     }
-    with node.running(work, agent, master) as up, cluster.running(work, up.socket) as gated:
+    with (
+        _logs(work, options.shared / LOGS),
+        node.running(work, agent, master) as up,
+        cluster.running(work, up.socket) as gated,
+        objects.serving(DATA / "input", options.stream_bytes_per_s) as store,
+    ):
         _say("Penstock and Spark are up")
-        part = _Part(work, gated | {"spark.executorEnv.PENSTOCK_SIZING": side.sizing}, options.timeout_s)
-        if side.policy == LEARN:
+        part = _Part(work, gated | {"spark.executorEnv.PENSTOCK_SIZING": side.sizing}, store, options.timeout_s)
+        if learning:
             observer = part.learn(up.http, options.each)
         else:
             mix = arrivals(list(APPLICATIONS), each=options.each, interval_s=options.interval_s, seed=options.seed)
@@ -67,14 +84,17 @@ def main(argv: list[str]) -> int:
         runs=part.runs,
         samples=observer.samples,
         executors=observer.executors(),
-    ).write(Path(options.result))
+    ).write(options.shared / RESULT)
+    if learning:
+        shutil.copy(database, options.shared / STORE)
     return 0 if all(run.answer for run in part.runs) else 1
 
 
 class _Part:
     """Submits applications and keeps how they went."""
 
-    def __init__(self, work: Path, gated: dict[str, str], timeout_s: float) -> None:
+    def __init__(self, work: Path, gated: dict[str, str], store: str, timeout_s: float) -> None:
+        self._store = store
         self.runs: list[Submitted] = []
         self._work = work
         self._gated = gated
@@ -125,7 +145,7 @@ class _Part:
         return drivers
 
     def _driver(self, name: str) -> Driver:
-        return Driver(name, APPLICATIONS[name], DATA / "input" / name, self._work, self._gated)
+        return Driver(name, APPLICATIONS[name], f"{self._store}{name}", DATA / "input" / name, self._work, self._gated)
 
     def _submit(self, driver: Driver, arrival: Arrival, observer: Observer) -> None:
         began_s = observer.now_s()
@@ -145,6 +165,17 @@ class _Part:
             self.runs.append(run)
             took = f"{run.ended_s:6.0f} s: {run.application} {run.number} took {run.ended_s - began_s:.0f} s"
             _say(f"{took}: {answer or failure}")
+
+
+@contextlib.contextmanager
+def _logs(work: Path, to: Path) -> Iterator[None]:
+    """Keep the logs of Spark, of drivers and of Penstock, however it ends."""
+    try:
+        yield
+    finally:
+        with tarfile.open(to, "w:gz") as archive:
+            for file in (*work.rglob("*.log"), *work.rglob("stderr")):
+                archive.add(file, file.relative_to(work))
 
 
 def _mount() -> None:
@@ -186,9 +217,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--interval-s", type=float, required=True, help="mean time between two arrivals")
     add("--memory-bytes", type=int, required=True, help="what the agent offers")
     add("--disk-bytes-per-s", type=int, required=True, help="what the disk can do")
+    add("--stream-bytes-per-s", type=int, required=True, help="what the object store gives one reader")
     add("--timeout-s", type=float, required=True, help="of one run")
-    add("--store", required=True, help="the master's database")
-    add("--result", required=True, help="where the figures go")
+    add(
+        "shared",
+        type=Path,
+        help="directory of the host's: what was learnt comes from it, and figures and logs go there",
+    )
     return parser
 
 

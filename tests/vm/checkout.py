@@ -10,6 +10,7 @@ import tempfile
 import zipfile
 from configparser import ConfigParser
 from pathlib import Path
+from typing import IO
 
 from tests.vm.host import say
 from tests.vm.image import ROOT
@@ -41,12 +42,17 @@ def build_wheel(directory: Path) -> Path:
 def install(machine: Machine) -> None:
     """Copy the checkout to :data:`REMOTE` and install it, editable, into the machine's venv."""
     with tempfile.TemporaryFile() as archive:
-        with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
-            for name in _files():
-                tar.add(ROOT / name, f"{REMOTE}/{name}", recursive=False, filter=_owned_by_root)
-            _add_installation(tar)
+        pack(archive)
         archive.seek(0)
         machine.ssh("tar -C / -xzf -", stdin=archive)
+
+
+def pack(archive: IO[bytes]) -> None:
+    """Write an archive (tar, gzip) that installs this checkout where it is unpacked in a machine's root."""
+    with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
+        for name in _files():
+            tar.add(ROOT / name, f"{REMOTE}/{name}", recursive=False, filter=_owned_by_root)
+        _add_installation(tar)
 
 
 def _files() -> list[str]:

@@ -12,9 +12,9 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import IO, Self
 
 from tests.vm.host import dying_with_us, find, say
@@ -49,10 +49,9 @@ class Machine:
     """One machine. What it writes to its root disk is forgotten; ``/scratch`` is a second disk, ext4, empty.
 
     ``memory_mib`` is the guest's; ``forward`` names guest ports, which :attr:`ports` maps to ports on the host's
-    loopback; ``drives`` adds empty disks of 1 GiB, by model (:data:`DRIVES`; a ``slow`` one has 768 MiB), ``images``
-    disks with something on them: image → further options of QEMU's ``-drive``; what is written to one is forgotten.
-    ``lan`` puts ``eth1`` on a network with other machines: its number, which they share, and the machine's own in it.
-    It comes up without an address. The guest reaches nothing else outside.
+    loopback; ``drives`` adds empty disks of 1 GiB, by model (:data:`DRIVES`; a ``slow`` one has 768 MiB). ``lan`` puts
+    ``eth1`` on a network with other machines: its number, which they share, and the machine's own in it. It comes up
+    without an address. The guest reaches nothing else outside.
     """
 
     def __init__(
@@ -61,14 +60,12 @@ class Machine:
         memory_mib: int = 2048,
         forward: Sequence[int] = HTTP_PORTS,
         drives: Sequence[str] = (),
-        images: Mapping[Path, str] = MappingProxyType({}),
         lan: tuple[int, int] | None = None,
     ) -> None:
         self.ports: dict[int, int] = {}
         self._memory_mib = memory_mib
         self._forward = (22, *forward)
         self._drives = tuple(drives)
-        self._images = dict(images)
         self._lan = lan
         self._directory = Path()
         self._qemu: subprocess.Popen[bytes] | None = None
@@ -225,9 +222,6 @@ class Machine:
             arguments += ["-drive", f"{drive},{_SLOW}" if model == "slow" else drive]
             if model == "nvme":
                 arguments += ["-device", f"nvme,serial=penstock{number},drive=drive{number}"]
-        for file, options in self._images.items():
-            drive = f"file={file},format=raw,if=virtio,snapshot=on"
-            arguments += ["-drive", f"{drive},{options}" if options else drive]
         return arguments
 
     def _write_ssh_config(self, image: Image) -> None:

@@ -4,7 +4,10 @@ import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.net.URL;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.stream.IntStream;
 import org.apache.spark.SparkConf;
+import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
 
 /**
@@ -50,6 +53,20 @@ final class Application {
         } catch (RuntimeException error) {
             return "failed " + String.valueOf(error.getMessage()).replaceAll("\\s+", " ");
         }
+    }
+
+    /**
+     * The lines of an input: of a file, or of an object store (http), where each part is a stream of its own.
+     */
+    static JavaRDD<String> lines(JavaSparkContext spark, String input, int partitions) {
+        if (!input.startsWith("http:")) {
+            return spark.textFile(input, partitions);
+        }
+        List<Integer> parts = IntStream.range(0, partitions).boxed().toList();
+        return spark.parallelize(parts, partitions).flatMap(part -> {
+            InputStream stream = new URL(input + "?part=" + part + "&of=" + partitions).openStream();
+            return new BufferedReader(new InputStreamReader(stream, StandardCharsets.UTF_8)).lines().iterator();
+        });
     }
 
     /** A hash (FNV-1a) to be added up, so that the order of lines does not count. */

@@ -16,7 +16,7 @@ public final class KMeans {
         int partitions = Application.number("partitions");
         int iterations = Application.number("iterations");
         Application.run(arguments, (spark, input, output) -> {
-            JavaRDD<double[]> points = spark.textFile(input, partitions).map(KMeans::parsed).cache();
+            JavaRDD<double[]> points = Application.lines(spark, input, partitions).map(KMeans::parsed).cache();
             List<double[]> centres = points.take(CLUSTERS);
             for (int iteration = 0; iteration < iterations; iteration++) {
                 List<double[]> from = centres;

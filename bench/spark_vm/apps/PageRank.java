@@ -15,12 +15,12 @@ public final class PageRank {
 
     private PageRank() {}
 
-    /** See {@link Application#run}; a line of input is "from to". */
+    /** See {@link Application#run}; a line of input is "from to", two addresses that end with a number. */
     public static void main(String[] arguments) throws IOException {
         int partitions = Application.number("partitions");
         int iterations = Application.number("iterations");
         Application.run(arguments, (spark, input, output) -> {
-            JavaPairRDD<Integer, Iterable<Integer>> links = spark.textFile(input, partitions)
+            JavaPairRDD<Integer, Iterable<Integer>> links = Application.lines(spark, input, partitions)
                     .mapToPair(PageRank::edge)
                     .groupByKey(partitions)
                     .cache();
@@ -40,7 +40,11 @@ public final class PageRank {
 
     private static Tuple2<Integer, Integer> edge(String line) {
         int space = line.indexOf(' ');
-        return new Tuple2<>(Integer.valueOf(line.substring(0, space)), Integer.valueOf(line.substring(space + 1)));
+        return new Tuple2<>(number(line.substring(0, space)), number(line.substring(space + 1)));
+    }
+
+    private static Integer number(String address) {
+        return Integer.valueOf(address.substring(address.lastIndexOf('/') + 1));
     }
 
     private static Iterator<Tuple2<Integer, Long>> contributions(Tuple2<Iterable<Integer>, Long> linked) {

@@ -13,7 +13,7 @@ public final class Sort {
     public static void main(String[] arguments) throws IOException {
         int partitions = Application.number("partitions");
         Application.run(arguments, (spark, input, output) -> {
-            JavaPairRDD<String, String> sorted = spark.textFile(input, partitions)
+            JavaPairRDD<String, String> sorted = Application.lines(spark, input, partitions)
                     .mapToPair(line -> new Tuple2<>(line.substring(0, 10), line.substring(10)))
                     .sortByKey(true, partitions);
             sorted.map(pair -> pair._1() + pair._2()).saveAsTextFile(output);

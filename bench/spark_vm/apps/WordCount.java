@@ -10,7 +10,7 @@ public final class WordCount {
     public static void main(String[] arguments) throws IOException {
         int partitions = Application.number("partitions");
         Application.run(arguments, (spark, input, output) -> {
-            var counts = spark.textFile(input, partitions)
+            var counts = Application.lines(spark, input, partitions)
                     .flatMap(line -> Arrays.asList(line.split(" ")).iterator())
                     .mapToPair(word -> new Tuple2<>(word, 1L))
                     .reduceByKey(Long::sum, partitions)

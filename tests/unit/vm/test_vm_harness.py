@@ -6,7 +6,6 @@ import os
 import select
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from tests.vm import host
 from tests.vm.__main__ import _parser
 from tests.vm.checkout import _commands, _files
 from tests.vm.image import ROOT, requirements
-from tests.vm.machine import DRIVES, Machine
+from tests.vm.machine import DRIVES
 
 
 def test_requirements_are_those_of_pyproject_with_its_own_extras_expanded() -> None:
@@ -38,16 +37,6 @@ def test_additional_disks_are_named_by_model(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         parse(["run", "--drives", "floppy", "--", "true"])
     assert "'floppy' is none of nvme, virtio" in capsys.readouterr().err
-
-
-def test_what_is_written_to_a_disk_with_something_on_it_is_forgotten() -> None:
-    machine = Machine(images={Path("/a.img"): "", Path("/b.img"): "throttling.bps-total=5"})
-    assert machine._drive_arguments() == [
-        "-drive",
-        "file=/a.img,format=raw,if=virtio,snapshot=on",
-        "-drive",
-        "file=/b.img,format=raw,if=virtio,snapshot=on,throttling.bps-total=5",
-    ]
 
 
 def test_commands_are_read_from_the_wheels_entry_points() -> None:
