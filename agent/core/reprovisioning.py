@@ -25,6 +25,9 @@ STALLED = 0.1
 #: The same of processors. Whoever has as many threads as cores waits now and then with nobody beside it, too.
 CROWDED = 0.5
 _MEMORY = 3
+#: Who waits all the time gets on all the same: what it foretells is a hundred times the time at most, so that a ρ above
+#: that is never.
+_WAITING = 0.99
 #: Of what less than that was predicted (bytes/s of disk and sent) the scale stays, as of what nothing was: what is used
 #: of it all the same says nothing of other stages.
 _NEGLIGIBLE: Amounts = (0.0, float(256 << 10), float(32 << 10), 0.0)
@@ -99,7 +102,7 @@ class Hindrance:
             return
         waits = (use.cpu_stalled, use.disk_stalled)
         self.seen_s += seen_s
-        self.waited_s += seen_s * max(waits[index] for index in self.lacks)
+        self.waited_s += seen_s * min(_WAITING, max(waits[index] for index in self.lacks))
 
     def foretells(self, rho: float, period_s: float) -> bool:
         """Whether its stage will be overdue, by more than half of a monitoring period."""
