@@ -301,6 +301,7 @@ class MonotaskQueues:
             return False
         resource = self._resources[then.kind]
         resource.queued -= 1  # its heap entry is dropped when it comes up
+        resource.waits.waited(now - then.granted_at)
         resource.hold(job, then, now)
         then.granted_at = min(now, monotask.granted_at)
         then.lease_until = monotask.lease_until

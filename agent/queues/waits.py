@@ -9,7 +9,7 @@ BOUNDS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
 
 
 class Waits:
-    """``granted`` counts all; those that did not wait cost an addition, and are in the first bucket."""
+    """``granted`` counts all; those in the first bucket cost no search for it: they are what is in no other one."""
 
     __slots__ = ("counts", "granted", "sum_s")
 
@@ -21,11 +21,11 @@ class Waits:
     def waited(self, wait_s: float) -> None:
         """One that waited was granted."""
         self.granted += 1
-        self.counts[bisect_left(BOUNDS_S, wait_s)] += 1
         self.sum_s += wait_s
+        if wait_s > BOUNDS_S[0]:
+            self.counts[bisect_left(BOUNDS_S, wait_s)] += 1
 
     def document(self) -> dict[str, Any]:
         """For the status: ``counts`` has one more than ``bounds_s``, for the rest."""
-        first, *others = self.counts
-        at_once = self.granted - sum(self.counts)
-        return {"bounds_s": BOUNDS_S, "counts": [first + at_once, *others], "sum_s": self.sum_s}
+        first = self.granted - sum(self.counts)
+        return {"bounds_s": BOUNDS_S, "counts": [first, *self.counts[1:]], "sum_s": self.sum_s}

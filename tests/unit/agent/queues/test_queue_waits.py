@@ -1,0 +1,50 @@
+"""How long granted monotasks had waited, and how many were granted, by whatever way they got their slot."""
+
+from __future__ import annotations
+
+from agent.queues import MonotaskQueues
+from agent.queues.waits import BOUNDS_S
+from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from penstock.wire.agent_api import Completion
+
+CPU = ResourceKind.CPU
+
+
+def make(lease_s: float) -> MonotaskQueues:
+    queues = MonotaskQueues(
+        Capacity(cores=1, memory_bytes=1), network_bypass_bytes=0, rate_window_s=10, lease_s=lease_s
+    )
+    queues.add_job("j", 0.0)
+    return queues
+
+
+def submit(queues: MonotaskQueues, *numbers: int) -> None:
+    queues.submit(1, "j", [MonotaskSpec(id=number, kind=CPU, input_bytes=100) for number in numbers], 0.0)
+
+
+def counts(queues: MonotaskQueues) -> tuple[int, list[int], float]:
+    said = queues.counts(CPU, 9.0)
+    assert len(said["waits"]["counts"]) == len(BOUNDS_S) + 1
+    assert sum(said["waits"]["counts"]) == said["granted"]
+    return said["granted"], said["waits"]["counts"], said["waits"]["sum_s"]
+
+
+def test_who_comes_alone_waits_for_nothing() -> None:
+    queues = make(0.0)
+    submit(queues, 1)
+    assert counts(queues) == (1, [1, 0, 0, 0, 0, 0, 0, 0, 0], 0.0)
+
+
+def test_who_waits_is_in_the_bucket_of_its_wait() -> None:
+    queues = make(0.0)
+    submit(queues, 1)
+    submit(queues, 2)
+    queues.complete(1, "j", [Completion(id=1)], 5.0)
+    assert counts(queues) == (2, [1, 0, 0, 0, 1, 0, 0, 0, 0], 5.0)
+
+
+def test_a_slot_that_is_passed_on_is_a_grant_too() -> None:
+    queues = make(60.0)
+    submit(queues, 1, 2)
+    queues.complete(1, "j", [Completion(id=1, then=2)], 0.5)
+    assert counts(queues) == (2, [1, 0, 0, 1, 0, 0, 0, 0, 0], 0.5)
