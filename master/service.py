@@ -42,6 +42,14 @@ class AgentConnection:
         self.node = ""
         self.address = ""
         self.heard_at = 0.0
+        #: What users of the agent's host ask, by method; answered in its turn.
+        self._relayed: dict[str, Callable[[OnBehalf], Awaitable[Result]]] = {
+            "reservation": service.on_behalf,
+            "cluster_status": service.of_cluster,
+            "configuration": lambda asked: service.of_configuration(asked, self.node),
+            "nodes": service.of_nodes,
+            "jobs": service.of_jobs,
+        }
 
     def send(self, instruction: SendDecisions) -> None:
         """A ``decide`` request; its answer becomes the event ``Answered``."""
@@ -100,16 +108,8 @@ class AgentConnection:
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Raises: RpcError: what was said makes no sense, or is out of order."""
-        if method == "reservation" and self.node:
-            return self._service.on_behalf(read_params(params, OnBehalf))
-        if method == "cluster_status" and self.node and self._service.overview is not None:
-            return self._service.overview.answer(read_params(params, OnBehalf))
-        if method == "configuration" and self.node:
-            return self._service.of_configuration(read_params(params, OnBehalf), self.node)
-        if method == "nodes" and self.node:
-            return self._service.of_nodes(read_params(params, OnBehalf))
-        if method == "jobs" and self.node:
-            return self._service.of_jobs(read_params(params, OnBehalf))
+        if method in self._relayed and self.node:
+            return self._relayed[method](read_params(params, OnBehalf))
         message = self._read(method, params)
         return self._register(message) if isinstance(message, api.Register) else self._heed(message)
 
@@ -226,6 +226,12 @@ class MasterService:
         if self.reservations is None:
             raise unavailable("this master takes no reservations", remedy="see its log: its store could not be opened")
         return await self.reservations(asked)
+
+    async def of_cluster(self, asked: OnBehalf) -> Result:
+        """What this user may see of the cluster."""
+        if self.overview is None:
+            raise unavailable("this master does not show its cluster")
+        return self.overview.answer(asked)
 
     async def of_nodes(self, asked: OnBehalf) -> Result:
         """A call about nodes that are drained; a coroutine, so that it is answered in its turn."""
