@@ -18,10 +18,11 @@ from agent.core.settings import (
     UserQuotas,
     VictimOrder,
 )
-from penstock import doors, paths
-from penstock.doors import Doors, HttpAddress
+from penstock import paths
+from penstock.config.settings import LIVE, SettingsError, host_port
 from penstock.model import Capacity
-from penstock.settings import LIVE, SettingsError, host_port
+from penstock.security import doors
+from penstock.security.doors import Doors, HttpAddress
 from penstock.wire.connection import MAX_FRAME_BYTES
 
 Meta = msgspec.Meta

@@ -41,14 +41,15 @@ from agent.output import forget_outputs, trim_output
 from agent.shell import Shell
 from agent.status import status_document
 from agent.stdio import Stdio
-from penstock import doors, paths, sdnotify
-from penstock.certificates import CertificateWatch
-from penstock.configuring import Configuring
+from penstock import paths, sdnotify
+from penstock.config.answers import Configuring
+from penstock.config.reloading import Reloading
+from penstock.config.settings import SettingsError, host_port
 from penstock.daemon import StartError
-from penstock.http_access import access_of
 from penstock.model import Capacity
-from penstock.reloading import Reloading
-from penstock.settings import SettingsError, host_port
+from penstock.security import doors
+from penstock.security.certificates import CertificateWatch
+from penstock.security.http_access import access_of
 from penstock.wire.cluster_api import Draining
 
 log = structlog.get_logger()

@@ -21,7 +21,7 @@ from agent.executor import Executor
 from agent.output import read_output
 from agent.shell import MasterLink, Shell
 from penstock import __version__
-from penstock.configuring import Configuring
+from penstock.config.answers import Configuring
 from penstock.transport import RpcPeer
 from penstock.transport.peer import unknown_method
 from penstock.wire import agent_api as api

@@ -11,8 +11,8 @@ from aiohttp import web
 from agent.http_documents import Status
 from agent.metrics import registry
 from penstock import openapi
-from penstock.http_access import HttpAccess
 from penstock.openapi import Operation
+from penstock.security.http_access import HttpAccess
 from penstock.web.history import Resources
 from penstock.web.live import Live
 from penstock.web.site import Site

@@ -17,7 +17,8 @@ import structlog
 from agent.core import events as e
 from agent.core.tasks import awaited, unplaced
 from agent.shell import Shell
-from penstock import __version__, tls
+from penstock import __version__
+from penstock.security import tls
 from penstock.transport import RpcPeer, connect_tcp
 from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api

@@ -12,8 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from agent.core.records import ContainerState
-from penstock.certificates import certificate_metrics
 from penstock.metrics import resource_metrics
+from penstock.security.certificates import certificate_metrics
 
 _PER_KIND = {
     "slots": ("penstock_slots", "Concurrency limit of the resource."),

@@ -12,9 +12,10 @@ from command_examples import EXAMPLES
 
 from agent.config import AgentConfig
 from master.config import MasterConfig
-from penstock import __version__, declaration
+from penstock import __version__
 from penstock.cli import catalogue, main, statuses
 from penstock.cli.catalogue import Argument, Command
+from penstock.config import declaration
 
 _CONFIGURATIONS: dict[str, type[msgspec.Struct]] = {"agent": AgentConfig, "master": MasterConfig}
 _ENVIRONMENT = {

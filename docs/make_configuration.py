@@ -14,7 +14,7 @@ import msgspec
 
 from agent.config import AgentConfig
 from master.config import MasterConfig
-from penstock.declaration import keys
+from penstock.config.declaration import keys
 
 PAGE = Path(__file__).with_name("configuration.md")
 _TABLES: dict[str, type[msgspec.Struct]] = {"agent": AgentConfig, "master": MasterConfig}

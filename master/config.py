@@ -13,9 +13,10 @@ from master.prediction import Promises
 from master.prediction.application import ForecastSettings
 from master.reservations.desk import DeskSettings, named_bundles
 from master.reservations.rdl import RdlError
-from penstock import doors, paths
-from penstock.doors import Doors, HttpAddress
-from penstock.settings import LIVE, SettingsError, host_port
+from penstock import paths
+from penstock.config.settings import LIVE, SettingsError, host_port
+from penstock.security import doors
+from penstock.security.doors import Doors, HttpAddress
 
 Meta = msgspec.Meta
 Seconds = Annotated[float, Meta(gt=0)]

@@ -33,13 +33,14 @@ from master.reservations.desk import Desk
 from master.service import MasterService
 from master.store.database import Database, StoreError
 from master.store.reservations import ReservationStore
-from penstock import __version__, doors, paths, sdnotify, tls
-from penstock.certificates import CertificateWatch
-from penstock.configuring import Configuring
+from penstock import __version__, paths, sdnotify
+from penstock.config.answers import Configuring
+from penstock.config.reloading import Reloading
+from penstock.config.settings import Loaded, SettingsError, host_port
 from penstock.daemon import StartError
-from penstock.http_access import access_of
-from penstock.reloading import Reloading
-from penstock.settings import Loaded, SettingsError, host_port
+from penstock.security import doors, tls
+from penstock.security.certificates import CertificateWatch
+from penstock.security.http_access import access_of
 
 log = structlog.get_logger()
 

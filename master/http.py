@@ -14,8 +14,8 @@ from master.explain.recording import Recording
 from master.explain.why import UnknownJobError
 from master.metrics import MasterCollector, Status
 from penstock import openapi
-from penstock.http_access import HttpAccess
 from penstock.openapi import Operation, Refused
+from penstock.security.http_access import HttpAccess
 from penstock.web.history import Resources
 from penstock.web.live import Live
 from penstock.web.site import Site

@@ -9,9 +9,9 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from penstock.certificates import certificate_metrics
 from penstock.metrics import resource_metrics
 from penstock.model import EndedBy
+from penstock.security.certificates import certificate_metrics
 
 Status = Callable[[], dict[str, Any]]
 _NODE_STATES = ("connected", "draining", "drained", "away", "expected")

@@ -18,8 +18,9 @@ from master.core.instructions import Explain, Hangup, Instruction, Predict, Send
 from master.forecasting import Forecasting, unforeseen
 from master.overview import Overview
 from master.prediction.application import ForecastSettings
-from penstock import __version__, tls
-from penstock.configuring import Configuring
+from penstock import __version__
+from penstock.config.answers import Configuring
+from penstock.security import tls
 from penstock.transport import Listener, RpcPeer
 from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api

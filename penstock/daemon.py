@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from penstock import config_page, declaration, settings
 from penstock.cli import statuses
+from penstock.config import declaration, page, settings
 
 if TYPE_CHECKING:
-    from penstock.reloading import Reloading
+    from penstock.config.reloading import Reloading
 
 T = TypeVar("T", bound=msgspec.Struct)
 #: Runs a daemon until it is told to stop; the path is where to write the addresses that it chose.
@@ -51,11 +51,11 @@ def command(
     if arguments.check_config:
         return 0
     if arguments.show_config:
-        config_page.show(loaded, as_json=arguments.json)
+        page.show(loaded, as_json=arguments.json)
         return 0
     run = daemon()
     from penstock import logs
-    from penstock.reloading import Reloading
+    from penstock.config.reloading import Reloading
 
     logs.configure(arguments.log_level)
     file = arguments.config.absolute() if arguments.config is not None else None

@@ -7,8 +7,8 @@ import datetime as dt
 import shutil
 from pathlib import Path
 
-from penstock.authority import Authority
-from penstock.tls import TlsFiles
+from penstock.security.authority import Authority
+from penstock.security.tls import TlsFiles
 
 NOW = dt.datetime.now(dt.UTC)
 DAY = dt.timedelta(days=1)

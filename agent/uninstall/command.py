@@ -9,8 +9,9 @@ from pathlib import Path
 
 from agent.config import AgentConfig
 from agent.uninstall.plan import Host, Refused, things
-from penstock import daemon, settings
+from penstock import daemon
 from penstock.cli.arguments import Parser
+from penstock.config import settings
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -16,8 +16,8 @@ from master.core.views import job_views, totals
 from master.ordering import ClusterView, JobView, StageView
 from master.placement import AlgorithmOne, Need, PeakPlacement, Stage, TaskPlacement, Unreserved, Workers
 from master.placement.workers import Floats
+from penstock.config.settings import SettingsError
 from penstock.model import ResourceKind
-from penstock.settings import SettingsError
 
 FORMAT = 1
 Positive = Annotated[float, msgspec.Meta(gt=0)]

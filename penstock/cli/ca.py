@@ -14,7 +14,7 @@ from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
 
 if TYPE_CHECKING:
-    from penstock.authority import Authority, Issued
+    from penstock.security.authority import Authority, Issued
 
 _HELP = """usage: penstock ca COMMAND [ARGUMENT…]
 
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
         return 0
     if name not in _COMMANDS:
         raise usage_error(f"unknown command {name[:80]!r}; one of {', '.join(_COMMANDS)}")
-    from penstock.authority import Authority, AuthorityError
+    from penstock.security.authority import Authority, AuthorityError
 
     parse, run = _COMMANDS[name]
     options = parse().parse_args(argv[1:])

@@ -77,8 +77,8 @@ def _show(options: argparse.Namespace) -> int:
         return _read("--show-config", options, *(["--json"] if options.json else []))
     if options.file or options.config or options.set:
         raise usage_error("--running asks the daemon; leave FILE and --set out")
-    from penstock import config_page
     from penstock.cli.session import converse
+    from penstock.config import page
     from penstock.wire.connection import to_wire
 
     async def ask() -> dict[str, dict[str, object]]:
@@ -92,7 +92,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(keys, indent=2, ensure_ascii=False))
     else:
-        config_page.show_table(keys)
+        page.show_table(keys)
     return 0
 
 
@@ -176,15 +176,15 @@ def _writer(daemon: str) -> Callable[[ConfigSet, dict[str, str]], None]:
         CommandError: what writes such files is not installed.
     """
     try:
-        from penstock import settings_file
+        from penstock.config import file
     except ImportError as error:
         raise CommandError(f"--persist: {error}; install it with `pip install 'penstock[{daemon}]'`") from None
 
     def write(answer: ConfigSet, values: dict[str, str]) -> None:
         try:
-            settings_file.write(_file(answer), values)
-        except settings_file.NotWritten as error:
-            lines = settings_file.lines(values)
+            file.write(_file(answer), values)
+        except file.NotWritten as error:
+            lines = file.lines(values)
             raise CommandError(f"it holds now, but is not kept: {error}; write there: {lines}") from None
 
     return write
@@ -198,8 +198,8 @@ def _until(answer: ConfigSet, stronger: str, *, persisted: bool) -> str:
 
 
 def _file(answer: ConfigSet) -> Path:
-    """Raises: settings_file.NotWritten: there is none, or it is elsewhere."""
-    from penstock.settings_file import NotWritten
+    """Raises: file.NotWritten: there is none, or it is elsewhere."""
+    from penstock.config.file import NotWritten
 
     if not answer.file:
         raise NotWritten("the daemon reads no file; give it one with --config")

@@ -11,9 +11,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from penstock import __version__, openapi
-from penstock.http_access import OPEN, HttpAccess
 from penstock.metrics import OwnMetrics
 from penstock.openapi import Content, Operation, Refused
+from penstock.security.http_access import OPEN, HttpAccess
 from penstock.web import pages
 from penstock.web.live import Live
 

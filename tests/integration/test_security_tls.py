@@ -17,10 +17,10 @@ from agent.command import main as agent_command
 from master.command import main as master_command
 from master.config import MasterConfig
 from master.daemon import Master
-from penstock import tls
-from penstock.authority import Authority
 from penstock.daemon import StartError
 from penstock.model import Capacity, KindAmounts
+from penstock.security import tls
+from penstock.security.authority import Authority
 from penstock.transport import RpcPeer, connect_tcp
 from penstock.wire import RpcConnection
 from penstock.wire import master_api as api

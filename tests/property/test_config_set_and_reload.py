@@ -9,8 +9,8 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.reloading import Reloading
-from penstock.settings import LIVE, Loaded, Origin, SettingsError
+from penstock.config.reloading import Reloading
+from penstock.config.settings import LIVE, Loaded, Origin, SettingsError
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):

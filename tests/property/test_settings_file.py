@@ -7,7 +7,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.settings_file import changed
+from penstock.config.file import changed
 
 KEYS = [f"key_{letter}" for letter in "abcdefgh"]
 VALUES = st.one_of(

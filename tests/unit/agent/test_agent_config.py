@@ -8,7 +8,7 @@ import pytest
 
 from agent.config import AgentConfig
 from agent.core.settings import NodeSettings, VictimOrder
-from penstock.settings import SettingsError, live_keys
+from penstock.config.settings import SettingsError, live_keys
 
 #: Of each kind of value, another one that is allowed.
 _OTHER = {"preempt_order": VictimOrder.LARGEST, "disk_scheduler": "bfq", "t_alloc_least": 0.4, "grace_max_s": 7.0}

@@ -16,8 +16,8 @@ from agent.core.settings import NodeSettings
 from agent.history import resources
 from agent.http import StatusSite
 from agent.status import status_document
-from penstock.http_access import HttpAccess
 from penstock.model import Capacity
+from penstock.security.http_access import HttpAccess
 
 
 @asynccontextmanager

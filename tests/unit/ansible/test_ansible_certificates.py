@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.authority import Authority
+from penstock.security.authority import Authority
 
 _FILE = Path(__file__).resolve().parents[3] / "ansible/roles/penstock_ca/library/penstock_certificate.py"
 _NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)

@@ -13,7 +13,7 @@ import yaml
 
 from agent.config import AgentConfig
 from master.config import MasterConfig
-from penstock import settings
+from penstock.config import settings
 
 _ANSIBLE = Path(__file__).resolve().parents[3] / "ansible"
 _ROLES = sorted(path.name for path in (_ANSIBLE / "roles").iterdir())

@@ -21,8 +21,8 @@ from agent.config import AgentConfig
 from master.config import MasterConfig
 from master.reservations.requests_file import read as read_requests
 from penstock.cli.jobfile import JobFile
-from penstock.settings import Sources
-from penstock.settings import read as read_settings
+from penstock.config.settings import Sources
+from penstock.config.settings import read as read_settings
 from simulator.scenario import load as load_scenario
 from tests.docs_commands import WrongError, check, penstock
 from tests.docs_pages import COMMANDS, DATA, ELSEWHERE, PAGES, PROSE, ROOT, Block, blocks, spans, steps

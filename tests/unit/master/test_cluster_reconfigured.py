@@ -11,7 +11,7 @@ import pytest
 from master.config import MasterConfig
 from master.core import MasterSettings
 from master.core import events as e
-from penstock.settings import live_keys
+from penstock.config.settings import live_keys
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import Bed, bed, task
 

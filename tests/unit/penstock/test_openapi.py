@@ -13,8 +13,8 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
 from penstock import openapi
-from penstock.http_access import HttpAccess
 from penstock.openapi import Access, Content, Operation, Refused
+from penstock.security.http_access import HttpAccess
 
 
 class Query(msgspec.Struct):

@@ -1,7 +1,8 @@
 """An Ansible module: one certificate of the operator's own authority, made, renewed or left as it is.
 
 It runs on the controller, beside the authority's directory, and needs nothing there but what ansible-core brings: the
-authority itself (``penstock.authority``, which is ``penstock ca``) comes out of the wheel that is being deployed.
+authority itself (``penstock.security.authority``, which is ``penstock ca``) comes out of the wheel that is being
+deployed.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ def bring(options: dict[str, Any], now: dt.datetime, *, check: bool) -> dict[str
     """The module's result; with ``check`` nothing is written.
 
     Raises:
-        penstock.authority.AuthorityError: it cannot be done; one line.
+        penstock.security.authority.AuthorityError: it cannot be done; one line.
     """
-    from penstock.authority import Authority
+    from penstock.security.authority import Authority
 
     authority = Authority(Path(options["directory"]))
     certificate = authority.directory / "issued" / f"{options['name']}.pem"
@@ -162,7 +163,7 @@ def main() -> None:
     if fault := _fault(module.params):
         module.fail_json(msg=fault)
     sys.path.insert(0, module.params["wheel"])
-    from penstock.authority import AuthorityError
+    from penstock.security.authority import AuthorityError
 
     try:
         result = bring(module.params, dt.datetime.now(dt.UTC), check=module.check_mode)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock import tls
-from penstock.authority import Authority
 from penstock.cli.ca import main
 from penstock.cli.errors import CommandError
 from penstock.cli.main import main as penstock
+from penstock.security import tls
+from penstock.security.authority import Authority
 from tests.security_bed import DAY, NOW
 
 

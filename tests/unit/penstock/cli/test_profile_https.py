@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from penstock.authority import Authority
 from penstock.cli.main import main
-from penstock.tls import TlsFiles, page_server
+from penstock.security.authority import Authority
+from penstock.security.tls import TlsFiles, page_server
 from tests.security_bed import DAY, NOW, authority, files
 
 TOKEN = "0123456789abcdef"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from penstock import tls
+from penstock.security import tls
 from penstock.transport import Listener, RpcPeer, connect_tcp
 from penstock.transport.listener import HANDSHAKES_PER_ADDRESS
 from tests.security_bed import DAY, NOW, authority, carried, files

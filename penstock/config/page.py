@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from penstock import declaration
-from penstock.settings import Loaded, Origin
+from penstock.config import declaration
+from penstock.config.settings import Loaded, Origin
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 
 from agent.config import AgentConfig
-from penstock.http_access import HttpAccess, access_of
-from penstock.settings import SettingsError
+from penstock.config.settings import SettingsError
+from penstock.security.http_access import HttpAccess, access_of
 from tests.security_bed import DAY, NOW, authority, files, settings
 
 OPERATOR, READER = "operator-0123456789abcdef", "reader-0123456789abcdef"
@@ -122,7 +122,7 @@ async def site(tmp_path: Path, tokens: tuple[Path, Path]) -> AsyncIterator[tuple
 
 async def test_pages_elsewhere_speak_tls_and_take_up_a_renewed_certificate(site: tuple[str, Path]) -> None:
     url, directory = site
-    from penstock.authority import Authority
+    from penstock.security.authority import Authority
 
     ca = Authority(directory)
     trusted = ssl.create_default_context(cafile=str(ca.certificate))

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 
 from agent.config import AgentConfig
-from penstock.settings import load
+from penstock.config.settings import load
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[4] / "docs"
 PAGE = (DOCS / "configuration.md").read_text(encoding="utf-8")
 
 

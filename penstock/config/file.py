@@ -13,7 +13,7 @@ import tomlkit
 import tomlkit.exceptions
 import tomlkit.items
 
-from penstock.settings import scalar
+from penstock.config.settings import scalar
 
 
 class NotWritten(Exception):  # noqa: N818 - it says what happened

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from penstock import tls
+from penstock.security import tls
 
 log = structlog.get_logger()
 _DAY_S = 86_400.0

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import msgspec
 import structlog
 
-from penstock import tls
-from penstock.settings import SettingsError, host_port
+from penstock.config.settings import SettingsError, host_port
+from penstock.security import tls
 
 log = structlog.get_logger()
 Meta = msgspec.Meta

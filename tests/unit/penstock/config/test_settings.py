@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from penstock.settings import LIVE, Origin, SettingsError, Sources, host_port, live_keys, load, read
+from penstock.config.settings import LIVE, Origin, SettingsError, Sources, host_port, live_keys, load, read
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,8 +9,8 @@ import pytest
 
 from agent.config import AgentConfig
 from master.config import MasterConfig
-from penstock import doors, tls
-from penstock.settings import SettingsError
+from penstock.config.settings import SettingsError
+from penstock.security import doors, tls
 from tests.security_bed import DAY, NOW, authority, carried, files, settings
 
 THREE = {"tls_ca": "ca.pem", "tls_certificate": "own.pem", "tls_key": "own.key"}

@@ -9,8 +9,8 @@ import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
-from penstock.certificates import CertificateWatch, certificate_metrics, endings
-from penstock.tls import TlsFiles
+from penstock.security.certificates import CertificateWatch, certificate_metrics, endings
+from penstock.security.tls import TlsFiles
 from tests.security_bed import DAY, NOW, authority, files
 
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import structlog
 
-from penstock.reloading import Change, Reloading
-from penstock.settings import LIVE, Loaded, Origin, SettingsError
+from penstock.config.reloading import Change, Reloading
+from penstock.config.settings import LIVE, Loaded, Origin, SettingsError
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ async def test_sighup_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_terminal_that_is_closed_ends_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([True, False])
-    monkeypatch.setattr("penstock.reloading._has_terminal", lambda: next(answers))
+    monkeypatch.setattr("penstock.config.reloading._has_terminal", lambda: next(answers))
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, ended.set)

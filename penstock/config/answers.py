@@ -7,9 +7,9 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from penstock import config_page
-from penstock.reloading import Reloading
-from penstock.settings import SettingsError
+from penstock.config import page
+from penstock.config.reloading import Reloading
+from penstock.config.settings import SettingsError
 from penstock.wire import config_api as api
 from penstock.wire.agent_api import Result
 from penstock.wire.connection import read
@@ -57,7 +57,7 @@ class Configuring:
         later = self.reloading.after_restart()
         keys: dict[str, api.KeyInForce] = {
             key: api.KeyInForce(**facts, after_restart=later.get(key, ""))
-            for key, facts in config_page.document(self.reloading.loaded).items()
+            for key, facts in page.document(self.reloading.loaded).items()
         }
         return api.ConfigInForce(keys=keys, **self._place())
 

@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
-from penstock.declaration import written
-from penstock.settings import Loaded, Origin, SettingsError, given, live_keys
+from penstock.config.declaration import written
+from penstock.config.settings import Loaded, Origin, SettingsError, given, live_keys
 
 log = structlog.get_logger()
 T = TypeVar("T", bound=msgspec.Struct)

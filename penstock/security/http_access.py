@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from penstock import doors, tls
-from penstock.settings import SettingsError, host_port
+from penstock.config.settings import SettingsError, host_port
+from penstock.security import doors, tls
 
 #: What a token must have at least, where others can try: `openssl rand -hex 16` has twice that.
 LEAST_TOKEN_CHARACTERS = 16

@@ -9,7 +9,7 @@ import msgspec
 
 from agent.config import AgentConfig
 
-_ROOT = Path(__file__).resolve().parents[3]
+_ROOT = Path(__file__).resolve().parents[4]
 _PAGE = (_ROOT / "docs/security.md").read_text(encoding="utf-8")
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agent.config import AgentConfig
 from master.config import MasterConfig
-from penstock.declaration import keys, written
-from penstock.settings import load
+from penstock.config.declaration import keys, written
+from penstock.config.settings import load
 
 DAEMONS = pytest.mark.parametrize("of", [AgentConfig, MasterConfig])
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from penstock.config.settings import live_keys
 from penstock.model.units import parse_bytes, parse_duration_s, parse_rate
-from penstock.settings import live_keys
 
 _BINARY, _DECIMAL = ("TiB", "GiB", "MiB", "KiB"), ("TB", "GB", "MB", "kB")
 _POWERS = (4, 3, 2, 1)
