@@ -7,8 +7,9 @@ from pathlib import Path
 
 from bench.spark_vm import data
 
-#: Of every executor.
-CORES = 1
+#: Of every executor: it runs one task at a time, and is promised less than a core, so that several fit the host.
+TASKS = 1
+CORES = 0.5
 MEMORY_MIB = 768
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from bench.spark_vm import java
-from bench.spark_vm.applications import CORES, MEMORY_MIB, Application
+from bench.spark_vm.applications import CORES, MEMORY_MIB, TASKS, Application
 
 _MASTER = "spark://127.0.0.1:7077"
 _START_TIMEOUT_S = 600.0
@@ -99,12 +99,13 @@ class Driver:
             "spark.master": _MASTER,
             "spark.jars": str(java.JAR),
             **_REGISTERED,
-            "spark.cores.max": str(CORES),
-            "spark.executor.cores": str(CORES),
+            "spark.cores.max": str(TASKS),
+            "spark.executor.cores": str(TASKS),
             "spark.executor.memory": f"{MEMORY_MIB}m",
             "spark.executor.extraJavaOptions": " ".join(_EXECUTORS_OPTIONS),
             # Spark's pages would say it, but emulated they answer too late.
             "spark.executorEnv.PENSTOCK_APPLICATION": name,
+            "spark.executorEnv.PENSTOCK_CORES": str(CORES),
             "spark.executorEnv.PENSTOCK_INPUT_BYTES": str(file.stat().st_size),
             "spark.driver.host": "127.0.0.1",
             "spark.local.dir": str(work / "local"),

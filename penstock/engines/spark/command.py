@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 
@@ -26,19 +27,21 @@ def main(argv: list[str]) -> int:
         java_home.make(directory, home.absolute())
     except OSError as error:
         raise CommandError(f"cannot make {directory}: {error.strerror}; name another with --directory") from None
-    for name, value in _properties(directory, options.application, options.input_bytes, options.sizing):
+    for name, value in _properties(directory, options):
         print(f"spark.executorEnv.{name} {value}")  # noqa: T201 - what it is for
     return 0
 
 
-def _properties(directory: Path, application: str, input_bytes: int, sizing: Sizing) -> list[tuple[str, str]]:
+def _properties(directory: Path, options: argparse.Namespace) -> list[tuple[str, str]]:
     properties = [("JAVA_HOME", str(directory))]
-    if application:
-        properties.append(("PENSTOCK_APPLICATION", application))
-    if input_bytes:
-        properties.append(("PENSTOCK_INPUT_BYTES", str(input_bytes)))
-    if sizing is not Sizing.HARD:
-        properties.append(("PENSTOCK_SIZING", sizing.value))
+    if options.application:
+        properties.append(("PENSTOCK_APPLICATION", options.application))
+    if options.cores:
+        properties.append(("PENSTOCK_CORES", f"{options.cores:g}"))
+    if options.input_bytes:
+        properties.append(("PENSTOCK_INPUT_BYTES", str(options.input_bytes)))
+    if options.sizing is not Sizing.HARD:
+        properties.append(("PENSTOCK_SIZING", options.sizing.value))
     return properties
 
 
@@ -53,6 +56,7 @@ def _parser() -> arguments.Parser:
     add("--java-home", type=Path, metavar="DIR", help="the real Java (default: $JAVA_HOME, else that of the PATH)")
     add("--directory", type=Path, default=_directory(), metavar="DIR", help="made here (default: %(default)s)")
     add("--application", default="", metavar="NAME", help="what runs are kept under (default: spark.app.name)")
+    add("--cores", type=arguments.cores, default=0.0, metavar="N", help="of each (default: spark.executor.cores)")
     add("--input-bytes", type=arguments.size, default=0, metavar="SIZE", help="the run's input, for example 4G")
     add("--sizing", type=Sizing, choices=list(Sizing), default=Sizing.HARD, help="what follows the predicted demand")
     return parser

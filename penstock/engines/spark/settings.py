@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -22,6 +23,9 @@ class Settings:
 
     application: str = ""
     """What the runs of this program are kept under; empty: ``spark.app.name``."""
+    cores: float = 0.0
+    """Of each executor (``0.5``), as Kubernetes' ``limit.cores`` beside its ``spark.executor.cores``, which says how many
+    tasks it runs at once; 0: as many."""
     input_bytes: int = 0
     """The whole run's input (``4G``), by which runs of different size are told apart."""
     memory_overhead_bytes: int = 0
@@ -38,7 +42,9 @@ class Settings:
             ValueError: one line that names the variable: a value that it cannot have, or an unknown name that is near a
                 known one (other variables that begin alike are not ours to judge).
         """
-        known = ("PENSTOCK_APPLICATION", "PENSTOCK_INPUT_BYTES", "PENSTOCK_MEMORY_OVERHEAD", "PENSTOCK_SIZING")
+        known = tuple(
+            f"{_PREFIX}{name}" for name in ("APPLICATION", "CORES", "INPUT_BYTES", "MEMORY_OVERHEAD", "SIZING")
+        )
         for name in environment:
             if name.startswith(_PREFIX) and name not in known and name not in _ELSEWHERE:
                 near = get_close_matches(name, known, 1, cutoff=0.8)
@@ -47,9 +53,10 @@ class Settings:
         said = [environment.get(name, "") for name in known]
         return cls(
             application=said[0][:128],
-            input_bytes=_bytes(known[1], said[1]),
-            memory_overhead_bytes=_bytes(known[2], said[2]),
-            sizing=_sizing(known[3], said[3]),
+            cores=_cores(known[1], said[1]),
+            input_bytes=_bytes(known[2], said[2]),
+            memory_overhead_bytes=_bytes(known[3], said[3]),
+            sizing=_sizing(known[4], said[4]),
         )
 
     def promise_bytes(self, heap_bytes: int) -> int:
@@ -64,6 +71,16 @@ def _bytes(name: str, said: str) -> int:
         return parse_bytes(said)
     except QuantityError as error:
         raise ValueError(f"{name}: {error}") from None
+
+
+def _cores(name: str, said: str) -> float:
+    try:
+        cores = float(said or 0)
+    except ValueError:
+        cores = -1.0
+    if not 0 <= cores < math.inf:
+        raise ValueError(f"{name}: {said!r} is no number of cores, such as 0.5")
+    return cores
 
 
 def _sizing(name: str, said: str) -> Sizing:

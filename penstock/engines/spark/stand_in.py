@@ -69,7 +69,7 @@ class Stand:
             name=name[:128],
             env=dict(os.environ),
             cwd=str(Path.cwd()),
-            cpu_cores=float(command.cores),
+            cpu_cores=self.settings.cores or float(command.cores),
             memory_bytes=self.settings.promise_bytes(command.heap_bytes),
             stdio=stdio,
         )

@@ -87,10 +87,12 @@ def test_the_command_prints_what_a_job_needs(real: Path, tmp_path: Path, capsys:
     arguments = ["--java-home", str(real), "--directory", str(ours)]
     assert command.main(arguments) == 0
     assert capsys.readouterr().out == f"spark.executorEnv.JAVA_HOME {ours}\n"
-    assert command.main([*arguments, "--application", "sort", "--input-bytes", "1k", "--sizing", "shared"]) == 0
+    said = ["--application", "sort", "--cores", "0.5", "--input-bytes", "1k", "--sizing", "shared"]
+    assert command.main([*arguments, *said]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"spark.executorEnv.JAVA_HOME {ours}",
         "spark.executorEnv.PENSTOCK_APPLICATION sort",
+        "spark.executorEnv.PENSTOCK_CORES 0.5",
         "spark.executorEnv.PENSTOCK_INPUT_BYTES 1024",
         "spark.executorEnv.PENSTOCK_SIZING shared",
     ]

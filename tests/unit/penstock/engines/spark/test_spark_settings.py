@@ -10,16 +10,16 @@ from penstock.model import Sizing
 
 def test_nothing_need_be_said() -> None:
     settings = Settings.from_environment({"PATH": "/bin", "PENSTOCK_SOCKET": "/run/a", "PENSTOCK_OF_OTHERS": "1"})
-    assert settings == Settings(application="", input_bytes=0, memory_overhead_bytes=0, sizing=Sizing.HARD)
+    assert settings == Settings(application="", cores=0, input_bytes=0, memory_overhead_bytes=0, sizing=Sizing.HARD)
 
 
 def test_everything_may_be_said() -> None:
     said = {
         "PENSTOCK_APPLICATION": "sort", "PENSTOCK_INPUT_BYTES": "4G", "PENSTOCK_MEMORY_OVERHEAD": "1G",
-        "PENSTOCK_SIZING": "shared",
+        "PENSTOCK_SIZING": "shared", "PENSTOCK_CORES": "0.5",
     }  # fmt: skip
     wanted = Settings(
-        application="sort", input_bytes=4 << 30, memory_overhead_bytes=1 << 30, sizing=Sizing.SHARED
+        application="sort", cores=0.5, input_bytes=4 << 30, memory_overhead_bytes=1 << 30, sizing=Sizing.SHARED
     )  # fmt: skip
     assert Settings.from_environment(said) == wanted
 
@@ -29,6 +29,10 @@ def test_everything_may_be_said() -> None:
     [
         ("PENSTOCK_INPUT_BYTES", "much", "PENSTOCK_INPUT_BYTES: 'much' is not a quantity"),
         ("PENSTOCK_MEMORY_OVERHEAD", "-1", "PENSTOCK_MEMORY_OVERHEAD: '-1'"),
+        ("PENSTOCK_CORES", "half", "PENSTOCK_CORES: 'half' is no number of cores"),
+        ("PENSTOCK_CORES", "-1", "PENSTOCK_CORES: '-1'"),
+        ("PENSTOCK_CORES", "nan", "PENSTOCK_CORES: 'nan'"),
+        ("PENSTOCK_CORE", "1", "did you mean PENSTOCK_CORES"),
         ("PENSTOCK_SIZING", "soft", "PENSTOCK_SIZING: 'soft' is neither hard nor shared"),
         ("PENSTOCK_INPUT_BYTE", "1", "did you mean PENSTOCK_INPUT_BYTES"),
     ],

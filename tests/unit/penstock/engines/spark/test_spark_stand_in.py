@@ -49,6 +49,15 @@ async def asked(agent: FakeAgent) -> Any:
     return placing
 
 
+async def test_less_than_a_core_for_each_task_may_be_asked_for(agent: FakeAgent) -> None:
+    running = stands(Settings(application="sort", cores=0.5))
+    placing = await asked(agent)
+    assert placing.tasks[0].command.cpu_cores == 0.5
+    assert "-XX:ActiveProcessorCount=2" in placing.tasks[0].command.argv, "it runs as many tasks all the same"
+    agent.end_task(placing.job, placing.tasks[0].task, Ended(by=EndedBy.EXIT, exit_status=0))
+    assert await asyncio.wait_for(running, WAIT_S) == 0
+
+
 async def test_it_asks_for_the_executor_on_its_own_node(agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_SPARK", "kept")
     running = stands(Settings(application="sort", input_bytes=7, sizing=Sizing.SHARED))
