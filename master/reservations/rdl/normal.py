@@ -128,4 +128,5 @@ def _unified(parts: list[Expression]) -> list[Expression]:
             unified.append(more)
         else:
             unified += [part] * count
-    return unified
+    # Two halves may have become what a third part was: those are equal now.
+    return unified if len(unified) == len(parts) else _unified(unified)

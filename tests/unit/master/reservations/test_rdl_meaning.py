@@ -38,6 +38,11 @@ def test_the_normal_form_of_a_normal_form_is_itself(expression: Expression) -> N
     assert normalized(once) == once
 
 
+def test_atoms_that_become_equal_become_one_too() -> None:
+    half, whole = Atom(B, 1, 1, 1, 1, None, None), Atom(B, 1, 2, 1, 2, None, None)
+    assert normalized(All((half, half, whole))) == Atom(B, 1, 4, 1, 4, None, None)
+
+
 @given(expressions, st.data())
 @settings(max_examples=150)
 def test_what_the_checker_is_satisfied_with_is_an_allocation_and_nothing_else(
