@@ -9,11 +9,13 @@ import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import distribution
 from pathlib import Path
 
 from tests.vm.host import say
@@ -24,7 +26,10 @@ NAMES = ("one.penstock.test", "two.penstock.test", "three.penstock.test")
 MASTER = NAMES[0]
 _PENSTOCK = "/opt/penstock/venv/bin/penstock"
 _PLAY_TIMEOUT_S = 2400
-_SURVEY = Path(__file__).with_name("survey.py")
+_HERE = Path(__file__).parent
+_SURVEY = _HERE / "survey.py"
+#: Where the machines have what warm.py tells of.
+_WARM = "/root/warm"
 
 
 @dataclass
@@ -57,6 +62,12 @@ class Cluster:
         """What a shell command of root's says on a machine."""
         return self.machines[name].ssh(command, check=check, timeout_s=900).stdout
 
+    def everywhere(self, command: str, *, check: bool = True) -> dict[str, str]:
+        """What it says on each machine; they are asked at the same time, as each answers slowly."""
+        with ThreadPoolExecutor(len(self.machines)) as threads:
+            asked = {name: threads.submit(self.ssh, name, command, check=check) for name in self.machines}
+        return {name: answer.result() for name, answer in asked.items()}
+
     def penstock(self, name: str, command: str, *, user: str = "root") -> str:
         """The same of a command of ours."""
         return self.ssh(name, f"cd / && runuser -u {user} -- {_PENSTOCK} {command}")
@@ -82,19 +93,15 @@ except urllib.error.HTTPError as error:
 
     def survey(self) -> dict[str, list[str]]:
         """What there is on each machine that an installation may add to: one line each."""
-        code = _SURVEY.read_text()
-        with ThreadPoolExecutor(len(self.machines)) as threads:
-            asked = {
-                name: threads.submit(machine.ssh, f"/usr/bin/python3 - <<'END'\n{code}\nEND", timeout_s=600)
-                for name, machine in self.machines.items()
-            }
-        return {name: answer.result().stdout.splitlines() for name, answer in asked.items()}
+        said = self.everywhere(f"/usr/bin/python3 - <<'END'\n{_SURVEY.read_text()}\nEND")
+        return {name: lines.splitlines() for name, lines in said.items()}
 
     def _inventory(self) -> Path:
         hosts = {
             name: {
                 "ansible_host": "vm",
                 "ansible_become": False,  # ssh opens root's account; there is no sudo in the machines
+                "ansible_python_interpreter": f"{_WARM}/python",
                 "ansible_ssh_args": "",
                 "ansible_ssh_common_args": f"-F {machine.ssh_config}",
             }
@@ -116,15 +123,42 @@ def bare_cluster(directory: Path) -> Iterator[Cluster]:
     network = _free_port()
     machines = {name: Machine(forward=(), lan=(network, number)) for number, name in enumerate(NAMES, 1)}
     with ExitStack() as stack, ThreadPoolExecutor(len(machines)) as threads:
-        for booted in [threads.submit(stack.enter_context, machine) for machine in machines.values()]:
-            booted.result()
         hosts = "".join(f"10.74.20.{number} {name}\n" for number, name in enumerate(NAMES, 1))
-        for number, (name, machine) in enumerate(machines.items(), 1):
+        library = _ansible_library(directory)
+
+        def prepare(number: int, name: str) -> None:
+            machine = machines[name]
+            stack.enter_context(machine)
             machine.ssh(
                 f"hostname {name} && printf '{hosts}' >>/etc/hosts && "
                 f"ip address add 10.74.20.{number}/24 dev eth1 && ip link set eth1 up"
             )
+            with library.open("rb") as archive:
+                machine.ssh(f"mkdir {_WARM} && tar -C {_WARM} -xf -", stdin=archive)
+            machine.ssh(f"/usr/bin/python3 {_WARM}/warm.py </dev/null >/dev/null 2>&1")
+
+        for prepared in [threads.submit(prepare, number, name) for number, name in enumerate(NAMES, 1)]:
+            prepared.result()
         yield Cluster(machines, directory)
+
+
+def _ansible_library(directory: Path) -> Path:
+    """An archive of what warm.py needs: Ansible's modules as they are here, and the program that Ansible calls."""
+    program = directory / "python"
+    subprocess.run(["gcc", "-O1", "-static", "-o", str(program), str(_HERE / "warm.c")], check=True)
+    (directory / "empty").touch()
+    archive = directory / "warm.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.add(program, "python")
+        tar.add(_HERE / "warm.py", "warm.py")
+        tar.add(directory / "empty", "ansible/__init__.py")
+        for name in ("release.py", "module_utils", "modules"):
+            tar.add(str(distribution("ansible-core").locate_file(f"ansible/{name}")), f"ansible/{name}", filter=_source)
+    return archive
+
+
+def _source(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return member if member.isdir() or member.name.endswith(".py") else None
 
 
 def build_wheel(directory: Path, version: str) -> Path:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 #: What changes by itself, or is Ansible's and ssh's own.
 _PASSING = (
+    # The image's, nearly all that there is; what is taken from it is linked, and neither is written to.
+    "/opt/venv", "/opt/wheelhouse",
     "/run/systemd", "/run/udev", "/run/log", "/run/sshd", "/run/lock", "/run/dmeventd", "/run/blkid", "/run/mount",
     "/run/user", "/run/motd", "/var/lib/systemd", "/var/lib/apt", "/var/lib/dpkg", "/var/lib/dbus",
     # The copies that groupadd and groupdel keep of what was there before them.
@@ -28,8 +30,9 @@ def main() -> None:
 
 def _files() -> Iterator[str]:
     for top in ("/etc", "/opt", "/usr/local", "/var/lib", "/run", "/usr/lib/systemd", "/srv"):
-        for directory, _, names in os.walk(top):
-            if directory.startswith(_PASSING) or directory.startswith("/opt/wheelhouse"):
+        for directory, below, names in os.walk(top):
+            if directory.startswith(_PASSING):
+                below.clear()
                 continue
             yield f"directory {directory}"
             for name in names:
