@@ -18,7 +18,7 @@ from penstock.transport import RpcPeer
 from penstock.wire import master_api
 from penstock.wire.agent_api import Done
 
-_START_TIMEOUT_S = 20.0
+_START_TIMEOUT_S = 100.0
 
 
 @contextlib.contextmanager

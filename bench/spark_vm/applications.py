@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bench.spark_vm import data
 
-#: Of every executor: it runs one task at a time, and is promised less than a core, so that several fit the host.
+#: Of every executor: what it runs at once, and what it is promised.
 TASKS = 1
-CORES = 0.5
+CORES = 1.0
 MEMORY_MIB = 768
 
 

@@ -21,9 +21,9 @@ from tests.vm.image import ROOT
 OUT = ROOT / "build" / "spark-vm"
 DISK_BYTES_PER_S = 40_000_000
 #: What the object store gives one reader.
-STREAM_BYTES_PER_S = 1_250_000
+STREAM_BYTES_PER_S = 2_500_000
 #: What the agent offers: what Spark's daemons and a dozen drivers leave.
-_OFFERED_BYTES = 8 << 30
+_OFFERED_BYTES = 4 << 30
 SIDES = "static,minfrag,minfrag:mean:shared"
 _SIDES_HELP = f"how executors are placed, promised and sized; the others are compared with the first [{SIDES}]"
 _RUN_TIMEOUT_S = 3600.0
@@ -117,8 +117,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.spark_vm", description=__doc__)
     add = parser.add_argument
     add("--runs", type=int, default=3, metavar="N", help="of each application, to learn from [3]")
-    add("--each", type=int, default=6, metavar="N", help="runs of each application in a mix [6]")
-    add("--interval", type=float, default=5.0, metavar="S", help="mean time between two arrivals [5]")
+    add("--each", type=int, default=3, metavar="N", help="runs of each application in a mix [3]")
+    add("--interval", type=float, default=10.0, metavar="S", help="mean time between two arrivals [10]")
     add("--seeds", type=_seeds, default=(1,), metavar="N,…", help="of the mixes' arrivals [1]")
     add("--sides", type=_sides, default=_sides(SIDES), metavar="POLICY[:DEMAND[:SIZING]],…", help=_SIDES_HELP)
     add(

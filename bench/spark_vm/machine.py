@@ -17,7 +17,7 @@ from tests.vm.image import ensure_image
 
 #: Where the machine has the host's directory.
 SHARED = Path("/mnt")
-MEMORY_MIB = 14_336
+MEMORY_MIB = 10_240
 PROCESSORS = 2
 #: The major number of its disks, and the minor one of the third (arch/um/drivers/ubd_kern.c).
 _DATA_DEVICE = "98:32"
