@@ -11,16 +11,13 @@ import msgspec
 
 from agent.core.records import ContainerState
 from agent.core.snapshot import ContainerUse, HostUse
+from penstock.documents import Certificate, Said, SetByHand
 from penstock.model import Capacity, Ended, Limits, ResourceKind
 from penstock.model.work import StageProgress
 from penstock.wire.cluster_api import Remaining
 
 
-class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every key is always there."""
-
-
-class Head(_Said, frozen=True, kw_only=True):
+class Head(Said, frozen=True, kw_only=True):
     """Whose turn is next, and how long that job has waited for one, in seconds."""
 
     job: str
@@ -28,7 +25,7 @@ class Head(_Said, frozen=True, kw_only=True):
     waits_s: float
 
 
-class Waits(_Said, frozen=True, kw_only=True):
+class Waits(Said, frozen=True, kw_only=True):
     """How long granted monotasks had waited: ``counts`` has one more than ``bounds_s``, for the rest."""
 
     bounds_s: list[float]
@@ -36,7 +33,7 @@ class Waits(_Said, frozen=True, kw_only=True):
     sum_s: float
 
 
-class Queue(_Said, frozen=True, kw_only=True):
+class Queue(Said, frozen=True, kw_only=True):
     """The queue of one kind (Ursa §4.2.3): monotasks that hold a slot (``running``), share one (``sharing``), go past
     the queue (``bypassing``) or wait (``queued``); ``rate_bytes_per_s`` is X/T; ``slot_seconds`` of those that
     ended."""
@@ -54,7 +51,7 @@ class Queue(_Said, frozen=True, kw_only=True):
     head: Head | None
 
 
-class Resource(_Said, frozen=True, kw_only=True):
+class Resource(Said, frozen=True, kw_only=True):
     """In ``unit`` (cores, bytes, or share of the time or of the link). ``promised`` null: not known, or nothing can be.
     ``slack`` is T_alloc × capacity − used (UBIS §IV.A)."""
 
@@ -65,7 +62,7 @@ class Resource(_Said, frozen=True, kw_only=True):
     slack: float
 
 
-class Cores(_Said, frozen=True, kw_only=True):
+class Cores(Said, frozen=True, kw_only=True):
     """Cores: promised to regular work, asked for by opportunistic work, used by containers."""
 
     capacity: float
@@ -74,7 +71,7 @@ class Cores(_Said, frozen=True, kw_only=True):
     used: float
 
 
-class Memory(_Said, frozen=True, kw_only=True):
+class Memory(Said, frozen=True, kw_only=True):
     """The same of memory."""
 
     capacity_bytes: int
@@ -83,7 +80,7 @@ class Memory(_Said, frozen=True, kw_only=True):
     used_bytes: int
 
 
-class Job(_Said, frozen=True, kw_only=True):
+class Job(Said, frozen=True, kw_only=True):
     """A job on this node; its monotasks are counted on this node alone. ``waits``: why it is not admitted yet."""
 
     job: str
@@ -100,7 +97,7 @@ class Job(_Said, frozen=True, kw_only=True):
     failed: int
 
 
-class Following(_Said, frozen=True, kw_only=True):
+class Following(Said, frozen=True, kw_only=True):
     """Where in its profile a container is, and what it wants there."""
 
     slot: int
@@ -109,7 +106,7 @@ class Following(_Said, frozen=True, kw_only=True):
     wants: dict[str, float]
 
 
-class ExecutorState(_Said, frozen=True, kw_only=True):
+class ExecutorState(Said, frozen=True, kw_only=True):
     """Of an executor: how late its stage is, as a multiple of its prediction (``behind``; 0: it is not), whether it is
     ``stuck``, and how often it was given more (Elasecutor §III.D)."""
 
@@ -122,7 +119,7 @@ class ExecutorState(_Said, frozen=True, kw_only=True):
     reprovisioned: int
 
 
-class Container(_Said, frozen=True, kw_only=True):
+class Container(Said, frozen=True, kw_only=True):
     """A container. ``not_enforced``: limit → why it is not. ``sample`` is empty until there is one."""
 
     container: str
@@ -145,7 +142,7 @@ class Container(_Said, frozen=True, kw_only=True):
     note: str
 
 
-class Preemption(_Said, frozen=True, kw_only=True):
+class Preemption(Said, frozen=True, kw_only=True):
     """What was done to an opportunistic container at Unix time ``at``, and why."""
 
     at: float
@@ -155,7 +152,7 @@ class Preemption(_Said, frozen=True, kw_only=True):
     reason: str
 
 
-class Acts(_Said, frozen=True, kw_only=True):
+class Acts(Said, frozen=True, kw_only=True):
     """How often that was done for the sake of that resource, since the start of the agent."""
 
     action: str
@@ -163,7 +160,7 @@ class Acts(_Said, frozen=True, kw_only=True):
     count: int
 
 
-class Reaction(_Said, frozen=True, kw_only=True):
+class Reaction(Said, frozen=True, kw_only=True):
     """From the decision to preempt to the container's end: ``counts`` has one more than ``bounds_s``, for the rest."""
 
     bounds_s: list[float]
@@ -171,7 +168,7 @@ class Reaction(_Said, frozen=True, kw_only=True):
     sum_s: float
 
 
-class Enforcement(_Said, frozen=True, kw_only=True):
+class Enforcement(Said, frozen=True, kw_only=True):
     """Whether this host can enforce it; where not, why, and what would help."""
 
     ok: bool
@@ -179,20 +176,20 @@ class Enforcement(_Said, frozen=True, kw_only=True):
     remedy: str
 
 
-class MasterLink(_Said, frozen=True, kw_only=True):
+class MasterLink(Said, frozen=True, kw_only=True):
     """Where the master is (empty: there is none), and whether it answers."""
 
     address: str
     linked: bool
 
 
-class Journal(_Said, frozen=True, kw_only=True):
+class Journal(Said, frozen=True, kw_only=True):
     """Records written or removed since the start of the agent."""
 
     writes: int
 
 
-class Drain(_Said, frozen=True, kw_only=True):
+class Drain(Said, frozen=True, kw_only=True):
     """The node takes no work: who wants that, since when, and what still runs (``count``; at most 50 are named)."""
 
     state: Literal["draining", "drained"]
@@ -202,22 +199,7 @@ class Drain(_Said, frozen=True, kw_only=True):
     remaining: list[Remaining]
 
 
-class SetByHand(_Said, frozen=True, kw_only=True):
-    """A key of the configuration that was set while the daemon runs: its value as it is written, and by whom."""
-
-    value: str
-    where: str
-
-
-class Certificate(_Said, frozen=True, kw_only=True):
-    """A certificate that the daemon depends on, its own or its CA's, and when it ends (Unix time)."""
-
-    key: Literal["tls_certificate", "tls_ca"]
-    file: str
-    ends_at: float
-
-
-class Status(_Said, frozen=True, kw_only=True):
+class Status(Said, frozen=True, kw_only=True):
     """What the agent knows of its node. Times are Unix times; ``host`` is empty until there is a sample. ``events`` are
     what the agent did, the latest last: ``at``, ``what``, and facts of their own."""
 

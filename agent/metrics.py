@@ -25,6 +25,7 @@ _PER_KIND = {
 #: What is done to opportunistic containers, and for which resources: those that never happened are there, too.
 ACTIONS = ("paused", "resumed", "reclaimed", "warned", "preempted")
 _RESOURCES = ("cpu", "memory", "disk", "network")
+_GRANTS = "Slots that the queue gave to monotasks; not those held over a restart, or by promotion."
 _CLASSES = ("regular", "opportunistic")
 _LIVE = tuple(state.value for state in ContainerState if state is not ContainerState.ENDED)
 _STALLS = {"cpu": "cpu_stalled", "memory": "memory_stalled", "disk": "disk_stalled"}
@@ -82,7 +83,7 @@ def _queues(kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         labels=["kind"],
     )
     slot_seconds = CounterMetricFamily("penstock_slot_seconds", "Slot-time of ended monotasks.", labels=["kind"])
-    grants = CounterMetricFamily("penstock_grants", "Slots that were given to monotasks.", labels=["kind"])
+    grants = CounterMetricFamily("penstock_grants", _GRANTS, labels=["kind"])
     waited = HistogramMetricFamily(
         "penstock_grant_wait_seconds", "How long granted monotasks had waited for their slot.", labels=["kind"]
     )

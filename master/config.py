@@ -133,8 +133,9 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     store: Annotated[
         str,
         Meta(
-            description="the database of what executors used and of reservations: an SQLite file or an SQLAlchemy URL; "
-            "default: master.db in systemd's state directory, in /var/lib/penstock, or in the user's own"
+            description="the database of what executors used, of reservations, drains and jobs that ended: an SQLite "
+            "file or an SQLAlchemy URL; default: master.db in systemd's state directory, in /var/lib/penstock, or in "
+            "the user's own"
         ),
     ] = ""
     default_cpu_bytes_per_s: Annotated[

@@ -29,6 +29,7 @@ from master.http_reservations import ReservationSite
 from master.overview import Overview
 from master.profiles import Profiles
 from master.promising import Promising
+from master.remembering import Remembering
 from master.reservations.desk import Desk
 from master.service import MasterService
 from master.store.database import Database, StoreError
@@ -76,8 +77,9 @@ async def _main(reloading: Reloading[MasterConfig], port_file: Path | None) -> N
 
 
 class Master:
-    """One master; :meth:`start`, :meth:`serve`, :meth:`close`. Of work it keeps nothing on disk: agents know all of it.
-    What was promised ahead of time, and what executors used, is in the store."""
+    """One master; :meth:`start`, :meth:`serve`, :meth:`close`. Of work that is not over it keeps nothing on disk:
+    agents know all of it. What was promised ahead of time, what executors used, which nodes are drained and how jobs
+    ended, is in the store."""
 
     def __init__(self, config: MasterConfig, reloading: Reloading[MasterConfig] | None = None) -> None:
         """``reloading`` is where ``config`` is from and how it changes; without, nobody reads it again."""
@@ -90,6 +92,7 @@ class Master:
         self.service = MasterService(Cluster(config.cluster_settings(), random.random), registry)
         self.forecasting = Forecasting(config.database(), config.forecast_settings(), self.service.heard)
         self.service.forecasting = self.forecasting
+        self.service.remembering = self.remembering = Remembering(config.database())
         self.service.configuring = Configuring(self._reloading)
         self._reloading.also += [self.certificates.look, self.service.judge_anew]
         self.service.overview = Overview(self.status)
@@ -103,7 +106,7 @@ class Master:
         self.site = StatusSite(self.status, self.explain, self.snapshot, registry, pages, lambda: resources(cluster))
 
     async def start(self) -> None:
-        """Open both ports, and take back what was promised.
+        """Open both ports, and take back what was promised and what is remembered.
 
         Raises:
             StartError: a port cannot be had, or its certificate not be used.
@@ -114,6 +117,7 @@ class Master:
         except (SettingsError, tls.TlsError) as error:
             raise StartError(str(error)) from None
         await self._take_reservations()
+        self.service.heard(await self.remembering.start())
         for listen, address, key in (
             (self.service.listen, self._config.listen, "listen"),
             (pages, self._config.http, "http"),
@@ -170,6 +174,7 @@ class Master:
         await self.site.close()
         await self.service.close()
         await self.forecasting.close()
+        await self.remembering.close()
         if self.promising is not None:
             await self.promising.close()
 

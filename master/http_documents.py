@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from penstock.documents import Certificate, Said, SetByHand
 from penstock.model import Capacity
 from penstock.model.work import StageProgress
 from penstock.wire.cluster_api import Draining
@@ -22,26 +23,22 @@ Amount = dict[Literal["cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "m
 Columns = dict[Literal["cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes"], list[float]]
 
 
-class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every key is always there."""
-
-
 # ---------------------------------------------------------------- what may be asked
 
 
-class ExplainQuery(_Said, frozen=True, kw_only=True):
+class ExplainQuery(Said, frozen=True, kw_only=True):
     """Of ``GET /explain``."""
 
     job: Annotated[str, msgspec.Meta(min_length=1, description="the id of a job; /status lists them")]
 
 
-class ReservationsQuery(_Said, frozen=True, kw_only=True):
+class ReservationsQuery(Said, frozen=True, kw_only=True):
     """Of ``GET /reservations``: what is promised ``at`` that time; by default now."""
 
     at: UnixTime | UnsetType = UNSET
 
 
-class PlanQuery(_Said, frozen=True, kw_only=True):
+class PlanQuery(Said, frozen=True, kw_only=True):
     """Of ``GET /plan``: from ``since`` (by default now) to ``until`` (by default a day later), added up ``by``."""
 
     since: UnixTime | UnsetType = UNSET
@@ -49,7 +46,7 @@ class PlanQuery(_Said, frozen=True, kw_only=True):
     by: Literal["user", "reservation"] = "user"
 
 
-class Ask(_Said, frozen=True, kw_only=True):
+class Ask(Said, frozen=True, kw_only=True):
     """What is to be promised, as an expression of RDL (docs/reservations.md), and to whom; ``name`` is for people."""
 
     rdl: Rdl
@@ -57,7 +54,7 @@ class Ask(_Said, frozen=True, kw_only=True):
     name: Label = ""
 
 
-class AskInstead(_Said, frozen=True, kw_only=True):
+class AskInstead(Said, frozen=True, kw_only=True):
     """What is to be promised instead."""
 
     rdl: Rdl
@@ -66,7 +63,7 @@ class AskInstead(_Said, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- GET /status
 
 
-class Resource(_Said, frozen=True, kw_only=True):
+class Resource(Said, frozen=True, kw_only=True):
     """Of the connected nodes together, in ``unit``; of disks and links the mean share. ``slack`` is
     Σ max(0, T_alloc × capacity − used) (UBIS §IV.A)."""
 
@@ -77,7 +74,7 @@ class Resource(_Said, frozen=True, kw_only=True):
     slack: float
 
 
-class NodeStatus(_Said, frozen=True, kw_only=True):
+class NodeStatus(Said, frozen=True, kw_only=True):
     """A node. ``load`` is what it said last; ``away_s`` how long it has not answered; ``rates`` in bytes/s."""
 
     state: Literal["connected", "draining", "drained", "away", "expected"]
@@ -96,7 +93,7 @@ class NodeStatus(_Said, frozen=True, kw_only=True):
     unanswered: int
 
 
-class JobStatus(_Said, frozen=True, kw_only=True):
+class JobStatus(Said, frozen=True, kw_only=True):
     """A job. ``waits``: why; ``stages``: how many tasks of each are ready; ``progress``: what its framework said."""
 
     name: str
@@ -116,7 +113,7 @@ class JobStatus(_Said, frozen=True, kw_only=True):
     progress: list[StageProgress]
 
 
-class Tasks(_Said, frozen=True, kw_only=True):
+class Tasks(Said, frozen=True, kw_only=True):
     """Tasks that are ready or placed now; ``ended``: how → how many, since the start of the master."""
 
     ready: int
@@ -124,14 +121,14 @@ class Tasks(_Said, frozen=True, kw_only=True):
     ended: dict[str, int]
 
 
-class Memory(_Said, frozen=True, kw_only=True):
+class Memory(Said, frozen=True, kw_only=True):
     """What jobs may reserve of the connected nodes' memory, and what is reserved for those that are admitted."""
 
     reservable_bytes: float
     reserved_bytes: float
 
 
-class PromisedNow(_Said, frozen=True, kw_only=True):
+class PromisedNow(Said, frozen=True, kw_only=True):
     """What a reservation is promised now."""
 
     cores: float
@@ -139,22 +136,7 @@ class PromisedNow(_Said, frozen=True, kw_only=True):
     bundles: int
 
 
-class SetByHand(_Said, frozen=True, kw_only=True):
-    """A key of the configuration that was set while the daemon runs: its value as it is written, and by whom."""
-
-    value: str
-    where: str
-
-
-class Certificate(_Said, frozen=True, kw_only=True):
-    """A certificate that the daemon depends on, its own or its CA's, and when it ends (Unix time)."""
-
-    key: Literal["tls_certificate", "tls_ca"]
-    file: str
-    ends_at: float
-
-
-class Status(_Said, frozen=True, kw_only=True):
+class Status(Said, frozen=True, kw_only=True):
     """What the master knows. ``decisions``: what was counted since its start; ``started_at`` is Unix time."""
 
     version: str
@@ -188,7 +170,7 @@ class StageExplained(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     slack_lacks: dict[str, int] = {}
 
 
-class Explanation(_Said, frozen=True, kw_only=True):
+class Explanation(Said, frozen=True, kw_only=True):
     """Why a job waits: its ``place`` of how many (``of``), the last ten ``before_it``, ``why`` (the rule and the
     numbers), what it holds and how many containers more it may have (``room_containers`` null: any number)."""
 
@@ -213,7 +195,7 @@ class Explanation(_Said, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- GET /reservations, /plan
 
 
-class ReservationsThen(_Said, frozen=True, kw_only=True):
+class ReservationsThen(Said, frozen=True, kw_only=True):
     """``promised``: reservation → amounts and ``bundles`` at that time; ``free``: what nobody is promised from then on,
     run by run; ``reservations``: all there are, as they stand."""
 
@@ -223,7 +205,7 @@ class ReservationsThen(_Said, frozen=True, kw_only=True):
     reservations: list[Reserved]
 
 
-class Plan(_Said, frozen=True, kw_only=True):
+class Plan(Said, frozen=True, kw_only=True):
     """Each amount holds from the time at its place in ``times`` to the next one, the last to ``until``; ``promised`` is
     by user or by reservation."""
 
@@ -240,7 +222,7 @@ class Plan(_Said, frozen=True, kw_only=True):
 Series = list[list[float]]
 
 
-class RunSettings(_Said, frozen=True, kw_only=True):
+class RunSettings(Said, frozen=True, kw_only=True):
     """What tells one run from another beforehand: the input's size and the bounds."""
 
     input_bytes: int
@@ -248,7 +230,7 @@ class RunSettings(_Said, frozen=True, kw_only=True):
     memory_bytes: int
 
 
-class ProfileEntry(_Said, frozen=True, kw_only=True):
+class ProfileEntry(Said, frozen=True, kw_only=True):
     """An application that ran as executors. ``error``: model → its relative error, null: untried."""
 
     application: str
@@ -259,7 +241,7 @@ class ProfileEntry(_Said, frozen=True, kw_only=True):
     last_run_at: float
 
 
-class RunUsed(_Said, frozen=True, kw_only=True):
+class RunUsed(Said, frozen=True, kw_only=True):
     """What one run used: the mean of its executors. ``stages`` are the slots at whose end a stage ended."""
 
     run: str
@@ -271,7 +253,7 @@ class RunUsed(_Said, frozen=True, kw_only=True):
     peak: Series
 
 
-class ForecastSaid(_Said, frozen=True, kw_only=True):
+class ForecastSaid(Said, frozen=True, kw_only=True):
     """What the next run with these settings will use, and by which model; ``low`` and ``high`` bound the mean."""
 
     settings: RunSettings
@@ -285,14 +267,14 @@ class ForecastSaid(_Said, frozen=True, kw_only=True):
     high: Series
 
 
-class ForetoldSaid(_Said, frozen=True, kw_only=True):
+class ForetoldSaid(Said, frozen=True, kw_only=True):
     """What was forecast before a run; null: too little was known."""
 
     run: str
     forecast: ForecastSaid | None
 
 
-class ApplicationProfile(_Said, frozen=True, kw_only=True):
+class ApplicationProfile(Said, frozen=True, kw_only=True):
     """An application's runs, in the order in which they ended, and forecasts; a slot takes ``slot_s`` seconds."""
 
     application: str

@@ -14,10 +14,11 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 from master import drains, jobs
 from master.core import Cluster, MasterSettings
 from master.core import events as e
-from master.core.instructions import Explain, Hangup, Instruction, Predict, SendDecisions, StoreRun
+from master.core.instructions import Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
 from master.forecasting import Forecasting, unforeseen
 from master.overview import Overview
 from master.prediction.application import ForecastSettings
+from master.remembering import Remembering
 from penstock import __version__
 from penstock.config.answers import Configuring
 from penstock.security import tls
@@ -198,6 +199,8 @@ class MasterService:
         self.contexts: tls.Contexts | None = None
         #: What answers what executors will use; without one their bounds are reserved, and no run is kept.
         self.forecasting: Forecasting | None = None
+        #: What writes down what the next master is to know; without one it is forgotten.
+        self.remembering: Remembering | None = None
         silence = Gauge(
             "penstock_master_heartbeat_age_max_seconds",
             "How long ago the connected node that has been silent longest said something.",
@@ -236,7 +239,10 @@ class MasterService:
 
     async def of_nodes(self, asked: OnBehalf) -> Result:
         """A call about nodes that are drained; a coroutine, so that it is answered in its turn."""
-        return drains.answer(self.cluster, asked, self._dispatch, time.time())
+        said = drains.answer(self.cluster, asked, self._dispatch, time.time())
+        if self.remembering is not None:
+            await self.remembering.written()
+        return said
 
     async def of_jobs(self, asked: OnBehalf) -> Result:
         """A call about jobs, in its turn, too."""
@@ -323,7 +329,7 @@ class MasterService:
             del self._by_node[connection.node]
             self._dispatch(e.NodeAway(connection.node))
 
-    def heard(self, event: e.Forecasted | e.Learnt) -> None:
+    def heard(self, event: e.Forecasted | e.Learnt | e.Remembered) -> None:
         """What was done in the background is known."""
         self._dispatch(event)
 
@@ -349,6 +355,8 @@ class MasterService:
                         connection.hang_up(reason)
                 case Predict() | StoreRun():
                     self._in_background(instruction)
+                case Keep() if self.remembering is not None:
+                    self.remembering.keep(instruction)
                 case Explain(what, facts):
                     log.info(what, **facts)
         self._plan_round()

@@ -35,7 +35,10 @@ def end(queues: MonotaskQueues, session: int, job: str, name: str, now: float, *
 
 
 def give_slot(queues: MonotaskQueues, session: int, job: str, spec: MonotaskSpec, now: float) -> None:
-    """It was promoted (UBIS §IV.D): it holds a slot from now on, and counts as any monotask does."""
+    """It was promoted (UBIS §IV.D): it holds a slot from now on, and its bytes count as any monotask's do.
+
+    That is no grant: it has been running and waited for no slot.
+    """
     known, resource, live = queues.part(session, job, spec.kind)
     monotask = live[spec.id]
     began = monotask.granted_at

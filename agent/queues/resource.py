@@ -151,7 +151,7 @@ class Resource:
         heappush(self.jobs, (-job.priority, job.rank, sequence, job))
 
     def hold(self, job: JobQueue, monotask: Monotask, now: float) -> None:
-        """It runs from now on, whether or not there is room."""
+        """It runs from now on, whether or not there is room. Whoever decides that counts it (see :class:`Waits`)."""
         monotask.state = GRANTED
         monotask.granted_at = now
         job.begins(now)

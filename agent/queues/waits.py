@@ -9,7 +9,13 @@ BOUNDS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
 
 
 class Waits:
-    """``granted`` counts all; those in the first bucket cost no search for it: they are what is in no other one."""
+    """``granted`` counts the slots that the queue gave: at once, in turn, or passed on within a job.
+
+    No grant, as nobody waited for it here: a slot that is only counted again after a restart of the agent (it was
+    granted before), one that a promoted command is given (it runs already), what runs without a slot or beside them.
+
+    Those in the first bucket cost no search for it: they are what is in no other one.
+    """
 
     __slots__ = ("counts", "granted", "sum_s")
 

@@ -31,8 +31,11 @@ def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusa
                     lifecycle.rid_of(cluster, node, held)
             case api.Promote():
                 _promoted(cluster, node, number, decision, reason)
-            case api.Drain() if reason is not None:
-                draining.refused(cluster, node, decision, reason)
+            case api.Drain():
+                if reason is None:
+                    draining.confirmed(cluster, node, number, decision)
+                else:
+                    draining.refused(cluster, node, decision, reason)
             case api.TellEnded():
                 job = cluster.jobs.get(decision.job)
                 if job is not None:

@@ -16,17 +16,20 @@ from master.core import (
     answers,
     cancelling,
     draining,
+    ends,
     executors,
     lifecycle,
     priorities,
     promises,
     registering,
     rounds,
+    standing,
 )
 from master.core import events as e
+from master.core.drains import Drains
 from master.core.executors import Executors
 from master.core.history import History
-from master.core.instructions import Explain, Hangup, Instruction, Predict, SendDecisions, StoreRun
+from master.core.instructions import Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
 from master.core.memory import MemoryEstimates
 from master.core.past import PastJobs
 from master.core.plan import NothingPromised, Plan
@@ -38,7 +41,6 @@ from master.ordering import Ranking, ordering_of, promised_first
 from penstock.model import Ended, EndedBy, KindAmounts
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress
-from penstock.wire.cluster_api import Draining
 from penstock.wire.errors import bad_request, refused
 
 #: Decisions of one request together; far below the frame limit, and a node works through it in milliseconds.
@@ -58,7 +60,7 @@ class Cluster:
         self.leaving: dict[Key, dict[str, None]] = {}  # nodes that still hold a copy of a task that nobody wants
         self.ordering = ordering_of(settings.ordering_settings())
         self._slack_ordering = ordering_of(settings.ordering_settings())
-        self.drains: dict[str, Draining | None] = {}  # what operators have said of nodes, be they here or not
+        self.drains = Drains()
         self.plan: Plan = NothingPromised()
         self.history = History()
         self.memory = MemoryEstimates()
@@ -82,9 +84,9 @@ class Cluster:
             api.JobEnded: self._job_ended,
             api.ReadyTasks: self._tasks_ready,
             Progress: self._progress,
-            api.TasksDone: partial(lifecycle.tasks_done, self),
-            api.TasksCancelled: partial(lifecycle.tasks_cancelled, self),
-            api.CommandEnded: partial(lifecycle.command_ended, self),
+            api.TasksDone: partial(ends.tasks_done, self),
+            api.TasksCancelled: partial(ends.tasks_cancelled, self),
+            api.CommandEnded: partial(ends.command_ended, self),
         }
 
     def handle(self, event: e.Event, now: float) -> list[Instruction]:
@@ -109,6 +111,9 @@ class Cluster:
                 cancelling.asked(self, event)
             case e.Reconfigured(settings):
                 self._reconfigure(settings)
+            case e.Remembered(drains, jobs):
+                self.drains.remember(drains)
+                self.past.restore(jobs)
             case e.RoundDue(at):
                 self._unix_at = at - now
                 rounds.run(self, now)
@@ -178,7 +183,7 @@ class Cluster:
         """A node that others speak of: it has ``node_timeout_s`` to register."""
         node = self.nodes.get(name)
         if node is None:
-            node = self.nodes[name] = Node(name, away_since=now)
+            node = self.nodes[name] = Node(name, away_since=now, draining=self.drains.draining(name))
             self.table.add(node)
         return node
 
@@ -221,7 +226,10 @@ class Cluster:
         if job is not None and job.origin != node.name:
             raise bad_request(f"job {message.job!r} belongs to node {job.origin!r}", field="job")
         check_job(message)
-        lifecycle.describe(self, job or self.new_job(message.job, node.name, now), message)
+        if job is None:
+            job = self.new_job(message.job, node.name, now)
+            job.since_birth = True
+        lifecycle.describe(self, job, message)
         self.room_changed = True
 
     def _job_joined(self, node: Node, message: api.JoinJob, now: float) -> None:
@@ -235,6 +243,7 @@ class Cluster:
         if message.user not in {"", job.user}:
             raise refused(f"job {message.job!r} belongs to {job.user}", field="job")
         job.served_by(node.name, job.priority)  # the answer carries it
+        node.serves.add(job.job)
 
     def joined(self, job: str) -> api.JobJoined:
         """What is answered to a :class:`~penstock.wire.master_api.JoinJob` that was heeded."""
@@ -245,30 +254,22 @@ class Cluster:
         job = self.jobs.get(message.job)
         if job is None:
             return  # its end was found out at registration
-        self._own(node, message.job)
+        standing.own(self, node, message.job)
         why = message.why or "its job ended"
         lifecycle.end_job(self, job, why, told=message.why, released_by=node.name)
 
     def _tasks_ready(self, node: Node, message: api.ReadyTasks, now: float) -> None:
-        job = self._own(node, message.job)
+        job = standing.own(self, node, message.job)
         check_tasks(message)
         lifecycle.add_tasks(self, job, message)
         if job.cancelled_by:
             cancelling.stop(self, job)  # its origin did not know yet
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
-        job = self._own(node, message.job)
+        job = standing.own(self, node, message.job)
         job.work.tell(message.stages)
         if job.some_executors:
             executors.stages(self, job, message.stages)
-
-    def _own(self, node: Node, job: str) -> Job:
-        known = self.jobs.get(job)
-        if known is None:
-            raise bad_request(f"unknown job {job[:128]!r}", field="job", remedy="job_submitted first")
-        if known.origin != node.name:
-            raise refused(f"job {job!r} belongs to node {known.origin!r}", field="job")
-        return known
 
     # ------------------------------------------------------------ inside
 
@@ -295,7 +296,7 @@ class Cluster:
         self.order_due = -math.inf
 
     def _hand_over(self) -> list[Instruction]:
-        """Number what was proposed and give it to the shell."""
+        """Number what was proposed and give it to the shell, and what is to be written down."""
         for name in self._spoken_to:
             node = self.nodes.get(name)
             if node is None:
@@ -307,6 +308,9 @@ class Cluster:
                 self._out.append(SendDecisions(name, node.number, decisions))
             node.outbox = []
         self._spoken_to.clear()
+        drains, jobs = self.drains.take_changes(), self.past.take_changes()
+        if drains or jobs:
+            self._out.append(Keep(drains, jobs))
         out, self._out = self._out, []
         return out
 

@@ -42,12 +42,15 @@ def known(cluster: Cluster, names: tuple[str, ...]) -> list[Node]:
     """Those nodes, each once.
 
     Raises:
-        RpcError: ``bad_request`` for ``nodes``: one has never registered here.
+        RpcError: ``bad_request`` for ``nodes``: one has never registered here. (One that is away for long, or since
+            before this master began, is known as long as it is drained.)
     """
     nodes: dict[str, Node] = {}
     for name in names:
         node = cluster.nodes.get(name)
-        if node is None or not node.version:
+        if node is None and cluster.drains.draining(name) is not None:
+            node = Node(name, away_since=cluster.now, draining=cluster.drains.draining(name))  # it was here once
+        elif node is None or not node.version:
             here = ", ".join(sorted(each.name for each in cluster.nodes.values() if each.version)[:10])
             raise bad_request(f"no node {name!r} in this cluster", field="nodes", remedy=f"there are {here or 'none'}")
         nodes[name] = node
@@ -57,11 +60,20 @@ def known(cluster: Cluster, names: tuple[str, ...]) -> list[Node]:
 def registered(cluster: Cluster, node: Node, said: Draining | None) -> None:
     """What a node remembers, and what it was to hear while it was away."""
     node.draining_in, node.own = 0, None
-    node.draining = cluster.drains.get(node.name, said)
+    known = cluster.drains.get(node.name)
+    node.draining = said if known is None else known.draining
     if node.draining is not None:
-        cluster.drains[node.name] = node.draining
+        cluster.drains.say(node.name, node.draining)
     if node.draining != said:
         _propose(cluster, node)
+    elif said is None:
+        cluster.drains.confirmed(node.name)
+
+
+def confirmed(cluster: Cluster, node: Node, number: int, decision: api.Drain) -> None:
+    """The node has written it down; what it was told since goes before that."""
+    if decision.draining is None and number >= node.draining_in:
+        cluster.drains.confirmed(node.name)
 
 
 def refused(cluster: Cluster, node: Node, decision: api.Drain, reason: str) -> None:
@@ -78,7 +90,7 @@ def heard(node: Node, message: api.Heartbeat) -> None:
 def state(node: Node) -> str:
     """``draining``, ``drained``, ``connected``, ``away``, or ``expected`` (only others have spoken of it)."""
     if not node.connected:
-        return "away" if node.version else "expected"
+        return "away" if node.version or node.draining is not None else "expected"
     if node.draining is None:
         return "connected"
     return "draining" if node.held or node.own is None or node.own else "drained"
@@ -100,7 +112,7 @@ def told(cluster: Cluster, node: Node) -> NodeDrain:
 
 def note(cluster: Cluster) -> str:
     """What is to be said beside why something waits: which nodes take no work; empty where all do."""
-    names = [name for name, draining in cluster.drains.items() if draining is not None and name in cluster.nodes]
+    names = [name for name in cluster.drains if name in cluster.nodes]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f" (drained: {', '.join(names[:3])}{more})" if names else ""
 
@@ -110,12 +122,13 @@ def note(cluster: Cluster) -> str:
 
 def _say(cluster: Cluster, node: Node, draining: Draining | None, by: str) -> None:
     """From now on; the node is told at once, or when it is back."""
-    cluster.drains[node.name] = draining
     if node.draining == draining:
         return
+    cluster.drains.say(node.name, draining)
     node.draining, node.own = draining, None
-    _propose(cluster, node)
-    cluster.table.refresh(node)
+    if node.name in cluster.nodes:
+        _propose(cluster, node)
+        cluster.table.refresh(node)
     cluster.changed = cluster.room_changed = True
     cluster.executors.news = True
     what = "node takes work again" if draining is None else "node is drained"

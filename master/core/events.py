@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from master.core.drains import DrainSaid
+from master.core.past import Past
 from master.core.settings import MasterSettings
 from master.prediction.runs import Settings
 from penstock.model import Profile
@@ -121,5 +124,14 @@ class Reconfigured:
     settings: MasterSettings
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the master before this one has written down (``Keep``): before anything else is heard. ``jobs`` are those
+    that are over, in the order in which they ended."""
+
+    drains: Mapping[str, DrainSaid]
+    jobs: Sequence[Past]
+
+
 Asked = DrainAsked | UndrainAsked | CancelAsked
-Event = Said | Answered | NodeAway | RoundDue | Forecasted | Learnt | Asked | Reconfigured
+Event = Said | Answered | NodeAway | RoundDue | Forecasted | Learnt | Asked | Reconfigured | Remembered

@@ -106,7 +106,7 @@ def reported(cluster: Cluster, node: Node, uses: list[api.ExecutorUse]) -> None:
         stored, why = usage.reported(node.name, use, held=key in node.held)
         if stored is not None or why:
             _keep(cluster, key, stored, why)
-        if usage.gets_stuck(use):
+        if usage.gets_stuck(node.name, use):
             _stuck(cluster, node, use)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from master.core.drains import DrainSaid
+from master.core.past import Past
 from master.prediction.runs import Run, Settings
 from penstock.wire.master_api import AnyDecision
 
@@ -52,4 +55,14 @@ class StoreRun:
     usage: Run
 
 
-Instruction = SendDecisions | Hangup | Explain | Predict | StoreRun
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Write down, for the master that comes after this one: what operators have said of nodes (``drains``) and how jobs
+    ended (``jobs``), by their names; None: forget it. A node that is to take work again, but does not know yet, is
+    ``drains[node] = DrainSaid(None)``. It is given back as the event ``Remembered``."""
+
+    drains: Mapping[str, DrainSaid | None]
+    jobs: Mapping[str, Past | None]
+
+
+Instruction = SendDecisions | Hangup | Explain | Predict | StoreRun | Keep

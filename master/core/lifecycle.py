@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import executors, listing
+from master.core import executors, listing, standing
 from master.core.history import Needed
 from master.core.memory import input_bytes
 from master.core.past import note_end
@@ -65,6 +65,9 @@ def end_job(cluster: Cluster, job: Job, why: str, *, told: str = "", released_by
         cluster.history.learn((job.user, job.name), needed)
     if job.some_executors:
         cluster.executors.over(job.job)
+    for name in job.hosts if not lost else ():  # one that was lost may come back
+        if (host := cluster.nodes.get(name)) is not None:
+            host.serves.discard(job.job)
     del cluster.jobs[job.job]
     cluster.changed = True
     cluster.room_changed = True
@@ -74,7 +77,7 @@ def attained(cluster: Cluster, node: Node, load: api.Load) -> None:
     """A node says what jobs have received there, and hold."""
     for use in load.jobs:
         job = cluster.jobs.get(use.job)
-        if job is not None:
+        if job is not None and standing.takes_part(node, job):
             job.work.attained(node.name, use)
             if node.name not in job.hosts:
                 job.served_by(node.name, job.priority if job.described else None)
@@ -211,6 +214,7 @@ def assign(
     task.node, task.on_slack, task.told, task.unfit_since = node.name, on_slack, False, None
     task.why = why
     job.served_by(node.name, job.priority)
+    node.serves.add(job.job)
     cluster.promotable |= on_slack
     cluster.counts["assigned"] += 1
 
@@ -320,74 +324,3 @@ def rid_of(cluster: Cluster, node: Node, held: Held) -> None:
     task = cluster.task(held.key)
     if job is not None and task is not None and task.node == node.name:
         requeue(cluster, job, task)
-
-
-# ---------------------------------------------------------------- what agents say about tasks
-
-
-def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float) -> None:
-    """A framework finished tasks that it executes itself. It may say so at any node; the holder must let go."""
-    job = cluster.jobs.get(message.job)
-    for name in message.tasks if job is not None else ():
-        assert job is not None
-        task = job.tasks.get(name)
-        if task is None:
-            continue
-        holder, held = cluster.nodes.get(task.node), held_of(cluster, task)
-        if holder is node and held is not None and not held.command:
-            drop(cluster, node, held)  # that agent let go before it told us
-        elif holder is not None and held is not None:
-            withdraw(cluster, holder, held, "its framework says that it is done")
-        if node.name == job.origin:
-            forget(cluster, job, task)
-            cluster.counts["ended_exit"] += 1
-            cluster.changed = True
-        else:
-            task.node = task.node or node.name  # it was executed before we knew, or knew again, that it was placed
-            end(cluster, job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}"))
-
-
-def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, now: float) -> None:
-    """The origin no longer wants them. A placed command ends when its node says how; everything else ends now."""
-    job = cluster.jobs.get(message.job)
-    if job is None or job.origin != node.name:
-        return
-    for name in message.tasks:
-        task = job.tasks.get(name)
-        if task is None or task.unwanted:
-            continue
-        holder, held = cluster.nodes.get(task.node), held_of(cluster, task)
-        if holder is not None and held is not None:
-            withdraw(cluster, holder, held, "cancelled")
-            if held.command:
-                task.unwanted = True
-                continue
-        end(cluster, job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled"))
-
-
-def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: float) -> None:
-    """A command ended on its node. A copy that was withdrawn because it is elsewhere by now ends silently.
-
-    A connection keeps its order: what ends before its assignment was answered is an earlier copy, whose end was said
-    only now. That end counts as well, unless that copy was stopped: then the present one goes on.
-    """
-    key = (message.job, message.task)
-    job, task, held = cluster.jobs.get(message.job), cluster.task(key), node.held.get(key)
-    cluster.changed = True
-    if held is not None and held.accepted:
-        drop(cluster, node, held)
-        if job is not None and task is not None and task.node == node.name:
-            if message.ended.by is EndedBy.PREEMPTED and task.request is not None:
-                requeue(cluster, job, task)  # it did nothing wrong: it goes back to its job's queue (UBIS §IV.C)
-            elif message.ended.by is EndedBy.PREEMPTED:
-                forget(cluster, job, task)  # what it is only its origin knows, which says so when it registers
-            else:
-                end(cluster, job, task, message.ended)
-        return
-    was_here = task is not None and (task.node or task.was_on) == node.name
-    stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
-    if job is not None and task is not None and was_here and not stopped:
-        if held is not None:
-            withdraw(cluster, node, held, "an earlier copy of it has ended")
-        task.node = node.name
-        end(cluster, job, task, message.ended)

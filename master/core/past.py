@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,7 @@ class PastJobs:
         self._most = most
         self._jobs: dict[str, Past] = {}
         self._of_user: dict[str, dict[str, None]] = {}
+        self._changed: dict[str, Past | None] = {}
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -50,7 +51,8 @@ class PastJobs:
         """It is over."""
         job, user = past.view.job, past.view.user
         self.forget(job)
-        self._jobs[job] = past
+        self._changed.pop(job, None)
+        self._jobs[job] = self._changed[job] = past
         own = self._of_user.setdefault(user, {})
         own[job] = None
         if len(own) > self._most_of_a_user:
@@ -62,10 +64,22 @@ class PastJobs:
         """It was the oldest; or its origin says that it is there after all."""
         past = self._jobs.pop(job, None)
         if past is not None:
+            self._changed[job] = None
             own = self._of_user[past.view.user]
             del own[job]
             if not own:
                 del self._of_user[past.view.user]
+
+    def take_changes(self) -> dict[str, Past | None]:
+        """What is to be written down since the last call, in the order in which it happened; None: forgotten."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def restore(self, jobs: Iterable[Past]) -> None:
+        """What the master before this one wrote down; of what no longer has room here is told that it is forgotten."""
+        for past in jobs:
+            self.remember(past)
+        self._changed = {job: past for job, past in self._changed.items() if past is None}
 
 
 def note_end(job: Job, task: Task, ended: Ended) -> None:

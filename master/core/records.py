@@ -149,6 +149,7 @@ class Job:
     some_opportunistic: bool = False  # it has, or had, tasks that may run on slack
     some_executors: bool = False  # it has, or had, tasks that are executors
     stages_ended: dict[str, None] = field(default_factory=dict)  # in the order in which they were seen to have
+    since_birth: bool = False  # it is known here since it was submitted, so all its tasks were placed from here
     reservation: str = ""  # that it is one of
     waits: str = ""  # why something of it waits; for the status
     waits_told: str = ""
@@ -205,6 +206,9 @@ class Node:
     outbox_weight: int = 0
     unanswered: dict[int, list[AnyDecision]] = field(default_factory=dict)
     held: dict[Key, Held] = field(default_factory=dict)
+    serves: set[str] = field(
+        default_factory=set
+    )  # jobs that it said it serves when it registered, or that came there since
     external_memory_bytes: int = 0  # promised to regular containers that are nobody's task
     availability: Availability | None = None  # what it said last on this connection
     availability_at: float = 0.0  # when, monotonic

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from master.core import cancelling, draining, executors, lifecycle
+from master.core import cancelling, draining, executors, lifecycle, standing
 from master.core.records import Held, Job, Key, Node, Task
 from penstock.model import TaskRequest
 from penstock.wire import master_api as api
@@ -22,7 +22,8 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     """See the module's docstring.
 
     Raises:
-        RpcError: ``bad_request``: another protocol, or a number that cannot be calculated with; nothing has changed.
+        RpcError: ``bad_request``: another protocol, a number that cannot be calculated with, or another node's job;
+            nothing has changed.
     """
     _check(cluster, message)
     new = message.node not in cluster.nodes
@@ -66,9 +67,7 @@ def _check(cluster: Cluster, message: api.Register) -> None:
         raise bad_request("expected a non-negative number", field="t_alloc")
     for state in message.jobs:
         check_job(state)
-        known = cluster.jobs.get(state.job)
-        if known is not None and known.described and known.origin != message.node:
-            raise bad_request(f"job {state.job!r} belongs to node {known.origin!r}", field="jobs")
+    standing.check_registration(cluster, message)
     for ready in message.ready:
         check_tasks(ready)
     for index, placed in enumerate(message.placed):
@@ -85,6 +84,7 @@ def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key
     node.number = node.outbox_weight = 0
     node.outbox, node.unanswered = [], {}
     node.availability = None
+    node.serves = {use.job for use in message.load.jobs}
     before, node.held = node.held, {}
     for placed in message.placed:
         known = before.get((placed.job, placed.task))
@@ -146,15 +146,11 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
             return "its job has ended"
         job = cluster.new_job(placed.job, placed.origin, now)
     task = job.tasks.get(placed.task)
+    if why := _unwanted(job, task, placed.task, node):
+        return why
     if task is None:
-        if (job.described and job.complete) or placed.task in job.untold:
-            return "it has ended as far as its origin knows"
         task = Task(placed.job, placed.task, placed.stage, placed.opportunistic, None)
         job.tasks[task.name] = task
-    elif task.node not in ("", node.name):
-        return f"it runs on {task.node} by now"
-    elif task.unwanted:
-        return "cancelled"
     lifecycle.unready(cluster, job, task)
     if task.node != node.name:
         task.node, task.told = node.name, False
@@ -169,6 +165,20 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
     if job.described:
         lifecycle.tell_placed(cluster, job, task)
     return ""
+
+
+def _unwanted(job: Job, task: Task | None, name: str, node: Node) -> str:
+    """Why a node must not have what it says that it holds; empty where it may. Of jobs that are known since they
+    were submitted it is known here where their tasks were placed; of others the node is believed."""
+    if task is None:
+        known = job.described and (job.complete or job.since_birth)
+        return "it has ended as far as its origin knows" if known or name in job.untold else ""
+    if task.node not in ("", node.name):
+        return f"it runs on {task.node} by now"
+    if task.unwanted:
+        return "cancelled"
+    here = not job.since_birth or node.name in (task.node, task.was_on)
+    return "" if here else "it was not placed here, or elsewhere since"
 
 
 def _missing(cluster: Cluster, node: Node, task: Task, *, never_there: bool) -> None:

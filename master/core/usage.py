@@ -98,10 +98,10 @@ class UsageReports:
         known.add(use)
         return self._finish(key, known)
 
-    def gets_stuck(self, use: ExecutorUse) -> bool:
-        """Whether it is stuck and was not when it was last reported on."""
+    def gets_stuck(self, node: str, use: ExecutorUse) -> bool:
+        """Whether it is stuck there and was not when it was last reported on."""
         known = self._reports.get((use.job, use.task))
-        if known is None:
+        if known is None or known.node != node:
             return False
         before, known.stuck = known.stuck, use.stuck
         return use.stuck and not before

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ from master.reservations.sharing import Instantaneous, Integral, SharingPolicy
 
 #: So many stretches of time in which nothing changes are kept in mind.
 _MOMENTS = 32
-#: So long, in seconds, nodes that are drained now are counted on to be away: what is promised later is left as it is.
+#: What is promised on nodes that are drained, so many seconds ahead, is planned anew; what is promised later is left as
+#: it is. Nobody says when a drain ends: mostly in minutes, and what is dropped for it does not come back with the node.
 DRAINED_FOR_S = 3600.0
 #: Name in the configuration → a planner over a plan.
 PLANNERS: Mapping[str, Callable[[Plan], Planner]] = {
@@ -132,9 +134,10 @@ class Desk:
         if entry.id in self.entries:
             raise Declined(f"there is a reservation {entry.id!r} already", malformed=True)
         request = self._request(entry.rdl, at)
-        why = self.agenda.create(entry.id, self._tenant(entry.user), request, self.step(at))
+        with self.without_drained():
+            why = self.agenda.create(entry.id, self._tenant(entry.user), request, self.step(at))
         if why:
-            raise Declined(why)
+            raise Declined(f"{why}{self._note()}")
         self.entries[entry.id] = entry
         return self.kept(entry.id)
 
@@ -148,9 +151,10 @@ class Desk:
         request = self._request(rdl, at)
         if entry.dropped:
             raise Declined(f"the reservation {id!r} was dropped: {entry.dropped}; create another")
-        why = self.agenda.update(id, request, self.step(at))
+        with self.without_drained():
+            why = self.agenda.update(id, request, self.step(at))
         if why:
-            raise Declined(f"{why}; it keeps what it had")
+            raise Declined(f"{why}{self._note()}; it keeps what it had")
         self.entries[id] = Entry(entry.id, entry.name, entry.user, rdl, entry.created_at)
         return self.kept(id)
 
@@ -193,8 +197,9 @@ class Desk:
     def set_capacity(self, capacity: Bundle, at: float, drained: Bundle | None = None) -> list[Dropped]:
         """The cluster has so much from now on (the adapter, §5.2); those that are promised less by it.
 
-        ``drained`` is what of it is of nodes that are drained. They come back, so that the plan does without them for
-        the next :data:`DRAINED_FOR_S` only, and looks again when half of that is over.
+        ``drained`` is what of it is of nodes that are drained. Of what is promised already the plan does without them
+        for the next :data:`DRAINED_FOR_S` only, and looks again when half of that is over; nothing new is promised on
+        them at any time (:meth:`without_drained`).
         """
         step, drained = self.step(at), drained or Bundle()
         span = max(2, math.ceil(DRAINED_FOR_S / self.settings.step_s))
@@ -211,6 +216,20 @@ class Desk:
                 entry = self.entries[each.id]
                 self.entries[each.id] = Entry(entry.id, entry.name, entry.user, entry.rdl, entry.created_at, each.why)
         return dropped
+
+    @contextmanager
+    def without_drained(self) -> Iterator[None]:
+        """Within, the plan has of drained nodes nothing at all: as long as nobody has undrained them, nothing new is
+        promised on them, however far ahead. What is promised then may exceed it, and is left alone."""
+        if self._drained == Bundle():
+            yield
+            return
+        plan, since = self.agenda.plan, self._drained_until
+        plan.set_capacity(since, _less(self.capacity, self._drained))
+        try:
+            yield
+        finally:
+            plan.set_capacity(since, self.capacity)
 
     def promised(self, at: float) -> dict[str, Promise]:
         """Reservation → what it is promised now; those that are promised nothing now are left out. Not to be changed:
@@ -277,6 +296,10 @@ class Desk:
             return self.entries[id]
         except KeyError:
             raise Declined(f"there is no reservation {id[:128]!r}", malformed=True) from None
+
+    def _note(self) -> str:
+        """Beside why something cannot be promised."""
+        return " (nodes that are drained are not counted on)" if self._drained != Bundle() else ""
 
     def _tenant(self, user: str) -> str:
         return self.settings.tenants.get(user, user)

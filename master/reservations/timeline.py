@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from master.reservations.desk import Desk
@@ -44,13 +45,14 @@ def stacked(desk: Desk, since: float, until: float, *, by: str = "user") -> dict
 
 
 def free_runs(desk: Desk, since: float) -> list[dict[str, Any]]:
-    """What nobody is promised from Unix time ``since`` on, run by run; the last one has no ``finish`` (None)."""
+    """What could be promised from Unix time ``since`` on, run by run; the last one has no ``finish`` (None)."""
     first, found = desk.step(since), list[dict[str, Any]]()
-    for start, finish, row in desk.agenda.plan.free.runs(max(0, first)):
+    with desk.without_drained():
+        runs = list(islice(desk.agenda.plan.free.runs(max(0, first)), MOST_RUNS))
+    for start, finish, row in runs:
         end = None if finish is None else desk.unix(finish)
-        found.append({"start": desk.unix(max(start, first)), "finish": end} | dict(zip(AMOUNTS, row, strict=True)))
-        if len(found) == MOST_RUNS:
-            break
+        free = [max(0.0, amount) for amount in row]  # less than nothing where what is drained is promised
+        found.append({"start": desk.unix(max(start, first)), "finish": end} | dict(zip(AMOUNTS, free, strict=True)))
     return found
 
 

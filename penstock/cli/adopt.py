@@ -9,6 +9,7 @@ from pathlib import Path
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError
 from penstock.cli.limits import add_class, add_limits, specification, tell
+from penstock.cli.statuses import Status
 from penstock.model.container import ContainerSpec
 
 
@@ -46,7 +47,7 @@ def _command_of(pid: int) -> tuple[str, ...]:
     try:
         command = (directory / "cmdline").read_bytes().removesuffix(b"\0") or (directory / "comm").read_bytes().strip()
     except OSError:
-        raise CommandError(f"there is no process {pid}") from None
+        raise CommandError(f"there is no process {pid}", status=Status.UNKNOWN) from None
     return tuple(map(os.fsdecode, command.split(b"\0")))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.statuses import Status
 
 if TYPE_CHECKING:
     from penstock.security.authority import Authority, Issued
@@ -38,14 +39,15 @@ def main(argv: list[str]) -> int:
         return 0
     if name not in _COMMANDS:
         raise usage_error(f"unknown command {name[:80]!r}; one of {', '.join(_COMMANDS)}")
-    from penstock.security.authority import Authority, AuthorityError
+    from penstock.security.authority import Authority, AuthorityError, NotIssuedError
 
     parse, run = _COMMANDS[name]
     options = parse().parse_args(argv[1:])
     try:
         return run(Authority(options.directory), options)
     except AuthorityError as error:
-        raise CommandError(str(error)) from None
+        status = Status.UNKNOWN if isinstance(error, NotIssuedError) else Status.FAILED
+        raise CommandError(str(error), status=status) from None
 
 
 def _directory() -> Path:

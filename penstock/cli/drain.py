@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import math
 import time
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
@@ -47,7 +46,7 @@ def main(argv: list[str]) -> int:
         raise usage_error("--stop: after which time? add --timeout DURATION, or --no-wait to stop at once")
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    found = converse(_drain(options))
+    found = converse(_drain(options), named="nodes")
     show(found, as_json=options.json)
     left = [node for node in found.nodes if node.state != "drained"]
     if left and not options.no_wait:
@@ -68,7 +67,7 @@ async def _drain(options: argparse.Namespace) -> Drains:
     from penstock.client import AgentClient
 
     async with await AgentClient.connect(client="penstock drain") as agent:
-        found = await known(agent.nodes.drain(options.nodes, stop=options.stop and options.no_wait))
+        found = await agent.nodes.drain(options.nodes, stop=options.stop and options.no_wait)
         if options.no_wait:
             return found
         names = [node.node for node in found.nodes]
@@ -78,22 +77,6 @@ async def _drain(options: argparse.Namespace) -> Drains:
         return found
 
 
-async def known(answer: Awaitable[Drains]) -> Drains:
-    """The answer.
-
-    Raises:
-        CommandError: there is no such node.
-    """
-    from penstock.wire.errors import ErrorCode, RpcError
-
-    try:
-        return await answer
-    except RpcError as error:
-        if error.code is ErrorCode.BAD_REQUEST and error.body.field == "nodes":
-            raise CommandError(str(error), status=Status.UNKNOWN) from None
-        raise
-
-
 async def _wait(agent: AgentClient, names: list[str], for_s: float, *, stop: bool) -> Drains:
     """Until all are drained, or the time is over. A master that is away for a while is waited for."""
     from penstock.wire.errors import ErrorCode, RpcError
@@ -101,7 +84,7 @@ async def _wait(agent: AgentClient, names: list[str], for_s: float, *, stop: boo
     until = time.monotonic() + for_s
     while True:
         try:
-            found = await known(agent.nodes.drain(names, stop=True) if stop else agent.nodes.drains(names))
+            found = await (agent.nodes.drain(names, stop=True) if stop else agent.nodes.drains(names))
         except RpcError as error:
             if error.code is not ErrorCode.UNAVAILABLE or time.monotonic() >= until:
                 raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from penstock.cli import arguments
-from penstock.cli.errors import CommandError
 from penstock.cli.statuses import Status
 
 
@@ -17,22 +16,16 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_explain(options.job, as_json=options.json))
+    return converse(_explain(options.job, as_json=options.json), named="job")
 
 
 async def _explain(job: str, *, as_json: bool) -> int:
     import msgspec
 
     from penstock.client import AgentClient
-    from penstock.wire.errors import ErrorCode, RpcError
 
     async with await AgentClient.connect(client="penstock explain") as agent:
-        try:
-            said = await agent.jobs.explain(job)
-        except RpcError as error:
-            if error.code is ErrorCode.BAD_REQUEST and error.body.field == "job":
-                raise CommandError(f"{error.body.message} ({error.body.remedy})", status=Status.UNKNOWN) from None
-            raise
+        said = await agent.jobs.explain(job)
     if as_json:
         print(msgspec.json.encode(said).decode())
         return Status.DONE

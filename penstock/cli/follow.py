@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     profile = None if options.profile == "none" else _read(Path(options.profile))
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_follow(options.container, profile))
+    return converse(_follow(options.container, profile), named="container")
 
 
 def _read(path: Path) -> Profile:

@@ -22,7 +22,7 @@ _LOOK_S = (0.1, 2.0)
 _AGAIN_S = 0.25
 #: So long a master that is away, or has just been restarted and does not know the job again, is waited for.
 _PATIENCE_S = 60.0
-_KEPT = """The master remembers the latest hundred jobs of each user that ended, until it is restarted.
+_KEPT = """The master remembers the latest hundred jobs of each user that ended.
 `penstock explain` says why a job waits; `penstock logs JOB` prints the results of one that was submitted with --detach,
 where it was submitted."""
 

@@ -13,7 +13,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_kill(options.containers, as_json=options.json))
+    return converse(_kill(options.containers, as_json=options.json), named="container")
 
 
 async def _kill(containers: list[str], *, as_json: bool) -> int:

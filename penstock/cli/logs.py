@@ -31,7 +31,8 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_print(options.container, "stderr" if options.stderr else "stdout", follow=options.follow))
+    work = _print(options.container, "stderr" if options.stderr else "stdout", follow=options.follow)
+    return converse(work, named="container")
 
 
 async def _print(container: str, stream: str, *, follow: bool) -> int:

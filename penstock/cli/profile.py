@@ -126,7 +126,8 @@ def _chosen(application: Application, name: str | None) -> Run:
         raise CommandError(f"no run of {application.application!r} has been kept yet")
     found = [run for run in runs if name is None or str(run.run) == name]
     if not found:
-        raise usage_error(f"--run: no run {name!r}; known: {', '.join(str(run.run) for run in runs)}")
+        known = ", ".join(str(run.run) for run in runs)
+        raise CommandError(f"--run: no run {name!r}; known: {known}", status=Status.UNKNOWN)
     return found[-1]
 
 
@@ -149,7 +150,7 @@ def _path(master: MasterHttp, application: str, user: str | None) -> str:
         users = [str(entry.get("user")) for entry in entries if entry.get("application") == application]
         if not users:
             known = ", ".join(dict.fromkeys(str(entry.get("application")) for entry in entries)) or "none yet"
-            raise CommandError(f"no run of {application!r} has been kept; known: {known}", status=Status.USAGE)
+            raise CommandError(f"no run of {application!r} has been kept; known: {known}", status=Status.UNKNOWN)
         own = _own_name()
         if own not in users and len(users) > 1:
             raise CommandError(f"{application!r} is of several: {', '.join(users)}; say --user", status=Status.USAGE)

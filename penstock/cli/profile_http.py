@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.statuses import Status
 
 #: Where `penstock master` and `penstock up` serve it, unless told otherwise.
 DEFAULT = "http://127.0.0.1:7422"
@@ -99,7 +100,8 @@ class MasterHttp:
             raise CommandError(f"{self._url}: {self._why_unauthorized()}")
         if answer.status != http.HTTPStatus.OK or said is None:
             why = said.get("error") if isinstance(said, dict) else f"HTTP {answer.status}: it keeps no profiles"
-            raise CommandError(f"{self._url}{path}: {why}")
+            missing = answer.status == http.HTTPStatus.NOT_FOUND and isinstance(said, dict)
+            raise CommandError(f"{self._url}{path}: {why}", status=Status.UNKNOWN if missing else Status.FAILED)
         return said
 
     def _connection(self) -> http.client.HTTPConnection:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -216,3 +216,20 @@ def field(key: str) -> Callable[[Mapping[str, Any]], str]:
 def counted(key: str) -> Callable[[Mapping[str, Any]], str]:
     """A cell that shows a number."""
     return lambda row: count(row, key)
+
+
+def stages(job: Mapping[str, Any], key: str = "stages") -> str:
+    """How many of the tasks of its stages are done, as far as its framework told."""
+    told = listing(job, key)
+    tasks = sum(number(stage, "tasks") for stage in told)
+    done = sum(number(stage, "done") for stage in told)
+    return f"{done:.0f} of {tasks:.0f} tasks" if tasks else ""
+
+
+def page(headline: Text, *parts: Fitted | Text | None) -> RenderableType:
+    """One below the other, a line left empty above each table; None: there is nothing of it."""
+    found: list[RenderableType] = [headline]
+    for part in parts:
+        if part is not None:
+            found += [part] if isinstance(part, Text) else [Text(), part]
+    return Group(*found)

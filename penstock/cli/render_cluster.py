@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.cli.render import (
@@ -22,12 +22,13 @@ from penstock.cli.render import (
     mapping,
     named,
     number,
+    page,
     percent,
     plain,
     resources,
+    stages,
     styled,
 )
-from penstock.cli.render_host import stages
 from penstock.model.units import format_bytes
 
 if TYPE_CHECKING:
@@ -42,18 +43,15 @@ def cluster_view(
 ) -> RenderableType:
     """Everything: sums, nodes, jobs, reservations due, preemptions. ``now`` is Unix time (None: the clock's)."""
     at = time.time() if now is None else now
-    parts: list[RenderableType] = [_headline(status, at)]
-    for part in (
+    return page(
+        _headline(status, at),
         resources(mapping(status, "resources")),
         _nodes(status),
         _jobs(status),
         _others(status),
         _reservations(reservations, at),
         _preemptions(status),
-    ):
-        if part is not None:
-            parts += [part] if isinstance(part, Text) else [Text(), part]
-    return Group(*parts)
+    )
 
 
 def _headline(status: Mapping[str, Any], now: float) -> Text:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.cli.render import (
@@ -23,10 +23,12 @@ from penstock.cli.render import (
     mapping,
     named,
     number,
+    page,
     percent,
     plain,
     rate,
     resources,
+    stages,
     styled,
 )
 from penstock.model.units import format_bytes
@@ -40,18 +42,15 @@ _NAMED = 3
 
 def host_view(status: Mapping[str, Any]) -> RenderableType:
     """Everything: the host, resources, queues, containers, jobs, preemptions."""
-    parts: list[RenderableType] = [_headline(status)]
-    for part in (
+    return page(
+        _headline(status),
         _degraded(status),
         resources(mapping(status, "resources"), [Column("whole host", _whole_host(mapping(status, "host")), rank=2)]),
         _queues(status),
         _containers(status),
         _jobs(status),
         _preemptions(status),
-    ):
-        if part is not None:
-            parts += [part] if isinstance(part, Text) else [Text(), part]
-    return Group(*parts)
+    )
 
 
 def _headline(status: Mapping[str, Any]) -> Text:
@@ -226,14 +225,6 @@ def _jobs(status: Mapping[str, Any]) -> Fitted | None:
         Column("why it waits", field("waits"), rank=2, wraps=True),
     ]
     return Fitted(columns, rows) if rows else None
-
-
-def stages(job: Mapping[str, Any], key: str = "stages") -> str:
-    """How many of the tasks of its stages are done, as far as its framework told."""
-    told = listing(job, key)
-    tasks = sum(number(stage, "tasks") for stage in told)
-    done = sum(number(stage, "done") for stage in told)
-    return f"{done:.0f} of {tasks:.0f} tasks" if tasks else ""
 
 
 def _preemptions(status: Mapping[str, Any]) -> Fitted | None:

@@ -30,7 +30,8 @@ def main(argv: list[str]) -> int:
     at = None if options.at is None else _time(options.at)
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_reservations(options.delete, at, everybody=options.all, as_json=options.json))
+    work = _reservations(options.delete, at, everybody=options.all, as_json=options.json)
+    return converse(work, named="reservation")
 
 
 def _time(said: str) -> float:

@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     rdl = _read(options.expression)
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_reserve(rdl, options.name, options.update, as_json=options.json))
+    return converse(_reserve(rdl, options.name, options.update, as_json=options.json), named="reservation")
 
 
 def _read(said: str) -> str | dict[str, Any]:

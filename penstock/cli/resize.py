@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
         raise usage_error("no limit given; write for example `penstock resize CONTAINER --cpu 2 --memory none`")
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_resize(options.container, limits, as_json=options.json))
+    return converse(_resize(options.container, limits, as_json=options.json), named="container")
 
 
 async def _resize(container: str, limits: dict[str, Value], *, as_json: bool) -> int:

@@ -7,19 +7,20 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from penstock.cli.errors import CommandError
+from penstock.cli.statuses import Status
 from penstock.client import AgentUnavailable
 from penstock.wire.errors import ErrorCode, RpcError
 
 T = TypeVar("T")
 
 
-def converse(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's coroutine.
+def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:
+    """Run a command's coroutine. ``named`` is the field of requests for what the user named: ``container``.
 
     Raises:
         KeyboardInterrupt: the user stopped it.
-        CommandError: status 2 where the agent says that the request makes no sense, 126 or 127 where a command could
-            not be run, 1 for every other failure.
+        CommandError: status 4 where there is nothing of the name that was given, 2 where the agent says that the
+            request makes no sense, 126 or 127 where a command could not be run, 1 for every other failure.
     """
     try:
         return asyncio.run(work)
@@ -28,5 +29,8 @@ def converse(work: Coroutine[Any, Any, T]) -> T:
     except AgentUnavailable as error:
         raise CommandError(str(error)) from None
     except RpcError as error:
-        status = 2 if error.code is ErrorCode.BAD_REQUEST else error.body.exit_status or 1
+        if error.code is not ErrorCode.BAD_REQUEST:
+            status = error.body.exit_status or Status.FAILED
+        else:
+            status = Status.UNKNOWN if named and error.body.field == named else Status.USAGE
         raise CommandError(str(error), status=status) from None

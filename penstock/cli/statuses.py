@@ -12,7 +12,7 @@ class Status(enum.IntEnum):
     FAILED = 1  # the world is in the way: no agent, refused, a node that went away
     USAGE = 2  # what was written makes no sense
     TIME_OVER = 3
-    UNKNOWN = 4  # what was named does not exist
+    UNKNOWN = 4  # what was named does not exist; a file, or a word of the command line itself, is USAGE
     CANNOT_EXECUTE = 126
     NO_SUCH_COMMAND = 127
     SIGNALLED = 128  # and the signal's number
@@ -29,7 +29,7 @@ COMMON: dict[str, str] = {
 #: All of the convention: what a number means wherever it is returned.
 CONVENTION: dict[str, str] = COMMON | {
     "3": "the time that was given is over, and something is left",
-    "4": "what was named does not exist",
+    "4": "what was named does not exist: a container, job, node, reservation, application, process or certificate",
     "126": "a command that was to be run cannot be executed",
     "127": "there is no such command to be run",
     "128 + n": "signal n ended what was run",
@@ -51,15 +51,26 @@ _OF_A_DAEMON = {
 }
 #: Those who say all of it.
 _WHOLE = (_OF_A_CHILD, _OF_A_DAEMON)
+_NO_CONTAINER = "there is no such container on this host, or it ended too long ago"
 #: Command → what its statuses mean where that is not, or is more than, :data:`COMMON`.
 OF_COMMAND: dict[str, dict[str, str]] = {
     "run": _OF_A_CHILD,
     "dask-worker": _OF_A_CHILD,
     "agent": _OF_A_DAEMON,
     "master": _OF_A_DAEMON,
+    "adopt": {"4": "there is no such process"},
+    "resize": {"4": _NO_CONTAINER},
+    "follow": {"4": _NO_CONTAINER},
+    "kill": {"4": _NO_CONTAINER},
+    "logs": {"4": "there is no such container or job on this host, or it ended too long ago"},
+    "profile": {"4": "no run of such an application has been kept, or none of this name"},
+    "reserve": {"4": "there is no such reservation that could be updated"},
+    "reservations": {"4": "there is no such reservation; those that were named before it are given back"},
+    "ca": {"4": "renew, revoke: nothing was issued for that name"},
     "submit": {
         "0": "every task succeeded; with --detach: the job is accepted",
         "1": "a task did not succeed, or the job could not be run",
+        "4": "there is no such reservation",
         "128 + n": "signal n cancelled the job",
     },
     "check": {"0": "all that is asked for can be enforced", "1": "something cannot: its line says why"},

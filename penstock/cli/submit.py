@@ -45,7 +45,8 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv[:cut])
     work = _work(options, tuple(argv[cut + 1 :]))
     if options.detach:
-        return converse(detach(work, options.reservation, _managed(argv, cut), as_json=options.json))
+        manager = detach(work, options.reservation, _managed(argv, cut), as_json=options.json)
+        return converse(manager, named="reservation")
     submission = Submission(
         work,
         as_json=options.json,
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
         quiet=options.quiet and not options.manages,
         manages=options.manages,
     )
-    return converse(submission.run())
+    return converse(submission.run(), named="reservation")
 
 
 def _managed(argv: list[str], cut: int) -> list[str]:

@@ -20,13 +20,12 @@ def main(argv: list[str]) -> int:
     from penstock.cli.drain import show
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    show(converse(_undrain(options.nodes)), as_json=options.json)
+    show(converse(_undrain(options.nodes), named="nodes"), as_json=options.json)
     return Status.DONE
 
 
 async def _undrain(nodes: list[str]) -> Drains:
-    from penstock.cli.drain import known
     from penstock.client import AgentClient
 
     async with await AgentClient.connect(client="penstock undrain") as agent:
-        return await known(agent.nodes.undrain(nodes))
+        return await agent.nodes.undrain(nodes)

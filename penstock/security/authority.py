@@ -34,6 +34,10 @@ class AuthorityError(Exception):
     """Why it cannot be done: one line that names the file or name, and the remedy."""
 
 
+class NotIssuedError(AuthorityError):
+    """There is nothing of that name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Issued:
     """A certificate: for which ``names`` (the first is the one it is called by), as what, and how long."""
@@ -137,7 +141,7 @@ class Authority:
         listed = {one.serial for one in known}
         serials = {_serial(file) for file in (*former, certificate) if file.exists()}
         if not serials:
-            raise AuthorityError(f"{name}: was not issued here; `penstock ca show` lists what was")
+            raise NotIssuedError(f"{name}: was not issued here; `penstock ca show` lists what was")
         fresh = [Revoked(name, serial, now) for serial in sorted(serials - listed)]
         if not fresh:
             raise AuthorityError(f"{name}: is revoked already; {self.revocations} has it")
@@ -166,7 +170,7 @@ class Authority:
         _check_name(name)
         certificate, key = self._paths(name)
         if not certificate.exists():
-            raise AuthorityError(f"{name}: was not issued here; `penstock ca issue {name}`")
+            raise NotIssuedError(f"{name}: was not issued here; `penstock ca issue {name}`")
         return _describe(certificate, key)
 
     def issued(self) -> Iterator[Issued]:

@@ -326,7 +326,7 @@ class FakeAgent:
 
     def _container(self, container: str) -> FakeContainer:
         if container not in self.containers:
-            raise refused(f"no container {container!r}", field="container")
+            raise bad_request(f"unknown container {container!r}", field="container")
         return self.containers[container]
 
     def _grant(self) -> None:

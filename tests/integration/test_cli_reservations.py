@@ -60,13 +60,13 @@ async def test_reserve_list_change_use_and_give_back(start_agent: Start, master:
     job = tmp_path / "job.toml"
     job.write_text('name = "j"\n[[task]]\nname = "a"\ncommand = "true"\n')
     penstock("submit", str(job), "--reservation", name)
-    assert "no reservation 'r-0'" in penstock("submit", str(job), "--reservation", "r-0", status=2).stderr
+    assert "no reservation 'r-0'" in penstock("submit", str(job), "--reservation", "r-0", status=4).stderr
     for wrong, code, said in (
         (("reserve", "atom("), 2, "expected"),
         (("reserve", RDL.replace("1core", "9core")), 1, "the cluster has 2"),
         (("reserve", "@" + str(tmp_path / "none")), 2, "No such file"),
         (("reserve", RDL, "--update", name, "--name", "x"), 2, "--name cannot be changed"),
-        (("reservations", "--delete", "r-0"), 2, "no reservation 'r-0'"),
+        (("reservations", "--delete", "r-0"), 4, "no reservation 'r-0'"),
         (("reservations", "--at", "tomorrow"), 2, "'tomorrow' is no time"),
         (("reservations", "--at", "+2x"), 2, "write now, +90s"),
     ):

@@ -156,3 +156,31 @@ def _metrics(master: MasterProcess) -> bytes:
 
     with urllib.request.urlopen(f"http://{master.http}/metrics", timeout=10) as answer:
         return bytes(answer.read())
+
+
+async def test_what_was_said_of_a_node_that_is_away_and_how_jobs_ended_outlives_the_master(
+    start_agent: Start, master: MasterProcess, tmp_path: Path
+) -> None:
+    alpha, beta = await agents(start_agent, master, tmp_path, "alpha", "beta")
+    async with await AgentClient.connect(alpha.socket, "test") as client:
+        job = await client.register_job("over")
+        await job.place("s", [TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=ContainerSpec(argv=("true",)))])
+        assert (await asyncio.wait_for(job.ended("t"), LIMIT_S)).ok
+        await job.end()
+    assert (await penstock(alpha, "jobs", job.id, "--wait"))[0] == 0
+    await asyncio.to_thread(beta.stop)
+    status, out, err = await penstock(alpha, "drain", "beta", "--no-wait")
+    assert (status, err) == (0, "")
+    assert out == "beta: away\n"
+    await asyncio.to_thread(master.kill)
+    await asyncio.to_thread(master.start)
+    async with asyncio.timeout(LIMIT_S):
+        while (await penstock(alpha, "drain", "beta", "--no-wait"))[0] != 0:  # until alpha has found it again
+            pass
+    status, out, err = await penstock(alpha, "jobs", job.id, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)[0]["outcome"] == "succeeded"
+    again = {"runtime_dir": tmp_path / "beta/run", "state_dir": tmp_path / "beta/state"}
+    beta = await asyncio.to_thread(start_agent, node="beta", master=master.listen, **again)
+    assert await penstock(alpha, "drain", "beta") == (0, "beta: drained\n", "")
+    assert beta.status()["drain"]["state"] == "drained"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.following import HYSTERESIS, LEAST
+from agent.core.following import HYSTERESIS, LEAST, least_of
 from agent.core.plans import RESOURCES, ahead
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
@@ -87,6 +87,10 @@ class World:
             assert 0 < high <= capacity.memory_bytes
         if cores is not None:
             assert LEAST[0] <= cores <= capacity.cores
+        least, most = least_of(self.node.settings), self.node.settings.amounts
+        rates = {1: (told.disk_read_bytes_per_s, told.disk_write_bytes_per_s), 2: (told.network_egress_bytes_per_s,)}  # type: ignore[attr-defined]
+        for index, each in [(index, each) for index, several in rates.items() for each in several if each is not None]:
+            assert int(least[index]) <= each <= (most[index] or math.inf), RESOURCES[index]
         one.high_bytes = math.inf if high is None else high
         one.cores = math.inf if cores is None else cores
 
@@ -137,7 +141,7 @@ class World:
     def check(self) -> None:
         """No more is promised than there is, now and at any time to come; nothing is lent to nobody."""
         elasticity, known = self.node.elasticity, self.node.settings
-        capacity = (known.capacity.cores, known.disk_bytes_per_s, known.link_bytes_per_s, known.capacity.memory_bytes)
+        capacity = [amount or math.inf for amount in known.amounts]
         plans = elasticity.plans(self.now)
         times = {0.0} | {step_s + 1e-5 for plan in plans.values() for step_s in plan.steps_s() if step_s > 0}
         for after_s in times:
@@ -174,7 +178,8 @@ ticks = st.tuples(
 @given(
     cores=st.sampled_from([2.0, 4.0]),
     memory_mib=st.integers(500, 4000),
-    disk_mib=st.sampled_from([0, 100]),
+    disk_mib=st.sampled_from([0, 20, 100]),
+    link_mib=st.sampled_from([0, 10, 100]),
     sizing=st.sampled_from(Sizing),
     asked=st.lists(st.tuples(profiles(), st.integers(0, 5)), min_size=1, max_size=4),
     course=st.lists(ticks, min_size=8, max_size=25),
@@ -183,6 +188,7 @@ def test_limits_never_kill(
     cores: float,
     memory_mib: int,
     disk_mib: int,
+    link_mib: int,
     sizing: Sizing,
     asked: list,
     course: list,  # type: ignore[type-arg]
@@ -190,7 +196,7 @@ def test_limits_never_kill(
     capacity = Capacity(cores=cores, memory_bytes=memory_mib * MIB)
     known = NodeSettings(
         node="n", instance="x", capacity=capacity, has_master=True,
-        disk_bytes_per_s=disk_mib * MIB or 1 << 40, link_bytes_per_s=100 * MIB,
+        disk_bytes_per_s=disk_mib * MIB, link_bytes_per_s=link_mib * MIB,
     )  # fmt: skip
     world = World(Node(known))
     for number, (uses, stage, ends) in enumerate(course):

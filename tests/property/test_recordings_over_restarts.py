@@ -60,7 +60,7 @@ def test_what_the_kernel_counted_is_told_once(
                 journal = msgspec.msgpack.encode(recorded)
         if number < len(lives) - 1:
             elapsed_s, counted_s = elapsed_s + away_s, counted_s + away_s * cores_unseen
-    surrogate.ended("c")
+    surrogate.ended("c", 0.0, clock)
     (use,) = report(surrogate)
     assert use.ended
     slots = -(-elapsed_s // SLOT_S)

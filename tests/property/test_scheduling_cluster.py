@@ -4,6 +4,8 @@ break and reorder as real ones do."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -12,8 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from master.core import Cluster, MasterSettings, draining
 from master.core import events as e
 from master.core.admission import reservable_bytes, reserved_bytes
-from master.core.instructions import Hangup, Instruction, SendDecisions
+from master.core.drains import DrainSaid
+from master.core.instructions import Hangup, Instruction, Keep, SendDecisions
 from master.core.invariants import broken
+from master.core.past import Past
 from master.ordering import NAMES
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire import master_api as api
@@ -23,8 +27,27 @@ nodes = st.sampled_from(NODES)
 pick = st.integers(min_value=0, max_value=10**6)
 
 
+T = TypeVar("T")
+
+
+def keep(kept: dict[str, T], changed: Mapping[str, T | None]) -> None:
+    """As a store does."""
+    for name, one in changed.items():
+        kept.pop(name, None)
+        if one is not None:
+            kept[name] = one
+
+
 class World(RuleBasedStateMachine):
     """See the module's docstring."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Whom an operator has drained; every master remembers it.
+        self.drained: set[str] = set()
+        #: What is written down for the next master.
+        self.kept_drains: dict[str, DrainSaid] = {}
+        self.kept_jobs: dict[str, Past] = {}
 
     @initialize(ordering=st.sampled_from(NAMES), sizes=st.lists(st.integers(1, 8), min_size=3, max_size=3))
     def begin(self, ordering: str, sizes: list[int]) -> None:
@@ -42,12 +65,11 @@ class World(RuleBasedStateMachine):
 
     def start_master(self) -> None:
         self.cluster = Cluster(self.settings)
-        #: Whom an operator has drained, as far as anybody who lives remembers it.
-        self.drained = {name for name, agent in self.agents.items() if agent.draining is not None}
         self.known_version = dict.fromkeys(NODES, 0)
         self.log: list[tuple[e.Event, float]] = []
         self.said: list[list[Instruction]] = []
         self.ends: dict[tuple[str, str], Ended] = {}
+        self.serve(e.Remembered(dict(self.kept_drains), list(self.kept_jobs.values())))
 
     def serve(self, event: e.Event) -> None:
         admitted = {job.job for job in self.cluster.jobs.values() if job.admitted}
@@ -65,6 +87,9 @@ class World(RuleBasedStateMachine):
                         self.check(node, decision, admitted)
                 case Hangup(node):
                     self.agents[node].unlink()
+                case Keep(drains, jobs):
+                    keep(self.kept_drains, drains)
+                    keep(self.kept_jobs, jobs)
 
     def check(self, node: str, decision: api.AnyDecision, admitted: set[str]) -> None:
         if isinstance(decision, api.Assign | api.Promote):
@@ -223,13 +248,13 @@ class World(RuleBasedStateMachine):
     @rule(node=nodes, stop=st.booleans())
     def drain(self, node: str, stop: bool) -> None:
         """An operator has a node that is known drained; it may be away, and hears of it later."""
-        if node in self.cluster.nodes and self.cluster.nodes[node].version:
+        if node in self.drained or (node in self.cluster.nodes and self.cluster.nodes[node].version):
             self.drained.add(node)
             self.serve(e.DrainAsked((node,), "root", 1000.0 + self.now, stop))
 
     @rule(node=nodes)
     def undrain(self, node: str) -> None:
-        if node in self.cluster.nodes and self.cluster.nodes[node].version:
+        if node in self.drained or (node in self.cluster.nodes and self.cluster.nodes[node].version):
             self.drained.discard(node)
             self.serve(e.UndrainAsked((node,), "root"))
 
@@ -340,6 +365,15 @@ class World(RuleBasedStateMachine):
     def nothing_is_broken(self) -> None:
         if hasattr(self, "cluster"):
             assert broken(self.cluster) == []
+
+    @invariant()
+    def what_is_written_down_is_what_is_known(self) -> None:
+        if hasattr(self, "cluster"):
+            assert list(self.kept_jobs.values()) == list(self.cluster.past)
+            assert {node for node, said in self.kept_drains.items() if said.draining is not None} == self.drained
+            for node, agent in self.agents.items():
+                untold = agent.draining is not None and node not in self.drained
+                assert not untold or node in self.kept_drains, f"{node} would be drained after a restart"
 
     @invariant()
     def drained_is_who_was_drained_and_has_nothing_left(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.queues import MonotaskQueues
+from agent.queues import MonotaskQueues, beside
 from agent.queues.waits import BOUNDS_S
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
@@ -48,3 +48,28 @@ def test_a_slot_that_is_passed_on_is_a_grant_too() -> None:
     submit(queues, 1, 2)
     queues.complete(1, "j", [Completion(id=1, then=2)], 0.5)
     assert counts(queues) == (2, [1, 0, 0, 1, 0, 0, 0, 0, 0], 0.5)
+
+
+def test_a_slot_that_is_held_over_a_restart_was_granted_before() -> None:
+    queues = make(0.0)
+    queues.submit(1, "j", [MonotaskSpec(id=1, kind=CPU, input_bytes=100, running=True)], 50.0)
+    assert (queues.running(CPU), counts(queues)) == (1, (0, [0] * 9, 0.0))
+    queues.submit(1, "j", [MonotaskSpec(id=2, kind=CPU, input_bytes=100)], 51.0)
+    queues.complete(1, "j", [Completion(id=1)], 56.0)
+    assert counts(queues) == (1, [0, 0, 0, 0, 1, 0, 0, 0, 0], 5.0)
+
+
+def test_a_promoted_command_waited_for_no_slot() -> None:
+    queues = make(0.0)
+    command = MonotaskSpec(id="t", kind=CPU, input_bytes=100)
+    beside.begin(queues, 0, "j", command, 0.0)
+    beside.give_slot(queues, 0, "j", command, 30.0)
+    assert (queues.running(CPU), counts(queues)) == (1, (0, [0] * 9, 0.0))
+
+
+def test_what_runs_without_a_slot_is_granted_none() -> None:
+    queues = MonotaskQueues(Capacity(cores=1, memory_bytes=1), network_bypass_bytes=200, rate_window_s=10)
+    queues.add_job("j", 0.0)
+    small = MonotaskSpec(id=1, kind=ResourceKind.NETWORK, input_bytes=100)
+    assert len(queues.submit(1, "j", [small], 0.0)) == 1
+    assert queues.counts(ResourceKind.NETWORK, 1.0)["granted"] == 0

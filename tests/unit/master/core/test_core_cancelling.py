@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from master.core import events as e
+from master.core.instructions import Keep
 from master.core.listing import find, listed
 from master.core.past import Past, PastJobs
 from penstock.model import Ended, EndedBy
@@ -186,3 +187,32 @@ def test_the_latest_of_each_user_are_remembered_and_not_too_many_in_all() -> Non
     jobs.forget("never-there")
     assert [each.view.job for each in jobs] == ["e3", "m2", "m3", "m0"]
     assert jobs.get("m1") is None
+
+
+def test_how_jobs_ended_is_written_down_and_known_to_the_next_master() -> None:
+    b = bed("a")
+    for job in ("one", "two", "three"):
+        b.job("a", job)
+        b.serve(e.Said("a", api.JobEnded(job=job)))
+    b.job("a", "two")  # it is there after all
+    written: dict[str, Past | None] = {}
+    for each in b.other:
+        if isinstance(each, Keep):
+            written |= each.jobs
+    assert list(written) == ["one", "two", "three"]
+    fresh = Bed()
+    fresh.cluster.past = PastJobs(most=2)
+    fresh.serve(e.Remembered({}, [past for past in written.values() if past is not None]))
+    assert [past.view.job for past in fresh.cluster.past] == ["two", "three"]
+    assert fresh.other == [Keep({}, {"one": None})], "what has no room any more is forgotten there, too"
+    assert find(fresh.cluster, "three") == find(b.cluster, "three")
+
+
+def test_a_job_that_is_there_after_all_is_no_longer_written_down_as_ended() -> None:
+    b = bed("a")
+    b.job("a")
+    b.serve(e.Said("a", api.JobEnded(job="j")))
+    fresh = Bed()
+    fresh.serve(e.Remembered({}, list(b.cluster.past)))
+    fresh.node("a", jobs=[job_state("j")])
+    assert [each.jobs for each in fresh.other if isinstance(each, Keep)] == [{"j": None}]

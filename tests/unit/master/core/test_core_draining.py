@@ -6,6 +6,8 @@ import pytest
 
 from master.core import draining
 from master.core import events as e
+from master.core.drains import DrainSaid
+from master.core.instructions import Keep
 from master.core.invariants import broken
 from master.core.plan import Promised
 from master.core.status import document
@@ -259,3 +261,76 @@ def test_a_node_that_is_only_expected_is_given_its_time() -> None:
     )
     b.node("b", placed=[placed])
     assert b.said(api.Assign) == b.said(api.Withdraw) == []
+
+
+# ---------------------------------------------------------------- over a restart of the master
+
+
+def kept(b: Bed) -> dict[str, DrainSaid | None]:
+    """What is written down by now."""
+    found: dict[str, DrainSaid | None] = {}
+    for each in b.other:
+        if isinstance(each, Keep):
+            found |= each.drains
+    return found
+
+
+def restarted(b: Bed) -> Bed:
+    """A new master that knows what this one has written down."""
+    fresh = Bed(node_timeout_s=5.0)
+    drains = {node: said for node, said in kept(b).items() if said is not None}
+    fresh.serve(e.Remembered(drains, []))
+    return fresh
+
+
+def test_a_node_that_was_away_hears_of_it_from_the_next_master() -> None:
+    b = bed("a", "b", "c")
+    drain(b, "c")
+    for node in ("b", "c"):
+        b.serve(e.NodeAway(node))
+    drain(b, "b")
+    undrain(b, "c")
+    assert kept(b) == {"b": DrainSaid(ROOT), "c": DrainSaid(None)}
+    fresh = restarted(b)
+    fresh.node("b")
+    fresh.node("c", draining=ROOT)
+    assert [(node, d.draining) for node, d in fresh.said(api.Drain)] == [("b", ROOT), ("c", None)]
+    fresh.heartbeat("b")
+    assert (state(fresh, "b"), state(fresh, "c")) == ("drained", "connected")
+    assert kept(fresh) == {"c": None}, "it has written it down itself"
+
+
+def test_who_takes_work_and_knows_it_is_written_down_nowhere() -> None:
+    b = bed("a")
+    drain(b, "a")
+    b.answering = False
+    undrain(b, "a")
+    assert kept(b) == {"a": DrainSaid(None)}
+    drain(b, "a")
+    b.serve(e.Answered("a", b.numbers["a"] - 1, []))
+    assert kept(b) == {"a": DrainSaid(ROOT)}, "what was said since counts"
+    b.answering = True
+    undrain(b, "a")
+    assert kept(b) == {"a": None}
+
+
+def test_a_node_that_never_comes_back_can_be_undrained() -> None:
+    b = bed("a", "b")
+    drain(b, "b")
+    fresh = restarted(b)
+    assert list(fresh.cluster.nodes) == []
+    assert draining.told(fresh.cluster, *draining.known(fresh.cluster, ("b",))).state == "away"
+    undrain(fresh, "b")
+    with pytest.raises(RpcError, match="no node 'b' in this cluster"):
+        undrain(fresh, "b")
+    fresh.node("b", draining=ROOT)
+    assert [d.draining for _, d in fresh.said(api.Drain)] == [None]
+
+
+def test_who_is_expected_is_known_to_be_drained() -> None:
+    b = bed("a", "b")
+    drain(b, "b")
+    fresh = restarted(b)
+    awaited = api.AwaitedTask(job="j", stage="s", request=command("c", 10), node="b")
+    fresh.node("a", jobs=[job_state("j", admitted=True)], awaited=[awaited])
+    assert state(fresh, "b") == "away"

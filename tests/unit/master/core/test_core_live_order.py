@@ -109,6 +109,7 @@ def test_service_from_the_nodes_sinks_a_job() -> None:
     b = bed("a", "b", ordering="las_mq", las_mq_first_threshold_container_s=10.0)
     b.job("a", "j", at=1.0)
     b.job("a", "k", at=2.0)
+    b.serve(e.Said("b", api.JoinJob(job="j", user="u")))
     progress(b, "j", 5)
     progress(b, "k", 50)
     b.now = 3.0

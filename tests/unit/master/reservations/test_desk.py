@@ -14,6 +14,7 @@ from master.reservations.desk import PLANNERS, Declined, Desk, DeskSettings, Ent
 from master.reservations.follower import Follower
 from master.reservations.kept import Kept, from_kept, to_keep
 from master.reservations.rdl import Bundle, RdlError
+from master.reservations.timeline import free_runs
 from master.store.database import Database, StoreError
 from master.store.reservations import ReservationStore
 
@@ -222,3 +223,33 @@ def test_the_store_keeps_what_it_is_told(tmp_path: Path) -> None:
     assert again.capacity() == Bundle()
     with pytest.raises(StoreError, match=r"reservation_step_s: .* steps of 1 s"):
         again.all(2.0)
+
+
+def test_nothing_new_is_promised_on_a_drained_node_however_far_ahead() -> None:
+    one = desk()
+    drained = Bundle(cpu_cores=6.0, memory_bytes=50 << 30)
+    tomorrow = "window(atom(b,8,8,20s,160),+24h,+25h)"
+    one.create(entry("before", tomorrow), NOW)
+    assert one.set_capacity(CLUSTER, NOW, drained) == []
+    before = one.agenda.plan.capacity.rows
+    for wanted in ("window(atom(b,8,8,20s,160),+48h,+49h)", tomorrow):
+        with pytest.raises(Declined, match="drained are not counted on"):
+            one.create(entry("x", wanted), NOW)
+    with pytest.raises(Declined, match=r"not counted on\); it keeps what it had"):
+        one.update("before", "window(atom(b,8,8,20s,160),+24h,+26h)", NOW)
+    one.create(entry("small", "window(atom(b,4,4,20s,80),+48h,+49h)"), NOW)
+    assert one.agenda.plan.capacity.rows == before, "what is promised already goes by the hour"
+    assert [each.id for each in one.owned() if not each.dropped] == ["before", "small"]
+    assert max(run["cpu_cores"] for run in free_runs(one, NOW)) == 4.0
+    assert min(run["cpu_cores"] for run in free_runs(one, NOW)) == 0.0, "not less than nothing"
+    assert one.set_capacity(CLUSTER, NOW + 60) == []
+    one.create(entry("x", "window(atom(b,8,8,20s,160),+49h,+50h)"), NOW + 60)
+
+
+def test_a_turn_of_what_recurs_is_planned_though_a_node_is_drained_far_ahead() -> None:
+    one = desk()
+    one.create(entry("nightly", "window(atom(b,8,8,20s,160),+24h,+25h) every 24h"), NOW)
+    known = len(one.kept("nightly").turns)
+    assert one.set_capacity(CLUSTER, NOW, Bundle(cpu_cores=6.0)) == []
+    assert one.advance(NOW + 24 * 3600 - 3600) == [], "it was accepted before, and a drain ends in minutes"
+    assert len(one.kept("nightly").turns) >= known

@@ -134,7 +134,7 @@ def test_a_bad_profile_names_file_and_field(
 
 
 def test_a_process_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fails(capsys, 1, "adopt", str(2**31 - 1)) == "penstock adopt: there is no process 2147483647"
+    assert fails(capsys, 4, "adopt", str(2**31 - 1)) == "penstock adopt: there is no process 2147483647"
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,8 @@ def test_bad_input_is_one_line(directory: Path, tmp_path: Path, capsys: pytest.C
     _in(directory, "issue", "alpha")
     for arguments, status, line in (
         (["issue", "--directory", str(directory), "alpha"], 1, "alpha: was issued already; `penstock ca renew alpha`"),
-        (["revoke", "--directory", str(directory), "beta"], 1, "beta: was not issued here; `penstock ca show` lists"),
-        (["renew", "--directory", str(directory), "beta"], 1, "beta: was not issued here; `penstock ca issue beta`"),
+        (["revoke", "--directory", str(directory), "beta"], 4, "beta: was not issued here; `penstock ca show` lists"),
+        (["renew", "--directory", str(directory), "beta"], 4, "beta: was not issued here; `penstock ca issue beta`"),
         (["issue", "--directory", str(tmp_path / "none"), "x"], 1, "there is no authority; `penstock ca init`"),
         (["issue", "--directory", str(directory), "x", "--days", "0"], 2, "'0' is not a number from 1 on"),
         (["sign", "x"], 2, "unknown command 'sign'; one of init, issue, renew, revoke, show"),

@@ -95,7 +95,7 @@ async def test_resize_warns_of_what_is_not_enforced(
 
 @pytest.mark.parametrize("argv", [["resize", "c-9", "--cpu", "1"], ["follow", "c-9", "none"]])
 async def test_a_container_that_is_not_there(fake: FakeAgent, penstock: Penstock, argv: list[str]) -> None:
-    assert await penstock(*argv) == (1, "", f"penstock {argv[0]}: container: no container 'c-9'\n")
+    assert await penstock(*argv) == (4, "", f"penstock {argv[0]}: container: unknown container 'c-9'\n")
 
 
 async def test_follow_sends_a_profile_and_takes_it_back(
@@ -150,4 +150,4 @@ async def test_logs_says_what_is_not_kept_any_more(
 
 async def test_logs_of_what_is_not_there(penstock: Penstock, fake: FakeAgent) -> None:
     status, out, err = await penstock("logs", "c-9")
-    assert (status, out) == (1, "") and "no container 'c-9'" in err
+    assert (status, out) == (4, "") and "unknown container 'c-9'" in err

@@ -35,7 +35,7 @@ def left(state: str, *remaining: Remaining, count: int = 0) -> NodeDrain:
 def answers(monkeypatch: pytest.MonkeyPatch, *nodes: NodeDrain) -> None:
     """The conversation is that of the integration test."""
 
-    def converse(work: object) -> Drains:
+    def converse(work: object, *, named: str) -> Drains:
         work.close()  # type: ignore[attr-defined]
         return Drains(nodes=list(nodes))
 

@@ -212,9 +212,9 @@ def test_what_the_master_says_cannot_steer_the_terminal(
         (2, ("list", "sort"), "list: it takes no application; `penstock profile show sort` shows one"),
         (2, ("draw", "sort"), "list|show|plot|compare: invalid choice: 'draw'"),
         (2, ("show", "sort", "--svg", "x"), "--svg and --run are for plot, not for show"),
-        (2, ("show", "srot"), "no run of 'srot' has been kept; known: sort, k/means"),
-        (1, ("show", "sort", "--user", "eve"), "127.0.0.1:"),
-        (2, ("plot", "sort", "--run", "x"), "--run: no run 'x'; known: job-1, job-2"),
+        (4, ("show", "srot"), "no run of 'srot' has been kept; known: sort, k/means"),
+        (4, ("show", "sort", "--user", "eve"), "127.0.0.1:"),
+        (4, ("plot", "sort", "--run", "x"), "--run: no run 'x'; known: job-1, job-2"),
         (2, ("plot", "sort", "--svg", "/nowhere/x.svg"), "--svg: /nowhere/x.svg: No such file or directory"),
         (2, ("list", "--master", "ftp://x"), "--master: 'ftp://x' is not an address; write for example http://127"),
         (2, ("list", "--master", "http://x:y"), "--master: 'http://x:y' is not an address"),
@@ -231,7 +231,6 @@ def test_bad_input_is_one_line(
     [
         ({"application": "sort"}, "what it says of the application cannot be read: Object missing required field"),
         (SORT | {"resources": ["cores"]}, "cannot be read: series are one row for each resource"),
-        (None, "no /profiles/ann/sort"),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_one_line(

@@ -29,7 +29,8 @@ def test_they_come_in_order_and_say_something() -> None:
         assert {"0", "1", "2"} <= set(rows), name
     assert list(statuses.of("drain")) == ["0", "1", "2", "3", "4", "130"]
     assert list(statuses.of("run"))[-2:] == ["128 + n", "other"]
-    assert statuses.of("ca issue") == statuses.COMMON
+    assert statuses.of("ca issue") == statuses.of("ca") != statuses.of("kill")
+    assert statuses.of("status") == statuses.COMMON
 
 
 def test_the_section() -> None:

@@ -1,0 +1,98 @@
+"""What agents say about how tasks ended, or are to end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from master.core import lifecycle, standing
+from master.core.records import Node
+from penstock.model import Ended, EndedBy
+from penstock.wire import master_api as api
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+
+def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float) -> None:
+    """A framework finished tasks that it executes itself. It may say so at any node that takes part in its job; the
+    holder must let go.
+
+    Raises:
+        RpcError: ``refused``: this node does not.
+    """
+    job = cluster.jobs.get(message.job)
+    if job is None:
+        return
+    standing.check_part(node, job)
+    for name in message.tasks:
+        task = job.tasks.get(name)
+        if task is None:
+            continue
+        holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
+        if holder is node and held is not None and not held.command:
+            lifecycle.drop(cluster, node, held)  # that agent let go before it told us
+        elif holder is not None and held is not None:
+            lifecycle.withdraw(cluster, holder, held, "its framework says that it is done")
+        if node.name == job.origin:
+            lifecycle.forget(cluster, job, task)
+            cluster.counts["ended_exit"] += 1
+            cluster.changed = True
+        else:
+            task.node = task.node or node.name  # it was executed before we knew, or knew again, that it was placed
+            lifecycle.end(
+                cluster, job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}")
+            )
+
+
+def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, now: float) -> None:
+    """The origin no longer wants them. A placed command ends when its node says how; everything else ends now.
+
+    Raises:
+        RpcError: ``refused``: this is not the origin.
+    """
+    if message.job not in cluster.jobs:
+        return
+    job = standing.own(cluster, node, message.job)
+    for name in message.tasks:
+        task = job.tasks.get(name)
+        if task is None or task.unwanted:
+            continue
+        holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
+        if holder is not None and held is not None:
+            lifecycle.withdraw(cluster, holder, held, "cancelled")
+            if held.command:
+                task.unwanted = True
+                continue
+        lifecycle.end(cluster, job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled"))
+
+
+def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: float) -> None:
+    """A command ended on its node. A copy that was withdrawn because it is elsewhere by now ends silently.
+
+    A connection keeps its order: what ends before its assignment was answered is an earlier copy, whose end was said
+    only now. That end counts as well, unless that copy was stopped: then the present one goes on.
+    """
+    key = (message.job, message.task)
+    job, task, held = cluster.jobs.get(message.job), cluster.task(key), node.held.get(key)
+    cluster.changed = True
+    if held is not None and held.accepted:
+        lifecycle.drop(cluster, node, held)
+        if job is not None and task is not None and task.node == node.name:
+            if message.ended.by is EndedBy.PREEMPTED and task.request is not None:
+                lifecycle.requeue(
+                    cluster, job, task
+                )  # it did nothing wrong: it goes back to its job's queue (UBIS §IV.C)
+            elif message.ended.by is EndedBy.PREEMPTED:
+                lifecycle.forget(
+                    cluster, job, task
+                )  # what it is only its origin knows, which says so when it registers
+            else:
+                lifecycle.end(cluster, job, task, message.ended)
+        return
+    was_here = task is not None and (task.node or task.was_on) == node.name
+    stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
+    if job is not None and task is not None and was_here and not stopped:
+        if held is not None:
+            lifecycle.withdraw(cluster, node, held, "an earlier copy of it has ended")
+        task.node = node.name
+        lifecycle.end(cluster, job, task, message.ended)

@@ -1,0 +1,117 @@
+"""What a master tells the one that comes after it, written down beside the event loop: what operators have said of
+nodes, and how jobs ended. A store that cannot be had stops nothing: then that is forgotten with the process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import structlog
+
+from master.core.drains import DrainSaid
+from master.core.events import Remembered
+from master.core.instructions import Keep
+from master.core.past import MOST, Past
+from master.store.database import Database, StoreError
+from master.store.remembered import RememberedStore
+
+log = structlog.get_logger()
+
+#: What ends meanwhile is written down together (seconds).
+_TOGETHER_S = 0.1
+#: What could not be written down is tried again after so long, and not only when more comes.
+_RETRY_S = 10.0
+#: So long an operator waits for it at most.
+_PATIENCE_S = 2.0
+
+
+class Remembering:
+    """:meth:`start`, then :meth:`keep` and :meth:`written`, then :meth:`close`."""
+
+    def __init__(self, database: str) -> None:
+        """``database`` as :class:`~master.store.database.Database` has it."""
+        self._url = database
+        self._store: RememberedStore | None = None
+        self._drains: dict[str, DrainSaid | None] = {}
+        self._jobs: dict[str, Past | None] = {}
+        self._due = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> Remembered:
+        """What the master before this one has written down; nothing where the store cannot be had."""
+        try:
+            database = await asyncio.to_thread(Database, self._url)
+            store = RememberedStore(database)
+            try:
+                drains, jobs = await asyncio.to_thread(store.all)
+            except StoreError:
+                store.close()
+                raise
+        except StoreError as error:
+            log.error("drains and ended jobs are forgotten when the master is restarted", why=str(error))
+            return Remembered({}, [])
+        self._store = store
+        self._task = asyncio.create_task(self._run())
+        if drains or jobs:
+            log.info("remembered", drains=len(drains), ended_jobs=len(jobs))
+        return Remembered(drains, jobs)
+
+    def keep(self, changed: Keep) -> None:
+        """To be written down soon."""
+        if self._store is None:
+            return
+        self._drains.update(changed.drains)
+        for job, past in changed.jobs.items():
+            self._jobs.pop(job, None)  # the order is the one in which they ended
+            self._jobs[job] = past
+        while len(self._jobs) > 2 * MOST:  # a store that is away for long: those that ended first
+            del self._jobs[next(iter(self._jobs))]
+        self._due.set()
+
+    async def written(self) -> None:
+        """Until what there was to keep has been written down, or that has failed or takes long, as the log says."""
+        if self._task is not None and (self._drains or self._jobs):
+            await asyncio.wait([self._attempt], timeout=_PATIENCE_S)
+
+    async def close(self) -> None:
+        """Write down what is left."""
+        if self._task is None or self._store is None:
+            return
+        self._stop.set()
+        self._due.set()
+        await self._task
+        await asyncio.to_thread(self._store.close)
+
+    async def _run(self) -> None:
+        assert self._store is not None
+        while not self._stop.is_set():
+            await self._due.wait()
+            self._due.clear()
+            pause_s = _TOGETHER_S
+            if not await self._write(self._store):
+                self._due.set()
+                pause_s = _RETRY_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._stop.wait()
+        await self._write(self._store)
+
+    async def _write(self, store: RememberedStore) -> bool:
+        """All that there is now; whether it is written down."""
+        if not self._drains and not self._jobs:
+            return True
+        drains, jobs, attempt = self._drains, self._jobs, self._attempt
+        self._drains, self._jobs = {}, {}
+        self._attempt = asyncio.get_running_loop().create_future()
+        try:
+            await asyncio.to_thread(store.keep, drains, jobs)
+        except StoreError as error:
+            log.error("drains and ended jobs could not be written down", why=str(error))
+            self._drains = drains | self._drains
+            self._jobs = {job: past for job, past in jobs.items() if job not in self._jobs} | self._jobs
+            return False
+        finally:
+            attempt.set_result(None)
+        return True

@@ -1,0 +1,132 @@
+"""What one master writes down, the next one knows; a store that is away stops nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from master.config import MasterConfig
+from master.core import events as e
+from master.core.drains import DrainSaid
+from master.core.instructions import Keep
+from master.core.past import Past
+from master.daemon import Master
+from master.remembering import Remembering
+from master.store.database import Database, StoreError
+from master.store.remembered import RememberedStore
+from penstock.model import Capacity
+from penstock.wire import master_api as api
+from penstock.wire.cluster_api import Draining
+from penstock.wire.jobs_api import JobView, StageView, TaskFailure
+from penstock.wire.reservation_api import OnBehalf
+from tests.unit.master.cluster_bed import job_state, load
+
+ROOT = DrainSaid(Draining("root", 1000.0))
+
+
+def past(job: str, by: str = "") -> Past:
+    failure = TaskFailure(task="t", stage="s", node="b", by="exit", exit_status=3, reason="no")
+    view = JobView(
+        job=job, name="daily", user="eve", origin="a", state="ended", submitted_at=1.0, ended_at=2.5,
+        outcome="failed", progress=[StageView("s", 2, 1, ["r"])], failures=[failure],
+    )  # fmt: skip
+    return Past(view, by)
+
+
+async def started(path: Path) -> tuple[Remembering, dict[str, DrainSaid], list[Past]]:
+    one = Remembering(str(path / "master.db"))
+    known = await one.start()
+    return one, dict(known.drains), list(known.jobs)
+
+
+async def test_the_next_master_knows_it_in_the_same_order(tmp_path: Path) -> None:
+    one, drains, jobs = await started(tmp_path)
+    assert (drains, jobs) == ({}, [])
+    one.keep(Keep({"a": ROOT, "b": DrainSaid(None)}, {"j-2": past("j-2"), "j-1": past("j-1", "root")}))
+    one.keep(Keep({"c": ROOT}, {}))
+    await one.close()
+    one, drains, jobs = await started(tmp_path)
+    assert drains == {"a": ROOT, "b": DrainSaid(None), "c": ROOT}
+    assert jobs == [past("j-2"), past("j-1", "root")]
+    one.keep(Keep({"a": None}, {"j-2": None, "j-3": past("j-3")}))
+    one.keep(Keep({}, {"j-2": past("j-2", "eve")}))
+    await one.close()
+    one, drains, jobs = await started(tmp_path)
+    assert list(drains) == ["b", "c"]
+    assert jobs == [past("j-1", "root"), past("j-3"), past("j-2", "eve")]
+    await one.close()
+
+
+async def test_whoever_waits_for_it_finds_it_written_down(tmp_path: Path) -> None:
+    one, _, _ = await started(tmp_path)
+    await one.written()
+    for node in ("a", "b"):
+        one.keep(Keep({node: ROOT}, {}))
+        await one.written()
+        store = RememberedStore(Database(str(tmp_path / "master.db")))
+        assert node in store.all()[0]
+        store.close()
+    await one.close()
+
+
+async def test_what_could_not_be_written_down_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = RememberedStore.keep
+    tries = []
+
+    def fails_once(self: RememberedStore, drains: dict[str, DrainSaid | None], jobs: dict[str, Past | None]) -> None:
+        tries.append((dict(drains), list(jobs)))
+        if len(tries) == 1:
+            raise StoreError("store: the disk is full")
+        keep(self, drains, jobs)
+
+    monkeypatch.setattr(RememberedStore, "keep", fails_once)
+    one, _, _ = await started(tmp_path)
+    one.keep(Keep({"a": ROOT, "b": ROOT}, {"j-1": past("j-1"), "j-2": past("j-2")}))
+    await one.written()
+    one.keep(Keep({"a": None}, {"j-1": None, "j-3": past("j-3")}))
+    await one.close()
+    assert tries == [({"a": ROOT, "b": ROOT}, ["j-1", "j-2"]), ({"a": None, "b": ROOT}, ["j-2", "j-1", "j-3"])]
+    one, drains, jobs = await started(tmp_path)
+    assert (drains, jobs) == ({"b": ROOT}, [past("j-2"), past("j-3")])
+    await one.close()
+
+
+async def test_a_store_that_cannot_be_had_stops_nothing(tmp_path: Path) -> None:
+    one = Remembering(str(tmp_path / "none" / "master.db"))
+    known = await one.start()
+    assert (known.drains, known.jobs) == ({}, [])
+    one.keep(Keep({"a": ROOT}, {}))
+    await one.written()
+    await one.close()
+
+
+def test_what_cannot_be_read_is_said_in_a_line(tmp_path: Path) -> None:
+    database = Database(str(tmp_path / "master.db"))
+    store = RememberedStore(database)
+    store.keep({"a": ROOT}, {})
+    with database.transaction() as connection:
+        connection.exec_driver_sql("UPDATE node_drains SET said = '{'")
+    with pytest.raises(StoreError, match="what it remembers cannot be read"):
+        store.all()
+    store.close()
+
+
+async def test_a_master_hands_it_to_the_next_one(tmp_path: Path) -> None:
+    config = MasterConfig(listen="127.0.0.1:0", http="127.0.0.1:0", tls="off", store=str(tmp_path / "master.db"))
+    first = Master(config)
+    await first.start()
+    register = api.Register(
+        protocol=api.PROTOCOL, node="a", version="0", capacity=Capacity(cores=1.0, memory_bytes=1 << 30), load=load()
+    )
+    first.service.heard(e.Said("a", register))  # type: ignore[arg-type]
+    first.service.heard(e.Said("a", job_state("j")))  # type: ignore[arg-type]
+    first.service.heard(e.Said("a", api.JobEnded(job="j")))  # type: ignore[arg-type]
+    asked = OnBehalf(user="root", operator=True, call="drain", params={"nodes": ["a"]})
+    await first.service.of_nodes(asked)
+    await first.close()
+    second = Master(config)
+    await second.start()
+    assert list(second.service.cluster.drains) == ["a"]
+    assert [past.view.job for past in second.service.cluster.past] == ["j"]
+    await second.close()

@@ -1,0 +1,145 @@
+"""What is named and is not there is exit status 4, whichever command it is named to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from penstock.cli import catalogue, statuses
+from penstock.cli.main import main
+from penstock.cli.statuses import Status
+from penstock.cli.submission import Submission
+from penstock.testing.agent import FakeAgent
+from penstock.transport.peer import RpcPeer
+from penstock.wire import agent_api, cluster_api, jobs_api, reservation_api
+from penstock.wire.connection import read_params
+from penstock.wire.errors import bad_request
+
+#: Command → how it names something that is not there.
+NAMES = {
+    "adopt": ("adopt", str(2**31 - 1)),
+    "resize": ("resize", "c-0", "--pids", "7"),
+    "follow": ("follow", "c-0", "none"),
+    "kill": ("kill", "c-0"),
+    "logs": ("logs", "c-0"),
+    "submit": ("submit", "job.toml", "--reservation", "r-0"),
+    "jobs": ("jobs", "j-0"),
+    "cancel": ("cancel", "j-0"),
+    "explain": ("explain", "j-0"),
+    "profile": ("profile", "show", "srot"),
+    "reserve": ("reserve", "atom(<1GB,1core>, 1, 1, 1s, 1s)", "--update", "r-0"),
+    "reservations": ("reservations", "--delete", "r-0"),
+    "drain": ("drain", "n-0", "--no-wait"),
+    "undrain": ("undrain", "n-0"),
+    "ca renew": ("ca", "renew", "--directory", "ca", "n-0"),
+    "ca revoke": ("ca", "revoke", "--directory", "ca", "n-0"),
+}
+#: The same in other words.
+MORE = [
+    ("jobs", "j-0", "--wait"),
+    ("submit", "job.toml", "--reservation", "r-0", "--detach"),
+    ("profile", "plot", "sort", "--run", "x"),
+    ("profile", "show", "sort", "--user", "eve"),
+    ("drain", "n-0", "--timeout", "1s"),
+]
+#: Those that name nothing that could be missing, and those that name only files, or words of the command line: 2.
+NONE = {
+    *("run", "status", "top", "up", "agent", "master", "check", "uninstall", "dask-worker", "spark-config"),
+    *("config show", "config check", "config set", "ca init", "ca issue", "ca show"),
+    *("completion", "simulate", "paper", "plan", "place"),
+}
+_MISSING = {
+    "cancel_job": ("there is no job 'j-0'", "job"),
+    "explain_job": ("there is no job 'j-0'", "job"),
+    "drain": ("no node 'n-0'", "nodes"),
+    "undrain": ("no node 'n-0'", "nodes"),
+    "update_reservation": ("there is no reservation 'r-0'", "reservation"),
+    "delete_reservation": ("there is no reservation 'r-0'", "reservation"),
+    "register_job": ("there is no reservation 'r-0'", "reservation"),
+}
+_CALLS = {**agent_api.REQUESTS, **jobs_api.REQUESTS, **cluster_api.REQUESTS, **reservation_api.REQUESTS}
+
+
+class Empty(FakeAgent):
+    """Of a cluster in which there is nothing."""
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        if method == "jobs":
+            return jobs_api.Jobs(jobs=[], unknown=read_params(params, jobs_api.ListJobs).jobs)
+        if method in _MISSING:
+            assert method in _CALLS
+            message, field = _MISSING[method]
+            raise bad_request(message, field=field)
+        return super().request(peer, method, params)
+
+
+class _Pages(BaseHTTPRequestHandler):
+    """A master's that has kept one run of ann's ``sort``."""
+
+    def do_GET(self) -> None:
+        known = b'[{"application": "sort", "user": "ann"}]'
+        row, one = b"[[1]]", b'"settings": {"input_bytes": 0, "cores": 1, "memory_bytes": 1}, "stages": [1]'
+        run = b'{"run": "j-1", "ended_at": 1, %b, "mean": %b, "peak": %b}' % (one, row, row)
+        run = b'{"application": "sort", "user": "ann", "slot_s": 3, "resources": ["cores"], "runs": [%b]}' % run
+        found = {"/profiles": known, "/profiles/ann/sort": run}.get(self.path)
+        body = found or b'{"error": "there is none"}'
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv("PENSTOCK_MASTER_HTTP", f"127.0.0.1:{server.server_port}")
+    yield
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_every_command_names_something_or_nothing() -> None:
+    every = {one.name for command in catalogue.commands() for one in command.parts or (command,)}
+    assert not NAMES.keys() & NONE
+    assert every - NAMES.keys() - NONE == set(), (
+        "name something that is not there to these, or say that they name nothing"
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_their_help_says_it(name: str) -> None:
+    assert "4" in statuses.of(name)
+
+
+@pytest.mark.usefixtures("pages")
+@pytest.mark.parametrize("argv", [*NAMES.values(), *MORE], ids=" ".join)
+async def test_it_is_four_and_one_line_says_what(
+    argv: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.toml").write_text('name = "j"\n[[task]]\nname = "a"\ncommand = "true"\n', encoding="utf-8")
+    if argv[0] == "ca":
+        assert main(["ca", "init", "--directory", "ca"]) == 0
+    agent = Empty(tmp_path)
+    await agent.start()
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
+    monkeypatch.setattr(Submission, "_catch_signals", lambda self: None)  # the command runs in a thread
+    capsys.readouterr()
+    status = await asyncio.wait_for(asyncio.to_thread(main, list(argv)), 60)
+    await agent.stop()
+    captured = capsys.readouterr()
+    assert (status, captured.out) == (Status.UNKNOWN, ""), captured.err
+    assert captured.err.startswith(f"penstock {argv[0]}: ")
+    assert captured.err.count("\n") == 1
