@@ -129,7 +129,8 @@ class Elasticity:
             elif seen is not None:  # the stage seen may have been the next one
                 self._observation = None
             one.record.course = one.course.next_stage(stage, now - one.started)
-            one.extend_at, one.behind, one.stuck, one.hindrance = now, 0.0, False, Hindrance()
+            one.extend_at, one.behind, one.stuck = now, 0.0, False
+            one.hindrance = Hindrance(self._settings.executor_slot_s)
             self.version += 1
             instructions.append(Record(ROOM, one.record.container, one.record))
         return instructions
@@ -199,8 +200,8 @@ class Elasticity:
         instructions: list[Instruction] = []
         if self._observation is not None and self._observation.over(now):
             instructions += self._conclude(node, self._observation, now)
-        rho, period_s = self._settings.reprovision_rho, self._settings.executor_slot_s
-        overdue = [one for one in self._executors() if one.is_overdue(rho, now) or one.foretold(rho, period_s, now)]
+        rho = self._settings.reprovision_rho
+        overdue = [one for one in self._executors() if one.is_overdue(rho, now) or one.foretold(rho, now)]
         overdue.sort(key=lambda one: -lateness(one.profile, one.course, now - one.started))
         for one in overdue:
             if self._observation is None:
@@ -221,7 +222,7 @@ class Elasticity:
         record, course = one.record, one.course
         self._observation = seen = Observation(record.container, now, now + period_s, extra, lacks=lacks)
         record.course = msgspec.structs.replace(course, observed=not lacks)
-        one.hindrance = Hindrance()
+        one.hindrance = Hindrance(period_s)
         self._replan(node, one, now)
         seen.had = one.plan.amounts[0]
         facts: dict[str, object] = {

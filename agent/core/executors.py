@@ -99,9 +99,9 @@ class Executors:
             instructions.append(Record(ROOM, container, record))
         return instructions
 
-    def ended(self, container: str) -> None:
-        """Its container ended."""
-        self.surrogate.ended(container)
+    def ended(self, container: str, cpu_seconds: float, now: float) -> None:
+        """Its container ended, and used so much in all."""
+        self.surrogate.ended(container, cpu_seconds, now)
         if self.planned.pop(container, None) is not None:
             self._changes += 1
 

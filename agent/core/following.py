@@ -9,7 +9,7 @@ from agent.core.confinement import Promise
 from agent.core.plans import RESOURCES, Course, Held, Plan, ahead, demand, extend_at_s, plus, predicted_s
 from agent.core.profiling import Amounts
 from agent.core.records import ContainerRecord
-from agent.core.reprovisioning import Hindrance, overdue_s, pinned
+from agent.core.reprovisioning import Hindrance, overdue_s
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse
 from penstock.model import Limits, Profile, Sizing
@@ -45,6 +45,7 @@ class Following:
     started: float
     lead_s: float
     lag_s: float
+    hindrance: Hindrance
     plan: Plan = field(init=False)
     rows: Held = field(init=False)
     made_at: float = field(init=False)
@@ -53,7 +54,6 @@ class Following:
     raised_bytes: float = 0.0
     behind: float = 0.0
     stuck: bool = False
-    hindrance: Hindrance = field(default_factory=Hindrance)
 
     @property
     def executor(self) -> bool:
@@ -122,12 +122,10 @@ class Following:
         seen_s = min(interval_s, after_s)
         if seen_s < interval_s / 2:  # it says more of what held before
             return
-        had = self.plan.amounts[self.plan.slot(after_s)]
-        if pinned(use, had):  # else it had no less in all of that time
-            had = self._of_plan(self.plan.highest(after_s - interval_s - self.lag_s, after_s + self.lead_s))
-        self.hindrance.sampled(use, had, seen_s)
+        had = self.plan.highest(after_s - interval_s - self.lag_s, after_s + self.lead_s)
+        self.hindrance.sampled(use, self._of_plan(had), seen_s)
 
-    def foretold(self, rho: float, period_s: float, now: float) -> bool:
+    def foretold(self, rho: float, now: float) -> bool:
         """Whether it will be late if it goes on like this, and nobody has found yet that it wants no more.
 
         Behind the predicted end of its stage it may be in the next one, and only the news of that is late.
@@ -136,7 +134,7 @@ class Following:
         length_s = predicted_s(self.profile, course.stage) if self.executor else None
         if length_s is None or course.observed or course.sated or now >= self.started + course.since_s + length_s:
             return False
-        return self.hindrance.foretells(rho, period_s)
+        return self.hindrance.foretells(rho)
 
     def _of_plan(self, had: Amounts) -> Amounts:
         """What of that is less than its user let it have: the rest is nothing that a better plan could change."""
@@ -158,6 +156,7 @@ def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> Fo
         started=started,
         lead_s=min(settings.elastic_lead_s, most_s),
         lag_s=min(settings.elastic_lag_s, most_s),
+        hindrance=Hindrance(settings.executor_slot_s),
     )
     if one.executor:
         one.follow(ahead(profile, one.course, one.course.since_s), started + one.course.since_s)
@@ -194,9 +193,8 @@ def limits_of(one: Following, holds: Amounts, level_bytes: float | None, setting
     for index, (name, limits) in enumerate(_LIMITS_OF.items()):
         if not getattr(one.profile, name):
             continue
-        amount = max(holds[index], least[index])
-        if name == "cpu_cores":
-            amount = min(amount, settings.capacity.cores)
+        offered = settings.amounts[index] or math.inf  # 0: nobody knows how much there is
+        amount = min(max(holds[index], least[index]), offered)
         for limit in limits:
             most = getattr(asked, limit)
             kept = _worth_it(getattr(record.limits, limit), amount if most is None else min(amount, float(most)))

@@ -57,15 +57,18 @@ class Recording:
         """That its complete slots have in all."""
         return sum(slot.mean[0] for slot in self.slots) * self.slot_s
 
-    def sampled(self, use: ContainerUse, interval_s: float, at: float) -> None:
-        """The means over the ``interval_s`` seconds before ``at``; what lies before the beginning does not count."""
+    def sampled(self, use: ContainerUse, interval_s: float, at: float, *, peak: bool = True) -> None:
+        """The means over the ``interval_s`` seconds before ``at``; what lies before the beginning does not count.
+
+        ``peak`` False: too short a time for its rates to be a peak.
+        """
         used = amounts(use)
         time = max(self.began, at - interval_s)
         while time < at - 1e-9:
             boundary = self.began + (len(self.slots) + 1) * self.slot_s
             until = min(at, boundary)
             if until > time:
-                self._count(used, until - time)
+                self._count(used, until - time, peak=peak)
                 time = until
             if time >= boundary - 1e-9:
                 self._close()
@@ -84,16 +87,18 @@ class Recording:
         if self.stages:
             self.stages.append(len(self.slots))
 
-    def _count(self, used: Amounts, seconds: float) -> None:
+    def _count(self, used: Amounts, seconds: float, *, peak: bool) -> None:
         for index, amount in enumerate(used):
             self._sums[index] += amount * seconds
-            self._peak[index] = max(self._peak[index], amount)
+            if peak:
+                self._peak[index] = max(self._peak[index], amount)
         self._seen_s += seconds
 
     def _close(self) -> None:
         if self._seen_s:
             cores, disk, network, memory = (total / self._seen_s for total in self._sums)
-            self.slots.append(SlotUse((cores, disk, network, memory), _four(self._peak)))
+            mean = (cores, disk, network, memory)
+            self.slots.append(SlotUse(mean, _most(mean, _four(self._peak))))
         else:  # nobody sampled it: the monitor was late by more than a slot
             self.slots.append(self.slots[-1] if self.slots else SlotUse(_NONE, _NONE))
         self._sums, self._peak, self._seen_s = list(_NONE), list(_NONE), 0.0

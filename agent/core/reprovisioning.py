@@ -5,8 +5,10 @@ The arithmetic stands apart from the node, so that simulated executors are corre
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -67,46 +69,82 @@ def held_back(use: ContainerUse, had: Amounts) -> list[int]:
     return [index for index in bounds(use, had) if index != _MEMORY or use.memory_stalled > STALLED]
 
 
-def pinned(use: ContainerUse, had: Amounts) -> tuple[int, ...]:
-    """The resources that may hold it back, of those of which the kernel says who waits for them: CPU and disk."""
-    used = (use.cpu_cores, use.disk_bytes_per_s)
-    return tuple(index for index, amount in enumerate(used) if amount >= PINNED * had[index] > 0)
-
-
 def crowded(use: ContainerUse) -> bool:
     """Whether others kept it waiting, whatever it had: what nobody placed here takes processors and memory, too."""
     return use.cpu_stalled > CROWDED or use.memory_stalled > STALLED
 
 
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Of processors and disk: what was used in ``seen_s``, what it had, and the share of the time that it waited."""
+
+    seen_s: float
+    used: tuple[float, float]
+    had: tuple[float, float]
+    waits: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Samples up to now in which ``lacks`` were used up. ``whole``: all of those that are kept."""
+
+    seen_s: float = 0.0
+    waited_s: float = 0.0
+    lacks: tuple[int, ...] = ()
+    whole: bool = False
+
+
 @dataclass(slots=True)
 class Hindrance:
-    """For how long in a row an executor has used up its plan and waited for more, and for how long it waited; seconds.
+    """For how long up to now an executor has used up its plan, in the mean of each ``period_s``, and for how long of
+    that it waited for more; seconds.
 
     Who goes on like this takes ``seen_s`` ÷ (``seen_s`` - ``waited_s``) times as long as was predicted. The paper looks
     when ρ times the predicted time is over, and at half the speed half of that is lost by then.
     """
 
+    period_s: float
     seen_s: float = 0.0
     waited_s: float = 0.0
     lacks: tuple[int, ...] = ()
+    _latest: deque[_Sample] = field(default_factory=deque)
 
     def sampled(self, use: ContainerUse, had: Amounts, seen_s: float) -> None:
         """What was used in ``seen_s``, of what it had; 0 of what its plan does not hold back.
 
         The kernel says who waits for a processor or a disk (PSI, which counts what ``cpu.max`` takes, too), and of a
-        network nothing. What it says may be 2 s old, so only the sum over several samples counts.
+        network nothing. What it says may be 2 s old. Nor says one sample what was used up: ``cpu.max`` gives all of a
+        quota at the beginning of each 100 ms, and whether that is in a sample of half a second or in the next one is
+        16 % of it. What one misses the others have: only sums over several samples count.
         """
-        self.lacks = pinned(use, had)
-        if not self.lacks:
-            self.seen_s = self.waited_s = 0.0
-            return
-        waits = (use.cpu_stalled, use.disk_stalled)
-        self.seen_s += seen_s
-        self.waited_s += seen_s * min(_WAITING, max(waits[index] for index in self.lacks))
+        used, waits = (use.cpu_cores, use.disk_bytes_per_s), (use.cpu_stalled, use.disk_stalled)
+        self._latest.append(_Sample(seen_s, used, had[:2], waits))
+        while sum(each.seen_s for each in self._latest) - self._latest[0].seen_s >= self.period_s:
+            self._latest.popleft()
+        row = self._row()
+        if row.whole and row.lacks == self.lacks:
+            self.seen_s += seen_s
+            self.waited_s += seen_s * min(_WAITING, max(waits[index] for index in row.lacks))
+        else:
+            self.seen_s, self.waited_s, self.lacks = row.seen_s, row.waited_s, row.lacks
 
-    def foretells(self, rho: float, period_s: float) -> bool:
+    def _row(self) -> _Row:
+        """The longest of the latest samples, up to now, in which it used up something."""
+        row, seen_s = _Row(), 0.0
+        used, had, waited_s = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
+        for number, each in enumerate(reversed(self._latest), start=1):
+            seen_s += each.seen_s
+            for index in (0, 1):
+                used[index] += each.used[index] * each.seen_s
+                had[index] += (each.had[index] or math.inf) * each.seen_s
+                waited_s[index] += min(_WAITING, each.waits[index]) * each.seen_s
+            if lacks := tuple(index for index in (0, 1) if used[index] >= PINNED * had[index]):
+                row = _Row(seen_s, max(waited_s[index] for index in lacks), lacks, whole=number == len(self._latest))
+        return row
+
+    def foretells(self, rho: float) -> bool:
         """Whether its stage will be overdue, by more than half of a monitoring period."""
-        return self.seen_s > period_s / 2 and self.seen_s > rho * (self.seen_s - self.waited_s)
+        return self.seen_s > self.period_s / 2 and self.seen_s > rho * (self.seen_s - self.waited_s)
 
 
 @dataclass(slots=True)

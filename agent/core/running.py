@@ -143,7 +143,7 @@ def _ended(node: Node, record: ContainerRecord, ended: Ended, now: float) -> lis
     container = record.container
     node.preemption.forget(container)
     node.elasticity.forget(container)
-    node.executors.ended(container)
+    node.executors.ended(container, ended.cpu_seconds, now)
     instructions = node.containers.end(container, ended)
     over = ContainerEnded(container=container, ended=ended)
     for session in node.sessions.values():

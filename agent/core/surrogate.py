@@ -61,7 +61,7 @@ class _Told:
     resumed: bool = False
     unseen_s: float = 0.0
     journaled: int = 0  # slots
-    sampled: bool = False
+    latest: tuple[ContainerUse, Snapshot] | None = None  # what the latest sample said
     over: bool = False
     slots: int = 0
     slot_s: float = 0.0
@@ -112,9 +112,9 @@ class MonitorSurrogate:
             if use is None or not told.whole:
                 continue
             interval_s = snapshot.interval_s
-            if not told.sampled:
+            if told.latest is None:
                 use, interval_s = _first(told, use, snapshot)
-            told.sampled = True
+            told.latest = use, snapshot
             told.recording.sampled(use, interval_s, snapshot.at)
 
     def to_journal(self) -> Iterator[tuple[str, Recorded]]:
@@ -138,13 +138,14 @@ class MonitorSurrogate:
                     told.recording.stage_ended()
                 told.stages = max(told.stages, ended)
 
-    def ended(self, container: str) -> None:
-        """Its container ended: what was not told yet is kept until it was."""
+    def ended(self, container: str, cpu_seconds: float, now: float) -> None:
+        """Its container ended: what was not told yet is kept until it was. ``cpu_seconds`` in all; 0: nobody knows."""
         told = self._live.pop(container, None)
         if told is None:
             return
-        if told.resumed and not told.sampled:
+        if told.resumed and told.latest is None:
             told.unseen_s = math.inf
+        _last(told, cpu_seconds, now)
         told.recording.ended()
         told.over = True
         if told.unseen_s > MOST_UNSEEN * len(told.recording.slots) * told.recording.slot_s:
@@ -220,6 +221,20 @@ def _first(told: _Told, use: ContainerUse, snapshot: Snapshot) -> tuple[Containe
     told.unseen_s += seconds
     _, disk, network, _ = recording.slots[-1].mean if recording.slots else amounts(use)
     return replace(use, cpu_cores=cores, disk_bytes_per_s=disk, network_send_bytes_per_s=network), seconds
+
+
+def _last(told: _Told, cpu_seconds: float, now: float) -> None:
+    """What it used since its latest sample: CPU the kernel's books say, the rest is taken to have gone on as it was.
+
+    Of memory they have the highest with all page cache, which no sample counts.
+    """
+    if told.latest is None:
+        return
+    use, snapshot = told.latest
+    seconds = now - snapshot.at
+    if seconds > 0 and cpu_seconds >= use.cpu_seconds:  # less: it is not known, or of its first process only
+        use = replace(use, cpu_cores=(cpu_seconds - use.cpu_seconds) / seconds)
+        told.recording.sampled(use, seconds, now, peak=seconds >= snapshot.interval_s / 2)
 
 
 def _recorded(told: _Told) -> Recorded:

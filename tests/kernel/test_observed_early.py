@@ -6,6 +6,8 @@ wants a whole core. The paper's rule would look at it after 1.1 × 45 s, when ha
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,12 +66,18 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module")
-def host(state: Path) -> Iterator[Host]:
-    host = Host(state)
+@contextmanager
+def running(directory: Path, **settings: object) -> Iterator[Host]:
+    host = Host(directory, **settings)
     yield host
     host.close()
     assert not list(CGROUPS.glob("penstock-*")), "cgroups are left behind"
+
+
+@pytest.fixture(scope="module")
+def host(state: Path) -> Iterator[Host]:
+    with running(state) as host:
+        yield host
 
 
 @contextmanager
@@ -112,6 +120,32 @@ def events(host: Host, executor: Executor) -> list[dict[str, Any]]:
         for each in said
         if each.get("container") == executor.container and each["what"] in {"observed", "reprovisioned"}
     ]
+
+
+def alone() -> float:
+    """Cores that a thread gets here whom nothing holds back."""
+    began = time.monotonic()
+    process = subprocess.Popen(python(SPIN))
+    time.sleep(2 * SLOT_S)  # the time over which is measured
+    process.kill()
+    _, _, used = os.wait4(process.pid, 0)
+    return (used.ru_utime + used.ru_stime) / (time.monotonic() - began)
+
+
+def test_uncorrected_the_same_work_takes_as_long_as_its_plan_makes_it(tmp_path: Path) -> None:
+    """What is corrected below; first, as it needs a host of its own, which nobody is late on."""
+    remember(tmp_path / "state", "held-back", cores=2.0)
+    with (
+        running(tmp_path, reprovision_rho=1000) as host,
+        submitted(host, tmp_path, "held-back", cores=2.0) as executor,
+    ):
+        looks = watch(executor, executor.at(4 * SLOTS), WORK_S)
+        assert events(host, executor) == []
+    looks = list(dropwhile(lambda each: each.quota != PLANNED, looks))
+    assert {each.quota for each in looks} == {PLANNED}
+    assert looks[-1].cpu_s >= WORK_S
+    exact_s = (looks[-1].cpu_s - looks[0].cpu_s) / alone()
+    assert looks[-1].at - looks[0].at > 1.5 * exact_s
 
 
 def test_who_waits_for_more_than_its_plan_has_gets_it_long_before_it_is_late(host: Host, state: Path) -> None:

@@ -48,6 +48,9 @@ class Bed:
                 )  # fmt: skip
             self.surrogate.sampled(Snapshot(self.now, 1.0, containers=uses))
 
+    def end(self, name: str, cpu_seconds: float = 0.0) -> None:
+        self.surrogate.ended(name, cpu_seconds, self.now)
+
     def report(self, room_bytes: int = PLENTY) -> list[ExecutorUse]:
         uses = self.surrogate.report(on_time, room_bytes)
         for use in uses:
@@ -100,7 +103,7 @@ def test_the_tail_is_told_with_the_end_and_only_once() -> None:
     bed.begin("a")
     bed.sample(4)
     bed.report()
-    bed.surrogate.ended("a")
+    bed.end("a")
     assert bed.surrogate.owes
     (use,) = bed.report()
     assert (use.first, len(use.mean), use.ended) == (1, 1, True)
@@ -115,7 +118,7 @@ def test_who_ended_while_the_master_was_away_is_told_of_from_the_start_and_not_f
     bed.sample(6)
     bed.report()
     for name in names:
-        bed.surrogate.ended(name)
+        bed.end(name)
     bed.reconnect()
     bed.report()
     assert bed.over == set(names[3:]), "the oldest are forgotten"
@@ -127,7 +130,7 @@ def test_of_what_nobody_knows_when_it_began_nothing_is_learnt() -> None:
     bed.surrogate.resumed("a", "job", "task-a", None, None)
     bed.sample(7)
     assert bed.report() == [] and list(bed.surrogate.to_journal()) == []
-    bed.surrogate.ended("a")
+    bed.end("a")
     (use,) = bed.surrogate.report(on_time, PLENTY)
     assert use.ended and use.mean == [] and use.first > 0, "a run whose beginning is missing says so"
 
@@ -135,7 +138,7 @@ def test_of_what_nobody_knows_when_it_began_nothing_is_learnt() -> None:
 def test_one_that_ended_before_it_was_sampled_has_nothing_to_tell() -> None:
     bed = Bed()
     bed.begin("a")
-    bed.surrogate.ended("a")
+    bed.end("a")
     (use,) = bed.report()
     assert use.ended and use.mean == []
 
@@ -193,6 +196,40 @@ def test_the_first_sample_counts_what_was_used_since_the_start() -> None:
     assert told.mean[0][0] == pytest.approx(200)
 
 
+def test_the_last_moment_has_what_the_kernel_counted_until_the_end() -> None:
+    """A run of seconds: two thirds of a second after its latest sample it ends, and all of that it worked."""
+    bed = Bed()
+    bed.begin("a")
+    bed.sample(3, cores=0.25, disk=2048.0)
+    bed.sample(2, cores=0.5, disk=2048.0)
+    bed.now += 2 / 3
+    bed.end("a", cpu_seconds=0.75 + 1.0 + 4 / 3)
+    (use,) = bed.report()
+    assert use.mean == [(250, 2, 0, 100), (875, 2, 0, 100)], "1 s and 1.33 s of CPU in 2.67 s"
+    assert [slot[0] for slot in use.peak] == [250, 2000]
+
+
+def test_a_last_moment_that_is_short_is_no_peak() -> None:
+    bed = Bed()
+    bed.begin("a")
+    bed.sample(2, cores=0.5)
+    bed.now += 0.01
+    bed.end("a", cpu_seconds=1.0 + 0.05)
+    (use,) = bed.report()
+    assert (use.mean[0][0], use.peak[0][0]) == (round(1000 * 1.05 / 2.01), round(1000 * 1.05 / 2.01))
+
+
+def test_a_last_moment_of_which_nobody_knows_is_left_out() -> None:
+    for cpu_seconds in (0.0, 0.4):  # lost; and less than was seen, as of its first process only
+        bed = Bed()
+        bed.begin("a")
+        bed.sample(1, cores=0.5)
+        bed.now += 0.5
+        bed.end("a", cpu_seconds=cpu_seconds)
+        (use,) = bed.report()
+        assert use.mean[0][0] == 500
+
+
 # ---------------------------------------------------------------- over a restart of the agent
 
 
@@ -225,7 +262,7 @@ def test_a_recording_goes_on_where_the_agent_before_left_it() -> None:
     fresh.surrogate.stages_ended("job", 2)  # the master says again what it had said
     fresh.sample(6, cores=3.0)
     fresh.surrogate.stages_ended("job", 3)
-    fresh.surrogate.ended("a")
+    fresh.end("a")
     (use,) = fresh.report()
     assert use.ended and use.first == 0 and use.slot_s == 3.0
     assert use.mean[:20] == before
@@ -248,7 +285,7 @@ def test_a_run_of_which_too_little_was_seen_is_not_learnt_from() -> None:
         fresh.sample(3)
         told = fresh.surrogate.report(on_time, PLENTY)
         assert told[0].first == 0, "what comes later may yet make it whole"
-        fresh.surrogate.ended("a")
+        fresh.end("a")
         (use,) = fresh.surrogate.report(on_time, PLENTY)
         assert use.ended and (use.first == len(told[0].mean)) == whole
         assert whole or (use.mean, use.stages) == ([], [])
@@ -266,7 +303,7 @@ def test_each_gap_counts() -> None:
         began += fresh.now - (bed.now + 4.0)
         bed = fresh
     bed.sample(30)
-    bed.surrogate.ended("a")
+    bed.end("a")
     (use,) = bed.surrogate.report(on_time, PLENTY)
     assert use.first > 0 and use.mean == []
 
@@ -278,7 +315,7 @@ def test_who_ended_before_the_next_agent_saw_it_is_not_learnt_from() -> None:
     bed.sample(300)
     journal.update(bed.surrogate.to_journal())
     fresh = restarted(bed, journal, away_s=1.0)
-    fresh.surrogate.ended("a")
+    fresh.end("a")
     (use,) = fresh.surrogate.report(on_time, PLENTY)
     assert use.ended and use.first > 0
 
@@ -314,7 +351,7 @@ def test_a_heartbeat_of_twenty_executors_is_small() -> None:
     bed.sample(3, cores=15.9, memory_bytes=60 * 2**30, disk=2e9)
     assert heartbeat_bytes(bed.report(HEARTBEAT_BYTES - before)) < HEARTBEAT_BYTES // 2, "one slot of each"
     bed.reconnect()
-    bed.surrogate.ended(names[7])
+    bed.end(names[7])
     heard_of = []
     while True:
         uses = bed.report(HEARTBEAT_BYTES - before)
@@ -362,7 +399,7 @@ def test_every_slot_is_told_exactly_once_per_connection(operations: list[tuple[s
                     for name in live.values():
                         recorded[name].append(cores)
             case "end" if number in live:
-                bed.surrogate.ended(live.pop(number))
+                bed.end(live.pop(number))
             case "report":
                 bed.report(number)
             case "reconnect":
