@@ -1,16 +1,21 @@
 """A Spark standalone cluster, unchanged, and an unchanged job with one line of configuration more.
 
-Needs Java 17 or newer and pyspark (the extra ``spark``, 430 MB): ``make test-spark`` has them.
+Needs Java 17 or newer and pyspark (the extra ``spark``, 430 MB): ``make test-spark`` has them. Where there is pyspark,
+with CI=true there must be a Java.
 """
 
 from __future__ import annotations
 
+import getpass
 import importlib.util
+import json
 import os
 import re
 import subprocess
 import sys
 import time
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,12 +28,13 @@ from tests.integration.test_master_and_agents import MasterProcess
 _PYSPARK = importlib.util.find_spec("pyspark")
 _JAVA = java_home.find_java()
 pytestmark = [
-    pytest.mark.skipif(_PYSPARK is None, reason="no pyspark: pip install 'penstock[spark]'"),
-    pytest.mark.skipif(_JAVA is None, reason="no Java"),
+    pytest.mark.skipif(_PYSPARK is None, reason="elsewhere: make test-spark has pyspark"),
+    pytest.mark.skipif(_JAVA is None and os.environ.get("CI") != "true", reason="no Java: openjdk-17-jre-headless"),
     pytest.mark.timeout(600),
 ]
 Start = Callable[..., Any]
 WAIT_S = 300
+SLOT_S = 3.0
 #: Counts words in two stages, in Python workers; then waits to be told to end.
 JOB = """
 import sys
@@ -97,7 +103,7 @@ def master(tmp_path: Path) -> Iterator[MasterProcess]:
 def test_an_unchanged_job_runs_in_containers(
     start_agent: Start, master: MasterProcess, spark: Callable[..., Process], tmp_path: Path
 ) -> None:
-    assert _JAVA is not None
+    assert _JAVA is not None, "no Java: openjdk-17-jre-headless"
     agent = start_agent(master=master.listen, memory_bytes=4 << 30)
     java_home.make(tmp_path / "java", _JAVA)
     (tmp_path / "job.py").write_text(JOB)
@@ -130,6 +136,7 @@ def test_an_unchanged_job_runs_in_containers(
         assert re.fullmatch(r"word count app-\S+/[01]", each["name"])
         assert "java" in Path(f"/proc/{each['pid']}/exe").resolve().name
     _wait_for_stages(agent)
+    time.sleep(3 * SLOT_S)  # what is recorded has to go on behind the end of the last stage, or that is no stage's end
     go.write_text("go")
     worker.until("Executor .* finished with state")
     worker.until("Executor .* finished with state")
@@ -137,6 +144,29 @@ def test_an_unchanged_job_runs_in_containers(
     assert [(each["by"], each["exit_status"]) for each in ended] == [("exit", 0), ("exit", 0)]
     [log, _] = sorted((tmp_path / "work").glob("*/*/stderr"))
     assert "Driver commanded a shutdown" in log.read_text()
+    _is_learnt(master)
+
+
+def _is_learnt(master: MasterProcess) -> None:
+    """The next run is predicted by this one: both executors, stage by stage."""
+    deadline = time.monotonic() + WAIT_S
+    while not (kept := _profiles(master, "")):
+        assert time.monotonic() < deadline, "no run was kept"
+        time.sleep(0.1)
+    user = getpass.getuser()
+    assert [(each["user"], each["application"], each["runs"]) for each in kept] == [(user, "word count", 1)]
+    [run] = _profiles(master, urllib.parse.quote(f"/{user}/word count"))["runs"]
+    assert run["run"].startswith("app-")
+    assert run["executors"] == 2
+    assert run["settings"]["cores"] == 1
+    assert len(run["stages"]) == 3, "the job's two stages are known, and what came behind them"
+    assert run["stages"][-1] == len(run["mean"][0])
+    assert sum(run["mean"][0]) > 0, "a JVM takes some CPU"
+
+
+def _profiles(master: MasterProcess, path: str) -> Any:
+    with urllib.request.urlopen(f"http://{master.http}/profiles{path}", timeout=30) as answer:
+        return json.loads(answer.read())
 
 
 def _wait_for_stages(agent: Any) -> None:

@@ -29,6 +29,8 @@ def main(argv: list[str]) -> int:
         raise CommandError(f"cannot make {directory}: {error.strerror}; name another with --directory") from None
     for name, value in _properties(directory, options):
         print(f"spark.executorEnv.{name} {value}")  # noqa: T201 - what it is for
+    if options.speculation:
+        print("spark.speculation true")  # noqa: T201
     return 0
 
 
@@ -59,6 +61,7 @@ def _parser() -> arguments.Parser:
     add("--cores", type=arguments.cores, default=0.0, metavar="N", help="of each (default: spark.executor.cores)")
     add("--input-bytes", type=arguments.size, default=0, metavar="SIZE", help="the run's input, for example 4G")
     add("--sizing", type=Sizing, choices=list(Sizing), default=Sizing.HARD, help="what follows the predicted demand")
+    add("--speculation", action="store_true", help="print that Spark is to run copies of slow tasks elsewhere, too")
     return parser
 
 

@@ -24,8 +24,8 @@ class Settings:
     application: str = ""
     """What the runs of this program are kept under; empty: ``spark.app.name``."""
     cores: float = 0.0
-    """Of each executor (``0.5``), as Kubernetes' ``limit.cores`` beside its ``spark.executor.cores``, which says how many
-    tasks it runs at once; 0: as many."""
+    """Of each executor (``0.5``), as Kubernetes' ``limit.cores``; 0: as many as it runs tasks at once, which is what
+    ``spark.executor.cores`` says."""
     input_bytes: int = 0
     """The whole run's input (``4G``), by which runs of different size are told apart."""
     memory_overhead_bytes: int = 0

@@ -96,6 +96,10 @@ def test_the_command_prints_what_a_job_needs(real: Path, tmp_path: Path, capsys:
         "spark.executorEnv.PENSTOCK_INPUT_BYTES 1024",
         "spark.executorEnv.PENSTOCK_SIZING shared",
     ]
+    assert command.main([*arguments, "--speculation"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["spark.speculation true"], (
+        "what changes a job is only what is asked"
+    )
 
 
 def test_a_java_that_is_none_is_named(real: Path, tmp_path: Path) -> None:
