@@ -1,7 +1,8 @@
 """Quantities as people write them: ``64M``, ``2GiB``, ``10MB/s``, ``100Mbit/s``, ``250ms``.
 
 Single letters and the ``i`` forms are powers of 1024, as memory is sold and as cgroups and systemd read them;
-``kB``, ``MB``, ``GB`` and all rates in bits are powers of 1000, as disks and links are sold.
+``kB``, ``MB``, ``GB`` and all rates in bits are powers of 1000, as disks and links are sold. ``Gb`` is bits to some and
+bytes to others, a factor of eight: it is refused everywhere.
 """
 
 from __future__ import annotations
@@ -35,14 +36,24 @@ def _split(text: str, example: str) -> tuple[float, str]:
     return float(match[1]), match[2]
 
 
+def _as_bytes(number: str, prefix: str) -> str:
+    """What somebody may have meant who wrote a ``b``."""
+    decimal = f"{number}{prefix if prefix == 'k' else prefix.upper()}B"
+    return f"{decimal} or {number}{prefix.upper()}iB" if prefix else decimal
+
+
 def parse_bytes(text: str) -> int:
     """Bytes from ``4096``, ``64M``, ``64MiB`` (both 64·1024²) or ``64MB`` (64·1000²).
 
     Raises:
-        QuantityError: not such a quantity, or less than one byte.
+        QuantityError: not such a quantity, it may be one of bits (``2Gb``), or less than one byte.
     """
     value, unit = _split(text, "64M, 2GiB or 500MB")
     lower = unit.lower()
+    if unit.endswith("b") and lower[:-1] in {"", *_DECIMAL}:
+        raise QuantityError(
+            f"{text!r}: {unit} is bits; write {_as_bytes(text.strip()[: -len(unit)].strip(), lower[:-1])}"
+        )
     if lower in {"", "b"}:
         factor = 1
     elif lower in _BINARY or (lower.endswith("ib") and lower[:-2] in _BINARY):
@@ -67,7 +78,7 @@ def parse_rate(text: str) -> int:
     if not unit.removesuffix("/s"):
         return parse_bytes(f"{value:f}")
     unit = unit.removesuffix("/s").removesuffix("ps")
-    if unit.endswith("b"):  # "Mb" and "Mbps" are bits to some and bytes to others: a factor of eight
+    if unit.endswith("b"):
         raise QuantityError(f"{text!r}: bits or bytes? write for example 10MB/s or 80Mbit/s")
     lower = unit.lower()
     if lower.endswith("bit"):
@@ -78,7 +89,7 @@ def parse_rate(text: str) -> int:
         if amount < 1:
             raise QuantityError(f"{text!r} is less than one byte a second")
         return amount
-    return parse_bytes(f"{value:f}{lower}")
+    return parse_bytes(f"{value:f}{unit}")
 
 
 def parse_duration_s(text: str) -> float:

@@ -36,6 +36,22 @@ def test_no_bytes(text: str) -> None:
     assert repr(text) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("24Gb", "'24Gb': Gb is bits; write 24GB or 24GiB"),
+        ("1.5 mb", "'1.5 mb': mb is bits; write 1.5MB or 1.5MiB"),
+        ("64kb", "'64kb': kb is bits; write 64kB or 64KiB"),
+        ("64Kb", "'64Kb': Kb is bits; write 64kB or 64KiB"),
+        ("4096b", "'4096b': b is bits; write 4096B"),
+    ],
+)
+def test_what_may_be_bits_is_no_amount_of_bytes(text: str, said: str) -> None:
+    with pytest.raises(QuantityError) as caught:
+        parse_bytes(text)
+    assert str(caught.value) == said
+
+
 def test_an_unknown_unit_is_named() -> None:
     with pytest.raises(QuantityError, match=r"'12Q': unknown unit 'Q'; write for example 64M"):
         parse_bytes("12Q")
