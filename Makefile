@@ -18,7 +18,7 @@ venv: $(VENV)  ## everything that development needs, in .venv
 demo: $(VENV)  ## real jobs share this host, split statically and through Penstock (INPUT=DIR, DEMO=host)
 	@$(RUN) -m demo.dispatch
 
-test: test-host test-vm  ## every test: on this host, then on a real kernel in a virtual machine
+test: test-host test-vm  ## test-host and test-vm; not test-dask-old, test-spark and test-cluster
 
 # What decides logic runs on two processors at once; what starts processes, alone.
 test-host: $(VENV)  ## unit, property, contract and integration tests

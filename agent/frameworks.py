@@ -142,6 +142,11 @@ class FrameworkSession:
             **{call: (kinds[0], partial(self._configuration, call)) for call, kinds in config_api.REQUESTS.items()},
         }
 
+    @property
+    def methods(self) -> dict[str, type[Any]]:
+        """Everything that a client may call once it has said ``hello`` → what it says with it."""
+        return {method: params for method, (params, _) in self._methods.items()}
+
     # ------------------------------------------------------------ Handler
 
     def connected(self, peer: RpcPeer) -> None:

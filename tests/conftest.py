@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,3 +27,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(room) for room in _REAL):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+#: How the reason of a skip begins where CI's machine cannot run the test, whatever is installed and whoever runs it:
+#: its kernel does not offer what the virtual machine's does, or another target of `make` runs it.
+_ELSEWHERE = "Skipped: elsewhere: "
+
+
+def _fail_where_skipped(report: Any) -> None:
+    """A test that silently does not run is worth nothing: in CI a skip is a failure, unless it had to be."""
+    if os.environ.get("CI") != "true" or not report.skipped or hasattr(report, "wasxfail"):
+        return
+    why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if not why.startswith(_ELSEWHERE):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which is a failure in CI: {why}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tests and fixtures that skip."""
+    report = yield
+    _fail_where_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Whole modules that skip."""
+    report = yield
+    _fail_where_skipped(report)
+    return report

@@ -152,7 +152,7 @@ def beds() -> Iterator[Bed]:
     if os.geteuid() != 0:
         pytest.skip("needs root: network namespaces, BPF programs, qdiscs")
     if refusal := probe():
-        pytest.skip(refusal)
+        pytest.skip(f"elsewhere: {refusal}")
     made = Bed()
     try:
         yield made

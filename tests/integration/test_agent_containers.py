@@ -99,7 +99,7 @@ async def test_memory_that_is_promised_already_is_refused_with_the_numbers(
     assert caught.value.code is ErrorCode.REFUSED and caught.value.body.remedy
 
 
-@pytest.mark.skipif(choose_root("x") is None, reason="without a cgroup of ours, what leaves its session escapes")
+@pytest.mark.skipif(choose_root("x") is None, reason="elsewhere: without a cgroup, what leaves its session escapes")
 async def test_kill_takes_the_whole_container_daemons_too(start_agent: Start, connect: Connect, tmp_path: Path) -> None:
     """The FIFO reaches its end only when every process that inherited it is gone."""
     client = await connect(start_agent())

@@ -48,7 +48,9 @@ def left_over(*places: Path) -> list[str]:
 
 
 @pytest.mark.timeout(LIMIT_S + 20)
-@pytest.mark.skipif(choose_root("x") is None, reason="without a cgroup of ours nobody sees what containers use")
+@pytest.mark.skipif(
+    choose_root("x") is None, reason="elsewhere: without a cgroup of ours nobody sees what containers use"
+)
 def test_both_runs_agree_and_the_archive_is_preempted(tmp_path: Path, private: Path) -> None:
     out = tmp_path / "out"
     process = start(out, "--megabytes", "8")

@@ -46,7 +46,7 @@ def bed() -> Iterator[Bed]:
     if os.geteuid() != 0:
         pytest.skip("needs root: network namespaces, BPF programs, qdiscs")
     if refusal := probe():
-        pytest.skip(refusal)
+        pytest.skip(f"elsewhere: {refusal}")
     made = Bed()
     yield made
     made.close()

@@ -34,7 +34,7 @@ def test_the_journal_has_every_fact(tmp_path: Path) -> None:
     command = ["unshare", "--mount", "--propagation", "private", sys.executable, __file__, str(tmp_path / "kept")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if "cannot mount" in done.stderr:
-        pytest.skip(f"no mounts of our own here: {done.stderr.strip()}")
+        pytest.skip(f"elsewhere: no mounts of our own here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
     entries = [json.loads(line) for line in (tmp_path / "kept").read_text().splitlines()]
     small, large = (entry for entry in entries if entry.get("SYSLOG_IDENTIFIER") == "penstock")

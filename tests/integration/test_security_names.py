@@ -19,13 +19,10 @@ import msgspec
 import pytest
 
 from penstock.model.profile import Profile
-from penstock.wire.agent_api import REQUESTS, Params
-from penstock.wire.cluster_api import REQUESTS as NODES
-from penstock.wire.config_api import REQUESTS as CONFIGURATION
+from penstock.wire.agent_api import Params
 from penstock.wire.errors import ErrorCode, RpcError
-from penstock.wire.jobs_api import REQUESTS as JOBS
-from penstock.wire.reservation_api import REQUESTS as RESERVATIONS
 from tests.integration.conftest import Daemon
+from tests.integration.security_callers import served
 
 MARK = "penstock-escape"
 NAMES = {
@@ -135,8 +132,8 @@ def _field(kind: Any, name: str) -> Any:
     return structs[0] if structs else None
 
 
-METHODS = {**REQUESTS, **RESERVATIONS, **NODES, **CONFIGURATION, **JOBS}
-PLACES = [(method, path) for method, (kind, _) in METHODS.items() for path in dict.fromkeys(places(kind))]
+METHODS = served()
+PLACES = [(method, path) for method, kind in METHODS.items() for path in dict.fromkeys(places(kind))]
 
 
 def test_the_places_are_found() -> None:
@@ -176,7 +173,7 @@ async def test_no_name_becomes_a_path(
     codes: dict[str, int] = {}
     for method, path in PLACES:
         for name in NAMES.values():
-            params = with_name(METHODS[method][0], path, name, {**known, **_spec(method, known)})
+            params = with_name(METHODS[method], path, name, {**known, **_spec(method, known)})
             try:
                 await (await connect(daemon, hello=False) if method == "hello" else client).call(method, **params)
             except RpcError as error:

@@ -30,7 +30,10 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or cgroup2_mount() is None, reason="needs root and a cgroup2 mount")
+pytestmark = [
+    pytest.mark.skipif(cgroup2_mount() is None, reason="elsewhere: needs a cgroup2 mount"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root takes away what agents set up"),
+]
 
 
 @pytest.fixture

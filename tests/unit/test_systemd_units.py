@@ -35,7 +35,7 @@ def analyze(unit: Path, *options: str) -> str:
 def explained(unit: Path) -> set[str]:
     """The words of its comments."""
     comments = re.findall(r"^#.*$", unit.read_text(encoding="utf-8"), re.MULTILINE)
-    return {word for line in comments for word in re.findall(r"[@\w]+", line)}
+    return {word for line in comments for word in re.findall(r"[@\w-]+", line)}
 
 
 def names(exposure: str) -> list[str]:

@@ -105,6 +105,13 @@ def test_what_a_daemon_does_not_need_is_closed_to_it(deployed: Deployed, unit: s
     assert found is not None and float(found[1]) <= most, said
 
 
+@pytest.mark.parametrize("daemon", ["agent", "master"])
+def test_the_journal_has_what_a_daemon_says_as_fields(deployed: Deployed, daemon: str) -> None:
+    asked = f"journalctl --unit penstock-{daemon} --output json --lines 1 'PENSTOCK_EVENT={daemon} started'"
+    entry = json.loads(deployed.machine.ssh(asked).stdout)
+    assert entry["PRIORITY"] == "6" and ":" in entry["PENSTOCK_HTTP"], entry
+
+
 def test_what_is_closed_to_the_agent_takes_no_limit_from_it(deployed: Deployed) -> None:
     """What root could enforce on this host, the agent in its unit can, too."""
     facts = json.loads(deployed.machine.ssh(f"{_PENSTOCK} check --json", check=False).stdout)

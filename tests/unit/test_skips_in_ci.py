@@ -1,0 +1,50 @@
+"""A test that could have run and did not is seen in CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_SKIPS = {
+    "in a test": "import pytest\ndef test_it(): pytest.skip({why!r})\n",
+    "in a mark": "import pytest\n@pytest.mark.skipif(True, reason={why!r})\ndef test_it(): pass\n",
+    "in a module": "import pytest\npytest.skip({why!r}, allow_module_level=True)\n",
+}
+
+
+def _exit_status(directory: Path, ci: str, why: str) -> int:
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", directory)
+    for number, text in enumerate(_SKIPS.values()):
+        (directory / f"test_skips_{number}.py").write_text(text.format(why=why))
+    (directory / "test_runs.py").write_text("def test_runs(): pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(directory)]
+    done = subprocess.run(
+        command, env={**os.environ, "CI": ci}, cwd=directory, capture_output=True, text=True, check=False
+    )
+    skipped = " 3 skipped" in done.stdout
+    assert skipped == (done.returncode == 0), done.stdout
+    return done.returncode
+
+
+@pytest.mark.parametrize(
+    ("ci", "why", "fails"),
+    [("true", "only root", True), ("true", "elsewhere: a kernel", False), ("", "only root", False)],
+)
+def test_a_skip_fails_in_ci_where_the_test_could_have_run(tmp_path: Path, ci: str, why: str, fails: bool) -> None:
+    assert (_exit_status(tmp_path, ci, why) != 0) == fails
+
+
+@pytest.mark.parametrize("where", _SKIPS)
+def test_each_kind_of_skip_is_seen(tmp_path: Path, where: str) -> None:
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
+    (tmp_path / "test_skips.py").write_text(_SKIPS[where].format(why="no gcc"))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(
+        command, env={**os.environ, "CI": "true"}, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "skipped, which is a failure in CI" in done.stdout
