@@ -78,16 +78,12 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
     if held is not None and held.accepted:
         lifecycle.drop(cluster, node, held)
         if job is not None and task is not None and task.node == node.name:
-            if message.ended.by is EndedBy.PREEMPTED and task.request is not None:
-                lifecycle.requeue(
-                    cluster, job, task
-                )  # it did nothing wrong: it goes back to its job's queue (UBIS §IV.C)
-            elif message.ended.by is EndedBy.PREEMPTED:
-                lifecycle.forget(
-                    cluster, job, task
-                )  # what it is only its origin knows, which says so when it registers
-            else:
+            if message.ended.by is not EndedBy.PREEMPTED:
                 lifecycle.end(cluster, job, task, message.ended)
+            elif task.request is not None:  # it did nothing wrong: back to its job's queue (UBIS §IV.C)
+                lifecycle.requeue(cluster, job, task)
+            else:  # what it is only its origin knows, which says so when it registers
+                lifecycle.forget(cluster, job, task)
         return
     was_here = task is not None and (task.node or task.was_on) == node.name
     stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)

@@ -7,10 +7,13 @@ from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
+import structlog
 
 from master.core.drains import DrainSaid
 from master.core.past import Past
-from master.store.database import METADATA, Database, StoreError
+from master.store.database import METADATA, Database
+
+log = structlog.get_logger()
 
 T = TypeVar("T")
 _DRAINS = sa.Table(
@@ -45,27 +48,33 @@ class RememberedStore:
             _replace(connection, _JOBS.c.job, "past", jobs)
 
     def all(self) -> tuple[dict[str, DrainSaid], list[Past]]:
-        """What is kept; the jobs in the order in which they ended.
+        """What is kept; the jobs in the order in which they ended. What cannot be read, as another version wrote it, is
+        left out.
 
         Raises:
-            StoreError: the database does not tell, or what it tells cannot be read.
+            StoreError: the database does not tell.
         """
         with self._database.transaction() as connection:
             drains = connection.execute(sa.select(_DRAINS.c.node, _DRAINS.c.said)).all()
             jobs = connection.execute(sa.select(_JOBS.c.past).order_by(_JOBS.c.sequence)).all()
-        return {row.node: self._read(row.said, DrainSaid) for row in drains}, [
-            self._read(row.past, Past) for row in jobs
-        ]
+        said = {row.node: _read(row.said, DrainSaid) for row in drains}
+        past = [_read(row.past, Past) for row in jobs]
+        return (
+            {node: each for node, each in said.items() if each is not None},
+            [each for each in past if each is not None],
+        )
 
     def close(self) -> None:
         """Give the connections back."""
         self._database.close()
 
-    def _read(self, kept: bytes, as_type: type[T]) -> T:
-        try:
-            return msgspec.json.decode(kept, type=as_type)
-        except msgspec.DecodeError as error:
-            raise StoreError(f"store: {self._database.shown}: what it remembers cannot be read: {error}") from None
+
+def _read(kept: bytes, as_type: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(kept, type=as_type)
+    except msgspec.DecodeError as error:
+        log.warning("what the store remembers cannot be read; it is forgotten", what=as_type.__name__, why=str(error))
+        return None
 
 
 def _replace(connection: sa.Connection, key: sa.Column[Any], value: str, changed: Mapping[str, object | None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from master.config import MasterConfig
 from master.core import events as e
@@ -101,14 +102,16 @@ async def test_a_store_that_cannot_be_had_stops_nothing(tmp_path: Path) -> None:
     await one.close()
 
 
-def test_what_cannot_be_read_is_said_in_a_line(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_left_out_and_said_in_a_line(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "master.db"))
     store = RememberedStore(database)
-    store.keep({"a": ROOT}, {})
+    store.keep({"a": ROOT, "b": ROOT}, {"j-1": past("j-1"), "j-2": past("j-2")})
     with database.transaction() as connection:
-        connection.exec_driver_sql("UPDATE node_drains SET said = '{'")
-    with pytest.raises(StoreError, match="what it remembers cannot be read"):
-        store.all()
+        connection.exec_driver_sql("UPDATE node_drains SET said = '{' WHERE node = 'a'")
+        connection.exec_driver_sql("UPDATE ended_jobs SET past = '{}' WHERE job = 'j-1'")
+    with capture_logs() as logged:
+        assert store.all() == ({"b": ROOT}, [past("j-2")])
+    assert [each["what"] for each in logged] == ["DrainSaid", "Past"]
     store.close()
 
 
