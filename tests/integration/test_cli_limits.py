@@ -142,7 +142,7 @@ async def test_limits_change_while_it_runs(agent: Path, penstock: Penstock) -> N
     assert limits["cpu_cores"] == 0.5
     assert limits.get("pids_max") is None
     done = await penstock("resize", "no-such-container", "--cpu", "1")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1)
 
 
 async def test_limits_follow_a_profile(agent: Path, penstock: Penstock, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ async def test_a_directory_is_entered_as_the_user(connect: Connect, tmp_path: Pa
         await client.start("a", "true", user="daemon", cwd=str(tmp_path))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may become anybody")
+@pytest.mark.skipif(os.geteuid() == 0, reason="elsewhere: root may become anybody")
 async def test_who_is_not_root_cannot_start_work_for_others(connect: Connect) -> None:
     client = await connect()
     with pytest.raises(LaunchFailed, match="not root cannot start work as 'root'"):

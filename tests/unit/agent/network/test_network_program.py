@@ -16,7 +16,7 @@ SLOT = 3
 BASE = SLOT * programs.SLOT_BYTES
 
 
-@pytest.mark.skipif(sys.byteorder != "little", reason="the bytes below are those of a little-endian machine")
+@pytest.mark.skipif(sys.byteorder != "little", reason="elsewhere: the bytes below are those of a little-endian machine")
 def test_instructions_are_encoded_as_the_kernel_has_them() -> None:
     program = Program()
     program.do(Sum.SET, Register.R2, -1)
