@@ -104,6 +104,19 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_running_jobs: Annotated[
         int, Meta(ge=0, description="jobs admitted at once (LAS_MQ §4); 0: as many as their memory lets"), LIVE
     ] = 0
+    user_max_jobs: Annotated[
+        int, Meta(ge=0, description="jobs of one user that are admitted at once; 0: no limit"), LIVE
+    ] = 0
+    user_max_cores: Annotated[
+        float,
+        Meta(ge=0, description="cores that one user's regular tasks and executors may hold at once; 0: no limit"),
+        LIVE,
+    ] = 0.0
+    user_max_memory_bytes: Annotated[
+        int,
+        Meta(ge=0, description="memory that one user's regular tasks and executors may hold at once; 0: no limit"),
+        LIVE,
+    ] = 0
     admission_wait_max_s: Annotated[
         float, Meta(gt=0, description="a job that has waited longer for its memory goes before all others"), LIVE
     ] = 600.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -49,8 +50,9 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
     so a large job does not starve. Under an order in which others keep coming before it, it is waited for once it has
     waited ``admission_wait_max_s``: from then on nothing else is admitted that reserves memory. One that could not be
     admitted even in an empty cluster is passed over until nodes join; one that reserves nothing cannot keep anybody
-    waiting for memory. ``max_running_jobs`` bounds how many are admitted at once (LAS_MQ §4). Opportunistic tasks need
-    no admission.
+    waiting for memory. ``max_running_jobs`` bounds how many are admitted at once (LAS_MQ §4),
+    ``user_max_jobs`` how many of one user; who waits for that keeps nobody else waiting. Opportunistic tasks need no
+    admission.
     """
     room = _Room(cluster)
     first: Job | None = None
@@ -58,11 +60,15 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
         wanted = job.memory_bytes
         if wanted > room.total_bytes:
             _waits(cluster, job, "too large", _too_large(cluster, job, room.total_bytes))
+        elif not room.for_user(job.user):
+            limit = cluster.settings.user_max_jobs
+            job.waits_since = None  # it is not the cluster that keeps it waiting
+            _waits(cluster, job, "user jobs", f"{limit} jobs of {job.user} are running, which is user_max_jobs")
         elif not room.jobs:
             limit = cluster.settings.max_running_jobs
             _waits(cluster, job, "jobs", f"{limit} jobs are running, which is max_running_jobs")
         elif not wanted or (first is None and wanted <= room.free_bytes):
-            room.take(wanted)
+            room.take(job.user, wanted)
             job.admitted, job.waits = True, ""
             cluster.counts["admitted"] += 1
             cluster.changed = True
@@ -92,14 +98,21 @@ class _Room:
         limit = cluster.settings.max_running_jobs
         running = sum(job.admitted for job in cluster.jobs.values())
         self.jobs = max(0, limit - running) if limit else len(cluster.jobs)
+        self._of_a_user = cluster.settings.user_max_jobs or len(cluster.jobs)
+        self._users = Counter(job.user for job in cluster.jobs.values() if job.admitted)
 
     @property
     def free_bytes(self) -> int:
         """Not reserved; below 0 where nodes have gone."""
         return self.total_bytes - self.reserved_bytes
 
-    def take(self, wanted: int) -> None:
+    def for_user(self, user: str) -> bool:
+        """Whether another job of this user may be admitted."""
+        return self._users[user] < self._of_a_user
+
+    def take(self, user: str, wanted: int) -> None:
         """A job is admitted."""
+        self._users[user] += 1
         self.reserved_bytes += wanted
         self.jobs -= 1
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from master.core import draining, executors, lifecycle
+from master.core import allowances, draining, executors, lifecycle
 from master.core import events as e
+from master.core.allowances import Allowances
 from master.core.forecasts import key_of
 from master.core.records import Job, Key, Node, Task
 from master.core.snapshot import Picture, unfit
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from master.core.cluster import Cluster
 
 
+#: An executor that waits, and what it will use.
+_Known = tuple[Job, Task, e.Forecasted]
+
+
 @dataclass(slots=True)
 class _Asking:
     """An executor that waits; ``allowed`` (connected nodes) is None where it may go everywhere."""
@@ -38,15 +43,18 @@ class _Asking:
     number: int = 0
 
 
-def place(cluster: Cluster, ranking: Ranking, now: float) -> None:
+def place(cluster: Cluster, ranking: Ranking, now: float, limits: Allowances | None) -> None:
     """Those of whom a forecast is known, on the nodes that have reported since they were last looked at.
 
     All nodes are looked at when somebody new waits, and once in the time of a heartbeat, since what is available
     changes with time, too.
     """
     state = cluster.executors
-    known, too_large = _forecast(cluster, ranking)
+    known, not_offered = _forecast(cluster, ranking)
     picture = Picture(cluster)
+    if limits is not None:
+        known, over = _within(cluster, picture, known, limits)
+        not_offered |= over
     nodes = [picture.node(worker) for worker in range(len(picture.rows))]
     everywhere = state.news or now - state.looked_at >= cluster.settings.heartbeat_s
     if everywhere:
@@ -55,16 +63,20 @@ def place(cluster: Cluster, ranking: Ranking, now: float) -> None:
     for worker in looked_at:
         nodes[worker].executors_due = False
     if not known or not looked_at:
-        _say(cluster, too_large | ({job.job: "no node is connected" for job, _, _ in known} if not nodes else {}))
+        _say(cluster, not_offered | ({job.job: "no node is connected" for job, _, _ in known} if not nodes else {}))
+        if limits is not None:
+            limits.settle(tried=False)
         return
     asking = _asking(picture, nodes, known)
     grid = Grid.of(cluster.settings, [one.demand.profile for one in asking], elastic=state.policy.elastic)
     placing = _Placing(cluster, grid, asking, now)
     room = vacancies(grid, nodes, looked_at, placing.wanted, now)
     left = placing.on(room)
+    if limits is not None:
+        limits.settle(tried=everywhere)
     if everywhere:
         first = {one.job.job: one for one in reversed(left)}
-        _say(cluster, too_large | {job: room.lacks(one.demand, one.allowed) for job, one in first.items()})
+        _say(cluster, not_offered | {job: room.lacks(one.demand, one.allowed) for job, one in first.items()})
 
 
 def say_what_waits(cluster: Cluster) -> None:
@@ -75,13 +87,13 @@ def say_what_waits(cluster: Cluster) -> None:
             job.waits = why + draining.note(cluster)
 
 
-def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[tuple[Job, Task, e.Forecasted]], dict[str, str]]:
+def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[_Known], dict[str, str]]:
     """Those of whom a forecast is known, in the order of their jobs; it is asked for of the others. And by job, why
     some can be had nowhere: those that reserve their bounds, as nothing is known of them."""
     by_job: dict[str, list[Task]] = {}
     for task in cluster.executors.waiting.values():
         by_job.setdefault(task.job, []).append(task)
-    known: list[tuple[Job, Task, e.Forecasted]] = []
+    known: list[_Known] = []
     too_large: dict[str, str] = {}
     for name in ranking.order():
         job = cluster.jobs[name]
@@ -96,7 +108,16 @@ def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[tuple[Job, Task,
     return known, too_large
 
 
-def _asking(picture: Picture, nodes: list[Node], known: list[tuple[Job, Task, e.Forecasted]]) -> list[_Asking]:
+def _within(
+    cluster: Cluster, picture: Picture, known: list[_Known], limits: Allowances
+) -> tuple[list[_Known], dict[str, str]]:
+    """Those for whose largest demands their users' limits leave room; and by job why others wait."""
+    offered, over = limits.offer([allowances.asking(cluster, picture, job, task) for job, task, _ in known])
+    names = {(one.task.job, one.task.name) for one in offered}
+    return [one for one in known if (one[1].job, one[1].name) in names], over
+
+
+def _asking(picture: Picture, nodes: list[Node], known: list[_Known]) -> list[_Asking]:
     """Each with what it wants of the nodes that it may go to. Those that want the same share one profile."""
     capacity = capacities(nodes)
     profiles: dict[tuple[int, tuple[str, ...]], Profile] = {}

@@ -130,7 +130,7 @@ def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None, 
     task.request, task.need = request, None
     job.some_executors |= task.elastic
     if held is not None:
-        held.kind = request.command_kind
+        held.kind, held.user = request.command_kind, job.user or held.user
         held.executor = task.elastic and not held.opportunistic
         if held.profile is None:
             held.cores = request.command.cpu_cores if request.command is not None else 0.0
@@ -208,6 +208,7 @@ def assign(
         assigned_in=number,
         accepted=False,
         queued=queued,
+        user=job.user,
     )
     node.held[held.key] = held
     cluster.table.touch(node)

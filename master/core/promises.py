@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from master.core import executors, lifecycle
+from master.core.allowances import Allowances, amounts_of
 from master.core.records import Held, Node, Task
 from master.core.snapshot import holds
 from master.core.views import held_by
@@ -47,8 +48,9 @@ def guarantees(cluster: Cluster, at: float) -> tuple[dict[str, str], dict[str, G
     return members, found
 
 
-def make_room(cluster: Cluster, now: float) -> None:
-    """After placement: stop what is in the way of tasks that are promised a place and have none, or no slot."""
+def make_room(cluster: Cluster, now: float, limits: Allowances | None) -> None:
+    """After placement: stop what is in the way of tasks that are promised a place and have none, or no slot. Not for
+    those whose users hold all that they may: they would not be placed in that room."""
     at = cluster.unix(now)
     members, promised = guarantees(cluster, at)
     cluster.plan.saw(at, _waiting(cluster, members, promised))
@@ -58,7 +60,7 @@ def make_room(cluster: Cluster, now: float) -> None:
     held = {task.node for job in protected for task in cluster.jobs[job].tasks.values() if task.node}
     looked_at = {name: _Node(cluster, node, protected) for name, node in cluster.nodes.items() if name in held}
     _give_slots(list(looked_at.values()), protected, promised)
-    for task in list(_lacking(cluster, members, promised)):
+    for task in list(_lacking(cluster, members, promised, limits)):
         fewest: _Node | None = None
         chosen: list[Held] = []
         for node in cluster.nodes.values():  # all of them, where anybody lacks a place
@@ -96,7 +98,9 @@ def _give_slots(nodes: list[_Node], protected: dict[str, str], promised: dict[st
             one.give_slot(held.kind)
 
 
-def _lacking(cluster: Cluster, members: dict[str, str], promised: dict[str, Guarantee]) -> Iterable[Task]:
+def _lacking(
+    cluster: Cluster, members: dict[str, str], promised: dict[str, Guarantee], limits: Allowances | None
+) -> Iterable[Task]:
     """Ready tasks that are within what their reservation is promised, in the order in which their jobs came."""
     count = 0
     for name in sorted(members, key=lambda name: (cluster.jobs[name].submitted_at, cluster.jobs[name].sequence)):
@@ -108,6 +112,8 @@ def _lacking(cluster: Cluster, members: dict[str, str], promised: dict[str, Guar
             if not guarantee.lacking or count == _AT_ONCE:
                 break
             assert task.request is not None
+            if limits is not None and limits.take(job.user, amounts_of(cluster, job, task)):
+                continue
             guarantee.take(holds(task.request))
             count += 1
             yield task

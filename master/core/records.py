@@ -42,6 +42,7 @@ class Held:
     profile: Profile | None = None  # as far as we have sent it
     beside: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # promised of what the profile does not name
     assigned_at: float = 0.0  # of an executor, monotonic
+    user: str = ""  # whose job it is; empty while only its node has told of it
 
     @property
     def key(self) -> Key:
@@ -110,6 +111,7 @@ class Task:
     refusals: dict[str, int] = field(default_factory=dict)  # node → its heartbeat count when it refused this task
     unfit_since: float | None = None  # no node of the cluster could ever hold it since then
     fits_in: int = -1  # the shape of the cluster in which some node could hold it
+    in_vain: bool = False  # its user's limit would have let it be placed, and no node had room
     need: Need | None = None  # of a task that may go everywhere, once somebody asked
 
     @property

@@ -97,7 +97,7 @@ def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key
             command=placed.command,
         )
         if known is not None:
-            held.cores, held.kind = known.cores, known.kind
+            held.cores, held.kind, held.user = known.cores, known.kind, known.user
             held.executor, held.profile, held.assigned_at = known.executor, known.profile, known.assigned_at
         node.held[held.key] = held
     node.take_load(message.load, 0)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import admission, draining, executor_round, executors, lifecycle, promises, slack
+from master.core import admission, allowances, draining, executor_round, executors, lifecycle, promises, slack
+from master.core.allowances import Allowances
 from master.core.records import Job, Node, Task
 from master.core.snapshot import Picture, unfit
 from master.ordering import Ranking
@@ -27,18 +28,19 @@ def run(cluster: Cluster, now: float) -> None:
     admission.admit(cluster, ranking.order(), now)
     _refuse_unfit(cluster, now)
     cluster.changed = False
+    limits = allowances.of(cluster)
     if cluster.settings.promotion and cluster.promotable:
-        slack.promote(cluster)
+        slack.promote(cluster, limits)
     if not cluster.ready_tasks:
-        promises.make_room(cluster, now)
+        promises.make_room(cluster, now, limits)
         return
     cluster.counts["rounds"] += 1
     if cluster.executors.waiting:
-        executor_round.place(cluster, ranking, now)
-    stages, placement = _regular(cluster, ranking)
-    promises.make_room(cluster, now)
+        executor_round.place(cluster, ranking, now, limits)
+    stages, placement, over = _regular(cluster, ranking, limits)
+    promises.make_room(cluster, now, limits)
     slack.place(cluster, now)
-    _say_what_waits(cluster, stages, placement)
+    _say_what_waits(cluster, stages, placement, over)
     if cluster.executors.waiting:
         executor_round.say_what_waits(cluster)
 
@@ -100,27 +102,60 @@ def _in_order(cluster: Cluster) -> list[Job]:
     return sorted(cluster.jobs.values(), key=lambda job: (job.submitted_at, job.sequence))
 
 
-def _regular(cluster: Cluster, ranking: Ranking) -> tuple[list[Stage], TaskPlacement]:
-    """Place what may have regular room, that which could do with slack included; returns what was to be placed where.
+def _regular(
+    cluster: Cluster, ranking: Ranking, limits: Allowances | None
+) -> tuple[list[Stage], TaskPlacement, dict[str, str]]:
+    """Place what may have regular room, that which could do with slack included; returns what was to be placed where,
+    and by job why some was not to be: its user holds all that he may.
 
     UBIS, Algorithm 1, gives slack only once "the scheduler cannot allocate any more regular containers".
     """
     waiting = [job for job in _in_order(cluster) if job.admitted and job.ready_count]
     picture = Picture(cluster)
     stages: list[Stage] = []
+    offered, over = _offered(cluster, picture, ranking, limits) if limits is not None else ({}, {})
     for job in waiting:
         job.waits = ""
-        tasks = job.ready_for_regular()
+        tasks = job.ready_for_regular() if limits is None else offered.get(job.job, {})
         stages += [Stage(job.job, name, [picture.need(task) for task in ready]) for name, ready in tasks.items()]
     placement = picture.placement()
     for placed in placement.place(stages, ranking) if stages else ():
         job, task = _found(cluster, placed.need.job, placed.need.task)
         lifecycle.assign(cluster, job, task, picture.node(placed.worker), placed.why)
-    return stages, placement
+    if limits is not None:
+        limits.settle()
+    return stages, placement, over
 
 
-def _say_what_waits(cluster: Cluster, stages: list[Stage], placement: TaskPlacement) -> None:
+def _offered(
+    cluster: Cluster, picture: Picture, ranking: Ranking, limits: Allowances
+) -> tuple[dict[str, dict[str, list[Task]]], dict[str, str]]:
+    """By job and stage the tasks for which their users' limits leave room; and by job why others wait."""
+    waiting = {name: job.ready_for_regular() for name, job in cluster.jobs.items() if job.admitted and job.ready_count}
+    asking = [
+        allowances.asking(cluster, picture, cluster.jobs[name], task)
+        for name in ranking.order()
+        for tasks in waiting.get(name, {}).values()
+        for task in tasks
+    ]
+    offered, over = limits.offer(asking)
+    names = {(one.task.job, one.task.name) for one in offered}
+    return {
+        job: {
+            stage: some
+            for stage, tasks in stages.items()
+            if (some := [task for task in tasks if (task.job, task.name) in names])
+        }
+        for job, stages in waiting.items()
+    }, over
+
+
+def _say_what_waits(cluster: Cluster, stages: list[Stage], placement: TaskPlacement, over: dict[str, str]) -> None:
     """What found neither regular room nor slack, and what it lacks of the former."""
+    for name, why in over.items():
+        job = cluster.jobs[name]
+        if count := sum(len(tasks) for tasks in job.ready_for_regular().values()):
+            job.waits = f"{count} tasks wait: {why}"
     for stage in stages:
         job = cluster.jobs[stage.job]
         left = [need for need in stage.needs if not job.tasks[need.task].node]

@@ -46,6 +46,9 @@ class MasterSettings:
     network_aware: bool = True
     memory_estimate: bool = False
     max_running_jobs: int = 0
+    user_max_jobs: int = 0
+    user_max_cores: float = 0.0
+    user_max_memory_bytes: int = 0
     admission_wait_max_s: float = 600.0
     heartbeat_s: float = 1.0
     node_timeout_s: float = 10.0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from master.core import draining, lifecycle
+from master.core.allowances import Allowances, user_of
 from master.core.records import Held, Node, Task
 from master.core.snapshot import Picture, holds
 from master.opportunistic import Slack, why_not
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from master.core.cluster import Cluster
 
 
-def promote(cluster: Cluster) -> None:
-    """Opportunistic tasks become regular where they are, oldest first, before anything new is placed (UBIS §IV.D)."""
+def promote(cluster: Cluster, limits: Allowances | None) -> None:
+    """Opportunistic tasks become regular where they are, oldest first, before anything new is placed (UBIS §IV.D); as
+    far as their users may hold more of the cluster."""
     table = cluster.table
     table.settle()
     some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
@@ -29,7 +31,7 @@ def promote(cluster: Cluster) -> None:
     for node in some:
         for held in node.held.values() if node.takes_work else ():
             if _may_be_promoted(cluster, node, held):
-                _promote(cluster, node, held)
+                _promote(cluster, node, held, limits)
 
 
 def _may_be_promoted(cluster: Cluster, node: Node, held: Held) -> bool:
@@ -40,13 +42,16 @@ def _may_be_promoted(cluster: Cluster, node: Node, held: Held) -> bool:
     return allowed and held.promotion_refused_at != node.heartbeats
 
 
-def _promote(cluster: Cluster, node: Node, held: Held) -> None:
+def _promote(cluster: Cluster, node: Node, held: Held, limits: Allowances | None) -> None:
     """Where its memory, its cores and, of a command, the slot that it ran without can be promised."""
     free, cores = node.memory_free_bytes(), node.cores_free()
     if held.memory_bytes > free or held.cores > cores + 1e-9:
         return
     table = cluster.table
     if held.command and table.idle[table.rows[node.name], COLUMN[held.kind]] < 1:
+        return
+    amounts = held.holds()
+    if limits is not None and limits.take(user_of(cluster, held), (amounts[0], amounts[-1])):
         return
     why = f"ubis: {format_bytes(free)} and {cores:g} cores of {node.name} are not promised"
     held.promoted_in = cluster.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from master.core import Cluster
+from master.core import Cluster, allowances
+from master.core.allowances import amounts_of
 from master.core.snapshot import Picture
 from master.opportunistic import why_not as no_slack
 from master.placement import why_not
@@ -29,6 +30,7 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
     order = ranking.order()
     picture = Picture(cluster)
     placement = picture.placement()
+    limits = allowances.of(cluster)
     room = ranking.room(job)
     stages: list[dict[str, Any]] = []
     for (stage, opportunistic), tasks in known.ready.items():
@@ -44,7 +46,8 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         if opportunistic != "only":
             need = picture.need(first)
             said["lacks"] = placement.lacks(need) if len(placement) else {}
-            said["waits"] = f"task {first.name}: {why_not(need, placement)}"
+            over = limits.why_not(known.user, amounts_of(cluster, known, first)) if limits is not None else ""
+            said["waits"] = f"task {first.name}: {over or why_not(need, placement)}"
         stages.append(said)
     return {
         "job": job,

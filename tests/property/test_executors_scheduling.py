@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -33,6 +34,13 @@ PROFILES = {
     "bounds": ((2.0, 200),),
     "huge": ((9.0, 9000), (1.0, 10)),
 }
+
+#: No less than the largest node has.
+EXECUTOR_LIMITS: tuple[dict[str, float], ...] = (
+    {},
+    {"user_max_cores": 4.0},
+    {"user_max_cores": 6.0, "user_max_memory_bytes": 1024 * MIB},
+)
 
 
 def profile_of(application: str) -> Profile:
@@ -183,9 +191,13 @@ class ExecutorWorld(World):
 
     agents: dict[str, ExecutorAgent]  # type: ignore[assignment]
 
-    @initialize(ordering=st.sampled_from(NAMES), sizes=st.lists(st.integers(1, 8), min_size=3, max_size=3))
-    def begin(self, ordering: str, sizes: list[int]) -> None:
-        self.settings = MasterSettings(node_timeout_s=TIMEOUT_S, ordering=ordering, executor_slot_s=SLOT_S)
+    @initialize(
+        ordering=st.sampled_from(NAMES),
+        sizes=st.lists(st.integers(1, 8), min_size=3, max_size=3),
+        limits=st.sampled_from(EXECUTOR_LIMITS),
+    )
+    def begin(self, ordering: str, sizes: list[int], limits: dict[str, Any]) -> None:
+        self.settings = MasterSettings(node_timeout_s=TIMEOUT_S, ordering=ordering, executor_slot_s=SLOT_S, **limits)
         self.now = 100.0
         self.serial = 0
         self.stored: Counter[str] = Counter()
@@ -223,6 +235,7 @@ class ExecutorWorld(World):
             return
         assert decision.profile is not None
         assert decision.job in admitted
+        self.within_limits(node, decision)
         assert not decision.request.nodes or node in decision.request.nodes
 
     @rule()

@@ -4,8 +4,9 @@ break and reorder as real ones do."""
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -24,6 +25,15 @@ from penstock.wire import master_api as api
 from tests.property.scheduling_agents import EXIT, MIB, NODES, TIMEOUT_S, Agent, Job, Wanted
 
 nodes = st.sampled_from(NODES)
+USERS = ("u", "v")
+#: What one user may hold: no less than one task that some node could hold wants.
+LIMITS: tuple[dict[str, float], ...] = (
+    {},
+    {"user_max_cores": 1.0},
+    {"user_max_cores": 3.0, "user_max_memory_bytes": 300 * MIB},
+    {"user_max_jobs": 1},
+    {"user_max_memory_bytes": 700 * MIB, "user_max_jobs": 2},
+)
 pick = st.integers(min_value=0, max_value=10**6)
 
 
@@ -48,10 +58,16 @@ class World(RuleBasedStateMachine):
         #: What is written down for the next master.
         self.kept_drains: dict[str, DrainSaid] = {}
         self.kept_jobs: dict[str, Past] = {}
+        #: Job → its user.
+        self.users: dict[str, str] = {}
 
-    @initialize(ordering=st.sampled_from(NAMES), sizes=st.lists(st.integers(1, 8), min_size=3, max_size=3))
-    def begin(self, ordering: str, sizes: list[int]) -> None:
-        self.settings = MasterSettings(node_timeout_s=TIMEOUT_S, ordering=ordering)
+    @initialize(
+        ordering=st.sampled_from(NAMES),
+        sizes=st.lists(st.integers(1, 8), min_size=3, max_size=3),
+        limits=st.sampled_from(LIMITS),
+    )
+    def begin(self, ordering: str, sizes: list[int], limits: dict[str, Any]) -> None:
+        self.settings = MasterSettings(node_timeout_s=TIMEOUT_S, ordering=ordering, **limits)
         self.now = 100.0
         self.serial = 0
         self.agents = {
@@ -94,6 +110,8 @@ class World(RuleBasedStateMachine):
     def check(self, node: str, decision: api.AnyDecision, admitted: set[str]) -> None:
         if isinstance(decision, api.Assign | api.Promote):
             assert node not in self.drained, f"{node} is drained, and is told {decision}"
+        if isinstance(decision, api.Promote) or (isinstance(decision, api.Assign) and not decision.opportunistic):
+            self.within_limits(node, decision)
         if isinstance(decision, api.Assign):
             if not decision.opportunistic:
                 assert self.cluster.nodes[node].memory_free_bytes() >= 0, "the master over-commits a node"
@@ -104,11 +122,26 @@ class World(RuleBasedStateMachine):
             job = self.cluster.jobs[decision.job]
             total = reservable_bytes(self.cluster)
             assert not job.memory_bytes or reserved_bytes(self.cluster) <= total
+            most = self.cluster.settings.user_max_jobs
+            of_users = Counter(each.user for each in self.cluster.jobs.values() if each.admitted)
+            assert not most or of_users[job.user] <= most
             for other in self.cluster.jobs.values():
                 waiting = other.described and not other.admitted and not other.cancelled_by
+                waiting = waiting and not (most and of_users[other.user] >= most)
                 waits = waiting and other.memory_bytes <= total
-                overtaken = job.memory_bytes and other.submitted_at < job.submitted_at
+                in_line = self.cluster.settings.ordering in ("fifo", "ejf")  # others admit in an order of their own
+                overtaken = in_line and job.memory_bytes and other.submitted_at < job.submitted_at
                 assert not (waits and overtaken), f"{job.job} overtook {other.job}"
+
+    def within_limits(self, node: str, decision: api.Assign | api.Promote) -> None:
+        """With what is promised now nobody holds more than he may, of what it takes some of."""
+        task = decision.request.task if isinstance(decision, api.Assign) else decision.task
+        user, settings = self.users[decision.job], self.cluster.settings
+        books = [held for each in self.cluster.nodes.values() for held in each.held.values() if held.regular]
+        own = self.cluster.nodes[node].held[decision.job, task].holds()
+        for resource, most in ((0, settings.user_max_cores), (3, settings.user_max_memory_bytes)):
+            has = sum(held.holds()[resource] for held in books if self.users[held.job] == user)
+            assert not (most and own[resource]) or has <= most + 1e-6, f"{user} holds {has} of {most}"
 
     # ------------------------------------------------------------ the network
 
@@ -260,13 +293,14 @@ class World(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ the work
 
-    @rule(node=nodes, memory=st.sampled_from([0, 64, 256, 900, 5000]))
-    def submit_job(self, node: str, memory: int) -> None:
+    @rule(node=nodes, memory=st.sampled_from([0, 64, 256, 900, 5000]), user=st.sampled_from(USERS))
+    def submit_job(self, node: str, memory: int, user: str = USERS[0]) -> None:
         self.serial += 1
         state = api.JobState(
-            job=f"{node}-{self.serial}", name="job", user="u", memory_bytes=memory * MIB, priority=0.0,
+            job=f"{node}-{self.serial}", name="job", user=user, memory_bytes=memory * MIB, priority=0.0,
             submitted_at=1000.0 + self.now,
         )  # fmt: skip
+        self.users[state.job] = user
         self.agents[node].jobs[state.job] = Job(state)
         self.agents[node].say(state)
 
@@ -427,10 +461,11 @@ class World(RuleBasedStateMachine):
         self.reconnect()
         self.round(TIMEOUT_S / 4)
         self.finish()
-        # Jobs that hold memory others wait for end once their tasks have.
+        # Jobs that hold memory others wait for, or one of their user's places, end once their tasks have.
         for agent in self.agents.values():
-            for job in [job for job in agent.jobs.values() if job.state.admitted and job.state.memory_bytes]:
-                if all(wanted.ended is not None for wanted in job.tasks.values()):
+            for job in [job for job in agent.jobs.values() if job.state.admitted]:
+                in_the_way = job.state.memory_bytes or self.cluster.settings.user_max_jobs
+                if in_the_way and all(wanted.ended is not None for wanted in job.tasks.values()):
                     agent.end_job(job.state.job)
 
     def reconnect(self) -> None:

@@ -12,6 +12,7 @@ from hypothesis.stateful import rule
 
 from master.core import events as e
 from master.ordering import NAMES
+from tests.property.scheduling_agents import MIB
 from tests.property.test_scheduling_cluster import World
 
 LIVE: dict[str, st.SearchStrategy[Any]] = {
@@ -31,6 +32,9 @@ LIVE: dict[str, st.SearchStrategy[Any]] = {
     "network_aware": st.booleans(),
     "memory_estimate": st.booleans(),
     "promotion": st.booleans(),
+    "user_max_jobs": st.sampled_from([0, 1, 3]),
+    "user_max_cores": st.sampled_from([0.0, 1.0, 2.5]),
+    "user_max_memory_bytes": st.sampled_from([0, 300 * MIB, 600 * MIB]),
     "default_cpu_bytes_per_s": st.sampled_from([1e6, 50e6]),
 }
 

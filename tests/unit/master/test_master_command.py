@@ -68,6 +68,7 @@ def test_every_setting_of_the_core_is_configured() -> None:
         admission_wait_max_s=11.0, heartbeat_s=2.0, node_timeout_s=20.0, promotion=False,
         default_cpu_bytes_per_s=1.0, default_disk_bytes_per_s=2.0, default_network_bytes_per_s=3.0,
         executor_placement="trc", executor_slot_s=5.0, executor_horizon_slots=60,
+        user_max_jobs=13, user_max_cores=14.0, user_max_memory_bytes=15,
     )  # fmt: skip
     settings, plain = config.cluster_settings(), MasterConfig()
     for field in dataclasses.fields(MasterSettings):
