@@ -208,9 +208,8 @@ class Node:
     outbox_weight: int = 0
     unanswered: dict[int, list[AnyDecision]] = field(default_factory=dict)
     held: dict[Key, Held] = field(default_factory=dict)
-    serves: set[str] = field(
-        default_factory=set
-    )  # jobs that it said it serves when it registered, or that came there since
+    #: Jobs that it said it serves when it registered, or that came there since.
+    serves: set[str] = field(default_factory=set)
     external_memory_bytes: int = 0  # promised to regular containers that are nobody's task
     availability: Availability | None = None  # what it said last on this connection
     availability_at: float = 0.0  # when, monotonic

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,28 +22,3 @@ def pytest_configure() -> None:
     """Refuse with one line where the tests could only fail."""
     if refusal := _refusal():
         pytest.exit(f"tests/kernel: {refusal}; run them with: python -m tests.vm test", returncode=4)
-
-
-def _fail_where_skipped(report: Any) -> None:
-    """A kernel test that silently does not run is worth nothing: in CI a skip is a failure."""
-    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
-        report.outcome = "failed"
-        report.longrepr = f"skipped, which is a failure in CI: {report.longrepr}"
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tests and fixtures that skip."""
-    report = yield
-    _fail_where_skipped(report)
-    return report
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Whole modules that skip."""
-    report = yield
-    _fail_where_skipped(report)
-    return report

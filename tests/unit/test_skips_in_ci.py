@@ -48,3 +48,10 @@ def test_each_kind_of_skip_is_seen(tmp_path: Path, where: str) -> None:
         command, env={**os.environ, "CI": "true"}, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert "skipped, which is a failure in CI" in done.stdout
+
+
+def test_on_the_real_kernel_nothing_belongs_elsewhere(tmp_path: Path) -> None:
+    kernel = tmp_path / "tests/kernel"
+    kernel.mkdir(parents=True)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    assert _exit_status(kernel, "true", "elsewhere: a kernel") != 0
