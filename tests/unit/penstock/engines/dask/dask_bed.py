@@ -26,6 +26,13 @@ DASK_WARNS = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
 WAIT_S = 60.0
+#: Workers share this process: what its other tests left in its memory is not theirs to spill, or to pause for.
+_SETTINGS = {
+    "distributed.scheduler.work-stealing": False,
+    "distributed.admin.tick.limit": "1h",
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+}
 
 Cluster = Callable[..., Any]
 
@@ -42,7 +49,7 @@ def clusters(make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -
             return gate
 
         monkeypatch.setattr(plugin_module, "ClusterGate", cluster_gate)
-        with dask.config.set({"distributed.scheduler.work-stealing": False, "distributed.admin.tick.limit": "1h"}):
+        with dask.config.set(_SETTINGS):
             async with Scheduler(
                 host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0"
             ) as scheduler:
