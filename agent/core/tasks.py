@@ -9,7 +9,7 @@ from agent.core.records import HeldTask, Job, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.model.work import Opportunistic
 from penstock.wire.agent_api import TaskEnded, TaskPlaced, TaskStuck
-from penstock.wire.errors import bad_request
+from penstock.wire.errors import bad_request, refused
 from penstock.wire.master_api import (
     Assign,
     AwaitedTask,
@@ -101,8 +101,9 @@ def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunisti
     """A framework wants tasks placed. Tasks that it asked for before are answered again, as far as they got.
 
     Raises:
-        RpcError: ``bad_request``: the same task twice in one request.
+        RpcError: ``bad_request``: the same task twice in one request; ``refused``: see :func:`_speaks_for`.
     """
+    _speaks_for(job)
     names = [request.task for request in requests]
     for index, name in enumerate(names):
         if name in names[:index]:
@@ -211,7 +212,12 @@ def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
 
 
 def cancel(job: Job, names: list[str]) -> list[Instruction]:
-    """A framework no longer wants tasks. Those not placed end here and now; the master withdraws the others."""
+    """A framework no longer wants tasks. Those not placed end here and now; the master withdraws the others.
+
+    Raises:
+        RpcError: ``refused``: see :func:`_speaks_for`.
+    """
+    _speaks_for(job)
     instructions: list[Instruction] = []
     for name in names:
         known = job.tasks.get(name)
@@ -222,6 +228,17 @@ def cancel(job: Job, names: list[str]) -> list[Instruction]:
         instructions += _to_all(job, "task_ended", over)
     instructions.append(TellMaster("tasks_cancelled", TasksCancelled(job=job.record.job, tasks=names)))
     return instructions
+
+
+def _speaks_for(job: Job) -> None:
+    """The master hears of a job's tasks from the node where it was registered, and from no other.
+
+    Raises:
+        RpcError: ``refused``: it is another.
+    """
+    if not job.record.here:
+        reason = f"job {job.record.job!r} was registered on another node, which asks for its tasks"
+        raise refused(reason, field="job", remedy="connect to that node's agent")
 
 
 def _to_all(job: Job, method: str, params: TaskPlaced | TaskEnded | TaskStuck) -> list[Instruction]:

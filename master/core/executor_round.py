@@ -63,7 +63,8 @@ def place(cluster: Cluster, ranking: Ranking, now: float, limits: Allowances | N
     for worker in looked_at:
         nodes[worker].executors_due = False
     if not known or not looked_at:
-        _say(cluster, not_offered | ({job.job: "no node is connected" for job, _, _ in known} if not nodes else {}))
+        none = dict.fromkeys((job.job for job, _, _ in known), "no node is connected") if not nodes else state.lacks
+        _say(cluster, none | not_offered)
         if limits is not None:
             limits.settle(tried=False)
         return
@@ -76,7 +77,8 @@ def place(cluster: Cluster, ranking: Ranking, now: float, limits: Allowances | N
         limits.settle(tried=everywhere)
     if everywhere:
         first = {one.job.job: one for one in reversed(left)}
-        _say(cluster, not_offered | {job: room.lacks(one.demand, one.allowed) for job, one in first.items()})
+        state.lacks = {job: room.lacks(one.demand, one.allowed) for job, one in first.items()}
+        _say(cluster, state.lacks | not_offered)
 
 
 def say_what_waits(cluster: Cluster) -> None:

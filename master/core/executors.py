@@ -39,6 +39,7 @@ class Executors:
         self.usage = UsageReports()
         self.waiting: dict[Key, Task] = {}
         self.waits: dict[str, str] = {}  # job → why executors of it wait
+        self.lacks: dict[str, str] = {}  # job → what all nodes lacked for them when they were looked at
         self.news = False  # since all nodes were looked at: who waits, what is forecast, or which nodes there are
         self.looked_at = -math.inf  # when all nodes were looked at, monotonic
 

@@ -51,3 +51,13 @@ def test_tasks_that_the_master_placed_stay_when_the_last_connection_goes(node: N
     node.handle(e.SessionClosed(1), 1.0)
     assert [held.task for held in node.held.of_job(JOB)] == ["t"]
     assert JOB in node.jobs
+
+
+def test_only_its_origin_asks_for_its_tasks(node: Node) -> None:
+    join(node, 1)
+    request = TaskRequest(task="t", usage=KindAmounts(cpu=1.0), memory_bytes=1 << 20)
+    for asked in (e.PlacementRequested(1, JOB, "s", [request], "no"), e.TaskCancelRequested(1, JOB, ["t"])):
+        with pytest.raises(RpcError, match="registered on another node") as refusal:
+            node.handle(asked, 0.0)
+        assert refusal.value.code == "refused"
+    assert not node.jobs[JOB].tasks

@@ -217,6 +217,16 @@ def test_nodes_that_have_not_reported_since_are_not_looked_at_again(monkeypatch:
     assert looked == [["a", "b"], ["b"], ["a", "b"]]
 
 
+def test_what_they_lack_is_known_while_no_node_reports() -> None:
+    bed = ExecutorBed("a", forecasts={APP: profile((3, 100), (3, 100))})
+    bed.executors(executor("e0"), executor("e1"))
+    bed.round(0.1)
+    lacking = bed.waits()
+    assert lacking.startswith("1 executors wait: of 1 nodes 1 lack cpu")
+    bed.round(0.1)
+    assert bed.waits() == lacking
+
+
 def test_without_a_node_they_say_so() -> None:
     bed = ExecutorBed("a", forecasts={APP: profile((3, 100), (3, 100))})
     bed.executors(executor("e0"))
