@@ -22,6 +22,9 @@ from penstock.model import Profile
 BOUNDED = 0.95
 #: Who used this much of a rate may be held back by it. A forecast has 5 % of headroom, which leaves 0.952.
 PINNED = 0.97
+#: Who used more than that of its plan has what is idle beside it (``Sizing``: shared). What it waits for is more still:
+#: that was not predicted, and it is not late for it.
+AHEAD = 1.1
 #: A share of the time in which memory kept a container waiting (PSI) that says that it has too little.
 STALLED = 0.1
 #: The same of processors. Whoever has as many threads as cores waits now and then with nobody beside it, too.
@@ -129,7 +132,7 @@ class Hindrance:
             self.seen_s, self.waited_s, self.lacks = row.seen_s, row.waited_s, row.lacks
 
     def _row(self) -> _Row:
-        """The longest of the latest samples, up to now, in which it used up something."""
+        """The longest of the latest samples, up to now, in which it used up something and had no more."""
         row, seen_s = _Row(), 0.0
         used, had, waited_s = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
         for number, each in enumerate(reversed(self._latest), start=1):
@@ -138,7 +141,7 @@ class Hindrance:
                 used[index] += each.used[index] * each.seen_s
                 had[index] += (each.had[index] or math.inf) * each.seen_s
                 waited_s[index] += min(_WAITING, each.waits[index]) * each.seen_s
-            if lacks := tuple(index for index in (0, 1) if used[index] >= PINNED * had[index]):
+            if lacks := tuple(index for index in (0, 1) if PINNED <= used[index] / had[index] <= AHEAD):
                 row = _Row(seen_s, max(waited_s[index] for index in lacks), lacks, whole=number == len(self._latest))
         return row
 

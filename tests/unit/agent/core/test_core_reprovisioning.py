@@ -112,6 +112,7 @@ def test_who_uses_up_its_plan_and_waits_for_more_will_be_late_if_it_goes_on() ->
     assert not hindered(*[(2.0, 0.9)] * 4, (1.0, 0.0), (2.0, 0.9)).foretells(1.1), "that was before"
     assert not hindered(*[(2.0, 0.0)] * 10, (2.0, 0.9)).foretells(1.1), "all of the row counts: news may be late"
     assert not hindered((2.0, 0.9), (2.0, 0.9), had=0.0).foretells(1.1), "its plan is not what holds it back"
+    assert not hindered((2.4, 0.9), (2.3, 0.9)).foretells(1.1), "it has what is idle as well: more than was predicted"
     disk = Hindrance(3.0)
     for _ in range(2):
         disk.sampled(ContainerUse(disk_bytes_per_s=10e6, disk_stalled=0.6), (2.0, 10e6, 0.0, 0.0), 1.0)
