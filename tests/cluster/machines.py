@@ -6,21 +6,18 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import distribution
 from pathlib import Path
 
 from tests.vm.host import say
 from tests.vm.image import ROOT
-from tests.vm.machine import Machine
+from tests.vm.user_mode import Network, UserModeMachine
 
 NAMES = ("one.penstock.test", "two.penstock.test", "three.penstock.test")
 MASTER = NAMES[0]
@@ -28,15 +25,13 @@ _PENSTOCK = "/opt/penstock/venv/bin/penstock"
 _PLAY_TIMEOUT_S = 2400
 _HERE = Path(__file__).parent
 _SURVEY = _HERE / "survey.py"
-#: Where the machines have what warm.py tells of.
-_WARM = "/root/warm"
 
 
 @dataclass
 class Cluster:
     """Three machines, by name; the first is the master's, all are nodes."""
 
-    machines: dict[str, Machine]
+    machines: dict[str, UserModeMachine]
     directory: Path
     variables: dict[str, object] = field(default_factory=dict)
 
@@ -63,7 +58,7 @@ class Cluster:
         return self.machines[name].ssh(command, check=check, timeout_s=900).stdout
 
     def everywhere(self, command: str, *, check: bool = True) -> dict[str, str]:
-        """What it says on each machine; they are asked at the same time, as each answers slowly."""
+        """What it says on each machine; they are asked at the same time."""
         with ThreadPoolExecutor(len(self.machines)) as threads:
             asked = {name: threads.submit(self.ssh, name, command, check=check) for name in self.machines}
         return {name: answer.result() for name, answer in asked.items()}
@@ -101,7 +96,6 @@ except urllib.error.HTTPError as error:
             name: {
                 "ansible_host": "vm",
                 "ansible_become": False,  # ssh opens root's account; there is no sudo in the machines
-                "ansible_python_interpreter": f"{_WARM}/python",
                 "ansible_ssh_args": "",
                 "ansible_ssh_common_args": f"-F {machine.ssh_config}",
             }
@@ -120,45 +114,14 @@ except urllib.error.HTTPError as error:
 @contextmanager
 def bare_cluster(directory: Path) -> Iterator[Cluster]:
     """Three machines that know each other's names, and nothing of ours on them."""
-    network = _free_port()
-    machines = {name: Machine(forward=(), lan=(network, number)) for number, name in enumerate(NAMES, 1)}
-    with ExitStack() as stack, ThreadPoolExecutor(len(machines)) as threads:
-        hosts = "".join(f"10.74.20.{number} {name}\n" for number, name in enumerate(NAMES, 1))
-        library = _ansible_library(directory)
-
-        def prepare(number: int, name: str) -> None:
-            machine = machines[name]
+    with ExitStack() as stack:
+        network = stack.enter_context(Network())
+        machines = {name: UserModeMachine(network, number) for number, name in enumerate(NAMES, 1)}
+        hosts = "".join(f"{machine.address} {name}\n" for name, machine in machines.items())
+        for name, machine in machines.items():
             stack.enter_context(machine)
-            machine.ssh(
-                f"hostname {name} && printf '{hosts}' >>/etc/hosts && "
-                f"ip address add 10.74.20.{number}/24 dev eth1 && ip link set eth1 up"
-            )
-            with library.open("rb") as archive:
-                machine.ssh(f"mkdir {_WARM} && tar -C {_WARM} -xf -", stdin=archive)
-            machine.ssh(f"/usr/bin/python3 {_WARM}/warm.py </dev/null >/dev/null 2>&1")
-
-        for prepared in [threads.submit(prepare, number, name) for number, name in enumerate(NAMES, 1)]:
-            prepared.result()
+            machine.ssh(f"hostname {name} && printf '{hosts}' >>/etc/hosts")
         yield Cluster(machines, directory)
-
-
-def _ansible_library(directory: Path) -> Path:
-    """An archive of what warm.py needs: Ansible's modules as they are here, and the program that Ansible calls."""
-    program = directory / "python"
-    subprocess.run(["gcc", "-O1", "-static", "-o", str(program), str(_HERE / "warm.c")], check=True)
-    (directory / "empty").touch()
-    archive = directory / "warm.tar"
-    with tarfile.open(archive, "w") as tar:
-        tar.add(program, "python")
-        tar.add(_HERE / "warm.py", "warm.py")
-        tar.add(directory / "empty", "ansible/__init__.py")
-        for name in ("release.py", "module_utils", "modules"):
-            tar.add(str(distribution("ansible-core").locate_file(f"ansible/{name}")), f"ansible/{name}", filter=_source)
-    return archive
-
-
-def _source(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return member if member.isdir() or member.name.endswith(".py") else None
 
 
 def build_wheel(directory: Path, version: str) -> Path:
@@ -186,11 +149,3 @@ def recap(said: str) -> dict[str, dict[str, int]]:
     """What ansible-playbook counts at its end, by host."""
     lines = re.findall(r"^(\S+)\s+: (ok=.*)$", said, re.MULTILINE)
     return {host: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", counts)} for host, counts in lines}
-
-
-def _free_port() -> int:
-    """Which no other network of machines on this host uses."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port

@@ -30,8 +30,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.variables = {
             "penstock_venv_wheel": str(wheel),
             "penstock_venv_wheelhouse": "/opt/wheelhouse",
-            # What pip does from nothing is seen in tests/vm/test_deploy.py, and takes minutes here.
-            "penstock_venv_former": "/opt/venv",
             "penstock_ca_directory": str(directory / "ca"),
             "penstock_master_http": "0.0.0.0:7422",
         }

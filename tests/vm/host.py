@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 #: program → the Debian package that brings it.
@@ -16,6 +17,14 @@ TOOLS = {
     "mke2fs": "e2fsprogs",
     "ssh": "openssh-client",
     "setpriv": "util-linux",
+}
+#: Only for machines in user mode.
+USER_MODE_TOOLS = {
+    "linux.uml": "user-mode-linux",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "taskset": "util-linux",
+    "unshare": "util-linux",
 }
 #: Only where the image is built by somebody who is not root.
 _UNPRIVILEGED = {"newuidmap": "uidmap"}
@@ -35,11 +44,12 @@ def find(program: str) -> str:
     """
     found = shutil.which(program, path=_PATH)
     if found is None:
-        raise UnavailableError(f"{program} is missing: apt-get install {_needed().get(program, program)}")
+        package = {**TOOLS, **USER_MODE_TOOLS}.get(program, program)
+        raise UnavailableError(f"{program} is missing: apt-get install {package}")
     return found
 
 
-def require_tools() -> None:
+def require_tools(tools: Mapping[str, str] = TOOLS) -> None:
     """Have every program that is needed; root on Debian or Ubuntu gets what is missing installed.
 
     Raises:
@@ -47,21 +57,18 @@ def require_tools() -> None:
     """
     if platform.machine() != "x86_64":
         raise UnavailableError(f"the virtual machine is built for x86_64, this host is {platform.machine()}")
-    missing = _missing()
+    needed = {**tools, **({} if os.geteuid() == 0 else _UNPRIVILEGED)}
+    missing = _missing(needed)
     if missing and os.geteuid() == 0 and Path("/etc/debian_version").exists():
-        _apt_install([_needed()[program] for program in missing])
-        missing = _missing()
+        _apt_install([needed[program] for program in missing])
+        missing = _missing(needed)
     if missing:
-        packages = " ".join(sorted({_needed()[program] for program in missing}))
+        packages = " ".join(sorted({needed[program] for program in missing}))
         raise UnavailableError(f"{', '.join(missing)} missing; as root: apt-get install {packages}")
 
 
-def _needed() -> dict[str, str]:
-    return TOOLS if os.geteuid() == 0 else {**TOOLS, **_UNPRIVILEGED}
-
-
-def _missing() -> list[str]:
-    return [program for program in _needed() if shutil.which(program, path=_PATH) is None]
+def _missing(needed: Mapping[str, str]) -> list[str]:
+    return [program for program in needed if shutil.which(program, path=_PATH) is None]
 
 
 def _apt_install(packages: list[str]) -> None:

@@ -6,15 +6,6 @@ import zipfile
 from pathlib import Path
 
 from tests.cluster.machines import build_wheel, recap
-from tests.vm.machine import Machine
-
-
-def test_machines_on_one_network_share_a_group_and_no_address() -> None:
-    one, two, other = (Machine(lan=lan)._lan_arguments()[1] for lan in ((7000, 1), (7000, 2), (7001, 1)))
-    assert one.partition("mcast=")[2] == two.partition("mcast=")[2] == "230.7.4.20:7000,localaddr=127.0.0.1"
-    assert "mac=52:54:00:70:73:01" in one and "mac=52:54:00:70:73:02" in two
-    assert "mcast=230.7.4.20:7001" in other
-    assert Machine()._lan_arguments() == []
 
 
 def test_the_recap_of_a_play_is_read_by_host() -> None:

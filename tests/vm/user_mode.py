@@ -1,0 +1,179 @@
+"""Machines without an emulated processor: user-mode Linux (arch/um), for tests in which Python starts a thousand times.
+
+The image is the one of :mod:`tests.vm.machine`; the kernel runs as processes of the host. They have one network among
+themselves and with the harness, in a network namespace that nobody else is in.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.vm.host import USER_MODE_TOOLS, dying_with_us, find, require_tools
+from tests.vm.image import ensure_image
+from tests.vm.machine import BootError
+from tests.vm.remote import Remote
+
+_PREFIX = "10.74.20"
+#: The host's side of the network.
+_GATEWAY = f"{_PREFIX}.254"
+_BOOT_TIMEOUT_S = 180
+_SCRATCH_BYTES = 1024**3
+#: Of Debian's user-mode-linux; its kernel is Debian's 6.1 as that of the other machines, but for one processor, and
+#: without PSI and cpusets.
+_MODULES = "/usr/lib/uml/modules"
+#: Gives ssh a connection made in the namespace; a machine that boots is waited for.
+_CONNECT = """
+import socket, sys, time
+until = time.monotonic() + float(sys.argv[2])
+while True:
+    try:
+        made = socket.create_connection((sys.argv[1], 22), timeout=5)
+        break
+    except OSError:
+        if time.monotonic() > until:
+            raise
+        time.sleep(0.2)
+made.setblocking(True)
+socket.send_fds(socket.socket(fileno=1), [b"\\0"], [made.fileno()])
+"""
+#: What precedes the machine's own init: the modules of its kernel, and its address among several.
+_INIT = """mount -t hostfs none /lib/modules -o {modules}
+mkdir -p /etc/systemd/system/vm-network.service.d
+cat >/etc/systemd/system/vm-network.service.d/user-mode.conf <<'END'
+[Service]
+ExecStart=
+ExecStart=/sbin/ip link set lo up
+ExecStart=/sbin/ip address add {address}/24 dev eth0
+ExecStart=/sbin/ip link set eth0 up
+ExecStart=/sbin/ip route add default via {gateway}
+END
+mkdir -p /etc/systemd/system/vm-ready.service.d
+cat >/etc/systemd/system/vm-ready.service.d/user-mode.conf <<'END'
+[Service]
+ExecStart=
+ExecStart=/bin/true
+END
+umount /mnt
+exec /sbin/init
+"""
+
+
+class Network:
+    """A network namespace with a bridge; it goes when the block ends. Root's, or that of a user namespace."""
+
+    def __init__(self) -> None:
+        self._holder: subprocess.Popen[bytes] | None = None
+        self._own = ("--net",) if os.geteuid() == 0 else ("--user", "--preserve-credentials", "--net")
+
+    def __enter__(self) -> Self:
+        require_tools(USER_MODE_TOOLS)
+        unshare = [find("unshare"), "--net"] if os.geteuid() == 0 else [find("unshare"), "--map-root-user", "--net"]
+        setup = (
+            "ip link set lo up && ip link add br0 type bridge && ip address add "
+            f"{_GATEWAY}/24 dev br0 && ip link set br0 up && echo ready && exec sleep infinity"
+        )
+        self._holder = subprocess.Popen(
+            dying_with_us([*unshare, "sh", "-c", setup]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        )
+        assert self._holder.stdout is not None
+        if self._holder.stdout.readline() != b"ready\n":
+            raise BootError("no network namespace with a bridge can be made here")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._holder is not None
+        self._holder.kill()
+        self._holder.communicate()
+
+    def command(self, *command: str) -> list[str]:
+        """The command that runs another one in it."""
+        assert self._holder is not None
+        return [find("nsenter"), f"--target={self._holder.pid}", *self._own, *command]
+
+    def tap(self, number: int) -> str:
+        """A link for one more machine; its name."""
+        name = f"tap{number}"
+        steps = f"ip tuntap add {name} mode tap && ip link set {name} master br0 up"
+        subprocess.run(self.command("sh", "-c", steps), check=True)
+        return name
+
+
+class UserModeMachine(Remote):
+    """One machine, on one of the host's processors. What it writes is forgotten.
+
+    ``number`` (from 1) is its own in the network, and the last of its address.
+    """
+
+    def __init__(self, network: Network, number: int, *, memory_mib: int = 1024) -> None:
+        self.directory = Path()
+        self.address = f"{_PREFIX}.{number}"
+        self._network = network
+        self._number = number
+        self._memory_mib = memory_mib
+        self._linux: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        image = ensure_image()
+        self.directory = Path(tempfile.mkdtemp(prefix="penstock-um-"))
+        try:
+            scratch = self.directory / "scratch.img"
+            with scratch.open("wb") as file:
+                file.truncate(_SCRATCH_BYTES)
+            subprocess.run([find("mke2fs"), "-q", "-F", "-t", "ext4", "-L", "scratch", str(scratch)], check=True)
+            connect = self.directory / "connect.py"
+            connect.write_text(_CONNECT)
+            proxy = self._network.command(sys.executable, "-I", str(connect), self.address, str(_BOOT_TIMEOUT_S))
+            self.write_ssh_config(image, self.address, f"ProxyCommand {' '.join(proxy)}", "ProxyUseFdpass yes")
+            init = _INIT.format(modules=_MODULES, address=self.address, gateway=_GATEWAY)
+            (self.directory / "init.sh").write_text(init)
+            with (self.directory / "console").open("wb") as console:
+                self._linux = subprocess.Popen(
+                    dying_with_us(self._network.command(*self._command(image.disk, scratch))),
+                    stdin=subprocess.DEVNULL, stdout=console, stderr=console,
+                )  # fmt: skip
+            if wrong := self.connect(_BOOT_TIMEOUT_S + 60):
+                console_end = (self.directory / "console").read_bytes()[-4000:].decode(errors="replace")
+                raise BootError(f"{wrong}; the console of the machine:\n{console_end}")
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _command(self, disk: Path, scratch: Path) -> list[str]:
+        # Its processes and its kernel wake each other all the time: on one processor that is ten times cheaper.
+        processor = sorted(os.sched_getaffinity(0))[self._number % len(os.sched_getaffinity(0))]
+        mac = f"52:54:00:70:74:{self._number:02x}"
+        here = self.directory
+        # fmt: off
+        return [
+            find("taskset"), "--cpu-list", str(processor),
+            find("linux.uml"), f"mem={self._memory_mib}M", f"uml_dir={here}", "quiet",
+            f"ubd0={here}/root,{disk}", f"ubd1={scratch}", "root=/dev/ubda", "rw",
+            f"eth0=tuntap,{self._network.tap(self._number)},{mac}",
+            "con=null", "con0=null,fd:1", "ssl=null", "ssl0=null,fd:1", "audit=0",
+            "systemd.show_status=false", "systemd.unified_cgroup_hierarchy=1",
+            "init=/bin/sh", "--", "-c", f'"mount -t hostfs none /mnt -o {here}; . /mnt/init.sh"',
+        ]
+        # fmt: on
+
+    def _stop(self) -> None:
+        self.hang_up()
+        if self._linux is not None:
+            self._linux.kill()
+            self._linux.wait()
+            self._linux = None
+        shutil.rmtree(self.directory, ignore_errors=True)
