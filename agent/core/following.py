@@ -61,6 +61,11 @@ class Following:
         return self.record.executor is not None
 
     @property
+    def shared(self) -> bool:
+        """Whether its plan is what it is guaranteed, and it may use what is idle."""
+        return self.record.executor is not None and self.record.executor.sizing is Sizing.SHARED
+
+    @property
     def course(self) -> Course:
         """How far it is."""
         return self.record.course or Course()
@@ -186,7 +191,7 @@ def limits_of(one: Following, holds: Amounts, level_bytes: float | None, setting
     is not limited. ``shared`` sizing leaves limits alone.
     """
     record, asked = one.record, one.record.spec.limits
-    if record.executor is None or record.executor.sizing is Sizing.SHARED:
+    if not one.executor or one.shared:
         return asked
     wanted: dict[str, int | float | str | None] = {}
     least = least_of(settings)

@@ -194,15 +194,15 @@ class Observation:
         return now >= self.until - 1e-9 and (self.seen() or now >= self.until + self.period_s - 1e-9)
 
 
-def corrected(profile: Profile, course: Course, observed: Observation) -> Course:
-    """What the rest of its life is planned with, by what was seen.
+def corrected(profile: Profile, course: Course, observed: Observation, *, shared: bool = False) -> Course:
+    """What the rest of its life is planned with, by what was seen. ``shared``: it may use what is idle, too.
 
     Until the present stage ends it holds what it was seen to use: where in the stage it is nobody knows.
     """
     if not observed.seen():
         return course
     if observed.lacks:
-        return _foreseen(profile, course, observed)
+        return _foreseen(profile, course, observed, shared)
     used, wanted = observed.used, predicted(profile, course.stage)
     cores, disk, network, memory = rescaled(course.scale, used, _worth(wanted), bounded=observed.bounded)
     cpu, disks, sent, held_bytes = (use if want > 0 else 0.0 for use, want in zip(used, wanted, strict=True))
@@ -213,21 +213,25 @@ def corrected(profile: Profile, course: Course, observed: Observation) -> Course
     return msgspec.structs.replace(course, scale=scale, held=held, least=NOTHING, observed=True, count=course.count + 1)
 
 
-def _foreseen(profile: Profile, course: Course, observed: Observation) -> Course:
+def _foreseen(profile: Profile, course: Course, observed: Observation, shared: bool) -> Course:
     """Of one that was not late yet: what was seen is the least that the present stage holds, and the rest is scaled up
     by what of it is more than the stage, or the next one, was predicted to want at any time.
 
     Nothing is scaled down: what a stage does not want now it may want later. Nor is more scaled up: who only does
     earlier what was predicted for later needs no more in the stages to come, nor does who is in the next stage already
-    while the news of that is on its way.
+    while the news of that is on its way. If it shares what is idle, it does not hold that either: it has its plan's sum
+    and more, and a burst at the beginning of a long stage, held to its end, would keep others out for as long.
     """
     used, had = observed.used, observed.had
     if all(used[index] * BOUNDED <= had[index] - observed.extra[index] for index in observed.lacks):
         return msgspec.structs.replace(course, sated=True)
     highest = highest_soon(profile, course.stage)
     cores, disk, network, memory = rescaled(course.scale, used, _worth(highest), bounded=True)
-    cpu, disks, sent, held_bytes = (use if want > 0 else 0.0 for use, want in zip(used, highest, strict=True))
+    counts = (want > 0 and not (shared and use <= want) for use, want in zip(used, highest, strict=True))
+    cpu, disks, sent, held_bytes = (use if seen else 0.0 for use, seen in zip(used, counts, strict=True))
     least = most([course.least, (cpu, disks, sent, held_bytes)])
+    if (least, (cores, disk, network, memory)) == (course.least, course.scale):
+        return msgspec.structs.replace(course, sated=True)
     return msgspec.structs.replace(course, scale=(cores, disk, network, memory), least=least, count=course.count + 1)
 
 

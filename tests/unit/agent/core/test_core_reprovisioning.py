@@ -147,11 +147,11 @@ def test_looks_that_come_late_do_not_hide_who_is_held_back(plan: float, sample_s
     assert observed_after_s(plan, sample_s, 0.1, 0, waits=0.09) == math.inf, "it hardly waits"
 
 
-def foreseen(*samples: float, course: Course | None = None) -> Course:
+def foreseen(*samples: float, course: Course | None = None, shared: bool = False) -> Course:
     seen = Observation("c", 100.0, 103.0, (6.0, 0.0, 0.0, 0.0), (8.0, 0.0, 0.0, 100.0), lacks=(0,))
     for number, cores in enumerate(samples):
         seen.sampled(ContainerUse(cpu_cores=cores, memory_bytes=50), 101.0 + number, 1.0)
-    return corrected(PROFILE, course or Course(), seen)
+    return corrected(PROFILE, course or Course(), seen, shared=shared)
 
 
 def test_before_it_is_late_only_what_is_more_than_a_stage_ever_wanted_scales_the_rest() -> None:
@@ -161,6 +161,11 @@ def test_before_it_is_late_only_what_is_more_than_a_stage_ever_wanted_scales_the
     assert (earlier.scale, earlier.least) == ((1.0, 1.0, 1.0, 1.0), (3.5, 0.0, 0.0, 50.0))
     assert not more.observed, "at rho times its time it is observed as any other"
     assert more.next_stage(1, 9.0) == Course(stage=1, since_s=9.0, scale=(2.0, 1.0, 1.0, 1.0), count=1)
+
+
+def test_who_shares_what_is_idle_holds_no_burst_for_the_rest_of_a_stage() -> None:
+    assert foreseen(3.5, 3.5, 3.5, shared=True) == Course(sated=True), "its stage was predicted to want four"
+    assert foreseen(8.0, 7.0, 6.0, shared=True).least == (8.0, 0.0, 0.0, 0.0), "that is more than it ever was to want"
 
 
 def test_who_wants_no_more_than_it_had_is_not_asked_again_in_this_stage() -> None:
