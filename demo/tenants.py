@@ -61,11 +61,15 @@ def give_way() -> None:
     """Run on idle CPU only: for a host whose cgroups cannot see to it.
 
     Where the kernel groups processes by session (CONFIG_SCHED_AUTOGROUP), a policy counts within the session only; the
-    group's own weight is a file (Linux 2.6.38).
+    group's own weight is a file (Linux 2.6.38). That of the session from which this was started stays as it is.
     """
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_bytes(b"19")
+    if os.getpid() != os.getsid(0):
+        with contextlib.suppress(PermissionError):  # it leads a group of processes
+            os.setsid()
+    if os.getpid() == os.getsid(0):
+        with contextlib.suppress(OSError):
+            Path("/proc/self/autogroup").write_bytes(b"19")
 
 
 def main(arguments: Sequence[str]) -> None:

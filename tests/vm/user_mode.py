@@ -6,8 +6,10 @@ themselves and with the harness, in a network namespace that nobody else is in.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -143,6 +145,7 @@ class UserModeMachine(Remote):
             if wrong := self.connect(_BOOT_TIMEOUT_S + 60):
                 console_end = (self.directory / "console").read_bytes()[-4000:].decode(errors="replace")
                 raise BootError(f"{wrong}; the console of the machine:\n{console_end}")
+            _give_way_as_we_do(self._linux.pid)
         except BaseException:
             self._stop()
             raise
@@ -173,7 +176,18 @@ class UserModeMachine(Remote):
     def _stop(self) -> None:
         self.hang_up()
         if self._linux is not None:
+            # It leads a session of its own, in which some of its helpers would outlive it.
+            with contextlib.suppress(ProcessLookupError):
+                if os.getpgid(self._linux.pid) == self._linux.pid:
+                    os.killpg(self._linux.pid, signal.SIGKILL)
             self._linux.kill()
             self._linux.wait()
             self._linux = None
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _give_way_as_we_do(leader: int) -> None:
+    """A session is weighed as a whole (sched(7), autogroup), and whose nice value counts is the session's."""
+    with contextlib.suppress(FileNotFoundError):
+        nice = Path("/proc/self/autogroup").read_text().rsplit(maxsplit=1)[-1]
+        Path(f"/proc/{leader}/autogroup").write_text(nice)

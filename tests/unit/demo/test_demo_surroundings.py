@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,7 @@ def test_the_archive_tallies_what_it_has_done_however_it_ends(tmp_path: Path) ->
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"archive: 200000 bytes\n"
+        assert os.getsid(process.pid) == process.pid, "what gives way is a session of its own, not who started it"
         while not tallied(tally):
             assert process.poll() is None
         process.kill()
