@@ -37,7 +37,7 @@ _OF_THIS_HOST = re.compile(r"^penstock \w+: --[\w-]+ is not enforced: .*\n", re.
 _PLACEHOLDER = re.compile(r"\b(CONTAINER|PID|JOB|NODE|USER_ID|RESERVATION)\b")
 _ID = re.compile(r"\b[a-z]{1,2}-[0-9a-f]{8}(?:-\d+)?\b")
 _VARIES = re.compile(
-    r"(?P<id>\b[a-z]{1,2}-[0-9a-f]{8}(?:-\d+)?\b)|(?P<time>\d\d:\d\d:\d\d)"
+    r"(?P<id>\b[a-z]{1,2}-[0-9a-f]{8}(?:-\d+)?\b)|(?P<time>(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d)"
     r"|(?P<decimal>\d[\d,]*\.\d+(?![\d.]))|(?P<dots>…)|(?P<space>\s+)"
 )
 
@@ -277,7 +277,8 @@ def _pattern(expected: str, known_ids: frozenset[str] = frozenset()) -> tuple[st
             ids[name] = match["id"]
             return rf"(?P<{name}>[a-z]{{1,2}}-[0-9a-f]{{8}}(?:-\d+)?)"
         if match["time"]:
-            return r"\d\d:\d\d:\d\d"
+            # With its date where it is not today's: what a page plans for the afternoon may end tomorrow.
+            return r"(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d"
         if match["decimal"]:
             return r"\d[\d,]*(?:\.\d+)?"
         return ".*?" if match["dots"] else r"[^\S\n]+"

@@ -20,7 +20,8 @@ from typing import Self
 from tests.vm import checkout
 from tests.vm.host import UnavailableError, say
 from tests.vm.image import ROOT, ensure_image
-from tests.vm.machine import DRIVES, BootError, Machine
+from tests.vm.machine import DRIVES, Machine
+from tests.vm.remote import BootError
 
 UNAVAILABLE = 69
 NO_BOOT = 71

@@ -7,25 +7,21 @@ with Machine() as vm:
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
 from tests.vm.host import dying_with_us, find, say
-from tests.vm.image import Image, ensure_image
-from tests.vm.remote import Remote
+from tests.vm.image import Image
+from tests.vm.remote import BootError, Remote
 
 #: Emulation takes 10 s on an idle machine; a busy one is given its time, and a hang is noticed.
 _BOOT_TIMEOUT_S = 180
 _BOOTS = 2
 _READY = b"penstock-vm is ready"
-_SCRATCH_BYTES = 1024**3
 #: Model of an additional, empty disk → QEMU's ``-drive if=``; a ``-device virtio-blk-pci`` would come before the root
 #: disk and take its name.
 DRIVES = {"nvme": "none", "virtio": "virtio", "slow": "virtio"}
@@ -36,10 +32,6 @@ _SLOW_BYTES = 768 * 1024**2
 _SLOW = "throttling.bps-total=40000000,throttling.iops-total=2000"
 #: The HTTP ports of agent and master.
 HTTP_PORTS = (7421, 7422)
-
-
-class BootError(Exception):
-    """The machine did not come up; the end of what its console said."""
 
 
 class Machine(Remote):
@@ -57,36 +49,20 @@ class Machine(Remote):
         forward: Sequence[int] = HTTP_PORTS,
         drives: Sequence[str] = (),
     ) -> None:
+        super().__init__()
         self.ports: dict[int, int] = {}
         self._memory_mib = memory_mib
         self._forward = (22, *forward)
         self._drives = tuple(drives)
-        self.directory = Path()
         self._qemu: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
-        image = ensure_image()
-        self.directory = Path(tempfile.mkdtemp(prefix="penstock-vm-"))
-        try:
-            self._boot(image)
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop()
-
-    # ------------------------------------------------------------ boot and end
-
-    def _boot(self, image: Image) -> None:
+    def boot(self, image: Image) -> None:
+        """Twice, if it has to be."""
         for attempt in range(1, _BOOTS + 1):
             try:
                 self._boot_once(image)
             except BootError as error:
-                self._kill()
+                self.kill()
                 if attempt == _BOOTS:
                     raise
                 say(f"{error}\nvm: booting again")
@@ -94,10 +70,7 @@ class Machine(Remote):
                 return
 
     def _boot_once(self, image: Image) -> None:
-        scratch = self.directory / "scratch.img"
-        with scratch.open("wb") as file:
-            file.truncate(_SCRATCH_BYTES)
-        subprocess.run([find("mke2fs"), "-q", "-F", "-t", "ext4", "-L", "scratch", str(scratch)], check=True)
+        scratch = self.scratch()
         self.ports = dict(zip(self._forward, _free_ports(len(self._forward)), strict=True))
         self.write_ssh_config(image, "127.0.0.1", f"Port {self.ports[22]}")
         self._qemu = subprocess.Popen(
@@ -143,12 +116,8 @@ class Machine(Remote):
                 arguments += ["-device", f"nvme,serial=penstock{number},drive=drive{number}"]
         return arguments
 
-    def _stop(self) -> None:
-        self.hang_up()
-        self._kill()
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """At once."""
         if self._qemu is not None:
             self._qemu.kill()
             self._qemu.wait()

@@ -4,17 +4,67 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import IO
+from types import TracebackType
+from typing import IO, Self
 
-from tests.vm.host import say
-from tests.vm.image import Image
+from tests.vm.host import find, say
+from tests.vm.image import Image, ensure_image
+
+_SCRATCH_BYTES = 1024**3
 
 
-class Remote:
-    """What a machine with a ``directory`` of its own is asked over ssh; the first connection carries all later ones."""
+class BootError(Exception):
+    """The machine did not come up; the end of what its console said."""
 
-    directory: Path
+
+class Remote(ABC):
+    """A machine with a ``directory`` of its own, gone when the block ends; one connection carries all."""
+
+    def __init__(self) -> None:
+        self.directory = Path()
+
+    def __enter__(self) -> Self:
+        image = ensure_image()
+        self.directory = Path(tempfile.mkdtemp(prefix="penstock-vm-"))
+        try:
+            self.boot(image)
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        self.hang_up()
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @abstractmethod
+    def boot(self, image: Image) -> None:
+        """Until ssh answers.
+
+        Raises:
+            BootError: it did not come up.
+        """
+
+    @abstractmethod
+    def kill(self) -> None:
+        """Nothing of it runs any longer; it may never have run."""
+
+    def scratch(self) -> Path:
+        """The machine's second disk, empty, in a file."""
+        file = self.directory / "scratch.img"
+        with file.open("wb") as empty:
+            empty.truncate(_SCRATCH_BYTES)
+        subprocess.run([find("mke2fs"), "-q", "-F", "-t", "ext4", "-L", "scratch", str(file)], check=True)
+        return file
 
     @property
     def ssh_config(self) -> Path:

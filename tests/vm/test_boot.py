@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.vm import machine
-from tests.vm.machine import BootError, Machine
+from tests.vm.machine import Machine
+from tests.vm.remote import BootError
 
 
 def test_a_boot_that_hangs_is_repeated_once_and_leaves_nothing_behind(

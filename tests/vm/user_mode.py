@@ -8,25 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.vm.host import USER_MODE_TOOLS, dying_with_us, find, require_tools
-from tests.vm.image import ensure_image
-from tests.vm.machine import BootError
-from tests.vm.remote import Remote
+from tests.vm.image import Image
+from tests.vm.remote import BootError, Remote
 
 _PREFIX = "10.74.20"
 #: The host's side of the network.
 _GATEWAY = f"{_PREFIX}.254"
 _BOOT_TIMEOUT_S = 180
-_SCRATCH_BYTES = 1024**3
 #: Of Debian's user-mode-linux; its kernel is Debian's 6.1 as that of the other machines, but for one processor, and
 #: without PSI and cpusets.
 _MODULES = "/usr/lib/uml/modules"
@@ -116,45 +112,30 @@ class UserModeMachine(Remote):
     """
 
     def __init__(self, network: Network, number: int, *, memory_mib: int = 1024) -> None:
-        self.directory = Path()
+        super().__init__()
         self.address = f"{_PREFIX}.{number}"
         self._network = network
         self._number = number
         self._memory_mib = memory_mib
         self._linux: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
-        image = ensure_image()
-        self.directory = Path(tempfile.mkdtemp(prefix="penstock-um-"))
-        try:
-            scratch = self.directory / "scratch.img"
-            with scratch.open("wb") as file:
-                file.truncate(_SCRATCH_BYTES)
-            subprocess.run([find("mke2fs"), "-q", "-F", "-t", "ext4", "-L", "scratch", str(scratch)], check=True)
-            connect = self.directory / "connect.py"
-            connect.write_text(_CONNECT)
-            proxy = self._network.command(sys.executable, "-I", str(connect), self.address, str(_BOOT_TIMEOUT_S))
-            self.write_ssh_config(image, self.address, f"ProxyCommand {' '.join(proxy)}", "ProxyUseFdpass yes")
-            init = _INIT.format(modules=_MODULES, address=self.address, gateway=_GATEWAY)
-            (self.directory / "init.sh").write_text(init)
-            with (self.directory / "console").open("wb") as console:
-                self._linux = subprocess.Popen(
-                    dying_with_us(self._network.command(*self._command(image.disk, scratch))),
-                    stdin=subprocess.DEVNULL, stdout=console, stderr=console,
-                )  # fmt: skip
-            if wrong := self.connect(_BOOT_TIMEOUT_S + 60):
-                console_end = (self.directory / "console").read_bytes()[-4000:].decode(errors="replace")
-                raise BootError(f"{wrong}; the console of the machine:\n{console_end}")
-            _give_way_as_we_do(self._linux.pid)
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop()
+    def boot(self, image: Image) -> None:
+        """Once."""
+        connect = self.directory / "connect.py"
+        connect.write_text(_CONNECT)
+        proxy = self._network.command(sys.executable, "-I", str(connect), self.address, str(_BOOT_TIMEOUT_S))
+        self.write_ssh_config(image, self.address, f"ProxyCommand {' '.join(proxy)}", "ProxyUseFdpass yes")
+        init = _INIT.format(modules=_MODULES, address=self.address, gateway=_GATEWAY)
+        (self.directory / "init.sh").write_text(init)
+        said = self.directory / "console"
+        with said.open("wb") as console:
+            self._linux = subprocess.Popen(
+                dying_with_us(self._network.command(*self._command(image.disk, self.scratch()))),
+                stdin=subprocess.DEVNULL, stdout=console, stderr=console,
+            )  # fmt: skip
+        if wrong := self.connect(_BOOT_TIMEOUT_S + 60):
+            raise BootError(f"{wrong}; its console:\n{said.read_bytes()[-4000:].decode(errors='replace')}")
+        _give_way_as_we_do(self._linux.pid)
 
     def _command(self, disk: Path, scratch: Path) -> list[str]:
         # Its processes and its kernel wake each other all the time: on one processor that is ten times cheaper.
@@ -173,17 +154,15 @@ class UserModeMachine(Remote):
         ]
         # fmt: on
 
-    def _stop(self) -> None:
-        self.hang_up()
+    def kill(self) -> None:
+        """It leads a session of its own, in which some of its helpers would outlive it."""
         if self._linux is not None:
-            # It leads a session of its own, in which some of its helpers would outlive it.
             with contextlib.suppress(ProcessLookupError):
                 if os.getpgid(self._linux.pid) == self._linux.pid:
                     os.killpg(self._linux.pid, signal.SIGKILL)
             self._linux.kill()
             self._linux.wait()
             self._linux = None
-        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def _give_way_as_we_do(leader: int) -> None:
