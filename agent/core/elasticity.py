@@ -245,7 +245,7 @@ class Elasticity:
 
     def _correct(self, one: Following, seen: Observation) -> Explain:
         before, self._observation = one.course, None
-        one.record.course = course = corrected(one.profile, before, seen, shared=one.shared)
+        one.record.course = course = corrected(one.profile, before, seen)
         facts: dict[str, object] = {
             "container": seen.container,
             "job": one.record.job,

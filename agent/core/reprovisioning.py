@@ -22,9 +22,6 @@ from penstock.model import Profile
 BOUNDED = 0.95
 #: Who used this much of a rate may be held back by it. A forecast has 5 % of headroom, which leaves 0.952.
 PINNED = 0.97
-#: Who used more than that of its plan has what is idle beside it (``Sizing``: shared). What it waits for is more still:
-#: that was not predicted, and it is not late for it.
-AHEAD = 1.1
 #: A share of the time in which memory kept a container waiting (PSI) that says that it has too little.
 STALLED = 0.1
 #: The same of processors. Whoever has as many threads as cores waits now and then with nobody beside it, too.
@@ -132,7 +129,7 @@ class Hindrance:
             self.seen_s, self.waited_s, self.lacks = row.seen_s, row.waited_s, row.lacks
 
     def _row(self) -> _Row:
-        """The longest of the latest samples, up to now, in which it used up something and had no more."""
+        """The longest of the latest samples, up to now, in which it used up something."""
         row, seen_s = _Row(), 0.0
         used, had, waited_s = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
         for number, each in enumerate(reversed(self._latest), start=1):
@@ -141,7 +138,7 @@ class Hindrance:
                 used[index] += each.used[index] * each.seen_s
                 had[index] += (each.had[index] or math.inf) * each.seen_s
                 waited_s[index] += min(_WAITING, each.waits[index]) * each.seen_s
-            if lacks := tuple(index for index in (0, 1) if PINNED <= used[index] / had[index] <= AHEAD):
+            if lacks := tuple(index for index in (0, 1) if used[index] >= PINNED * had[index]):
                 row = _Row(seen_s, max(waited_s[index] for index in lacks), lacks, whole=number == len(self._latest))
         return row
 
@@ -194,15 +191,15 @@ class Observation:
         return now >= self.until - 1e-9 and (self.seen() or now >= self.until + self.period_s - 1e-9)
 
 
-def corrected(profile: Profile, course: Course, observed: Observation, *, shared: bool = False) -> Course:
-    """What the rest of its life is planned with, by what was seen. ``shared``: it may use what is idle, too.
+def corrected(profile: Profile, course: Course, observed: Observation) -> Course:
+    """What the rest of its life is planned with, by what was seen.
 
     Until the present stage ends it holds what it was seen to use: where in the stage it is nobody knows.
     """
     if not observed.seen():
         return course
     if observed.lacks:
-        return _foreseen(profile, course, observed, shared)
+        return _foreseen(profile, course, observed)
     used, wanted = observed.used, predicted(profile, course.stage)
     cores, disk, network, memory = rescaled(course.scale, used, _worth(wanted), bounded=observed.bounded)
     cpu, disks, sent, held_bytes = (use if want > 0 else 0.0 for use, want in zip(used, wanted, strict=True))
@@ -213,25 +210,21 @@ def corrected(profile: Profile, course: Course, observed: Observation, *, shared
     return msgspec.structs.replace(course, scale=scale, held=held, least=NOTHING, observed=True, count=course.count + 1)
 
 
-def _foreseen(profile: Profile, course: Course, observed: Observation, shared: bool) -> Course:
+def _foreseen(profile: Profile, course: Course, observed: Observation) -> Course:
     """Of one that was not late yet: what was seen is the least that the present stage holds, and the rest is scaled up
     by what of it is more than the stage, or the next one, was predicted to want at any time.
 
     Nothing is scaled down: what a stage does not want now it may want later. Nor is more scaled up: who only does
     earlier what was predicted for later needs no more in the stages to come, nor does who is in the next stage already
-    while the news of that is on its way. If it shares what is idle, it does not hold that either: it has its plan's sum
-    and more, and a burst at the beginning of a long stage, held to its end, would keep others out for as long.
+    while the news of that is on its way.
     """
     used, had = observed.used, observed.had
     if all(used[index] * BOUNDED <= had[index] - observed.extra[index] for index in observed.lacks):
         return msgspec.structs.replace(course, sated=True)
     highest = highest_soon(profile, course.stage)
     cores, disk, network, memory = rescaled(course.scale, used, _worth(highest), bounded=True)
-    counts = (want > 0 and not (shared and use <= want) for use, want in zip(used, highest, strict=True))
-    cpu, disks, sent, held_bytes = (use if seen else 0.0 for use, seen in zip(used, counts, strict=True))
+    cpu, disks, sent, held_bytes = (use if want > 0 else 0.0 for use, want in zip(used, highest, strict=True))
     least = most([course.least, (cpu, disks, sent, held_bytes)])
-    if (least, (cores, disk, network, memory)) == (course.least, course.scale):
-        return msgspec.structs.replace(course, sated=True)
     return msgspec.structs.replace(course, scale=(cores, disk, network, memory), least=least, count=course.count + 1)
 
 

@@ -21,7 +21,8 @@ from tests.vm.user_mode import Network, UserModeMachine
 
 NAMES = ("one.penstock.test", "two.penstock.test", "three.penstock.test")
 MASTER = NAMES[0]
-_PENSTOCK = "/opt/penstock/venv/bin/penstock"
+#: What the playbooks install as /usr/local/bin/penstock.
+PENSTOCK = "/opt/penstock/venv/bin/penstock"
 _PLAY_TIMEOUT_S = 2400
 _HERE = Path(__file__).parent
 _SURVEY = _HERE / "survey.py"
@@ -64,8 +65,17 @@ class Cluster:
         return {name: answer.result() for name, answer in asked.items()}
 
     def penstock(self, name: str, command: str, *, user: str = "root") -> str:
-        """The same of a command of ours."""
-        return self.ssh(name, f"cd / && runuser -u {user} -- {_PENSTOCK} {command}")
+        """The same of a command of ours, in its user's directory."""
+        return self.ssh(name, f"cd ~{user} && runuser -u {user} -- {PENSTOCK} {command}")
+
+    def pid(self, name: str, unit: str) -> int:
+        """The unit's process on a machine; 0 while there is none."""
+        return int(self.ssh(name, f"systemctl show --property MainPID --value {unit}"))
+
+    def pids(self) -> dict[tuple[str, str], int]:
+        """Of each unit on each machine that has it."""
+        units = [(name, unit) for name in NAMES for unit in ("penstock-agent", "penstock-containers")]
+        return {each: self.pid(*each) for each in [*units, (MASTER, "penstock-master")]}
 
     def page(self, name: str, path: str, token: str = "") -> str:
         """What the master's page says to somebody on a machine; its status alone where it refuses."""

@@ -6,6 +6,9 @@ The depository is filled with three equal runs, so that the fourth is forecast; 
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +45,14 @@ WORK = """
         os.preadv(file, buffer, number << 20)
         time.sleep(0.05)
     time.sleep(1000)
+    """
+#: Reads past the page cache, as fast as it may.
+READ = """
+    import mmap, os
+    file, buffer = os.open("/scratch/elastic-executors", os.O_RDONLY | os.O_DIRECT), [mmap.mmap(-1, 256 << 10)]
+    while True:
+        for number in range(400):
+            os.preadv(file, buffer, number * (256 << 10))
     """
 SPIN_ON_BOTH = """
     import os
@@ -121,9 +132,15 @@ def runs(record: ContainerRecord, application: str) -> bool:
     return named and record.profile is not None and record.profile_at > 0
 
 
-def remember(state: Path, application: str, cores: list[float], memory_mib: list[int]) -> None:
-    """Three runs that used so much, slot by slot; of the network a little, as who speaks with itself on loopback."""
-    used = np.array([cores, np.zeros(len(cores)), np.full(len(cores), 1000.0), np.array(memory_mib) * float(MIB)])
+def remember(
+    state: Path, application: str, cores: list[float], memory_mib: list[int], rates: list[float] | None = None
+) -> None:
+    """Three runs that used so much, slot by slot; of disk and network so many bytes/s.
+
+    Where these are not given they did nothing on disks, and sent a little, as who speaks with itself on loopback.
+    """
+    disk, sent = (rates, rates) if rates else (np.zeros(len(cores)), np.full(len(cores), 1000.0))
+    used = np.array([cores, disk, sent, np.array(memory_mib) * float(MIB)])
     run = Run(Settings(INPUT_BYTES, 2.0, BOUND_MIB * MIB), used, used)
     state.mkdir(mode=0o700, exist_ok=True)
     database = Database(str(state / "master.db"))
@@ -138,6 +155,8 @@ PHASES = {
     "high-first": ([1.5] * 8 + [0.3] * 12, [32] * 20),
     "low-first": ([0.3] * 12 + [1.5] * 6, [32] * 18),
 }
+#: Bytes/s of disk and of what is sent, slot by slot.
+RATES = [16e6] * 3 + [4e6] * 3 + [16e6] * 3 + [4e6] * 3
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +164,7 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("elastic-executors")
     for application, (cores, memory_mib) in PHASES.items():
         remember(directory / "state", application, cores, memory_mib)
+    remember(directory / "state", "rates", [0.5] * len(RATES), [80] * len(RATES), RATES)
     return directory
 
 
@@ -207,6 +227,53 @@ def cores(seen: list[Seen]) -> float:
 def steady(executor: Executor, seen: list[Seen], first: int, last: int) -> list[Seen]:
     """In the slots ``first`` to ``last``, when nothing is about to change and nothing has just changed."""
     return during(seen, executor.at(first) + LAG_S + 0.5, executor.at(last + 1) - LEAD_S - 0.2)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Of one moment: Unix time, what the kernel was told of disk and network, and what was read; bytes, bytes/s."""
+
+    at: float
+    disk: frozenset[int]
+    sent: frozenset[int]
+    read_bytes: int
+
+
+def rates(executor: Executor) -> Rates:
+    """The limits of any disk (``io.max``), and the ceilings of HTB classes that bind: nobody else has a limit here."""
+    limited = re.findall(r"[rw]bps=(\d+)", (executor.path / "io.max").read_text())
+    shown = subprocess.run(["tc", "class", "show", "dev", "eth0"], capture_output=True, text=True, check=True)
+    ceilings = {int(kbit) * 125 for kbit in re.findall(r"\bceil (\d+)Kbit", shown.stdout)}
+    read = re.findall(r"rbytes=(\d+)", (executor.path / "io.stat").read_text())
+    return Rates(time.time(), frozenset(map(int, limited)), frozenset(ceilings), sum(map(int, read)))
+
+
+@pytest.fixture(scope="module")
+def filled() -> Iterator[None]:
+    """A file to be read from the disk."""
+    with CACHED.open("wb") as file:
+        for _ in range(100):
+            file.write(os.urandom(MIB))
+        os.fsync(file.fileno())
+    yield
+    CACHED.unlink()
+
+
+def test_limits_of_disk_and_network_move_and_the_disk_s_binds(host: Host, state: Path, filled: None) -> None:
+    with submitted(host, state, "rates", script=READ, sizing="hard") as (executor,):
+        seen: list[Rates] = []
+        while time.time() < executor.at(12) - 1:
+            seen.append(rates(executor))
+            time.sleep(0.1)
+    said = "\n".join(f"{each.at - executor.at(0):6.2f} {each}" for each in seen)
+    for first, last, planned in ((3, 5, 4.2e6), (6, 8, 16.8e6), (9, 11, 4.2e6)):
+        begin, end = executor.at(first) + LAG_S + 0.5, executor.at(last + 1) - LEAD_S - 0.5
+        found = [each for each in seen if begin <= each.at < end]
+        assert len(found) > 3, said
+        assert {each.disk for each in found} == {frozenset({int(planned)})}, said
+        assert {each.sent for each in found} == {frozenset({int(planned)})}, said
+        read = (found[-1].read_bytes - found[0].read_bytes) / (found[-1].at - found[0].at)
+        assert 0.7 * planned < read < 1.1 * planned, said
 
 
 @pytest.fixture(scope="module")

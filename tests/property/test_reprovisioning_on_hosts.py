@@ -71,7 +71,7 @@ def test_before_it_is_late_a_plan_only_rises_and_no_further_than_was_seen(
     watched = Observation("c", 60.0, 63.0, (9.0, 0.0, 0.0, 0.0), (had + 9.0, 0.0, 0.0, 100.0), lacks=(0,))
     for number, used in enumerate(seen):
         watched.sampled(ContainerUse(cpu_cores=used, memory_bytes=90), 61.0 + number, 1.0)
-    after = corrected(profile, before, watched, shared=data.draw(st.booleans()))
+    after = corrected(profile, before, watched)
     now, then = ahead(profile, before, 51.0), ahead(profile, after, 51.0)
     for slot, (was, amount) in enumerate(zip(now.amounts, then.amounts, strict=True)):
         assert amount[0] >= was[0]

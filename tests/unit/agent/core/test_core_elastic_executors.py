@@ -134,6 +134,21 @@ def test_shared_sizing_moves_guarantees_and_leaves_limits_alone() -> None:
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(("sizing", "early"), [(Sizing.HARD, True), (Sizing.SHARED, False)])
+def test_only_a_plan_that_is_a_limit_is_observed_before_a_stage_is_late(sizing: Sizing, early: bool) -> None:
+    """Who shares what is idle waits for it beside others, and may have all that its plan has all the same."""
+    bed = Bed(Profile(cpu_cores=(1.0,) * 20, memory_bytes=(GIB,), stages=(20,)), sizing=sizing)
+
+    def observed() -> bool:
+        return any(isinstance(one, i.Explain) and one.what == "observed" for one in bed.done)
+
+    waits = ContainerUse(cpu_cores=1.0, cpu_stalled=0.8, memory_bytes=100 * MIB)
+    bed.until(130.0, waits)
+    assert observed() is early
+    bed.until(100.0 + 1.1 * 60 + 1, waits)
+    assert observed(), "it is late"
+
+
 @pytest.mark.parametrize(("link", "asked", "promised"), [(100 * MIB, 0, 10 * MIB), (0, 0, 0), (0, 5 * MIB, 5 * MIB)])
 def test_of_a_link_that_does_not_tell_its_rate_no_part_is_promised_but_to_who_asked(
     link: int, asked: int, promised: int

@@ -112,7 +112,6 @@ def test_who_uses_up_its_plan_and_waits_for_more_will_be_late_if_it_goes_on() ->
     assert not hindered(*[(2.0, 0.9)] * 4, (1.0, 0.0), (2.0, 0.9)).foretells(1.1), "that was before"
     assert not hindered(*[(2.0, 0.0)] * 10, (2.0, 0.9)).foretells(1.1), "all of the row counts: news may be late"
     assert not hindered((2.0, 0.9), (2.0, 0.9), had=0.0).foretells(1.1), "its plan is not what holds it back"
-    assert not hindered((2.4, 0.9), (2.3, 0.9)).foretells(1.1), "it has what is idle as well: more than was predicted"
     disk = Hindrance(3.0)
     for _ in range(2):
         disk.sampled(ContainerUse(disk_bytes_per_s=10e6, disk_stalled=0.6), (2.0, 10e6, 0.0, 0.0), 1.0)
@@ -147,11 +146,11 @@ def test_looks_that_come_late_do_not_hide_who_is_held_back(plan: float, sample_s
     assert observed_after_s(plan, sample_s, 0.1, 0, waits=0.09) == math.inf, "it hardly waits"
 
 
-def foreseen(*samples: float, course: Course | None = None, shared: bool = False) -> Course:
+def foreseen(*samples: float, course: Course | None = None) -> Course:
     seen = Observation("c", 100.0, 103.0, (6.0, 0.0, 0.0, 0.0), (8.0, 0.0, 0.0, 100.0), lacks=(0,))
     for number, cores in enumerate(samples):
         seen.sampled(ContainerUse(cpu_cores=cores, memory_bytes=50), 101.0 + number, 1.0)
-    return corrected(PROFILE, course or Course(), seen, shared=shared)
+    return corrected(PROFILE, course or Course(), seen)
 
 
 def test_before_it_is_late_only_what_is_more_than_a_stage_ever_wanted_scales_the_rest() -> None:
@@ -161,11 +160,6 @@ def test_before_it_is_late_only_what_is_more_than_a_stage_ever_wanted_scales_the
     assert (earlier.scale, earlier.least) == ((1.0, 1.0, 1.0, 1.0), (3.5, 0.0, 0.0, 50.0))
     assert not more.observed, "at rho times its time it is observed as any other"
     assert more.next_stage(1, 9.0) == Course(stage=1, since_s=9.0, scale=(2.0, 1.0, 1.0, 1.0), count=1)
-
-
-def test_who_shares_what_is_idle_holds_no_burst_for_the_rest_of_a_stage() -> None:
-    assert foreseen(3.5, 3.5, 3.5, shared=True) == Course(sated=True), "its stage was predicted to want four"
-    assert foreseen(8.0, 7.0, 6.0, shared=True).least == (8.0, 0.0, 0.0, 0.0), "that is more than it ever was to want"
 
 
 def test_who_wants_no_more_than_it_had_is_not_asked_again_in_this_stage() -> None:

@@ -1,0 +1,43 @@
+"""The cluster of all tests here, which build on each other in the order of its life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.machines import Cluster, bare_cluster, build_wheel
+
+#: The files, in that order.
+_LIFE = ("test_installing", "test_running", "test_upgrading", "test_uninstalling")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """By the order of the cluster's life, not by the alphabet's."""
+    here = [item for item in items if item.path.parent == Path(__file__).parent]
+    here.sort(key=lambda item: _LIFE.index(item.path.stem))
+    items[:] = [item for item in items if item not in here] + here
+    for item in here:
+        item.add_marker(pytest.mark.timeout(3600))
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three bare machines; what was there before is in ``bare``."""
+    directory = tmp_path_factory.mktemp("cluster")
+    wheel = build_wheel(directory, "0.1.0+old")
+    with bare_cluster(directory) as cluster:
+        cluster.variables = {
+            "penstock_venv_wheel": str(wheel),
+            "penstock_venv_wheelhouse": "/opt/wheelhouse",
+            "penstock_ca_directory": str(directory / "ca"),
+            "penstock_master_http": "0.0.0.0:7422",
+        }
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def bare(cluster: Cluster) -> dict[str, list[str]]:
+    """What there was before anything was installed."""
+    return cluster.survey()

@@ -1,0 +1,39 @@
+"""A job that leaves a line for each command that ran, and where."""
+
+from __future__ import annotations
+
+from tests.cluster.machines import NAMES, Cluster
+
+WIDTH = 12
+#: Where jobs are submitted from: a node that is drained and restarted with the others.
+FRONT = NAMES[1]
+_WORK = "/home/tester/work"
+_RAN = f"{_WORK}/ran"
+
+
+def prepare(cluster: Cluster) -> None:
+    """The job's file, and no trace of former ones. Each command says once that it ran, and where."""
+    tasks = "".join(
+        f'[[task]]\nname = "task{number}"\nstage = "all"\ninput_bytes = "50MB"\nmemory = "32M"\n'
+        f'command = "echo task{number} $(hostname) >>{_RAN}; sleep 1"\n'
+        for number in range(WIDTH)
+    )
+    cluster.everywhere(f"rm -rf {_WORK} && install -d -o tester {_WORK}")
+    text = f'name = "load"\n{tasks}'
+    cluster.ssh(FRONT, f"cat >{_WORK}/job.toml <<'END'\n{text}END")
+
+
+def submit(cluster: Cluster) -> None:
+    """Run it to its end."""
+    cluster.penstock(FRONT, "submit work/job.toml", user="tester")
+
+
+def ran(cluster: Cluster) -> list[tuple[str, str]]:
+    """Each run of a command on any machine: its name, and the machine's."""
+    said = "".join(cluster.everywhere(f"cat {_RAN}", check=False).values())
+    return [(task, node) for task, _, node in (line.partition(" ") for line in said.splitlines())]
+
+
+def until(cluster: Cluster, condition: str) -> None:
+    """A shell's condition holds where jobs are submitted."""
+    cluster.ssh(FRONT, f"cd {_WORK} && timeout 600 sh -c 'until {condition}; do sleep 0.2; done'")
