@@ -1,7 +1,8 @@
 """The agent's link to the master: registers, relays in order, reports load, carries decisions to the core.
 
 What frameworks asked for lives in the core's state, so a relay that cannot be sent need not be kept: after a lost
-connection ``register`` says everything again. Only ends would be lost; those are kept until they are sent.
+connection ``register`` says everything again. Only ends would be lost; those are kept until they are sent, and the end
+of a command until the master answers: a master that ends itself reads no more, and the next one would run it again.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from penstock.transport import RpcPeer, connect_tcp
 from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Params
-from penstock.wire.connection import read_params
+from penstock.wire.connection import read, read_params
 from penstock.wire.errors import RpcError, unavailable
 
 log = structlog.get_logger()
 T = TypeVar("T")
-_KEPT = {"command_ended", "job_ended", "tasks_done", "tasks_cancelled"}
+_ENDED = "command_ended"
+_KEPT = {_ENDED, "job_ended", "tasks_done", "tasks_cancelled"}
 #: What ended is told at once, but what ends within this time is told together (docs/architecture.md, time scales).
 COALESCE_S = 0.05
 _BACK_OFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
@@ -47,6 +49,7 @@ class Link:
         self._peer: RpcPeer | None = None
         self._lost = asyncio.Event()
         self._kept: list[tuple[str, Params]] = []
+        self._unanswered: dict[asyncio.Future[Any], Params] = {}  # ends of commands
         self._registering = False
         self._heartbeat_s = 1.0
         self._soon: asyncio.TimerHandle | None = None
@@ -112,11 +115,16 @@ class Link:
             complete=not any(job.recovered for job in here),
             draining=node.draining,
         )
-        kept, self._kept = self._kept, []
+        ends = [said for said in self._kept if said[0] == _ENDED]
+        kept, self._kept = [said for said in self._kept if said[0] != _ENDED], []
         self._registering = True  # what happens from here on is not in the registration
         try:
+            registered = peer.start_request("register", registration)
+            # Right behind it: as long as the master does not know how they ended, it looks for another place for them.
+            for method, params in ends:
+                self._say(peer, method, params)
             async with asyncio.timeout(10):
-                answer = await peer.request("register", registration, api.Registered)
+                answer = read(await registered, api.Registered)
         except TimeoutError:
             peer.close()
             self._kept = kept + self._kept
@@ -136,10 +144,30 @@ class Link:
 
     def _say(self, peer: RpcPeer, method: str, params: Params) -> None:
         """What an executor used is told in full before it is told that it ended."""
+        if method != _ENDED:
+            peer.notify(method, params)
+            return
         node = self._shell.node
-        while method == "command_ended" and node.executors.surrogate.owes and not peer.closed:
+        while node.executors.surrogate.owes and not peer.closed:
             peer.notify("heartbeat", node.heartbeat(time.monotonic()))
-        peer.notify(method, params)
+        try:
+            answer = peer.start_request(method, params)
+        except ConnectionResetError:
+            self._kept.append((method, params))
+            return
+        self._unanswered[answer] = params
+        answer.add_done_callback(self._answered)
+
+    def _answered(self, answer: asyncio.Future[Any]) -> None:
+        """The master has heard of an end; or the connection is lost, or it did not take our registration."""
+        params = self._unanswered.pop(answer)
+        error = answer.exception()
+        if error is None:
+            return
+        if self._peer is None or isinstance(error, ConnectionResetError):
+            self._kept.append((_ENDED, params))
+        else:
+            log.warning("the master complains", method=_ENDED, why=str(error))
 
     async def _beat(self) -> None:
         while self._peer is not None and not self._lost.is_set():

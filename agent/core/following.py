@@ -134,8 +134,8 @@ class Following:
         """Whether it will be late if it goes on like this, and nobody has found yet that it wants no more.
 
         Behind the predicted end of its stage it may be in the next one, and only the news of that is late. Who shares
-        what is idle has its bursts from there: that it waits for one beside others says nothing of its stage, whose time
-        its plan's mean can keep, and a burst held for the rest of the stage would keep others out.
+        what is idle has its bursts from there: that it waits for one beside others says nothing of its stage, whose
+        time its plan's mean can keep, and a burst held for the rest of the stage would keep others out.
         """
         course = self.course
         length_s = predicted_s(self.profile, course.stage) if self.executor and not self.shared else None

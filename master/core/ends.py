@@ -70,11 +70,16 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
     """A command ended on its node. A copy that was withdrawn because it is elsewhere by now ends silently.
 
     A connection keeps its order: what ends before its assignment was answered is an earlier copy, whose end was said
-    only now. That end counts as well, unless that copy was stopped: then the present one goes on.
+    only now. That end counts as well, unless that copy was stopped: then the present one goes on. So does one of which
+    only its origin knows what it is, who has yet to register (after a restart of ours): it is kept until then.
     """
     key = (message.job, message.task)
     job, task, held = cluster.jobs.get(message.job), cluster.task(key), node.held.get(key)
+    stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
     cluster.changed = True
+    if task is None and not stopped and _origin_is_to_come(cluster, message):
+        job = job or cluster.new_job(message.job, message.origin, now)
+        lifecycle.keep_end(job, message.task, node.name, message.ended)
     if held is not None and held.accepted:
         lifecycle.drop(cluster, node, held)
         if job is not None and task is not None and task.node == node.name:
@@ -86,9 +91,17 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
                 lifecycle.forget(cluster, job, task)
         return
     was_here = task is not None and (task.node or task.was_on) == node.name
-    stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
     if job is not None and task is not None and was_here and not stopped:
         if held is not None:
             lifecycle.withdraw(cluster, node, held, "an earlier copy of it has ended")
         task.node = node.name
         lifecycle.end(cluster, job, task, message.ended)
+
+
+def _origin_is_to_come(cluster: Cluster, message: api.CommandEnded) -> bool:
+    """Whether it may still be said what job that is: not of one that is over, nor once its origin has said it."""
+    job, past = cluster.jobs.get(message.job), cluster.past.get(message.job)
+    origin = cluster.nodes.get(job.origin if job is not None else message.origin)
+    if (past is not None and past.cancelled_by) or (origin is not None and origin.connected):
+        return False
+    return job is None or not job.described

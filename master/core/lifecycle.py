@@ -255,11 +255,15 @@ def end(cluster: Cluster, job: Job, task: Task, ended: Ended) -> None:
     forget(cluster, job, task)
     if task.node:
         tell_placed(cluster, job, task)
-    told = api.TellEnded(job=job.job, task=task.name, node=task.node or task.was_on, ended=ended, why=ended.reason)
-    job.untold[task.name] = told
-    cluster.propose(job.origin, told)
+    cluster.propose(job.origin, keep_end(job, task.name, task.node or task.was_on, ended))
     cluster.counts[f"ended_{ended.by}"] += 1
     cluster.changed = True
+
+
+def keep_end(job: Job, task: str, node: str, ended: Ended) -> api.TellEnded:
+    """How a task ended on a node is kept until its origin has heard it; what it is to hear."""
+    told = job.untold[task] = api.TellEnded(job=job.job, task=task, node=node, ended=ended, why=ended.reason)
+    return told
 
 
 def forget(cluster: Cluster, job: Job, task: Task) -> None:

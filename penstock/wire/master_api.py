@@ -230,7 +230,8 @@ class TasksDone(Params, frozen=True):
 
 
 class CommandEnded(Params, frozen=True):
-    """A command that the master placed on the sending node ended."""
+    """A command that the master placed on the sending node ended. A request: what the master did not answer, it is told
+    again right behind the next ``register``."""
 
     job: str
     task: str

@@ -12,10 +12,13 @@ _RAN = f"{_WORK}/ran"
 
 
 def prepare(cluster: Cluster) -> None:
-    """The job's file, and no trace of former ones. Each command says once that it ran, and where."""
+    """The job's file, and no trace of former ones. Each command says once that it ran, and where.
+
+    They wait rather than compute: the machines have the playbooks' work to do beside them.
+    """
     tasks = "".join(
         f'[[task]]\nname = "task{number}"\nstage = "all"\ninput_bytes = "50MB"\nmemory = "32M"\n'
-        f'command = "echo task{number} $(hostname) >>{_RAN}; sleep 1"\n'
+        f'command = "echo task{number} $(hostname) >>{_RAN}; sleep 2"\n'
         for number in range(WIDTH)
     )
     cluster.everywhere(f"rm -rf {_WORK} && install -d -o tester {_WORK}")

@@ -21,6 +21,7 @@ from agent.link import Link
 from penstock.model import Capacity, ContainerSpec, EndedBy, Executor, KindAmounts, Profile, TaskRequest
 from penstock.transport import RpcPeer
 from penstock.wire import master_api as api
+from penstock.wire.agent_api import Done
 from penstock.wire.connection import read_params
 
 Start = Callable[..., Any]
@@ -81,7 +82,10 @@ class FakeMaster:
         pass
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
-        assert method == "register"
+        if method != "register":
+            assert method == "command_ended"
+            self.notification(peer, method, params)
+            return Done()
         self._peer, self._number, self.order = peer, 0, []
         self.connections += 1
         self.notification(peer, method, params)

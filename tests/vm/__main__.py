@@ -80,10 +80,6 @@ def _parser() -> argparse.ArgumentParser:
     test = command(
         "test", _test, f"run tests/kernel in the machine as root, with pytest's own arguments; report: {_REPORT}"
     )
-    test.add_argument(
-        "--share", type=_share, default=(1, 1), metavar="K/N",
-        help="only the files of the K-th of N shares, so that N machines can go through them side by side",
-    )  # fmt: skip
     test.set_defaults(drives=_TEST_DRIVES)
     return parser
 
@@ -101,21 +97,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not (left and colon and right):
         raise argparse.ArgumentTypeError(f"{text!r} is not FROM:TO")
     return left, right
-
-
-def _share(text: str) -> tuple[int, int]:
-    which, _, shares = text.partition("/")
-    if not (which.isdigit() and shares.isdigit() and 1 <= int(which) <= int(shares)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not K/N, such as 1/2")
-    return int(which), int(shares)
-
-
-def share_of(sizes: dict[str, int], which: int, shares: int) -> list[str]:
-    """The files of one share (from 1 on) of so many: whole files, dealt out from the largest on to who has least."""
-    dealt: list[list[str]] = [[] for _ in range(shares)]
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
-        min(dealt, key=lambda share: sum(sizes[each] for each in share)).append(name)
-    return sorted(dealt[which - 1])
 
 
 def _build(arguments: argparse.Namespace) -> int:
@@ -144,14 +125,12 @@ def _test(arguments: argparse.Namespace) -> int:
     extra: list[str] = arguments.pytest
     named = [each for each in extra if not each.startswith("-") and each.startswith("tests/")]
     # Ten times the processor time of the host: a test's own limit is wider, too.
-    report = _REPORT if arguments.share == (1, 1) else f"{_REPORT.removesuffix('.xml')}-{arguments.share[0]}.xml"
-    command = ["python", "-m", "pytest", f"--junit-xml={report}", "--timeout=300", *extra]
+    command = ["python", "-m", "pytest", f"--junit-xml={_REPORT}", "--timeout=300", "--durations=20", *extra]
     if not named:
-        files = {str(each.relative_to(ROOT)): each.stat().st_size for each in (ROOT / "tests/kernel").glob("test_*.py")}
-        command += share_of(files, *arguments.share)
+        command.append("tests/kernel")
     with _Prepared(memory_mib=arguments.memory, drives=arguments.drives) as machine:
         status = machine.stream(_in_checkout(command))
-        _bring_back(machine, report, ROOT / report)
+        _bring_back(machine, _REPORT, ROOT / _REPORT)
     return status
 
 

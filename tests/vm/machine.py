@@ -90,7 +90,7 @@ class Machine(Remote):
         # fmt: off
         return [
             find("qemu-system-x86_64"),
-            # Without erms, fsrm the kernel and libc copy and clear pages by eights: `rep movsb` is emulated byte by byte.
+            # erms, fsrm: with them kernel and libc copy and clear by `rep movsb`, which is emulated byte by byte.
             "-accel", "tcg,thread=multi", "-cpu", "max,erms=off,fsrm=off", "-smp", "2", "-m", str(self._memory_mib),
             "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
             "-kernel", str(image.kernel), "-initrd", str(image.initrd),

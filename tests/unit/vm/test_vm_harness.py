@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.vm import host
-from tests.vm.__main__ import _parser, share_of
+from tests.vm.__main__ import _parser
 from tests.vm.checkout import _commands, _files
 from tests.vm.image import ROOT, requirements
 from tests.vm.machine import DRIVES
@@ -26,21 +26,6 @@ def test_the_checkout_is_what_git_tracks_or_would_track() -> None:
     files = _files()
     assert {"pyproject.toml", "tests/unit/vm/test_vm_harness.py"} <= set(files)
     assert not any(name.startswith((".venv/", ".git/")) or "__pycache__" in name for name in files)
-
-
-def test_machines_share_the_files_and_each_is_in_one_share() -> None:
-    sizes = {"a": 10, "b": 7, "c": 4, "d": 1}
-    assert share_of(sizes, 1, 1) == ["a", "b", "c", "d"]
-    assert [share_of(sizes, which, 2) for which in (1, 2)] == [["a", "d"], ["b", "c"]]
-    parse = _parser().parse_args
-    assert (parse(["test"]).share, parse(["test", "--share", "2/3"]).share) == ((1, 1), (2, 3))
-
-
-@pytest.mark.parametrize("share", ["0/2", "3/2", "1", "a/b"])
-def test_a_share_that_there_is_not_is_named(share: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        _parser().parse_args(["test", "--share", share])
-    assert f"'{share}' is not K/N" in capsys.readouterr().err
 
 
 def test_additional_disks_are_named_by_model(capsys: pytest.CaptureFixture[str]) -> None:

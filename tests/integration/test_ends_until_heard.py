@@ -1,0 +1,81 @@
+"""The end of a command is told until the master has answered; a master that ends itself may never have read it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from agent.core import Node
+from agent.core.settings import NodeSettings
+from agent.link import Link
+from agent.shell import Shell
+from penstock.model import Capacity, Ended, EndedBy
+from penstock.transport import RpcPeer
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import Done
+
+SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
+END = api.CommandEnded(job="j", task="t", origin="o", ended=Ended(by=EndedBy.EXIT, exit_status=0))
+
+
+class Master:
+    """Notes what it is told; the first end that it gets it does not live to read."""
+
+    def __init__(self) -> None:
+        self.peers: list[RpcPeer] = []
+        self.heard: list[list[str]] = []
+        self.news = asyncio.Event()
+
+    def connected(self, peer: RpcPeer) -> None:
+        self.peers.append(peer)
+        self.heard.append([])
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        self.heard[-1].append(method)
+        self.news.set()
+        if method == "register":
+            return api.Registered(protocol=1, version="0", heartbeat_s=30.0)
+        if len(self.peers) == 1:
+            peer.close()
+            return asyncio.sleep(0)  # no answer gets out any more
+        return Done()
+
+    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
+        self.heard[-1].append(method)
+        self.news.set()
+
+    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
+        pass
+
+    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
+        raise error
+
+    async def until(self, connection: int, method: str) -> None:
+        async with asyncio.timeout(30):
+            while len(self.heard) <= connection or method not in self.heard[connection]:
+                self.news.clear()
+                await self.news.wait()
+
+
+async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_registration() -> None:
+    master = Master()
+    server = await asyncio.get_running_loop().create_server(lambda: RpcPeer(master), "127.0.0.1", 0)
+    shell = cast("Shell", SimpleNamespace(node=Node(SETTINGS), link=None))
+    link = Link(shell, *server.sockets[0].getsockname()[:2])
+    running = asyncio.create_task(link.run())
+    try:
+        await master.until(0, "heartbeat")
+        link.tell("command_ended", END)
+        await master.until(1, "heartbeat")
+        assert master.heard[1][:2] == ["register", "command_ended"], "before anything could be decided without it"
+        assert master.heard[1].count("command_ended") == 1
+        master.peers[1].close()
+        await master.until(2, "heartbeat")
+        assert "command_ended" not in master.heard[2], "it was answered"
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        server.close()
+        for peer in master.peers:
+            peer.close()
