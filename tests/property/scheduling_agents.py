@@ -214,7 +214,10 @@ class Agent:
         return "" if here else "unknown job"
 
     def unlink(self) -> None:
+        """Of what is on its way only the ends of commands are said again: no answer has come to them."""
         self.linked = False
+        unanswered = [what for _, what, _, _ in self.to_master if isinstance(what, api.CommandEnded)]
+        self.kept = [*unanswered, *self.kept]
         self.to_master.clear()
         self.inbox.clear()
 

@@ -156,7 +156,11 @@ class World(RuleBasedStateMachine):
         self.books_agree(agent)
         kept, agent.kept = agent.kept, []
         for message in kept:
-            agent.say(message)
+            if isinstance(message, api.CommandEnded):  # right behind the registration
+                self.serve(e.Said(node, message))
+                self.books_agree(agent)
+            else:
+                agent.say(message)
 
     @rule(node=nodes)
     def unlink(self, node: str) -> None:
