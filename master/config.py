@@ -124,6 +124,14 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     node_timeout_s: Annotated[
         float, Meta(gt=0, description="how long a node may be away or silent before its tasks are lost"), LIVE
     ] = 10.0
+    drained_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="the same of a drained node, on which nothing runs: the jobs submitted there go on so long",
+        ),
+        LIVE,
+    ] = 600.0
     promotion: Annotated[
         bool, Meta(description="opportunistic tasks become regular where there is room (UBIS §IV.D)"), LIVE
     ] = True
@@ -244,6 +252,10 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         if self.node_timeout_s < 2 * self.heartbeat_s:
             faults.append(
                 f"node_timeout_s: {self.node_timeout_s:g} is below two heartbeats ({self.heartbeat_s:g} s each)"
+            )
+        if self.drained_timeout_s < self.node_timeout_s:
+            faults.append(
+                f"drained_timeout_s: {self.drained_timeout_s:g} is below node_timeout_s ({self.node_timeout_s:g})"
             )
         faults += [
             f"weights: {path}: {weight:g} is not above 0" for path, weight in self.weights.items() if not weight > 0

@@ -46,14 +46,18 @@ def run(cluster: Cluster, now: float) -> None:
 
 
 def _expire(cluster: Cluster, now: float) -> None:
-    """Nodes that were away, or silent, for too long are lost."""
+    """Nodes that were away, or silent, for too long are lost. One that was drained before it went is being worked on:
+    nobody waits for what runs there, but the jobs that were submitted there would end with it."""
     timeout_s = cluster.settings.node_timeout_s
     for node in cluster.table.silent(now, timeout_s):
         if node.away_since is None:
             cluster.hang_up(node.name, f"silent for more than {timeout_s:g} s")
             _lose(cluster, node, f"node {node.name} was silent for more than {timeout_s:g} s")
-        else:
-            _lose(cluster, node, f"node {node.name} was away for more than {timeout_s:g} s")
+            continue
+        empty = node.draining is not None and not node.held
+        longest_s = cluster.settings.drained_timeout_s if empty else timeout_s
+        if now - node.away_since > longest_s:
+            _lose(cluster, node, f"node {node.name} was away for more than {longest_s:g} s")
 
 
 def _lose(cluster: Cluster, node: Node, why: str) -> None:

@@ -52,6 +52,7 @@ class MasterSettings:
     admission_wait_max_s: float = 600.0
     heartbeat_s: float = 1.0
     node_timeout_s: float = 10.0
+    drained_timeout_s: float = 600.0
     promotion: bool = True
     default_cpu_bytes_per_s: float = 50e6
     default_disk_bytes_per_s: float = 100e6

@@ -140,6 +140,42 @@ def test_a_job_that_only_fits_with_the_drained_node_waits_for_it() -> None:
     assert len(b.round()) == 1
 
 
+# ---------------------------------------------------------------- it is being worked on
+
+
+def away(b: Bed, node: str, for_s: int) -> None:
+    b.serve(e.NodeAway(node))
+    for _ in range(for_s):
+        b.heartbeat("a")
+        b.round(1.0)
+
+
+def test_the_jobs_that_were_submitted_at_a_drained_node_outlive_its_upgrade() -> None:
+    b = bed("a", "b", node_timeout_s=5.0, drained_timeout_s=60.0)
+    b.job("b")
+    drain(b, "b")
+    b.ready("b", command("t"))
+    assert b.round() == [("t", "a")]
+    away(b, "b", 20)
+    b.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="b", ended=EXIT)))
+    awaited = api.AwaitedTask(job="j", stage="s", request=command("t"), node="a")
+    b.node("b", jobs=[job_state("j")], awaited=[awaited], draining=ROOT)
+    assert [said.ended for _, said in b.said(api.TellEnded)] == [EXIT]
+    assert b.round() == [], "and nothing is done twice"
+    away(b, "b", 62)
+    assert set(b.cluster.nodes) == {"a"} and b.cluster.jobs == {}
+
+
+def test_a_node_that_goes_with_work_on_it_is_lost_as_any_other() -> None:
+    b = bed("a", "b", node_timeout_s=5.0, drained_timeout_s=60.0)
+    b.job("a")
+    b.ready("a", command("t", nodes=("b",)))
+    assert b.round() == [("t", "b")]
+    drain(b, "b")
+    away(b, "b", 7)
+    assert set(b.cluster.nodes) == {"a"}
+
+
 # ---------------------------------------------------------------- how far it is
 
 
@@ -216,7 +252,7 @@ def test_a_master_that_is_new_believes_the_node() -> None:
 
 
 def test_a_node_hears_when_it_is_back_what_was_said_while_it_was_away() -> None:
-    b = bed("a", "b", "c", node_timeout_s=5.0)
+    b = bed("a", "b", "c", node_timeout_s=5.0, drained_timeout_s=5.0)
     drain(b, "c")
     for node in ("b", "c"):
         b.serve(e.NodeAway(node))
