@@ -115,11 +115,11 @@ class Link:
             complete=not any(job.recovered for job in here),
             draining=node.draining,
         )
+        registered = peer.start_request("register", registration)  # or nothing has been said, and all is kept
         ends = [said for said in self._kept if said[0] == _ENDED]
         kept, self._kept = [said for said in self._kept if said[0] != _ENDED], []
         self._registering = True  # what happens from here on is not in the registration
         try:
-            registered = peer.start_request("register", registration)
             # Right behind it: as long as the master does not know how they ended, it looks for another place for them.
             for method, params in ends:
                 self._say(peer, method, params)

@@ -70,8 +70,8 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
     """A command ended on its node. A copy that was withdrawn because it is elsewhere by now ends silently.
 
     A connection keeps its order: what ends before its assignment was answered is an earlier copy, whose end was said
-    only now. That end counts as well, unless that copy was stopped: then the present one goes on. So does one of which
-    only its origin knows what it is, who has yet to register (after a restart of ours): it is kept until then.
+    only now. That end counts as well, unless that copy was stopped: then the present one goes on. After
+    a restart of ours only its origin knows what it is: where that has yet to register, the end is kept until then.
     """
     key = (message.job, message.task)
     job, task, held = cluster.jobs.get(message.job), cluster.task(key), node.held.get(key)
