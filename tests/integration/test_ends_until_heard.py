@@ -6,6 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from agent.core import Node
 from agent.core.settings import NodeSettings
 from agent.link import Link
@@ -79,3 +81,13 @@ async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_regist
         server.close()
         for peer in master.peers:
             peer.close()
+
+
+async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_registration() -> None:
+    link = Link(cast("Shell", SimpleNamespace(node=Node(SETTINGS), link=None)), "127.0.0.1", 1)
+    link.tell("command_ended", END)
+    gone = RpcPeer(Master())
+    gone.close()
+    with pytest.raises(ConnectionResetError):
+        await link._register(gone)
+    assert link._kept == [("command_ended", END)]
