@@ -132,6 +132,14 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         ),
         LIVE,
     ] = 600.0
+    gather_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="a restarted master places nothing for so long, so that every node can say what it holds",
+        ),
+        LIVE,
+    ] = 5.0
     promotion: Annotated[
         bool, Meta(description="opportunistic tasks become regular where there is room (UBIS §IV.D)"), LIVE
     ] = True

@@ -5,182 +5,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from master import drains, jobs
+from master.connection import AgentConnection
 from master.core import Cluster, MasterSettings
 from master.core import events as e
-from master.core.instructions import Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
+from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
 from master.forecasting import Forecasting, unforeseen
 from master.overview import Overview
 from master.prediction.application import ForecastSettings
 from master.remembering import Remembering
-from penstock import __version__
 from penstock.config.answers import Configuring
 from penstock.security import tls
 from penstock.transport import Listener, RpcPeer
-from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Done, Result
-from penstock.wire.connection import read, read_params
-from penstock.wire.errors import ErrorCode, RpcError, bad_request, refused, unavailable
+from penstock.wire.agent_api import Result
+from penstock.wire.errors import refused, unavailable
 from penstock.wire.reservation_api import OnBehalf
 
 log = structlog.get_logger()
-
-
-class AgentConnection:
-    """One agent's connection. Nothing but ``register`` is understood before it has registered."""
-
-    def __init__(self, service: MasterService) -> None:
-        self._service = service
-        self._peer: RpcPeer | None = None
-        self._waiting: list[SendDecisions] | None = []  # until `register` has been answered
-        self._names: tuple[str, ...] | None = None  # that its certificate carries; None: without TLS
-        self.node = ""
-        self.address = ""
-        self.heard_at = 0.0
-        #: What users of the agent's host ask, by method; answered in its turn.
-        self._relayed: dict[str, Callable[[OnBehalf], Awaitable[Result]]] = {
-            "reservation": service.on_behalf,
-            "cluster_status": service.of_cluster,
-            "configuration": lambda asked: service.of_configuration(asked, self.node),
-            "nodes": service.of_nodes,
-            "jobs": service.of_jobs,
-        }
-
-    def send(self, instruction: SendDecisions) -> None:
-        """A ``decide`` request; its answer becomes the event ``Answered``."""
-        if self._waiting is not None:
-            self._waiting.append(instruction)
-        elif self._peer is not None:
-            params = api.Decide(number=instruction.number, decisions=instruction.decisions)
-            try:
-                answer = self._peer.start_request("decide", params)
-            except (ConnectionResetError, RpcError) as error:
-                self.hang_up(f"a decision could not be sent: {error}")
-                return
-            answer.add_done_callback(partial(self._decided, instruction))
-
-    def hang_up(self, reason: str) -> None:
-        """Close; the agent registers again, which tells what is true."""
-        log.warning("connection closed", node=self.node, address=self.address, reason=reason)
-        self.close()
-
-    def judge_anew(self) -> None:
-        """Hang up if the CA or its list is another now than when this connection was made."""
-        contexts, peer = self._service.contexts, self._peer
-        if contexts is not None and peer is not None and contexts.outdated(peer.get_extra_info("sslcontext")):
-            self.hang_up("the CA or its list has changed, so whoever it is shows his certificate anew")
-
-    def close(self) -> None:
-        """Close; ``disconnected`` follows."""
-        if self._peer is not None:
-            self._peer.close()
-
-    def _decided(self, sent: SendDecisions, answer: asyncio.Future[Any]) -> None:
-        """The agent's answer."""
-        if answer.cancelled() or isinstance(answer.exception(), ConnectionResetError):
-            return  # the end of the connection is an event of its own
-        try:
-            decided = read(answer.result(), api.Decided)
-        except RpcError as error:
-            if error.code is not ErrorCode.BAD_REQUEST:
-                self.hang_up(f"{self.node} failed on a decision: {error}")
-                return
-            reason = str(error)  # not understood, so not carried out
-            decided = api.Decided(refused=[api.Refusal(index=i, reason=reason) for i in range(len(sent.decisions))])
-        self._service.said_by(self, e.Answered(self.node, sent.number, decided.refused))
-
-    # ------------------------------------------------------------ Handler
-
-    def connected(self, peer: RpcPeer) -> None:
-        """Somebody connected; nothing is known about it yet."""
-        self._peer = peer
-        name = peer.get_extra_info("peername")
-        self.address = f"{name[0]}:{name[1]}" if name else "?"
-        if peer.get_extra_info("sslcontext") is not None:
-            self._names = tls.names(peer.get_extra_info("peercert"))
-        self._service.connections.add(self)
-        self.judge_anew()  # the handshake may have begun before it changed
-
-    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
-        """Raises: RpcError: what was said makes no sense, or is out of order."""
-        if method in self._relayed and self.node:
-            return self._relayed[method](read_params(params, OnBehalf))
-        message = self._read(method, params)
-        return self._register(message) if isinstance(message, api.Register) else self._heed(message)
-
-    def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
-        """As a request, without an answer; errors come back as the notification ``error``."""
-        if method == "error":
-            log.warning("an agent complains", node=self.node, params=params)
-            return
-        message = self._read(method, params)
-        if isinstance(message, api.Register):
-            self._register(message)
-            return
-        # The answer to a decision is dealt with in the loop's next turn, so what came after it must be, too: the core
-        # relies on the order of the connection.
-        asyncio.get_running_loop().call_soon(self._notified, method, message)
-
-    def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
-        """The node has some time to come back."""
-        self._peer = None
-        self._service.gone(self)
-
-    def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
-        """Ours."""
-        log.error("a message could not be handled", node=self.node, method=method, exc_info=error)
-
-    def _read(self, method: str, params: list[Any]) -> e.Message:
-        if method not in api.REQUESTS:
-            raise unknown_method(method, api.REQUESTS)
-        message = read_params(params, api.REQUESTS[method][0])
-        if not self.node and not isinstance(message, api.Register):
-            raise bad_request("a connection starts with `register`", field="method")
-        self.heard_at = time.monotonic()
-        assert isinstance(message, e.Message)
-        return message
-
-    async def _heed(self, message: e.Message) -> Done | api.JobJoined:
-        """A coroutine, so that it runs in its turn (see :meth:`notification`)."""
-        self._service.said_by(self, e.Said(self.node, message))
-        return self._service.cluster.joined(message.job) if isinstance(message, api.JoinJob) else Done()
-
-    def _notified(self, method: str, message: e.Message) -> None:
-        try:
-            self._service.said_by(self, e.Said(self.node, message))
-        except RpcError as error:
-            if self._peer is not None:
-                self._peer.notify("error", error.body)
-        except Exception as error:  # the root of a notification
-            log.error("a message could not be handled", node=self.node, method=method, exc_info=error)
-
-    def _register(self, message: api.Register) -> api.Registered:
-        if self.node:
-            raise refused(f"this connection is registered as {self.node!r} already", field="node")
-        if self._names is not None and message.node not in self._names:
-            carried = ", ".join(map(repr, self._names)) or "nobody"
-            raise refused(
-                f"node {message.node!r} shows a certificate for {carried}",
-                field="node",
-                remedy=f"set `node` to that, or `penstock ca issue {message.node}`",
-            )
-        self._service.register(self, message)
-        asyncio.get_running_loop().call_soon(self._answered_registration)
-        return api.Registered(
-            protocol=api.PROTOCOL, version=__version__, heartbeat_s=self._service.cluster.settings.heartbeat_s
-        )
-
-    def _answered_registration(self) -> None:
-        waiting, self._waiting = self._waiting or [], None
-        for instruction in waiting:
-            self.send(instruction)
 
 
 class MasterService:
@@ -190,6 +36,7 @@ class MasterService:
         self.cluster = cluster
         self.connections: set[AgentConnection] = set()
         self._by_node: dict[str, AgentConnection] = {}
+        self._unheard: dict[tuple[str, str], asyncio.Future[None]] = {}  # ends of commands, until origins know them
         self._loop = asyncio.get_running_loop()
         self._round: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -329,6 +176,12 @@ class MasterService:
             del self._by_node[connection.node]
             self._dispatch(e.NodeAway(connection.node))
 
+    async def end_heard(self, said: api.CommandEnded) -> None:
+        """Until its origin has heard how a command ended: the node repeats it to the next master if this one ends."""
+        key = (said.job, said.task)
+        if self.cluster.untold(key):
+            await asyncio.shield(self._unheard.setdefault(key, self._loop.create_future()))
+
     def heard(self, event: e.Forecasted | e.Learnt | e.Remembered) -> None:
         """What was done in the background is known."""
         self._dispatch(event)
@@ -357,6 +210,10 @@ class MasterService:
                     self._in_background(instruction)
                 case Keep() if self.remembering is not None:
                     self.remembering.keep(instruction)
+                case EndHeard(job, task):
+                    waiting = self._unheard.pop((job, task), None)
+                    if waiting is not None:
+                        waiting.set_result(None)
                 case Explain(what, facts):
                     log.info(what, **facts)
         self._plan_round()

@@ -39,7 +39,7 @@ def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusa
             case api.TellEnded():
                 job = cluster.jobs.get(decision.job)
                 if job is not None:
-                    job.untold.pop(decision.task, None)
+                    lifecycle.heard(cluster, job, decision.task)
 
 
 def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, reason: str | None) -> None:

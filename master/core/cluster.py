@@ -29,7 +29,7 @@ from master.core import events as e
 from master.core.drains import Drains
 from master.core.executors import Executors
 from master.core.history import History
-from master.core.instructions import Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
+from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
 from master.core.memory import MemoryEstimates
 from master.core.past import PastJobs
 from master.core.plan import NothingPromised, Plan
@@ -67,6 +67,7 @@ class Cluster:
         self.executors = Executors(settings.executor_placement, draw)
         self.counts: Counter[str] = Counter()
         self.ready_tasks = 0
+        self.gathers_until = -math.inf  # nothing is placed before, monotonic
         self.changed = False  # since the last round, something that may let a task be placed
         self.room_changed = False  # what may be reserved, or who waits for it
         self.promotable = False  # opportunistic work may be on some node
@@ -160,8 +161,8 @@ class Cluster:
         self._spoken_to[node] = None
         return known.number + len(known.outbox)
 
-    def instruct(self, instruction: Predict | StoreRun) -> None:
-        """Have the shell do something in the background."""
+    def instruct(self, instruction: Predict | StoreRun | EndHeard) -> None:
+        """Have the shell do something in the background, or answer."""
         self._out.append(instruction)
 
     def explain(self, what: str, **facts: object) -> None:
@@ -186,6 +187,16 @@ class Cluster:
             node = self.nodes[name] = Node(name, away_since=now, draining=self.drains.draining(name))
             self.table.add(node)
         return node
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nobody has spoken of any job yet."""
+        return self._sequence == 0
+
+    def untold(self, key: Key) -> bool:
+        """Whether its origin has yet to hear how a task ended."""
+        job = self.jobs.get(key[0])
+        return job is not None and key[1] in job.untold
 
     def task(self, key: Key) -> Task | None:
         """A task that has not ended."""

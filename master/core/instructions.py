@@ -65,4 +65,12 @@ class Keep:
     jobs: Mapping[str, Past | None]
 
 
-Instruction = SendDecisions | Hangup | Explain | Predict | StoreRun | Keep
+@dataclass(frozen=True, slots=True)
+class EndHeard:
+    """A job's origin has heard how one of its tasks ended, or is not to hear of it any more."""
+
+    job: str
+    task: str
+
+
+Instruction = SendDecisions | Hangup | Explain | Predict | StoreRun | Keep | EndHeard

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from master.core import executors, listing, standing
 from master.core.history import Needed
+from master.core.instructions import EndHeard
 from master.core.memory import input_bytes
 from master.core.past import note_end
 from master.core.priorities import first_priority, priority_of
@@ -68,6 +69,8 @@ def end_job(cluster: Cluster, job: Job, why: str, *, told: str = "", released_by
     for name in job.hosts if not lost else ():  # one that was lost may come back
         if (host := cluster.nodes.get(name)) is not None:
             host.serves.discard(job.job)
+    for name in list(job.untold):
+        heard(cluster, job, name)
     del cluster.jobs[job.job]
     cluster.changed = True
     cluster.room_changed = True
@@ -264,6 +267,12 @@ def keep_end(job: Job, task: str, node: str, ended: Ended) -> api.TellEnded:
     """How a task ended on a node is kept until its origin has heard it; what it is to hear."""
     told = job.untold[task] = api.TellEnded(job=job.job, task=task, node=node, ended=ended, why=ended.reason)
     return told
+
+
+def heard(cluster: Cluster, job: Job, task: str) -> None:
+    """Its origin knows how a task ended: whoever said so may forget it."""
+    if job.untold.pop(task, None) is not None:
+        cluster.instruct(EndHeard(job.job, task))
 
 
 def forget(cluster: Cluster, job: Job, task: Task) -> None:

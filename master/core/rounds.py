@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 def run(cluster: Cluster, now: float) -> None:
     """One round."""
     _expire(cluster, now)
+    if now < cluster.gathers_until:
+        cluster.changed = True
+        return
     ranking = cluster.rank(now)
     admission.admit(cluster, ranking.order(), now)
     _refuse_unfit(cluster, now)

@@ -53,6 +53,7 @@ class MasterSettings:
     heartbeat_s: float = 1.0
     node_timeout_s: float = 10.0
     drained_timeout_s: float = 600.0
+    gather_s: float = 5.0
     promotion: bool = True
     default_cpu_bytes_per_s: float = 50e6
     default_disk_bytes_per_s: float = 100e6

@@ -230,8 +230,8 @@ class TasksDone(Params, frozen=True):
 
 
 class CommandEnded(Params, frozen=True):
-    """A command that the master placed on the sending node ended. A request: what the master did not answer, it is told
-    again right behind the next ``register``."""
+    """A command that the master placed on the sending node ended. A request, answered when the job's origin has heard
+    of it: until then it is told again right behind each ``register``, as a master may end between the two."""
 
     job: str
     task: str

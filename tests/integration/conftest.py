@@ -19,6 +19,7 @@ import pytest
 
 from penstock.transport import RpcPeer, connect_unix
 from penstock.wire.agent_api import Welcome
+from tests.integration.warm import Forked
 
 START_TIMEOUT_S = 100
 
@@ -27,7 +28,7 @@ START_TIMEOUT_S = 100
 class Daemon:
     """A daemon process of ours, and where it answers."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     directory: Path
     arguments: list[str]
     log: Path
@@ -54,18 +55,19 @@ class Daemon:
 
 
 def start(module: str, directory: Path, *arguments: str, environment: dict[str, str] | None = None) -> Daemon:
-    """Start ``python -I -m module`` and wait until it says READY=1."""
+    """Start it and wait until it says READY=1: forked from what has been imported, or, where it has an environment of
+    its own, which may be read by an import, as ``python -I -m module``."""
     log = directory / f"{module}.log"
     ports = directory / f"{module}.json"
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    with notify, log.open("ab") as output:
+    with notify:
         address = f"\0penstock-test-{os.getpid()}-{os.urandom(6).hex()}"
         notify.bind(address)
         notify.settimeout(START_TIMEOUT_S)
-        command = [sys.executable, "-I", "-m", module, "--port-file", str(ports), *arguments]
+        command = ["--port-file", str(ports), *arguments]
         own = {"PENSTOCK_STATE_DIR": str(directory / f"{module}-state"), f"PENSTOCK_{module.upper()}_TLS": "off"}
         around = {**os.environ, **own, **(environment or {}), "NOTIFY_SOCKET": "@" + address[1:]}
-        process = subprocess.Popen(command, env=around, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        process = _executed(module, command, around, log) if environment else Forked(module, command, around, log)
         daemon = Daemon(process, directory, list(arguments), log)
         try:
             while b"READY=1" not in notify.recv(4096):
@@ -75,6 +77,12 @@ def start(module: str, directory: Path, *arguments: str, environment: dict[str, 
             pytest.fail(f"{module} did not start:\n{log.read_text()}")
     daemon.addresses = json.loads(ports.read_text())
     return daemon
+
+
+def _executed(module: str, arguments: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-I", "-m", module, *arguments]
+    with log.open("ab") as output:
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
 @pytest.fixture

@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import socket
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 from penstock.client import AgentClient
 from penstock.model import ContainerSpec, EndedBy, KindAmounts, TaskRequest
+from tests.integration.warm import Forked
 
 Start = Callable[..., Any]
 
@@ -30,7 +29,7 @@ class MasterProcess:
             self.listen = f"127.0.0.1:{probe.getsockname()[1]}"
         self.directory = directory
         self.http = ""
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Forked | None = None
 
     def start(self) -> None:
         ports = self.directory / "master.json"
@@ -38,16 +37,14 @@ class MasterProcess:
         notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         address = str(self.directory / "notify.sock")
         Path(address).unlink(missing_ok=True)
-        with notify, (self.directory / "master.log").open("ab") as log:
+        with notify:
             notify.bind(address)
             notify.settimeout(60)
             store = self.directory / "master.db"
             settings = (f"listen={self.listen}", "tls=off", "http=127.0.0.1:0", "node_timeout_s=30", f"store={store}")
             options = [part for text in settings for part in ("--set", text)]
-            command = [sys.executable, "-I", "-m", "master", "--port-file", str(ports), *options]
-            self.process = subprocess.Popen(
-                command, env={"NOTIFY_SOCKET": address}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            arguments = ["--port-file", str(ports), *options]
+            self.process = Forked("master", arguments, {"NOTIFY_SOCKET": address}, self.directory / "master.log")
             assert b"READY=1" in notify.recv(4096)
         addresses = json.loads(ports.read_text())
         assert addresses["listen"] == self.listen

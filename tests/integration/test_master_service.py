@@ -13,9 +13,10 @@ import pytest
 from master.config import MasterConfig
 from master.daemon import Master
 from penstock.daemon import StartError
-from penstock.model import Capacity, KindAmounts, TaskRequest
+from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.transport import RpcPeer, connect_tcp
 from penstock.wire import master_api as api
+from penstock.wire.agent_api import Done
 from penstock.wire.connection import read_params
 from penstock.wire.errors import ErrorCode, RpcError
 
@@ -81,7 +82,9 @@ def ready(name: str, *tasks: str, **more: Any) -> api.ReadyTasks:
 
 @pytest.fixture
 async def master() -> AsyncIterator[Master]:
-    config = MasterConfig(listen="127.0.0.1:0", tls="off", http="127.0.0.1:0", interval_s=0.01, ept_s=0.02)
+    config = MasterConfig(
+        listen="127.0.0.1:0", tls="off", http="127.0.0.1:0", interval_s=0.01, ept_s=0.02, gather_s=0.0
+    )
     running = Master(config)
     await running.start()
     yield running
@@ -117,6 +120,32 @@ async def test_a_task_finds_its_node_and_its_end_finds_its_origin(connect: Calla
     other.peer.notify("tasks_done", api.TasksDone(job="j", tasks=["t"]))
     await origin.until(lambda: bool(origin.decisions(api.TellEnded)))
     assert [decide.number for decide in origin.requests] == list(range(1, len(origin.requests) + 1))
+
+
+async def test_an_end_is_answered_when_the_origin_has_heard_of_it(connect: Callable[..., Any]) -> None:
+    origin, other = await connect("a"), await connect("b")
+    may_answer = asyncio.Event()
+
+    async def hesitate() -> api.Decided:
+        await may_answer.wait()
+        return api.Decided()
+
+    def answer(decide: api.Decide) -> object:
+        return hesitate() if any(isinstance(said, api.TellEnded) for said in decide.decisions) else api.Decided()
+
+    origin.answer = answer
+    origin.peer.notify("job_submitted", job("j"))
+    origin.peer.notify("tasks_ready", ready("j", "t", nodes=("b",), command=ContainerSpec(argv=("true",))))
+    await origin.until(lambda: bool(origin.decisions(api.TellPlaced)))
+    said = api.CommandEnded(job="j", task="t", origin="a", ended=Ended(by=EndedBy.EXIT, exit_status=0))
+    answered = other.peer.start_request("command_ended", said)
+    await origin.until(lambda: bool(origin.decisions(api.TellEnded)))
+    await other.peer.request("heartbeat", api.Heartbeat(load=load(), decided=0), Done)
+    assert not answered.done(), "what came later is answered before"
+    may_answer.set()
+    async with asyncio.timeout(30):
+        await answered
+        await other.peer.request("command_ended", said, Done)  # it is known now
 
 
 async def test_the_registration_is_answered_before_anything_is_decided(connect: Callable[..., Any]) -> None:

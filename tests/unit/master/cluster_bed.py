@@ -19,7 +19,7 @@ class Bed:
     """A cluster whose agents do what they are told, unless a test says otherwise."""
 
     def __init__(self, **settings: Any) -> None:
-        self.cluster = Cluster(MasterSettings(**settings))
+        self.cluster = Cluster(MasterSettings(**{"gather_s": 0.0, **settings}))
         self.now = 0.0
         self.sent: list[tuple[str, api.AnyDecision]] = []
         self.other: list[object] = []

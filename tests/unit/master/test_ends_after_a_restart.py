@@ -1,10 +1,12 @@
-"""A master that has just started hears of ends before it knows whose they are: nothing that ran is run again."""
+"""A master that has just started does not know what the former one gave out, nor what has ended since: nothing that ran
+is run again."""
 
 from __future__ import annotations
 
 import pytest
 
 from master.core import events as e
+from master.core.instructions import EndHeard
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, job_state
@@ -67,3 +69,63 @@ def test_an_end_whose_origin_never_comes_is_forgotten_with_it() -> None:
         b.heartbeat("b")
         b.round()
     assert b.cluster.jobs == {} and set(b.cluster.nodes) == {"b"}
+
+
+def test_who_said_how_a_command_ended_is_answered_when_its_origin_has_heard() -> None:
+    b = bed("a", "b")
+    b.job("a")
+    b.ready("a", command("t", nodes=("b",)))
+    b.round()
+    b.answering = False
+    ran_on_b(b)
+    number = b.numbers["a"]
+    assert b.cluster.untold(("j", "t")) and heard(b) == []
+    b.serve(e.Answered("a", number, []))
+    assert not b.cluster.untold(("j", "t")) and heard(b) == [EndHeard("j", "t")]
+    b.serve(e.Answered("a", number, []))
+    assert heard(b) == [EndHeard("j", "t")], "once"
+
+
+def test_an_origin_whose_job_is_over_is_not_waited_for() -> None:
+    b = bed("a", "b")
+    b.job("a")
+    b.ready("a", command("t", nodes=("b",)))
+    b.round()
+    b.answering = False
+    ran_on_b(b)
+    b.serve(e.Said("a", api.JobEnded(job="j")))
+    assert heard(b) == [EndHeard("j", "t")] and not b.cluster.untold(("j", "t"))
+
+
+def heard(b: Bed) -> list[object]:
+    """What was said to be known to its origin."""
+    return [said for said in b.other if isinstance(said, EndHeard)]
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_nothing_is_placed_before_every_node_can_have_said_what_it_holds(returns: bool) -> None:
+    """The former master had placed it, and ended before it told the origin."""
+    b = bed(gather_s=5.0)
+    origin_registers(b, told=False)
+    b.node("c")
+    for _ in range(4):
+        assert b.round(1.0) == []
+    if returns:
+        placed = api.PlacedTask(
+            job="j", stage="s", task="t", origin="a", remaining=command("t").usage, memory_bytes=0,
+            opportunistic=False, command=True,
+        )  # fmt: skip
+        b.node("b", placed=[placed])
+    placed_anew = [task for _ in range(2) for task, _ in b.round(1.0)]
+    assert placed_anew == ([] if returns else ["t"])
+    assert [node for node, _ in b.said(api.TellPlaced)] == ["a"]
+
+
+def test_a_master_that_nobody_had_before_places_at_once() -> None:
+    b = bed("a", gather_s=5.0)
+    b.job("a")
+    b.ready("a", command("t"))
+    assert b.round() == [("t", "a")]
+    b.node("a")
+    b.node("b", jobs=[job_state("k")], ready=[api.ReadyTasks(job="k", stage="s", tasks=[command("u")])])
+    assert [task for task, _ in b.round()] == ["u"], "and goes on at once when another node brings its jobs"

@@ -67,7 +67,7 @@ def test_every_setting_of_the_core_is_configured() -> None:
         share_chunk_tasks=9, max_running_jobs=10, placement="tetris",
         tetris_peak_to_mean=12.0, stage_aware=False, network_aware=False, memory_estimate=True,
         admission_wait_max_s=11.0, heartbeat_s=2.0, node_timeout_s=20.0, promotion=False,
-        drained_timeout_s=30.0,
+        drained_timeout_s=30.0, gather_s=6.0,
         default_cpu_bytes_per_s=1.0, default_disk_bytes_per_s=2.0, default_network_bytes_per_s=3.0,
         executor_placement="trc", executor_slot_s=5.0, executor_horizon_slots=60,
         user_max_jobs=13, user_max_cores=14.0, user_max_memory_bytes=15,
