@@ -159,6 +159,7 @@ class Agent:
             self._shell, self._executor, status=self.status, outputs=self._outputs, enforced=enforced,
             max_frame_bytes=config.max_frame_bytes, operators=config.operators,
             connections=lambda: self._config.user_max_connections, configuring=Configuring(self._reloading),
+            containers_go_on=not config.spawn_launcher,
         )  # fmt: skip
         await self._frameworks.listen(config.socket_path())
         self._closers.append(self._frameworks.close)

@@ -43,10 +43,10 @@ class Frameworks:
     def __init__(
         self, shell: Shell, executor: Executor, *, status: Callable[[], dict[str, Any]], outputs: Path,
         enforced: list[str], max_frame_bytes: int, operators: str = "", connections: Callable[[], int] = lambda: 0,
-        configuring: Configuring | None = None,
+        configuring: Configuring | None = None, containers_go_on: bool = False,
     ) -> None:  # fmt: skip
         """``operators``: the group that may act on everybody's; ``connections``: that each other user may have (0: any
-        number), asked for each new one."""
+        number), asked for each new one; ``containers_go_on`` when we stop, also those that clients are attached to."""
         self.shell = shell
         self.executor = executor
         self.status = status
@@ -56,8 +56,10 @@ class Frameworks:
         self.operators = operators
         self.connections = connections
         self.configuring = configuring
+        self.containers_go_on = containers_go_on
         self.open: Counter[int] = Counter()  # connections by uid
         self.errors = 0
+        self.stopping = False
         self._server: asyncio.Server | None = None
         self._sessions = running.COMMANDS  # session ids start above the one that commands have
         self._path: Path | None = None
@@ -77,7 +79,8 @@ class Frameworks:
         self._path = path
 
     def close(self) -> None:
-        """Close the socket and every connection."""
+        """Close the socket and every connection; jobs wait for their frameworks to come to the next agent."""
+        self.stopping = True
         if self._server is not None:
             self._server.close()
             for peer in list(self.shell.peers.values()):
@@ -184,7 +187,9 @@ class FrameworkSession:
             del self._frameworks.open[self._uid]
         self._frameworks.executor.drop_stdio(self._session)
         if self._greeted:
-            self._shell.dispatch(e.SessionClosed(self._session))
+            stopping = self._frameworks.stopping
+            if not (stopping and self._frameworks.containers_go_on):
+                self._shell.dispatch(e.SessionClosed(self._session, stopping))
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
         """Ours."""

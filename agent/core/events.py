@@ -34,9 +34,11 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed:
-    """A connection is gone: everything it held is given back."""
+    """A connection is gone: everything it held is given back. ``stopping``: we closed it, as the agent stops; then its
+    jobs go on, and only its attached containers end."""
 
     session: int
+    stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True)

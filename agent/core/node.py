@@ -208,22 +208,22 @@ class Node:
         return []
 
     def _session_closed(self, event: e.SessionClosed, now: float) -> list[Instruction]:
-        session = self.sessions.pop(event.session, None)
-        if session is None:
+        if (session := self.sessions.pop(event.session, None)) is None:
             return []
-        instructions = self.granted(self.queues.drop_session(event.session, sorted(session.jobs), now), now)
-        for name in sorted(session.jobs):
-            job = self.jobs.get(name)
-            if job is not None:
-                job.sessions.discard(event.session)
-                if not job.sessions:
-                    client = session.client or "without a name"
-                    instructions += self._left(job, now, f"its client {client} disconnected")
+        instructions = [] if event.stopping else self._give_back(session, now)
         for container in sorted(session.launched):
             record = self.containers.live.get(container)
             if record is not None and not record.spec.detach:
-                reason = f"its client {session.client or 'without a name'} disconnected"
-                instructions += self.containers.stop(container, EndedBy.DISCONNECTED, reason)
+                instructions += self.containers.stop(container, EndedBy.DISCONNECTED, session.disconnected)
+        return instructions
+
+    def _give_back(self, session: Session, now: float) -> list[Instruction]:
+        """The slots that a connection held, and the jobs that no other takes part in."""
+        instructions = self.granted(self.queues.drop_session(session.session, sorted(session.jobs), now), now)
+        for job in [self.jobs[name] for name in sorted(session.jobs) if name in self.jobs]:
+            job.sessions.discard(session.session)
+            if not job.sessions:
+                instructions += self._left(job, now, session.disconnected)
         return instructions
 
     def _job_registered(self, event: e.JobRegistered, now: float) -> list[Instruction]:

@@ -133,6 +133,11 @@ class Session:
     attached: set[str] = field(default_factory=set)
     launched: set[str] = field(default_factory=set)
 
+    @property
+    def disconnected(self) -> str:
+        """Why what hung on it ends."""
+        return f"its client {self.client or 'without a name'} disconnected"
+
 
 @dataclass(slots=True)
 class TaskHere:

@@ -80,9 +80,14 @@ def test_the_second_run_changes_nothing_and_ends_nothing(
 
 
 def test_a_restart_of_the_agent_ends_nothing(cluster: Cluster) -> None:
-    before = _sleeps(cluster)
+    """Nor what somebody waits for; he goes on waiting."""
+    cluster.ssh(_NODE, f"(runuser -u tester -- nohup {PENSTOCK} run -- sleep 2000 >/dev/null 2>&1 </dev/null &)")
+    cluster.ssh(_NODE, "timeout 120 sh -c 'until pgrep -x -u tester -f \"sleep 2000\"; do sleep 0.2; done'")
+    before, waits = _sleeps(cluster), f"pgrep -u tester -f '{PENSTOCK} run'"
+    waiting = cluster.ssh(_NODE, waits)
     cluster.ssh(_NODE, "systemctl restart penstock-agent")
-    assert _sleeps(cluster) == before != []
+    assert len(before) == 2 and _sleeps(cluster) == before
+    assert cluster.ssh(_NODE, waits) == waiting
 
 
 def test_all_comes_back_when_the_owner_of_the_containers_is_killed(cluster: Cluster) -> None:

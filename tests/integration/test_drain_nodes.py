@@ -184,3 +184,42 @@ async def test_what_was_said_of_a_node_that_is_away_and_how_jobs_ended_outlives_
     beta = await asyncio.to_thread(start_agent, node="beta", master=master.listen, **again)
     assert await penstock(alpha, "drain", "beta") == (0, "beta: drained\n", "")
     assert beta.status()["drain"]["state"] == "drained"
+
+
+async def until(master: MasterProcess, condition: Callable[[dict[str, Any]], bool]) -> None:
+    """The master's status is so; it is asked again and again, as nothing else tells."""
+    async with asyncio.timeout(LIMIT_S):
+        while not condition(await asyncio.to_thread(master.status)):
+            pass
+
+
+async def test_what_runs_for_a_drained_node_is_not_run_again_because_its_agent_is_away(
+    start_agent: Start, tmp_path: Path, gates: tuple[Gate, Gate]
+) -> None:
+    """As in an upgrade; a node that nobody has drained is lost by then, with the jobs that were submitted there. Its
+    agent, asked to stop, ends no job: its clients come to the next one."""
+    gate, _ = gates
+    master = MasterProcess(tmp_path, node_timeout_s=2.0)
+    await asyncio.to_thread(master.start)
+    alpha, _, gamma = await agents(start_agent, master, tmp_path, "alpha", "beta", "gamma")
+    assert await penstock(alpha, "drain", "alpha", "gamma") == (0, "alpha: drained\ngamma: drained\n", "")
+    assert (await penstock(alpha, "undrain", "gamma"))[0] == 0
+    async with await AgentClient.connect(alpha.socket, "test") as client:
+        job = await client.register_job("goes-on", memory_bytes=100_000_000)
+        await asyncio.wait_for(job.admitted(), LIMIT_S)
+        await penstock(gamma, "drain", "gamma")  # only beta takes work
+        await job.place("s", [gate.task()])
+        await gate.begins()
+        assert (await penstock(gamma, "undrain", "gamma"))[0] == 0
+        for agent in (alpha, gamma):
+            await asyncio.to_thread(agent.stop)
+        await until(master, lambda status: "gamma" not in status["nodes"])
+        gate.go()
+        await until(master, lambda status: bool(status["tasks"]["ended"]))
+        again = {"runtime_dir": tmp_path / "alpha/run", "state_dir": tmp_path / "alpha/state"}
+        await asyncio.to_thread(start_agent, node="alpha", master=master.listen, **again)
+        assert (await asyncio.wait_for(job.ended(gate.name), LIMIT_S)).exit_status == 5
+        status = await asyncio.to_thread(master.status)
+        assert (status["decisions"]["assigned"], status["tasks"]["ended"]) == (1, {"exit": 1})
+        await job.end()
+    assert await asyncio.to_thread(master.stop) == 0

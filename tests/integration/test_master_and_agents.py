@@ -23,7 +23,8 @@ Start = Callable[..., Any]
 class MasterProcess:
     """``python -I -m master`` on a port of its own, which it keeps over restarts."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, node_timeout_s: float = 30.0) -> None:
+        self._node_timeout_s = node_timeout_s
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.listen = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -41,7 +42,8 @@ class MasterProcess:
             notify.bind(address)
             notify.settimeout(60)
             store = self.directory / "master.db"
-            settings = (f"listen={self.listen}", "tls=off", "http=127.0.0.1:0", "node_timeout_s=30", f"store={store}")
+            timeout = f"node_timeout_s={self._node_timeout_s}"
+            settings = (f"listen={self.listen}", "tls=off", "http=127.0.0.1:0", timeout, f"store={store}")
             options = [part for text in settings for part in ("--set", text)]
             arguments = ["--port-file", str(ports), *options]
             self.process = Forked("master", arguments, {"NOTIFY_SOCKET": address}, self.directory / "master.log")

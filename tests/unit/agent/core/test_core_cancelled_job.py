@@ -100,3 +100,9 @@ def test_the_master_hears_why_a_job_ended_that_its_framework_did_not_end(node: N
     instructions = node.handle(e.SessionClosed(OWNER), 1.0)
     ended = [each.params for each in instructions if isinstance(each, TellMaster)]
     assert ended == [api.JobEnded(job=name, why="its client without a name disconnected")]
+
+
+def test_a_job_goes_on_when_its_agent_stops(node: Node) -> None:
+    name = registered(node, OWNER)
+    assert node.handle(e.SessionClosed(OWNER, stopping=True), 1.0) == []
+    assert name in node.jobs, "the next agent finds it in the journal, and its framework joins it again"
