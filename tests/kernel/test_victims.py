@@ -23,7 +23,7 @@ from penstock.model import Choice, EndedBy, Limits, Notice
 pytestmark = pytest.mark.timeout(400)
 MIB = 1 << 20
 #: For so long nobody else may go; ``make bench-victims`` watches a minute.
-CALM_S = float(os.environ.get("PENSTOCK_CALM_S", "10"))
+CALM_S = float(os.environ.get("PENSTOCK_CALM_S", "5"))
 MEMORY = {"memory_bytes": 384 * MIB, "t_preempt_memory": 0.9, "t_alloc": 2, "t_preempt_cpu": 1.0, "t_preempt_disk": 1.0}
 
 
