@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from agent.place import cgroup2_mount, own_cgroup
 from penstock.client.blocking import BlockingAgent, BlockingContainer
@@ -27,6 +27,19 @@ PYTHON = "/usr/bin/python3"
 #: Everything takes ten to thirty times as long under emulation.
 TIMEOUT_S = 120.0
 _PIPE_BYTES = 1 << 20
+
+
+class Running(Protocol):
+    """The agent's process."""
+
+    def send_signal(self, number: int, /) -> None:
+        """As os.kill."""
+
+    def kill(self) -> None:
+        """End it."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status."""
 
 
 class TimedOutError(Exception):
@@ -165,13 +178,10 @@ class Bed:
         ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         address = f"\0penstock-bench-{os.getpid()}-{os.urandom(4).hex()}"
         log = self._directory / "agent.log"
-        with ready, log.open("wb") as said:
+        with ready:
             ready.bind(address)
             ready.settimeout(TIMEOUT_S)
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "agent", *self._settings], stdin=subprocess.DEVNULL, stdout=said,
-                stderr=said, env={**os.environ, "NOTIFY_SOCKET": "@" + address[1:]},
-            )  # fmt: skip
+            self._process = self._run(self._settings, {**os.environ, "NOTIFY_SOCKET": "@" + address[1:]}, log)
             try:
                 while b"READY=1" not in ready.recv(4096):
                     pass
@@ -188,6 +198,11 @@ class Bed:
         self._agent.close()
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(TIMEOUT_S)
+
+    def _run(self, arguments: list[str], environment: dict[str, str], log: Path) -> Running:
+        command = [sys.executable, "-I", "-m", "agent", *arguments]
+        with log.open("wb") as said:
+            return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
 
     def start(self, *command: object, heard: bool = True, **spec: Any) -> Work:
         """Start a workload of work.py in a container; ``spec`` is the rest of a ContainerSpec.

@@ -8,7 +8,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ import pytest
 
 from penstock.transport import RpcPeer, connect_unix
 from penstock.wire.agent_api import Welcome
-from tests.integration.warm import Forked
+from tests.integration.warm import Forked, run
 
 START_TIMEOUT_S = 100
 
@@ -55,8 +54,7 @@ class Daemon:
 
 
 def start(module: str, directory: Path, *arguments: str, environment: dict[str, str] | None = None) -> Daemon:
-    """Start it and wait until it says READY=1: forked from what has been imported, or, where it has an environment of
-    its own, which may be read by an import, as ``python -I -m module``."""
+    """Start it and wait until it says READY=1."""
     log = directory / f"{module}.log"
     ports = directory / f"{module}.json"
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -67,7 +65,7 @@ def start(module: str, directory: Path, *arguments: str, environment: dict[str, 
         command = ["--port-file", str(ports), *arguments]
         own = {"PENSTOCK_STATE_DIR": str(directory / f"{module}-state"), f"PENSTOCK_{module.upper()}_TLS": "off"}
         around = {**os.environ, **own, **(environment or {}), "NOTIFY_SOCKET": "@" + address[1:]}
-        process = _executed(module, command, around, log) if environment else Forked(module, command, around, log)
+        process = run(module, command, around, log, imports_anew=bool(environment))
         daemon = Daemon(process, directory, list(arguments), log)
         try:
             while b"READY=1" not in notify.recv(4096):
@@ -77,12 +75,6 @@ def start(module: str, directory: Path, *arguments: str, environment: dict[str, 
             pytest.fail(f"{module} did not start:\n{log.read_text()}")
     daemon.addresses = json.loads(ports.read_text())
     return daemon
-
-
-def _executed(module: str, arguments: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-I", "-m", module, *arguments]
-    with log.open("ab") as output:
-        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
 @pytest.fixture

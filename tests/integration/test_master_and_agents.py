@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from penstock.client import AgentClient
 from penstock.model import ContainerSpec, EndedBy, KindAmounts, TaskRequest
-from tests.integration.warm import Forked
+from tests.integration.warm import Forked, run
 
 Start = Callable[..., Any]
 
@@ -30,7 +31,7 @@ class MasterProcess:
             self.listen = f"127.0.0.1:{probe.getsockname()[1]}"
         self.directory = directory
         self.http = ""
-        self.process: Forked | None = None
+        self.process: Forked | subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         ports = self.directory / "master.json"
@@ -46,7 +47,7 @@ class MasterProcess:
             settings = (f"listen={self.listen}", "tls=off", "http=127.0.0.1:0", timeout, f"store={store}")
             options = [part for text in settings for part in ("--set", text)]
             arguments = ["--port-file", str(ports), *options]
-            self.process = Forked("master", arguments, {"NOTIFY_SOCKET": address}, self.directory / "master.log")
+            self.process = run("master", arguments, {"NOTIFY_SOCKET": address}, self.directory / "master.log")
             assert b"READY=1" in notify.recv(4096)
         addresses = json.loads(ports.read_text())
         assert addresses["listen"] == self.listen

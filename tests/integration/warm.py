@@ -7,11 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+from functools import cache
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["agent.daemon", "master.daemon", __name__])
+
+
+@cache
+def _network() -> int:
+    """The network namespace in which they are imported: that of the first who asks."""
+    return Path("/proc/self/ns/net").stat().st_ino
 
 
 class Forked:
@@ -56,6 +63,20 @@ class Forked:
     def kill(self) -> None:
         """SIGKILL."""
         self.send_signal(signal.SIGKILL)
+
+
+def run(
+    module: str, arguments: list[str], environment: dict[str, str], log: Path, *, imports_anew: bool = False
+) -> Forked | subprocess.Popen[bytes]:
+    """A daemon, forked where a fork would be where we are: a test may have gone to a network of its own.
+
+    ``imports_anew``: it reads something of its environment while it is imported, so it is ``python -I -m module``.
+    """
+    if _network() == Path("/proc/self/ns/net").stat().st_ino and not imports_anew:
+        return Forked(module, arguments, environment, log)
+    command = [sys.executable, "-I", "-m", module, *arguments]
+    with log.open("ab") as output:
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
 def _run(module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:

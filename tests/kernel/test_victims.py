@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from bench.enforcement.accuracy import filled
-from bench.enforcement.bed import Bed, Work
+from bench.enforcement.bed import Work
 from bench.enforcement.guest import slow_directory
 from bench.enforcement.network import BYTES_PER_MBIT, SETTINGS, Network
 from penstock.model import Choice, EndedBy, Limits, Notice
+from tests.kernel.warm_bed import Bed
 
 pytestmark = pytest.mark.timeout(400)
 MIB = 1 << 20
