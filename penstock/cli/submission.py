@@ -34,8 +34,8 @@ from penstock.wire.errors import RpcError
 _TAIL_LINES = 10
 #: How often the master is told how far the job is.
 _PROGRESS_S = 0.5
-#: How long an agent that went away is waited for, seconds: by a detached job manager, and at a prompt, where Ctrl-C ends
-#: the waiting. The job goes on meanwhile, and an upgrade of a busy host takes more than half a minute.
+#: How long an agent that went away is waited for, seconds: by a detached job manager, and at a prompt, where Ctrl-C
+#: ends the waiting. The job goes on meanwhile, and an upgrade of a busy host takes more than half a minute.
 _PATIENCE_S, _PATIENCE_AT_A_PROMPT_S = 3600.0, 300.0
 
 
