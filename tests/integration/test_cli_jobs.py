@@ -153,6 +153,9 @@ async def test_a_detached_job_goes_on_without_its_terminal_and_over_a_restart_of
     again = await asyncio.to_thread(
         start_agent, node="alpha", master=master.listen, runtime_dir=directory / "run", state_dir=directory / "state"
     )
+    async with asyncio.timeout(LIMIT_S):
+        while not (await asyncio.to_thread(again.status))["master"]["linked"]:
+            pass  # nothing else tells that it can be asked about jobs
     await asyncio.to_thread(gate.write_text, "go\n")
     waited = (await penstock.views(again, job, "--wait", status=1))[job]
     assert (waited["outcome"], waited["stages_done"], waited["tasks_done"]) == ("failed", 2, 2)

@@ -156,7 +156,8 @@ def watched(tmp_path: Path, start_agent: Callable[..., Daemon], monkeypatch: pyt
     program.write_text(_WATCHED.format(python=sys.executable, seen=str(seen), mark=MARK))
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    daemon = start_agent(runtime_dir=tmp_path / "a/b/run", state_dir=tmp_path / "a/b/state")
+    settings = {"runtime_dir": tmp_path / "a/b/run", "state_dir": tmp_path / "a/b/state"}
+    daemon = start_agent(environment={"WATCHED": "yes"}, **settings)  # with one of its own it is not forked
     monkeypatch.undo()
     return daemon, seen
 
