@@ -82,7 +82,7 @@ def test_the_second_run_changes_nothing_and_ends_nothing(
 def test_a_restart_of_the_agent_ends_nothing(cluster: Cluster) -> None:
     """Nor what somebody waits for; he goes on waiting."""
     cluster.ssh(
-        _NODE, f"(cd / && runuser -u tester -- nohup {PENSTOCK} run -- sleep 2000 >/dev/null 2>&1 </dev/null &)"
+        _NODE, f"cd / && (runuser -u tester -- nohup {PENSTOCK} run -- sleep 2000 >/dev/null 2>&1 </dev/null &)"
     )
     cluster.ssh(_NODE, "timeout 120 sh -c 'until pgrep -x -u tester -f \"sleep 2000\"; do sleep 0.2; done'")
     before, waits = _sleeps(cluster), f"pgrep -u tester -f '{PENSTOCK} run'"
