@@ -279,3 +279,19 @@ async def test_an_agent_that_stops_leaves_nothing_of_its_attached_containers(
     assert await asyncio.to_thread(agent.stop) == 0
     assert await asyncio.to_thread(_gone, launcher)
     assert await asyncio.to_thread(_gone, started["pid"])
+
+
+async def test_what_a_client_is_attached_to_goes_on_where_somebody_else_started_the_launcher(
+    start_agent: Start, connect: Connect
+) -> None:
+    """As under systemd, where a restart of the agent's unit ends nothing."""
+    start_agent().kill()  # its launcher stays
+    agent = start_agent(spawn_launcher=False)
+    started = await launch(await connect(agent), "sleep", "1000")
+    assert await asyncio.to_thread(agent.stop) == 0
+    again = await connect(start_agent(spawn_launcher=False))
+    await again.call("attach", container=started["container"])
+    (seen,) = (await again.call("status"))["status"]["containers"]
+    assert (seen["state"], seen["pid"]) == ("running", started["pid"])
+    await again.call("kill", container=started["container"])
+    assert (await ended(again))["by"] == "cancelled"
