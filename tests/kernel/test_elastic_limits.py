@@ -152,7 +152,7 @@ def test_what_somebody_else_changed_is_put_right(host: Host) -> None:
     eventually(lambda: (path / "cpu.max").read_text().split()[0] == "50000")
     eventually(lambda: (path / "memory.max").read_text().strip() == str(64 * MIB))
     eventually(lambda: (path.parent / "memory.max").read_text().strip() == str(512 * MIB))
-    assert any(event["what"] == "repaired" for event in host.status()["events"])
+    eventually(lambda: any(event["what"] == "repaired" for event in host.status()["events"]))
     host.penstock("kill", container)
 
 
