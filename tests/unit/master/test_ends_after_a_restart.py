@@ -14,6 +14,14 @@ from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, job_state
 PREEMPTED = Ended(by=EndedBy.PREEMPTED, reason="memory was wanted")
 
 
+def holding(task: str) -> api.PlacedTask:
+    """What a node that runs a command says of it."""
+    return api.PlacedTask(
+        job="j", stage="s", task=task, origin="a", remaining=command(task).usage, memory_bytes=0, opportunistic=False,
+        command=True,
+    )  # fmt: skip
+
+
 def ran_on_b(b: Bed, ended: Ended = EXIT) -> None:
     """What b has to say behind its registration."""
     b.serve(e.Said("b", api.CommandEnded(job="j", task="t", origin="a", ended=ended)))
@@ -31,11 +39,7 @@ def origin_registers(b: Bed, *, told: bool = True, **more: object) -> None:
 def test_an_end_is_kept_for_an_origin_that_has_yet_to_register(told: bool, other: bool) -> None:
     b = bed("c")
     if other:
-        placed = api.PlacedTask(
-            job="j", stage="s", task="other", origin="a", remaining=command("other").usage, memory_bytes=0,
-            opportunistic=False, command=True,
-        )  # fmt: skip
-        b.node("c", placed=[placed])
+        b.node("c", placed=[holding("other")])
     b.node("b")
     ran_on_b(b)
     origin_registers(b, told=told)
@@ -71,13 +75,19 @@ def test_an_end_whose_origin_never_comes_is_forgotten_with_it() -> None:
     assert b.cluster.jobs == {} and set(b.cluster.nodes) == {"b"}
 
 
-def test_who_said_how_a_command_ended_is_answered_when_its_origin_has_heard() -> None:
+def origin_that_has_not_heard() -> Bed:
+    """Of a command that has ended on b."""
     b = bed("a", "b")
     b.job("a")
     b.ready("a", command("t", nodes=("b",)))
     b.round()
     b.answering = False
     ran_on_b(b)
+    return b
+
+
+def test_who_said_how_a_command_ended_is_answered_when_its_origin_has_heard() -> None:
+    b = origin_that_has_not_heard()
     number = b.numbers["a"]
     assert b.cluster.untold(("j", "t")) and heard(b) == []
     b.serve(e.Answered("a", number, []))
@@ -87,12 +97,7 @@ def test_who_said_how_a_command_ended_is_answered_when_its_origin_has_heard() ->
 
 
 def test_an_origin_whose_job_is_over_is_not_waited_for() -> None:
-    b = bed("a", "b")
-    b.job("a")
-    b.ready("a", command("t", nodes=("b",)))
-    b.round()
-    b.answering = False
-    ran_on_b(b)
+    b = origin_that_has_not_heard()
     b.serve(e.Said("a", api.JobEnded(job="j")))
     assert heard(b) == [EndHeard("j", "t")] and not b.cluster.untold(("j", "t"))
 
@@ -111,11 +116,7 @@ def test_nothing_is_placed_before_every_node_can_have_said_what_it_holds(returns
     for _ in range(4):
         assert b.round(1.0) == []
     if returns:
-        placed = api.PlacedTask(
-            job="j", stage="s", task="t", origin="a", remaining=command("t").usage, memory_bytes=0,
-            opportunistic=False, command=True,
-        )  # fmt: skip
-        b.node("b", placed=[placed])
+        b.node("b", placed=[holding("t")])
     placed_anew = [task for _ in range(2) for task, _ in b.round(1.0)]
     assert placed_anew == ([] if returns else ["t"])
     assert [node for node, _ in b.said(api.TellPlaced)] == ["a"]
