@@ -47,7 +47,6 @@ async def penstock(fake: FakeAgent) -> AsyncIterator[Start]:
     for process in started:
         if process.returncode is None:
             process.kill()
-            await fake.stop()  # it holds the ends of pipes that are waited for
             await process.wait()
 
 
