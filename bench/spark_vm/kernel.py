@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.vm.host import UnavailableError, find, say
+from tests.vm.image import cache_directory
 
 _CONFIG = Path(__file__).with_name("kernel.config")
 #: arch/um has several processors from Linux 6.19 on; Debian's own user-mode-linux is built for one.
@@ -41,7 +42,7 @@ def ensure() -> Path:
         UnavailableError: a program is missing.
         subprocess.CalledProcessError: a step of the build failed; its output has been shown.
     """
-    base = Path(os.environ.get("PENSTOCK_VM_CACHE") or Path.home() / ".cache/penstock/vm")
+    base = cache_directory()
     cache = base.with_name(f"{base.name}-user-mode")
     made = cache / _fingerprint() / "linux"
     if not made.exists():

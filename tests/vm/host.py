@@ -20,7 +20,8 @@ TOOLS = {
 }
 #: Only for machines in user mode.
 USER_MODE_TOOLS = {
-    "linux.uml": "user-mode-linux",
+    "mmdebstrap": "mmdebstrap",
+    "patchelf": "patchelf",
     "ip": "iproute2",
     "nsenter": "util-linux",
     "taskset": "util-linux",

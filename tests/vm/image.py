@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tests.vm.host import find, require_tools, say
 
@@ -106,6 +107,11 @@ def requirements() -> list[str]:
     return sorted(found)
 
 
+def cache_directory() -> Path:
+    """Where images are kept; what else is kept is beside it."""
+    return Path(os.environ.get("PENSTOCK_VM_CACHE") or Path.home() / ".cache/penstock/vm")
+
+
 def ensure_image() -> Image:
     """The image for this checkout, built if the cache has none.
 
@@ -114,7 +120,7 @@ def ensure_image() -> Image:
         subprocess.CalledProcessError: a step of the build failed; its output has been shown.
     """
     require_tools()
-    cache = Path(os.environ.get("PENSTOCK_VM_CACHE") or Path.home() / ".cache/penstock/vm")
+    cache = cache_directory()
     cache.mkdir(parents=True, exist_ok=True)
     image = Image(cache / _fingerprint())
     with _locked(cache / "lock"):
@@ -152,7 +158,7 @@ def _build(image: Image) -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-vm-", dir="/var/tmp") as name:
         work = Path(name)
         work.chmod(0o711)
-        _run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "penstock-vm", "-f", str(work / "key")])
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "penstock-vm", "-f", str(work / "key")])
         _fetch_wheels(work / "wheelhouse")
         _pack(work)
         _bootstrap(work)
@@ -160,7 +166,7 @@ def _build(image: Image) -> None:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         for file in ("disk.img", "kernel", "initrd", "key"):
-            _run(["cp", "--sparse=always", str(work / file), str(partial / file)])
+            run(["cp", "--sparse=always", str(work / file), str(partial / file)])
         partial.rename(image.directory)
     say(f"image built in {time.monotonic() - started:.0f} s")
 
@@ -169,8 +175,8 @@ def _fetch_wheels(wheelhouse: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     wanted = requirements()
     source_only = [each for each in wanted if re.split(r"[^\w-]", each)[0] in _SOURCE_ONLY]
-    _run([*pip, "wheel", "--no-deps", "--use-pep517", f"--wheel-dir={wheelhouse}", *source_only])
-    _run([*pip, "download", *_PIP_TARGET, f"--find-links={wheelhouse}", f"--dest={wheelhouse}", *wanted])
+    run([*pip, "wheel", "--no-deps", "--use-pep517", f"--wheel-dir={wheelhouse}", *source_only])
+    run([*pip, "download", *_PIP_TARGET, f"--find-links={wheelhouse}", f"--dest={wheelhouse}", *wanted])
 
 
 def _pack(work: Path) -> None:
@@ -205,7 +211,7 @@ def _bootstrap(work: Path) -> None:
         f'{find("mke2fs")} -q -F -t ext4 -O ^metadata_csum -L root -d "$1.disk" {work}/disk.img {_DISK_SIZE} && '
         f'umount "$1.disk" && rmdir "$1.disk"'
     )
-    _run(
+    run(
         [
             find("mmdebstrap"),
             "--quiet",
@@ -237,8 +243,21 @@ def _forget_others(cache: Path, image: Image) -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+def run(command: list[str], stdout: IO[bytes] | None = None) -> None:
+    """A step of a build. What it says is shown if it fails; ``stdout`` gets what it puts out, where that is data.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout or subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     if done.returncode != 0:
-        say(f"failed: {' '.join(command)}\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+        said = b"".join((each or b"")[-4000:] for each in (done.stdout, done.stderr)).decode(errors="replace")
+        say(f"failed: {' '.join(command)}\n{said}")
         done.check_returncode()

@@ -1,7 +1,8 @@
 """Machines without an emulated processor: user-mode Linux (arch/um), for tests in which Python starts a thousand times.
 
-The image is the one of :mod:`tests.vm.machine`; the kernel runs as processes of the host. They have one network among
-themselves and with the harness, in a network namespace that nobody else is in.
+The image is the one of :mod:`tests.vm.machine`; the kernel (Debian 13's 6.12, with one processor, and without PSI and
+cpusets) runs as processes of the host. They have one network among themselves and with the harness, in a network
+namespace that nobody else is in.
 """
 
 from __future__ import annotations
@@ -18,14 +19,12 @@ from typing import Self
 from tests.vm.host import USER_MODE_TOOLS, dying_with_us, find, require_tools
 from tests.vm.image import Image
 from tests.vm.remote import BootError, Remote
+from tests.vm.user_mode_kernel import ensure_kernel
 
 _PREFIX = "10.74.20"
 #: The host's side of the network.
 _GATEWAY = f"{_PREFIX}.254"
 _BOOT_TIMEOUT_S = 180
-#: Of Debian's user-mode-linux; its kernel is Debian's 6.1 as that of the other machines, but for one processor, and
-#: without PSI and cpusets.
-_MODULES = "/usr/lib/uml/modules"
 #: Gives ssh a connection made in the namespace; a machine that boots is waited for.
 _CONNECT = """
 import socket, sys, time
@@ -125,19 +124,20 @@ class UserModeMachine(Remote):
         connect.write_text(_CONNECT)
         proxy = self._network.command(sys.executable, "-I", str(connect), self.address, str(_BOOT_TIMEOUT_S))
         self.write_ssh_config(image, self.address, f"ProxyCommand {' '.join(proxy)}", "ProxyUseFdpass yes")
-        init = _INIT.format(modules=_MODULES, address=self.address, gateway=_GATEWAY)
+        kernel = ensure_kernel()
+        init = _INIT.format(modules=kernel.modules, address=self.address, gateway=_GATEWAY)
         (self.directory / "init.sh").write_text(init)
         said = self.directory / "console"
         with said.open("wb") as console:
             self._linux = subprocess.Popen(
-                dying_with_us(self._network.command(*self._command(image.disk, self.scratch()))),
+                dying_with_us(self._network.command(*self._command(kernel.executable, image.disk, self.scratch()))),
                 stdin=subprocess.DEVNULL, stdout=console, stderr=console,
             )  # fmt: skip
         if wrong := self.connect(_BOOT_TIMEOUT_S + 60):
             raise BootError(f"{wrong}; its console:\n{said.read_bytes()[-4000:].decode(errors='replace')}")
         _give_way_as_we_do(self._linux.pid)
 
-    def _command(self, disk: Path, scratch: Path) -> list[str]:
+    def _command(self, kernel: Path, disk: Path, scratch: Path) -> list[str]:
         # Its processes and its kernel wake each other all the time: on one processor that is ten times cheaper.
         processor = sorted(os.sched_getaffinity(0))[self._number % len(os.sched_getaffinity(0))]
         mac = f"52:54:00:70:74:{self._number:02x}"
@@ -145,10 +145,10 @@ class UserModeMachine(Remote):
         # fmt: off
         return [
             find("taskset"), "--cpu-list", str(processor),
-            find("linux.uml"), f"mem={self._memory_mib}M", f"uml_dir={here}", "quiet",
+            str(kernel), f"mem={self._memory_mib}M", f"uml_dir={here}", "quiet",
             f"ubd0={here}/root,{disk}", f"ubd1={scratch}", "root=/dev/ubda", "rw",
             f"eth0=tuntap,{self._network.tap(self._number)},{mac}",
-            "con=null", "con0=null,fd:1", "ssl=null", "ssl0=null,fd:1", "audit=0",
+            "con=null", "con0=null,fd:1", "ssl=null", "ssl0=null,fd:1", "audit=0", "selinux=0",
             "systemd.show_status=false", "systemd.unified_cgroup_hierarchy=1",
             "init=/bin/sh", "--", "-c", f'"mount -t hostfs none /mnt -o {here}; . /mnt/init.sh"',
         ]

@@ -73,5 +73,5 @@ def test_a_missing_program_is_one_line_with_the_remedy(monkeypatch: pytest.Monke
 
 def test_a_program_of_a_machine_in_user_mode_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_PATH", "/nonexistent")
-    with pytest.raises(host.UnavailableError, match=r"linux\.uml is missing: apt-get install user-mode-linux"):
-        host.find("linux.uml")
+    with pytest.raises(host.UnavailableError, match=r"taskset is missing: apt-get install util-linux"):
+        host.find("taskset")
