@@ -35,6 +35,8 @@ class Cluster:
     machines: dict[str, UserModeMachine]
     directory: Path
     variables: dict[str, object] = field(default_factory=dict)
+    #: Of one machine, by its name.
+    of_one: dict[str, dict[str, object]] = field(default_factory=dict)
 
     def play(self, playbook: str, *options: str, expect: int = 0) -> dict[str, dict[str, int]]:
         """Play a playbook; each host's line of its recap. What it says is shown, its exit status must be ``expect``."""
@@ -102,7 +104,7 @@ except urllib.error.HTTPError as error:
         return {name: lines.splitlines() for name, lines in said.items()}
 
     def _inventory(self) -> Path:
-        hosts = {
+        hosts: dict[str, dict[str, object]] = {
             name: {
                 "ansible_host": "vm",
                 "ansible_become": False,  # ssh opens root's account; there is no sudo in the machines
@@ -111,6 +113,8 @@ except urllib.error.HTTPError as error:
             }
             for name, machine in self.machines.items()
         }
+        for name, variables in self.of_one.items():
+            hosts[name] |= variables
         groups = {
             "all": {"vars": self.variables},
             "penstock_masters": {"hosts": {MASTER: hosts[MASTER]}},
@@ -126,10 +130,16 @@ def bare_cluster(directory: Path) -> Iterator[Cluster]:
     """Three machines that know each other's names, and nothing of ours on them."""
     with ExitStack() as stack:
         network = stack.enter_context(Network())
+        # To the end: a machine dies with the thread that started it.
+        threads = stack.enter_context(ThreadPoolExecutor(len(NAMES)))
         machines = {name: UserModeMachine(network, number) for number, name in enumerate(NAMES, 1)}
+        booting = {machine: threads.submit(machine.__enter__) for machine in machines.values()}
+        for machine, booted in booting.items():
+            if booted.exception() is None:
+                stack.push(machine)
         hosts = "".join(f"{machine.address} {name}\n" for name, machine in machines.items())
         for name, machine in machines.items():
-            stack.enter_context(machine)
+            booting[machine].result()
             machine.ssh(f"hostname {name} && printf '{hosts}' >>/etc/hosts")
         yield Cluster(machines, directory)
 

@@ -69,7 +69,8 @@ def test_a_unit_runs_from_the_link_that_the_playbook_sets(daemon: str) -> None:
     unit = (_ANSIBLE.parent / f"systemd/penstock-{daemon}.service").read_text()
     assert f"ExecStart=/opt/penstock/{daemon}/bin/python -I -m " in unit
     tasks = "".join(path.read_text() for path in (_ANSIBLE / "roles").rglob("tasks/*.yml"))
-    assert f"dest: /opt/penstock/{daemon}\n" in tasks
+    links = (f"dest: /opt/penstock/{daemon}\n", f"{{path: /opt/penstock/{daemon}, state: link, ")
+    assert any(link in tasks for link in links)
 
 
 def test_the_page_of_the_playbooks_names_each() -> None:
