@@ -8,12 +8,15 @@ DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
 
-.PHONY: help venv demo test test-host test-dask-old test-spark test-vm test-cluster check bench bench-enforcement bench-victims bench-spark-vm docs man clean
+.PHONY: help venv image demo test test-host test-dask-old test-spark test-vm test-cluster check bench bench-enforcement bench-victims bench-spark-vm docs man clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 venv: $(VENV)  ## everything that development needs, in .venv
+
+image: | .venv/bin/python  ## the image of the tests' virtual machines, in ~/.cache/penstock
+	@.venv/bin/python -m tests.vm build
 
 demo: $(VENV)  ## real jobs share this host, split statically and through Penstock (INPUT=DIR, DEMO=host)
 	@$(RUN) -m demo.dispatch
@@ -81,15 +84,17 @@ clean:  ## forget what was built here; the machine's image stays in ~/.cache/pen
 	rm -rf .venv .venv-dask-old .venv-spark build dist demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV): pyproject.toml
+$(VENV): pyproject.toml | .venv/bin/python
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+.venv/bin/python:
 	@[ -n "$(PYTHON)" ] || { echo 'Penstock needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3'; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
 		[ "$$(id -u)" = 0 ] && [ -e /etc/debian_version ] || { \
 			echo "$(PYTHON) cannot make virtual environments; as root: apt-get install python3-venv"; exit 1; }; \
 		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q python3-venv; }
 	$(PYTHON) -m venv .venv
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
 
 # Made with the interpreter of .venv, so that there is one to look for. The .gitignore keeps linters and packagers out.
 $(DASK_OLD): pyproject.toml | $(VENV)

@@ -161,6 +161,27 @@ class Work:
         os.close(self._stdin)
 
 
+def when_ready(run: Callable[[dict[str, str]], Running], log: Path) -> Running:
+    """The daemon, run with what is added to its environment, once it says that it is ready.
+
+    Raises:
+        TimedOutError: it does not say so.
+    """
+    ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    address = f"\0penstock-bench-{os.getpid()}-{os.urandom(4).hex()}"
+    with ready:
+        ready.bind(address)
+        ready.settimeout(TIMEOUT_S)
+        process = run({"NOTIFY_SOCKET": "@" + address[1:]})
+        try:
+            while b"READY=1" not in ready.recv(4096):
+                pass
+        except TimeoutError:
+            process.kill()
+            raise TimedOutError(f"the daemon does not start: {log.read_text()}") from None
+    return process
+
+
 class Bed:
     """``penstock agent`` in directories of its own; settings are its configuration's keys."""
 
@@ -175,19 +196,8 @@ class Bed:
         self._works: list[Work] = []
 
     def __enter__(self) -> Self:
-        ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        address = f"\0penstock-bench-{os.getpid()}-{os.urandom(4).hex()}"
         log = self._directory / "agent.log"
-        with ready:
-            ready.bind(address)
-            ready.settimeout(TIMEOUT_S)
-            self._process = self._run(self._settings, {**os.environ, "NOTIFY_SOCKET": "@" + address[1:]}, log)
-            try:
-                while b"READY=1" not in ready.recv(4096):
-                    pass
-            except TimeoutError:
-                self._process.kill()
-                raise TimedOutError(f"the agent does not start: {log.read_text()}") from None
+        self._process = when_ready(lambda more: self._run(self._settings, {**os.environ, **more}, log), log)
         self._agent = BlockingAgent.connect(self._directory / "run" / "agent.sock", "bench")
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.cluster.machines import NAMES, Cluster
 
-WIDTH = 12
+WIDTH = 6
 #: Where jobs are submitted from: a node that is drained and restarted with the others.
 FRONT = NAMES[1]
 _WORK = "/home/tester/work"
@@ -18,7 +18,7 @@ def prepare(cluster: Cluster) -> None:
     """
     tasks = "".join(
         f'[[task]]\nname = "task{number}"\nstage = "all"\ninput_bytes = "50MB"\nmemory = "32M"\n'
-        f'command = "echo task{number} $(hostname) $(date +%T.%N) $(tail -n 1 /proc/self/cgroup) >>{_RAN}; sleep 2"\n'
+        f'command = "echo task{number} $(hostname) $(date +%T.%N) $(tail -n 1 /proc/self/cgroup) >>{_RAN}; sleep 4"\n'
         for number in range(WIDTH)
     )
     cluster.everywhere(f"rm -rf {_WORK} && install -d -o tester {_WORK}")

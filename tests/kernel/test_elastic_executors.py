@@ -22,7 +22,7 @@ import pytest
 from agent.core.records import ContainerRecord
 from master.prediction import Run, Settings
 from master.store import Database, Depository
-from tests.kernel.penstock_up import TIMEOUT_S, Host, python
+from tests.kernel.host_bed import TIMEOUT_S, Host, python
 
 pytestmark = pytest.mark.timeout(400)
 CGROUPS = Path("/sys/fs/cgroup")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.penstock_up import TIMEOUT_S, Host, python
+from tests.kernel.host_bed import TIMEOUT_S, Host, python
 
 pytestmark = pytest.mark.timeout(400)
 CGROUPS = Path("/sys/fs/cgroup")

@@ -16,7 +16,7 @@ from agent.faults import Point
 from penstock.client import AgentClient
 from penstock.model import ContainerSpec, Limits
 from tests.integration.conftest import Daemon, start
-from tests.kernel.penstock_up import python
+from tests.kernel.host_bed import python
 
 pytestmark = pytest.mark.timeout(600)
 CGROUPS = Path("/sys/fs/cgroup")

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.kernel.penstock_up import PENSTOCK, TIMEOUT_S, Host, python
+from tests.kernel.host_bed import PENSTOCK, TIMEOUT_S, Host, python
 
 pytestmark = pytest.mark.timeout(400)  # everything is ten to thirty times slower under emulation
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    host = Host(tmp_path_factory.mktemp("host"))
+    host = Host(tmp_path_factory.mktemp("host"), typed=True)
     yield host
     host.close()
     assert not list(Path("/sys/fs/cgroup").glob("penstock-*")), "cgroups are left behind"

@@ -21,7 +21,7 @@ import pytest
 
 from master.prediction import Run, Settings
 from master.store import Database, Depository
-from tests.kernel.penstock_up import TIMEOUT_S, Host, python
+from tests.kernel.host_bed import TIMEOUT_S, Host, python
 from tests.kernel.test_elastic_executors import SLOT_S, Executor
 
 pytestmark = pytest.mark.timeout(400)

@@ -1,0 +1,100 @@
+"""Agent and master in directories of their own, and the command against them, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.enforcement.bed import Running, when_ready
+from penstock.client.blocking import BlockingAgent
+from tests.integration.warm import run
+
+PENSTOCK = Path(sys.executable).with_name("penstock")
+TIMEOUT_S = 120
+
+
+class Host:
+    """A host with a master of its own, in directories of its own, and the command against it.
+
+    ``typed``: by ``penstock up``, which starts Python four times, and that takes half a minute there; otherwise both
+    daemons are forked from a process that has imported them. ``settings`` are configuration keys of the agent.
+    """
+
+    def __init__(self, directory: Path, *, typed: bool = False, **settings: object) -> None:
+        self.environment = {
+            **os.environ,
+            "PENSTOCK_RUNTIME_DIR": str(directory / "run"),
+            "PENSTOCK_STATE_DIR": str(directory / "state"),
+        }
+        chosen = {"http": "127.0.0.1:0", "memory_bytes": "512MiB", "rejoin_s": 5, **settings}
+        self._log = directory / "up.log"
+        #: In the order in which they are stopped.
+        self._daemons: list[Running] = []
+        if typed:
+            self._up(_set(chosen))
+        else:
+            self._fork(directory / "master.json", chosen)
+        self._agent = BlockingAgent.connect(directory / "run" / "agent.sock", "test")
+
+    def _up(self, settings: list[str]) -> None:
+        with self._log.open("wb") as log:
+            up = subprocess.Popen(
+                [PENSTOCK, "up", *settings], env=self.environment, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        self._daemons.append(up)
+        assert up.stdout is not None
+        if not any(line.startswith("ready") for line in up.stdout):
+            raise RuntimeError(self._log.read_text())
+
+    def _fork(self, port_file: Path, settings: dict[str, object]) -> None:
+        anywhere = {"listen": "127.0.0.1:0", "tls": "off", "http": "127.0.0.1:0"}
+        self._ready("master", ["--port-file", str(port_file), *_set(anywhere)])
+        master = json.loads(port_file.read_text())["listen"]
+        self._ready("agent", _set({"master": master, "tls": "off", **settings}))
+
+    def _ready(self, module: str, arguments: list[str]) -> None:
+        daemon = when_ready(lambda more: run(module, arguments, {**self.environment, **more}, self._log), self._log)
+        self._daemons.insert(0, daemon)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [PENSTOCK, *arguments],
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def penstock(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def status(self) -> dict[str, Any]:
+        """What ``penstock status --json`` prints, which takes seconds here."""
+        return self._agent.status()
+
+    def container(self, name: str) -> dict[str, Any]:
+        return next(dict(c) for c in self.status()["containers"] if c["name"] == name)
+
+    def close(self) -> None:
+        self._agent.close()
+        for daemon in self._daemons:
+            daemon.send_signal(signal.SIGINT)
+            daemon.wait(TIMEOUT_S)
+
+
+def _set(settings: Mapping[str, object]) -> list[str]:
+    return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+
+
+def python(script: str) -> list[str]:
+    return ["/usr/bin/python3", "-S", "-E", "-c", textwrap.dedent(script)]
