@@ -32,6 +32,7 @@ def test_an_upgrade_goes_on_under_load_and_no_work_is_lost_or_done_twice(cluster
     wheel = build_wheel(cluster.directory, "0.1.1")
     before = cluster.pids()
     cluster.variables["penstock_venv_wheel"] = str(wheel)
+    cluster.of_one.clear()  # what there was before is ours
     # One node first, then both others at once: there is always one that goes on.
     cluster.play("site.yml", "-e", json.dumps({"penstock_serial": [1, 2], "penstock_agent_drain_timeout": "10min"}))
     during = int(cluster.ssh(FRONT, "wc -l </home/tester/work/jobs"))
