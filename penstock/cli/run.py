@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 _ABOUT = "Run one command in a container on this host; its streams, signals and exit status are passed through."
 _KILLED = 128 + signal.SIGKILL
 #: How long an agent that went away is waited for, and the first and longest pause between two attempts (seconds).
-_RECONNECT_S = 30.0
+#: How long an agent that went away is waited for, seconds; the command goes on meanwhile. As ``penstock submit``.
+_RECONNECT_S = 300.0
+#: After which it is said, seconds: most restarts take less.
+_SAID_AFTER_S = 2.0
 _BACKOFF_S = (0.02, 1.0)
 
 
@@ -137,14 +140,20 @@ async def _reconnect() -> AgentClient:
 
     from penstock.client import AgentClient, AgentUnavailable
 
-    give_up = time.monotonic() + _RECONNECT_S
+    began = time.monotonic()
+    said = False
     pause, longest = _BACKOFF_S
     while True:
         try:
             return await AgentClient.connect(client="penstock run")
         except AgentUnavailable as error:
-            if time.monotonic() >= give_up:
+            away_s = time.monotonic() - began
+            if away_s >= _RECONNECT_S:
                 raise AgentUnavailable(f"{error} (tried for {_RECONNECT_S:g} s)") from None
+            if away_s >= _SAID_AFTER_S and not said:
+                said = True
+                patience = f"{_RECONNECT_S:g} s at most"
+                _say(f"the agent went away: the command goes on, the next agent is waited for ({patience})")
         await asyncio.sleep(pause)
         pause = min(2 * pause, longest)
 

@@ -80,6 +80,7 @@ class Submission:
         async with await AgentClient.connect(client="penstock submit", reconnect_s=patience_s) as agent:
             self._job = await register(agent, work, self._reservation, self._manages)
             self._job.on_stuck = self._stuck
+            agent.on_link = self._linked
             self._report.begins(self._job.id)
             with self._report:
                 watched = [self._watch(self._admission()), self._watch(self._progress())]
@@ -101,6 +102,11 @@ class Submission:
         if self._stopped_by is not None:
             return 128 + self._stopped_by
         return 0 if all(state is TaskState.DONE for state in self._manager.states.values()) else 1
+
+    def _linked(self, linked: bool) -> None:
+        patience = f"{_PATIENCE_S if self._manages else _PATIENCE_AT_A_PROMPT_S:g} s"
+        away = f"the agent went away: the job goes on, the next agent is waited for ({patience} at most)"
+        self._report.say("the agent is back" if linked else away)
 
     async def _until_over(self) -> None:
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -68,6 +68,9 @@ class AgentClient:
     def __init__(self, socket: Path, client: str, reconnect_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._link = Link(socket, client, self, reconnect_s=reconnect_s)
+        #: Called when the connection is lost (False), and when it is there again (True).
+        self.on_link: Callable[[bool], None] | None = None
+        self._linked = True
         self._jobs: dict[str, Job] = {}
         #: All jobs of this user, whoever registered them: to look at, and to cancel.
         self.jobs = Jobs(self._link)
@@ -300,11 +303,19 @@ class AgentClient:
                 await job.relink(peer)
         self._jobs = {job.id: job for job in self._jobs.values() if not job.over}
         self._loop.call_soon(self._flush)  # what was submitted meanwhile, once the link is open
+        self._tell(linked=True)
 
     def unlinked(self) -> None:
         """Called by the link."""
+        self._tell(linked=False)
         for job in self._jobs.values():
             job.unlink()
+
+    def _tell(self, *, linked: bool) -> None:
+        """Whoever wants to know, once: an attempt to mend the connection may lose it again."""
+        if linked != self._linked and self.on_link is not None:
+            self.on_link(linked)
+        self._linked = linked
 
     def failed(self, error: AgentUnavailable) -> None:
         """Called by the link."""

@@ -156,6 +156,9 @@ async def test_run_survives_a_restart_of_the_agent(fake: FakeAgent, penstock: St
     process = await penstock("run", "x")
     container = await launched(fake)
     await fake.stop()
+    assert process.stderr is not None
+    away = await asyncio.wait_for(process.stderr.readline(), 30)
+    assert away.startswith(b"penstock run: the agent went away: the command goes on"), away
     await fake.start()
     async with asyncio.timeout(30):
         await fake.until(lambda: bool(fake.called("attach")))
@@ -319,6 +322,22 @@ async def test_submit_that_waits_for_its_admission_can_be_cancelled(
     assert status == 130
     assert "Traceback" not in err
     assert not fake.called("place")
+
+
+async def test_submit_says_that_it_waits_for_an_agent_that_went_away(
+    fake: FakeAgent, penstock: Start, tmp_path: Path
+) -> None:
+    process = await submit(fake, penstock, tmp_path, "--json", "--quiet")
+    job = await placed(fake, "a", "c")
+    await fake.stop()
+    assert process.stderr is not None
+    away = await asyncio.wait_for(process.stderr.readline(), 30)
+    assert away.startswith(b"penstock submit: the agent went away: the job goes on"), away
+    await fake.start()
+    back = await asyncio.wait_for(process.stderr.readline(), 30)
+    assert back == b"penstock submit: the agent is back\n"
+    fake.cancel_job(job, "ann")
+    assert (await result_of(process))[0] == 1
 
 
 async def test_submit_says_who_cancelled_its_job(fake: FakeAgent, penstock: Start, tmp_path: Path) -> None:

@@ -252,6 +252,18 @@ async def test_queued_and_granted_monotasks_survive_a_restart(fake: FakeAgent, c
     assert fake.most_running == 1
 
 
+async def test_who_wants_to_know_is_told_when_the_agent_goes_away_and_when_it_is_back(
+    fake: FakeAgent, client: AgentClient
+) -> None:
+    told: asyncio.Queue[bool] = asyncio.Queue()
+    client.on_link = told.put_nowait
+    await fake.stop()
+    assert await asyncio.wait_for(told.get(), 5) is False
+    await fake.start()
+    assert await asyncio.wait_for(told.get(), 5) is True
+    assert (await client.status())["node"] == "fake" and told.empty()
+
+
 async def test_what_is_submitted_during_the_reconnection_is_not_forgotten(
     fake: FakeAgent, client: AgentClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
