@@ -14,7 +14,7 @@ from penstock.cli.statuses import Status
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient
-    from penstock.wire.jobs_api import JobView
+    from penstock.wire.jobs_api import Jobs, JobView
 
 #: The first and longest pause between two looks at jobs that are waited for, seconds.
 _LOOK_S = (0.1, 2.0)
@@ -90,9 +90,9 @@ async def _named(jobs: Sequence[str], *, wait: bool, timeout_s: float | None, as
 
 
 async def _look(
-    agent: AgentClient, jobs: Sequence[str], say: Callable[[str], object] = say
+    agent: AgentClient, jobs: Sequence[str], say: Callable[[str], object] = say, patience_s: float = 0.0
 ) -> tuple[list[JobView], Status]:
-    found = await agent.jobs.find(jobs)
+    found = await _find(agent, jobs, time.monotonic() + patience_s)
     status = Status.DONE
     for job, user in found.foreign.items():
         say(f"job {job!r} belongs to {user}")
@@ -108,7 +108,7 @@ async def ended(
 ) -> tuple[list[JobView], Status]:
     """Wait until jobs have ended, and nothing of them runs any more; the worst of what became of them. ``say`` is told,
     a line each, of those that are not waited for to their end."""
-    views, status = await _look(agent, jobs, say)
+    views, status = await _look(agent, jobs, say, min(_PATIENCE_S, _PATIENCE_S if timeout_s is None else timeout_s))
     latest = {view.job: view for view in views}
     over = None if timeout_s is None else time.monotonic() + timeout_s
     pause, longest = _LOOK_S
@@ -129,19 +129,25 @@ async def ended(
 
 async def _update(agent: AgentClient, latest: dict[str, JobView], left: Sequence[str]) -> list[str]:
     """Look again; those that nobody knows any more, also after a while."""
-    from penstock.wire.errors import ErrorCode, RpcError
-
     patience = time.monotonic() + _PATIENCE_S
     while True:
+        found = await _find(agent, left, patience)
+        latest.update({view.job: view for view in found.jobs})
+        if not found.unknown or time.monotonic() >= patience:
+            return found.unknown
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def _find(agent: AgentClient, jobs: Sequence[str], patience: float) -> Jobs:
+    """As the client; until then (monotonic) asked again, where the master is away, as it is to an agent that starts."""
+    from penstock.wire.errors import ErrorCode, RpcError
+
+    while True:
         try:
-            found = await agent.jobs.find(left)
+            return await agent.jobs.find(jobs)
         except RpcError as error:
             if error.code is not ErrorCode.UNAVAILABLE or time.monotonic() >= patience:
                 raise
-        else:
-            latest.update({view.job: view for view in found.jobs})
-            if not found.unknown or time.monotonic() >= patience:
-                return found.unknown
         await asyncio.sleep(_AGAIN_S)
 
 
