@@ -53,7 +53,13 @@ class Daemon:
         return self.process.wait(60)
 
 
-def start(module: str, directory: Path, *arguments: str, environment: dict[str, str] | None = None) -> Daemon:
+def start(
+    module: str,
+    directory: Path,
+    *arguments: str,
+    environment: dict[str, str] | None = None,
+    imports_anew: bool = False,
+) -> Daemon:
     """Start it and wait until it says READY=1."""
     log = directory / f"{module}.log"
     ports = directory / f"{module}.json"
@@ -65,7 +71,7 @@ def start(module: str, directory: Path, *arguments: str, environment: dict[str, 
         command = ["--port-file", str(ports), *arguments]
         own = {"PENSTOCK_STATE_DIR": str(directory / f"{module}-state"), f"PENSTOCK_{module.upper()}_TLS": "off"}
         around = {**os.environ, **own, **(environment or {}), "NOTIFY_SOCKET": "@" + address[1:]}
-        process = run(module, command, around, log, imports_anew=bool(environment))
+        process = run(module, command, around, log, imports_anew=imports_anew)
         daemon = Daemon(process, directory, list(arguments), log)
         try:
             while b"READY=1" not in notify.recv(4096):
@@ -83,7 +89,9 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
     started: list[Daemon] = []
     runtimes: set[Path] = set()
 
-    def make(*options: str, environment: dict[str, str] | None = None, **settings: object) -> Daemon:
+    def make(
+        *options: str, environment: dict[str, str] | None = None, imports_anew: bool = False, **settings: object
+    ) -> Daemon:
         values = {
             "node": "test",
             "http": "127.0.0.1:0",
@@ -96,7 +104,7 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         }
         arguments = [*options, *(part for key, value in values.items() for part in ("--set", f"{key}={_toml(value)}"))]
         runtimes.add(Path(str(values["runtime_dir"])))
-        daemon = start("agent", tmp_path, *arguments, environment=environment)
+        daemon = start("agent", tmp_path, *arguments, environment=environment, imports_anew=imports_anew)
         started.append(daemon)
         return daemon
 

@@ -157,7 +157,7 @@ def watched(tmp_path: Path, start_agent: Callable[..., Daemon], monkeypatch: pyt
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     settings = {"runtime_dir": tmp_path / "a/b/run", "state_dir": tmp_path / "a/b/state"}
-    daemon = start_agent(environment={"WATCHED": "yes"}, **settings)  # with one of its own it is not forked
+    daemon = start_agent(imports_anew=True, **settings)
     monkeypatch.undo()
     return daemon, seen
 

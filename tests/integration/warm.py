@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-from functools import cache
+import threading
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -15,10 +17,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["agent.daemon", "master.daemon", __name__])
 
 
-@cache
-def _network() -> int:
-    """The network namespace in which they are imported: that of the first who asks."""
-    return Path("/proc/self/ns/net").stat().st_ino
+_CLONE_NEWNET = 0x4000_0000
 
 
 class Forked:
@@ -26,7 +25,11 @@ class Forked:
 
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         """``module``: agent or master; what it writes is added to ``log``."""
-        self._process: ForkServerProcess = _CONTEXT.Process(target=_run, args=(module, arguments, environment, log))
+        # A test may have gone to a network of its own, which the process that forks has not.
+        network = f"/proc/{os.getpid()}/task/{threading.get_native_id()}/ns/net"
+        self._process: ForkServerProcess = _CONTEXT.Process(
+            target=_run, args=(module, arguments, environment, log, network)
+        )
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -68,18 +71,16 @@ class Forked:
 def run(
     module: str, arguments: list[str], environment: dict[str, str], log: Path, *, imports_anew: bool = False
 ) -> Forked | subprocess.Popen[bytes]:
-    """A daemon, forked where a fork would be where we are: a test may have gone to a network of its own.
-
-    ``imports_anew``: it reads something of its environment while it is imported, so it is ``python -I -m module``.
-    """
-    if _network() == Path("/proc/self/ns/net").stat().st_ino and not imports_anew:
+    """A daemon, forked, or with ``imports_anew`` as an operator starts it: ``python -I -m module``."""
+    if not imports_anew:
         return Forked(module, arguments, environment, log)
     command = [sys.executable, "-I", "-m", module, *arguments]
     with log.open("ab") as output:
         return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
-def _run(module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
+def _run(module: str, arguments: list[str], environment: dict[str, str], log: Path, network: str) -> None:
+    _enter(network)
     os.environ.clear()
     os.environ.update(environment)
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -87,6 +88,18 @@ def _run(module: str, arguments: list[str], environment: dict[str, str], log: Pa
         os.dup2(output, descriptor)
     os.close(output)
     import agent.command
+    import agent.faults
     import master.command
 
+    importlib.reload(agent.faults)  # it alone reads its environment when it is imported
     sys.exit({"agent": agent.command.main, "master": master.command.main}[module](arguments))
+
+
+def _enter(network: str) -> None:
+    namespace = Path(network)
+    if namespace.stat().st_ino == Path("/proc/self/ns/net").stat().st_ino:
+        return
+    with namespace.open("rb") as opened:
+        if ctypes.CDLL(None, use_errno=True).setns(opened.fileno(), _CLONE_NEWNET) != 0:
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error), network)
