@@ -1,7 +1,7 @@
 """The kernel of machines in user mode: Debian 13's user-mode-linux, with the C library that it is linked to.
 
-Not Debian 12's: until Linux 6.11 every page that a process gets is mapped by a trip of its own (arch/um/kernel/tlb.c),
-and a process takes twice as long to start. Extracted once and cached; nothing of it is installed on the host.
+Not Debian 12's (6.1), in which a process takes twice as long to start (measured: docs/testing.md). Extracted once and
+cached; nothing of it is installed on the host.
 """
 
 from __future__ import annotations
