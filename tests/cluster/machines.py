@@ -141,6 +141,8 @@ def bare_cluster(directory: Path) -> Iterator[Cluster]:
         for name, machine in machines.items():
             booting[machine].result()
             machine.ssh(f"hostname {name} && printf '{hosts}' >>/etc/hosts")
+            # ssh answers before all units have come and gone; how the boot ended is not asked.
+            machine.ssh("systemctl is-system-running --wait", check=False)
         yield Cluster(machines, directory)
 
 
