@@ -33,6 +33,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             "penstock_venv_wheelhouse": "/opt/wheelhouse",
             "penstock_ca_directory": str(directory / "ca"),
             "penstock_master_http": "0.0.0.0:7422",
+            # Beside other tests a machine stands still for longer than a node may be silent by default.
+            "penstock_master_config": {"node_timeout_s": "2min"},
         }
         # Only the first machine has everything installed by pip, which takes a minute there.
         cluster.of_one = {name: {"penstock_venv_former": "/opt/venv"} for name in NAMES[1:]}
