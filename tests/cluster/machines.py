@@ -18,6 +18,7 @@ from pathlib import Path
 from tests.vm.host import say
 from tests.vm.image import ROOT
 from tests.vm.user_mode import Network, UserModeMachine
+from tests.vm.user_mode_kernel import ensure_kernel
 
 NAMES = ("one.penstock.test", "two.penstock.test", "three.penstock.test")
 MASTER = NAMES[0]
@@ -128,6 +129,7 @@ except urllib.error.HTTPError as error:
 @contextmanager
 def bare_cluster(directory: Path) -> Iterator[Cluster]:
     """Three machines that know each other's names, and nothing of ours on them."""
+    ensure_kernel()  # once, not by each of them
     with ExitStack() as stack:
         network = stack.enter_context(Network())
         # To the end: a machine dies with the thread that started it.
