@@ -144,8 +144,8 @@ def bare_cluster(directory: Path) -> Iterator[Cluster]:
             booting[machine].result()
             machine.ssh(f"hostname {name} && printf '{hosts}' >>/etc/hosts")
             # ssh answers before all units have come and gone, and before systemd can be asked.
-            booted = "systemctl is-system-running --wait | grep -qE 'running|degraded'"
-            machine.ssh(f'timeout 300 sh -c "until {booted}; do sleep 0.2; done"')
+            up = "systemctl is-system-running --wait | grep -qE 'running|degraded'"
+            machine.ssh(f'timeout 300 sh -c "until {up}; do sleep 0.2; done"')
         yield Cluster(machines, directory)
 
 
