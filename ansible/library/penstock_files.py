@@ -66,7 +66,10 @@ class _Wanted:
         self.content = str(secrets[options["path"]] if self.secret else options["content"] or "")
         self.owner: str = options["owner"]
         self.group: str = options["group"]
-        self.mode = int(options["mode"] or _MODES.get(self.state, "0"), 8)
+        mode: str = options["mode"] or _MODES.get(self.state, "0")
+        if set(mode) - set("01234567"):
+            raise ValueError(f"{self.path}: mode: {mode!r} is not octal, as 0644 is")
+        self.mode = int(mode, 8)
 
     def after(self) -> str:
         """What it should be, in words."""
@@ -137,6 +140,7 @@ def bring(files: list[dict[str, Any]], secrets: dict[str, str], *, check: bool) 
     Raises:
         OSError: it cannot be done.
         LookupError: there is no such user or group.
+        ValueError: a mode is none.
     """
     diffs = []
     for wanted in (_Wanted(each, secrets) for each in files):
@@ -183,7 +187,7 @@ def main() -> None:
     )  # fmt: skip
     try:
         result = bring(module.params["files"], module.params["secrets"], check=module.check_mode)
-    except (OSError, LookupError) as error:
+    except (OSError, LookupError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

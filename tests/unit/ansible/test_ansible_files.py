@@ -114,6 +114,11 @@ def test_who_is_not_there_can_own_nothing(module: ModuleType, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_mode_that_is_none_is_named(module: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="file: mode: 'rw-' is not octal"):
+        module.bring([_one(tmp_path / "file", mode="rw-")], {}, check=False)
+
+
 def test_no_directory_gives_way_to_a_file(module: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     with pytest.raises(OSError, match="there"):
