@@ -44,8 +44,8 @@ elif [ $$status -ne 0 ]; then exit $$status; fi; \
 $(2)
 endef
 
-test-vm: $(VENV)  ## kernel tests, in the project's virtual machine
-	$(call with_machine,the kernel tests,$(RUN) -m tests.vm test)
+test-vm: $(VENV)  ## kernel tests, in the project's virtual machine (KERNEL='-m patient': pytest's arguments)
+	$(call with_machine,the kernel tests,$(RUN) -m tests.vm test $(KERNEL))
 
 test-cluster: $(VENV)  ## the playbooks for real: three virtual machines, from nothing to a cluster and back
 	$(call with_machine,the cluster of three machines,$(RUN) -m pytest tests/cluster)

@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+#: What these say does not depend on what else the host does, however long they take: they may run beside anything.
+_PATIENT = (
+    "test_cgroup_behaviours", "test_enforcement_contract", "test_faults_memory", "test_launcher_cgroups",
+    "test_machine", "test_units",
+)  # fmt: skip
 _NEEDED = {"cpu", "io", "memory", "pids"}
 _CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")
 
@@ -22,3 +27,11 @@ def pytest_configure() -> None:
     """Refuse with one line where the tests could only fail."""
     if refusal := _refusal():
         pytest.exit(f"tests/kernel: {refusal}; run them with: python -m tests.vm test", returncode=4)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before they are chosen by their marks."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.path.stem in _PATIENT:
+            item.add_marker(pytest.mark.patient)
