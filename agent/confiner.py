@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import structlog
 
-from agent.cgroups import Cgroup, CgroupTree
+from agent.cgroups import Cgroup, CgroupTree, holding
 from agent.core.confinement import Confinement
 from agent.core.snapshot import Snapshot
 from agent.faults import Point, reach
@@ -24,6 +24,7 @@ _NO_CGROUPS = "no writable cgroup v2 tree (run `penstock check`)"
 _NO_NETWORK = "network limits are not available here (run `penstock check`)"
 _PLAIN = Confinement()
 _NETWORK = ("network_rate_bytes_per_s", "network_egress_bytes_per_s", "network_ingress_bytes_per_s")
+_DISK_RATES = ("disk_read_bytes_per_s", "disk_write_bytes_per_s")
 _MEMORY = ("memory_min_bytes", "memory_low_bytes", "memory_high_bytes", "memory_max_bytes")
 #: Memory that could not be reclaimed is tried again once the container uses so much less than memory.max stands at.
 _WORTH_A_TRY_BYTES = 4 << 20
@@ -49,10 +50,14 @@ class Confiner:
         tree: CgroupTree | None,
         network: NetworkLimiter | None,
         on_confined: Callable[[str, dict[str, str]], None],
+        *,
+        holds_disks: bool = False,
     ) -> None:
+        """``holds_disks``: of a kernel on which a limit of disks is lowered so (:mod:`agent.cgroups.holding`)."""
         self._tree = tree
         self._network = network
         self._on_confined = on_confined
+        self._holds_disks = holds_disks
         self._containers: dict[str, _Confined] = {}
         self._protected_bytes = 0
         self._memory_bytes: int | None = None
@@ -178,6 +183,10 @@ class Confiner:
         if self._tree is None:
             return dict.fromkeys(asked(wanted), _NO_CGROUPS)
         cgroup, before = self._tree.get(container), one.applied
+        if before is not None and self._holds_disks and holding.falls(before, wanted):
+            standing = {name: getattr(before, name) for name in _DISK_RATES}
+            at_once = await self._apply(container, one, replace(wanted, **standing))
+            return at_once | await _lower_disks(cgroup, wanted, replace(wanted, **standing))
         changed = _changed(before, wanted)
         if not changed.isdisjoint(_MEMORY):
             applied = await asyncio.to_thread(cgroup.confine, wanted, before)
@@ -240,6 +249,15 @@ class Confiner:
         return tree.cap(
             memory_max_bytes=self._memory_bytes, cpu_cores=self._cores, memory_low_bytes=self._protected_bytes
         )
+
+
+async def _lower_disks(cgroup: Cgroup, wanted: Confinement, standing: Confinement) -> dict[str, str]:
+    cgroup.hold_disks()
+    try:
+        await asyncio.sleep(holding.SLICE_S)
+        return cgroup.confine(wanted, standing).failed
+    finally:
+        cgroup.let_go_of_disks(wanted)
 
 
 def asked(confinement: Confinement) -> frozenset[str]:

@@ -17,7 +17,7 @@ import structlog
 import uvloop
 
 from agent import disk_scheduler, place, process
-from agent.cgroups import CgroupTree, limited_disks, whole_disks
+from agent.cgroups import CgroupTree, holding, limited_disks, whole_disks
 from agent.check.facts import Host as CheckedHost
 from agent.check.facts import enforcement
 from agent.check.facts.links import links_out
@@ -140,7 +140,8 @@ class Agent:
         journal = Journal(config.state() / "journal")
         self._stdio = Stdio(config.socket_path().with_name("stdio.sock"))
         self._closers.append(self._stdio.close)
-        self._confiner = Confiner(self._tree, network, self._confined)
+        held = holding.needed(os.uname().release)
+        self._confiner = Confiner(self._tree, network, self._confined, holds_disks=held)
         self._executor = Executor(self._launcher, self._tree, self._confiner, self._stdio, self._outputs)
         self._shell = Shell(node, journal, self._executor)
         self._heaps = JvmHeaps(self._tree, self._shell.note, config.jvm_heap_share)

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from agent.cgroups import holding
 from agent.cgroups.filesystem import KERNEL, Allowance, Filesystem, Gone, Keeping, NotSupported
 from agent.cgroups.limits import Applied, Surroundings, apply_confinement
 from agent.cgroups.sample import COUNTERS, CgroupSample, Counters, Files
@@ -54,6 +55,14 @@ class Cgroup:
             FileNotFoundError: the cgroup vanished.
         """
         return apply_confinement(self._files, confinement, since, self._surroundings)
+
+    def hold_disks(self) -> None:
+        """No I/O of it begins until :meth:`let_go_of_disks`; see :mod:`agent.cgroups.holding`."""
+        holding.hold(self._files.io, self._surroundings.disks)
+
+    def let_go_of_disks(self, confinement: Confinement) -> None:
+        """It goes on, as this confinement says."""
+        holding.let_go(self._files.io, self._surroundings.disks, confinement)
 
     def shrink_memory(self, target_bytes: int, *, step_bytes: int = STEP_BYTES, within_s: float = 2.0) -> Shrunk:
         """Bring ``memory.max`` down to a target as far as nobody is killed; blocks, so call it in a thread.
