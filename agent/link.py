@@ -3,6 +3,7 @@
 What frameworks asked for lives in the core's state, so a relay that cannot be sent need not be kept: after a lost
 connection ``register`` says everything again. Only ends would be lost; those are kept until they are sent, and the end
 of a command until the master answers: a master that ends itself reads no more, and the next one would run it again.
+So long the journal has it as well, for an agent that ends itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ssl
 import time
 from typing import Any, TypeVar
 
+import msgspec
 import structlog
 
 from agent.core import events as e
@@ -49,7 +51,7 @@ class Link:
         self._peer: RpcPeer | None = None
         self._lost = asyncio.Event()
         self._kept: list[tuple[str, Params]] = []
-        self._unanswered: dict[asyncio.Future[Any], Params] = {}  # ends of commands
+        self._unanswered: dict[asyncio.Future[Any], api.CommandEnded] = {}
         self._registering = False
         self._heartbeat_s = 1.0
         self._soon: asyncio.TimerHandle | None = None
@@ -106,7 +108,7 @@ class Link:
             node=settings.node,
             version=__version__,
             capacity=settings.capacity,
-            load=node.load(time.monotonic()),
+            load=self._serving(node.load(time.monotonic())),
             t_alloc=settings.t_alloc,
             jobs=node.job_states(),
             ready=[tasks for job in here for tasks in unplaced(job)],
@@ -120,7 +122,7 @@ class Link:
         kept, self._kept = [said for said in self._kept if said[0] != _ENDED], []
         self._registering = True  # what happens from here on is not in the registration
         try:
-            # Right behind it: as long as the master does not know how they ended, it looks for another place for them.
+            # Right behind it: they are in the registration as if they ran.
             for method, params in ends:
                 self._say(peer, method, params)
             async with asyncio.timeout(10):
@@ -142,6 +144,12 @@ class Link:
         for method, params in kept:
             self._say(peer, method, params)
 
+    def _serving(self, load: api.Load) -> api.Load:
+        """With the jobs whose frameworks were done with tasks and have left since: only who serves a job says that."""
+        named = {use.job for use in load.jobs}
+        done = {params.job for _, params in self._kept if isinstance(params, api.TasksDone)} - named
+        return msgspec.structs.replace(load, jobs=[*load.jobs, *(api.JobUse(job=job, service_s=0.0) for job in done)])
+
     def _say(self, peer: RpcPeer, method: str, params: Params) -> None:
         """What an executor used is told in full before it is told that it ended."""
         if method != _ENDED:
@@ -155,6 +163,7 @@ class Link:
         except ConnectionResetError:
             self._kept.append((method, params))
             return
+        assert isinstance(params, api.CommandEnded)
         self._unanswered[answer] = params
         answer.add_done_callback(self._answered)
 
@@ -162,12 +171,12 @@ class Link:
         """The master has heard of an end; or the connection is lost, or it did not take our registration."""
         params = self._unanswered.pop(answer)
         error = answer.exception()
-        if error is None:
-            return
-        if self._peer is None or isinstance(error, ConnectionResetError):
+        if error is not None and (self._peer is None or isinstance(error, ConnectionResetError)):
             self._kept.append((_ENDED, params))
-        else:
+            return
+        if error is not None:
             log.warning("the master complains", method=_ENDED, why=str(error))
+        self._shell.dispatch(e.EndHeard(params.job, params.task))
 
     async def _beat(self) -> None:
         while self._peer is not None and not self._lost.is_set():

@@ -246,6 +246,14 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class EndHeard:
+    """The master has answered the end of a command."""
+
+    job: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sampled:
     """The monitor took a sample; every decision of this tick reads it."""
 
@@ -316,6 +324,7 @@ Event = (
     | Reclaimed
     | Woken
     | Decided
+    | EndHeard
     | Sampled
     | MemoryLooked
     | Reconfigured

@@ -36,7 +36,6 @@ _DONE = Reply(Done())
 JOBS = "jobs"  # the journal's room
 #: After these the next slot of a profile or the next end of a grace may be another one. Not after monotasks' events.
 _MAY_MOVE_THE_ALARM = frozenset({e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Decided, e.Recovered})
-
 #: After these opportunistic work that waits may find slack at once; what else changes it the samples tell.
 _MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfigured})
 
@@ -101,6 +100,7 @@ class Node:
             e.MemoryLooked: partial(preempting.memory_looked, self),
             e.Woken: self._woken,
             e.Decided: partial(deciding.decided, self),
+            e.EndHeard: self.held.end_heard,
             e.Sampled: self._sampled,
             e.Reconfigured: partial(reconfiguring.reconfigured, self),
             e.Recovered: partial(recovery.recovered, self),

@@ -66,6 +66,7 @@ class HeldTask(msgspec.Struct, kw_only=True):
     opportunistic: bool = False
     container: str = ""  # of a command: the id that it runs under, once its slot was granted
     profile: Profile | None = None  # of a regular executor: what is held for it instead of its promise
+    ended: Ended | None = None  # of a command: the master has yet to hear of it
 
     @property
     def cores(self) -> float:

@@ -52,6 +52,9 @@ def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
     """Tasks hold their memory again; commands wait for their slot again, or hold it if they run."""
     instructions: list[Instruction] = []
     for held in event.tasks:
+        if held.ended is not None:
+            instructions += node.held.command_ended(held, held.ended)
+            continue
         node.held.by_key[held.job, held.task] = held
         alive = held.container in node.containers.live
         if held.job not in node.jobs and not alive:

@@ -144,16 +144,17 @@ def _ended(node: Node, record: ContainerRecord, ended: Ended, now: float) -> lis
     node.preemption.forget(container)
     node.elasticity.forget(container)
     node.executors.ended(container, ended.cpu_seconds, now)
-    instructions = node.containers.end(container, ended)
+    held = node.held.by_key.get((record.job, record.task)) if record.task else None
+    instructions: list[Instruction] = []
+    if held is not None and held.container == container:  # first, or an agent that dies here would run it again
+        instructions += node.held.command_ended(held, ended)
+    instructions += node.containers.end(container, ended)
     over = ContainerEnded(container=container, ended=ended)
     for session in node.sessions.values():
         if container in session.attached:
             session.attached.discard(container)
             session.launched.discard(container)
             instructions.append(Notify(session.session, "container_ended", over))
-    held = node.held.by_key.get((record.job, record.task)) if record.task else None
-    if held is not None and held.container == container:
-        instructions += node.held.command_ended(held, ended)
     if record.job in node.jobs and record.kind is not None:
         completion = [Completion(id=record.task, failed=not ended.ok)]
         granted = node.queues.complete(COMMANDS, record.job, completion, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agent.core.events import EndHeard
 from agent.core.instructions import Instruction, Notify, Record, TellMaster
 from agent.core.records import HeldTask, Job, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
@@ -38,6 +39,7 @@ class HeldTasks:
     def __init__(self) -> None:
         self.by_key: dict[_Key, HeldTask] = {}
         self.waiting: dict[_Key, float] = {}  # opportunistic commands that wait for slack, in order: since when
+        self.unheard: dict[_Key, HeldTask] = {}  # commands of whose end the master has yet to hear
 
     def __iter__(self) -> Iterator[HeldTask]:
         return iter(self.by_key.values())
@@ -75,7 +77,10 @@ class HeldTasks:
             held.remaining = held.remaining.minus(amounts)
 
     def report(self) -> list[PlacedTask]:
-        """All of them, for a master that has to rebuild its state."""
+        """All of them, for a master that has to rebuild its state. With those that have ended and of which it has not
+        heard: it would look for another place for what nobody holds.
+        """
+        ended = [held for key, held in self.unheard.items() if key not in self.by_key]
         return [
             PlacedTask(
                 job=held.job,
@@ -86,15 +91,27 @@ class HeldTasks:
                 memory_bytes=held.request.memory_bytes,
                 opportunistic=held.opportunistic,
                 command=held.request.command is not None,
+                user=held.user,
             )
-            for held in self.by_key.values()
+            for held in [*self.by_key.values(), *ended]
         ]
 
     def command_ended(self, held: HeldTask, ended: Ended) -> list[Instruction]:
-        """A command is over: its memory is free, its origin will be told by the master."""
+        """A command is over: its memory is free, its origin will be told by the master. Until that has heard of it, it
+        is kept, here and in the journal: what nobody answers for would run again.
+        """
         self.release(held.job, held.task)
+        held.ended = ended
+        self.unheard[held.job, held.task] = held
         told = CommandEnded(job=held.job, task=held.task, origin=held.origin, ended=ended)
-        return [Record(ROOM, journal_key(held.job, held.task), None), TellMaster("command_ended", told)]
+        return [Record(ROOM, journal_key(held.job, held.task), held), TellMaster("command_ended", told)]
+
+    def end_heard(self, event: EndHeard, now: float) -> list[Instruction]:
+        """The master has heard of the end of a command, which may have come back to this node meanwhile."""
+        self.unheard.pop((event.job, event.task), None)
+        if (event.job, event.task) in self.by_key:
+            return []
+        return [Record(ROOM, journal_key(event.job, event.task), None)]
 
 
 def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunistic) -> list[Instruction]:

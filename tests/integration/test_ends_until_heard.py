@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from agent.core import Node
+from agent.core import events as e
 from agent.core.settings import NodeSettings
 from agent.link import Link
 from agent.shell import Shell
@@ -16,6 +17,7 @@ from penstock.model import Capacity, Ended, EndedBy
 from penstock.transport import RpcPeer
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Done
+from penstock.wire.connection import read_params
 
 SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
 END = api.CommandEnded(job="j", task="t", origin="o", ended=Ended(by=EndedBy.EXIT, exit_status=0))
@@ -37,6 +39,7 @@ class Master:
         self.heard[-1].append(method)
         self.news.set()
         if method == "register":
+            self.registered = read_params(params, api.Register)
             return api.Registered(protocol=1, version="0", heartbeat_s=30.0)
         if len(self.peers) == 1:
             peer.close()
@@ -60,11 +63,16 @@ class Master:
                 await self.news.wait()
 
 
+def shell(heard: list[object]) -> Shell:
+    """Of which the link needs the node, and to say what was answered."""
+    return cast("Shell", SimpleNamespace(node=Node(SETTINGS), link=None, dispatch=heard.append))
+
+
 async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_registration() -> None:
     master = Master()
     server = await asyncio.get_running_loop().create_server(lambda: RpcPeer(master), "127.0.0.1", 0)
-    shell = cast("Shell", SimpleNamespace(node=Node(SETTINGS), link=None))
-    link = Link(shell, *server.sockets[0].getsockname()[:2])
+    answered: list[object] = []
+    link = Link(shell(answered), *server.sockets[0].getsockname()[:2])
     running = asyncio.create_task(link.run())
     try:
         await master.until(0, "heartbeat")
@@ -72,6 +80,7 @@ async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_regist
         await master.until(1, "heartbeat")
         assert master.heard[1][:2] == ["register", "command_ended"], "before anything could be decided without it"
         assert master.heard[1].count("command_ended") == 1
+        assert answered == [e.EndHeard("j", "t")], "once: the journal forgets it"
         master.peers[1].close()
         await master.until(2, "heartbeat")
         assert "command_ended" not in master.heard[2], "it was answered"
@@ -84,10 +93,31 @@ async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_regist
 
 
 async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_registration() -> None:
-    link = Link(cast("Shell", SimpleNamespace(node=Node(SETTINGS), link=None)), "127.0.0.1", 1)
+    answered: list[object] = []
+    link = Link(shell(answered), "127.0.0.1", 1)
     link.tell("command_ended", END)
     gone = RpcPeer(Master())
     gone.close()
     with pytest.raises(ConnectionResetError):
         await link._register(gone)
     assert link._kept == [("command_ended", END)]
+    assert answered == []
+
+
+async def test_who_has_word_that_tasks_are_done_registers_as_serving_their_job() -> None:
+    """Its framework said so while the master was away, and has left since: from anybody else it would be refused."""
+    master = Master()
+    server = await asyncio.get_running_loop().create_server(lambda: RpcPeer(master), "127.0.0.1", 0)
+    link = Link(shell([]), *server.sockets[0].getsockname()[:2])
+    link.tell("tasks_done", api.TasksDone(job="elsewhere-1", tasks=["t"]))
+    running = asyncio.create_task(link.run())
+    try:
+        await master.until(0, "tasks_done")
+        assert master.heard[0][:2] == ["register", "tasks_done"]
+        assert [use.job for use in master.registered.load.jobs] == ["elsewhere-1"]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        server.close()
+        for peer in master.peers:
+            peer.close()

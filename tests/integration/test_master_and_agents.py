@@ -129,3 +129,32 @@ async def test_a_killed_master_loses_nothing(start_agent: Start, master: MasterP
         assert (await asyncio.wait_for(job.ended("runs"), 30)).exit_status == 3
         await job.end()
     assert master.status()["tasks"]["ended"] == {"exit": 2}
+
+
+async def test_how_a_command_ended_outlives_its_agent_while_the_master_is_away(
+    start_agent: Start, master: MasterProcess, tmp_path: Path
+) -> None:
+    first, second = await agents(start_agent, master, tmp_path, "alpha", "beta")
+    fifo, ran = tmp_path / "go", tmp_path / "ran"
+    os.mkfifo(fifo)
+    async with await AgentClient.connect(first.socket, "test") as client:
+        job = await client.register_job("once", memory_bytes=100_000_000)
+        await asyncio.wait_for(job.admitted(), 30)
+        script = f"echo once >>{ran}; cat {fifo}; exit 3"
+        await job.place("s", [command("runs", "sh", "-c", script, nodes=("beta",))])
+        assert await asyncio.wait_for(job.placed("runs"), 30) == "beta"
+        async with await AgentClient.connect(second.socket, "test") as beside:
+            (container,) = (await beside.status())["containers"]
+            attached = await beside.attach(container["container"])
+            master.kill()
+            await asyncio.to_thread(fifo.write_text, "go")
+            await asyncio.wait_for(attached.wait(), 30)
+        second.kill()
+        await asyncio.to_thread(
+            start_agent, node="beta", master=master.listen, runtime_dir=tmp_path / "beta" / "run",
+            state_dir=tmp_path / "beta" / "state",
+        )  # fmt: skip
+        master.start()
+        assert (await asyncio.wait_for(job.ended("runs"), 60)).exit_status == 3
+        await job.end()
+    assert ran.read_text() == "once\n"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+import msgspec
+
 from master.core import events as e
 from master.core.instructions import SendDecisions
 from penstock.model import Capacity, Ended, EndedBy, KindAmounts, TaskRequest
@@ -51,6 +53,7 @@ class Agent:
     reported: int = 0  # `external` when the heartbeat was made that the master knows
     decided: int = 0
     kept: list[e.Message] = field(default_factory=list)
+    ended_here: dict[tuple[str, str], api.Assign] = field(default_factory=dict)  # commands that have ended here
     to_master: deque[tuple[str, object, int, int]] = field(default_factory=deque)
     inbox: deque[tuple[SendDecisions, int]] = field(default_factory=deque)
     refusals: list[str] = field(default_factory=list)
@@ -98,16 +101,24 @@ class Agent:
             api.PlacedTask(
                 job=held.job, stage=held.stage, task=held.request.task, origin=held.origin,
                 remaining=held.request.usage, memory_bytes=held.request.memory_bytes,
-                opportunistic=held.opportunistic, command=held.request.command is not None,
+                opportunistic=held.opportunistic, command=held.request.command is not None, user=held.user,
             )
-            for held in [*self.held.values(), *self.stopping.values()]
+            for held in [*self.held.values(), *self.stopping.values(), *self.unheard()]
         ]  # fmt: skip
         self.decided = 0
+        spoken_for = {said.job for said in self.kept if isinstance(said, api.TasksDone)} - self.jobs.keys()
+        served = [api.JobUse(job=job, service_s=0.0) for job in sorted(spoken_for)]
         return api.Register(
-            protocol=1, node=self.name, version="0", capacity=self.capacity, load=self.load(), t_alloc=0.9,
+            protocol=1, node=self.name, version="0", capacity=self.capacity, t_alloc=0.9,
+            load=msgspec.structs.replace(self.load(), jobs=served),
             jobs=[job.state for job in self.jobs.values()], ready=ready, placed=placed,
             awaited=awaited, complete=not any(job.recovered for job in self.jobs.values()), draining=self.draining,
         )  # fmt: skip
+
+    def unheard(self) -> list[api.Assign]:
+        """What has ended, and is still to be said."""
+        keys = dict.fromkeys((said.job, said.task) for said in self.kept if isinstance(said, api.CommandEnded))
+        return [self.ended_here[key] for key in keys if key not in self.held and key not in self.stopping]
 
     def decide(self, sent: SendDecisions, known_version: int, grumpy: bool) -> None:
         refused: list[api.Refusal] = []
@@ -222,7 +233,7 @@ class Agent:
         self.inbox.clear()
 
     def command_over(self, key: tuple[str, str], ended: Ended) -> None:
-        held = self.held.pop(key, None) or self.stopping.pop(key)
+        held = self.ended_here[key] = self.held.pop(key, None) or self.stopping.pop(key)
         self.say(api.CommandEnded(job=held.job, task=held.request.task, origin=held.origin, ended=ended))
 
 

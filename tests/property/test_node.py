@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.core import Node
+from agent.core import Node, tasks
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement, confine
@@ -73,6 +73,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.granted: set[tuple[int, str, object]] = set()
         self.submitted: dict[tuple[int, str, object], MonotaskSpec] = {}
         self.assigned: set[tuple[str, str]] = set()
+        self.unheard: set[tuple[str, str]] = set()  # ends that the master has not answered
         self.reported: set[tuple[str, str]] = set()
         self.task_ends: set[tuple[int, str, str]] = set()
         self.decision = 0
@@ -137,6 +138,7 @@ class NodeMachine(RuleBasedStateMachine):
                     key = (params.job, params.task)
                     assert key in self.assigned and key not in self.reported, "a command ended twice"
                     self.reported.add(key)
+                    self.unheard.add(key)
                 case _:
                     pass
         return reply
@@ -407,6 +409,8 @@ class NodeMachine(RuleBasedStateMachine):
         self.alarm, self.watched = None, False
         running = dict.fromkeys(self.processes, 7)
         self.decision = 0
+        before, self.unheard = self.unheard, set()
+        self.reported -= before
         self.send(
             e.Recovered(
                 jobs=[r for r in records["jobs"] if isinstance(r, JobRecord)],
@@ -418,6 +422,17 @@ class NodeMachine(RuleBasedStateMachine):
                 draining=next((r for r in records["node"] if isinstance(r, Draining)), None),
             )
         )
+        assert before <= self.unheard, "an end is lost"
+
+    @precondition(lambda self: self.unheard)
+    @rule(data=st.data())
+    def hear_of_an_end(self, data: st.DataObject) -> None:
+        """The master answers."""
+        self.hear(data.draw(st.sampled_from(sorted(self.unheard))))
+
+    def hear(self, key: tuple[str, str]) -> None:
+        self.unheard.discard(key)
+        self.send(e.EndHeard(*key))
 
     # ------------------------------------------------------------ what always holds
 
@@ -463,7 +478,8 @@ class NodeMachine(RuleBasedStateMachine):
     def every_assigned_command_is_held_or_reported(self) -> None:
         held = {key for key, task in self.node.held.by_key.items() if task.request.command is not None}
         assert not held & self.reported
-        assert len([key for room, key in self.journal if room == "tasks"]) == len(self.node.held.by_key)
+        kept = {tasks.journal_key(*key) for key in self.unheard | self.node.held.by_key.keys()}
+        assert {key for room, key in self.journal if room == "tasks"} == kept
 
     @invariant()
     def who_is_drained_keeps_nothing_that_others_could_do(self) -> None:
@@ -500,6 +516,8 @@ class NodeMachine(RuleBasedStateMachine):
                 self.processes.discard(container)
                 self.frozen.discard(container)
                 self.send(e.ContainerExited(container, 0, None, 0.0, 0, 0, self.now))
+        for key in sorted(self.unheard):
+            self.hear(key)
         assert not self.node.held.by_key and not self.node.jobs and not self.node.containers.live
         assert not self.journal, "the journal remembers what is gone"
         idle = self.node.queues.idle()

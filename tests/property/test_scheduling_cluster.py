@@ -156,11 +156,7 @@ class World(RuleBasedStateMachine):
         self.books_agree(agent)
         kept, agent.kept = agent.kept, []
         for message in kept:
-            if isinstance(message, api.CommandEnded):  # right behind the registration
-                self.serve(e.Said(node, message))
-                self.books_agree(agent)
-            else:
-                agent.say(message)
+            agent.say(message)
 
     @rule(node=nodes)
     def unlink(self, node: str) -> None:
@@ -246,14 +242,14 @@ class World(RuleBasedStateMachine):
 
     @rule(node=nodes)
     def agent_restarts(self, node: str) -> None:
-        """What it holds is journaled; what its frameworks want, only they know until they come back."""
+        """What it holds is journaled, and how that ended; what its frameworks want, they know until they come back."""
         self.unlink(node)
         agent = self.agents[node]
         for job in agent.jobs.values():
             job.recovered = True
             job.forgotten |= job.tasks
             job.tasks = {}
-        agent.kept.clear()
+        agent.kept = [said for said in agent.kept if isinstance(said, api.CommandEnded)]
 
     @precondition(lambda self: any(job.forgotten for agent in self.agents.values() for job in agent.jobs.values()))
     @rule(at=pick)

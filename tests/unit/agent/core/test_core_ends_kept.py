@@ -1,0 +1,106 @@
+"""How a command ended is in the journal until the master has heard of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from agent.core import Node, tasks
+from agent.core import events as e
+from agent.core import instructions as i
+from agent.core.records import HeldTask
+from agent.core.settings import NodeSettings
+from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.wire import master_api as api
+
+JOB = "other-1"
+SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
+KEY = tasks.journal_key(JOB, "t")
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node(SETTINGS)
+
+
+def assign(node: Node, number: int = 1) -> str:
+    """Place it there; the container that it runs in."""
+    spec = ContainerSpec(argv=("x",), memory_bytes=1 << 20)
+    request = TaskRequest(task="t", usage=KindAmounts(cpu=1.0), memory_bytes=1 << 20, command=spec)
+    decision = api.Assign(job=JOB, stage="s", user="u", origin="other", priority=0.0, request=request)
+    (started,) = [
+        one.container for one in node.handle(e.Decided(number, [decision]), 0.0) if isinstance(one, i.StartContainer)
+    ]
+    node.handle(e.ContainerStarted(started, 7, {}, 1e9), 0.0)
+    return started
+
+
+def exits(node: Node, container: str) -> list[i.Instruction]:
+    return node.handle(e.ContainerExited(container, 3, None, 0.0, 0, 0, 1e9), 1.0)
+
+
+def journaled(done: list[i.Instruction]) -> list[tuple[str, object]]:
+    return [(one.room, one.value) for one in done if isinstance(one, i.Record)]
+
+
+def told(done: list[i.Instruction]) -> list[Ended]:
+    return [
+        one.params.ended for one in done if isinstance(one, i.TellMaster) and isinstance(one.params, api.CommandEnded)
+    ]
+
+
+def taken_back(held: HeldTask) -> tuple[Node, list[i.Instruction]]:
+    """By another agent, from the journal."""
+    fresh = Node(dataclasses.replace(SETTINGS, instance="y"))
+    record = msgspec.msgpack.decode(msgspec.msgpack.encode(held), type=HeldTask)
+    recovered = e.Recovered(jobs=[], tasks=[record], containers=[], running={}, exits_to_come=frozenset(), at=1e9)
+    return fresh, fresh.handle(recovered, 0.0)
+
+
+def test_it_is_written_down_before_its_container_is_forgotten(node: Node) -> None:
+    done = exits(node, assign(node))
+    (room, held), *others = journaled(done)
+    assert room == tasks.ROOM and isinstance(held, HeldTask)
+    assert held.ended is not None and held.ended.exit_status == 3
+    assert ("containers", None) in others, "an agent that dies before would find neither, and run it again"
+    assert not node.held.by_key
+
+
+def test_the_next_agent_tells_it_again_and_runs_nothing(node: Node) -> None:
+    done = exits(node, assign(node))
+    (held,) = [value for _, value in journaled(done) if isinstance(value, HeldTask)]
+    fresh, again = taken_back(held)
+    assert told(again) == told(done)
+    assert not [one for one in again if isinstance(one, i.StartContainer)]
+    assert not fresh.held.by_key and fresh.queues.idle().cpu == 4
+    assert journaled(fresh.handle(e.EndHeard(JOB, "t"), 1.0)) == [(tasks.ROOM, None)]
+
+
+def test_until_then_it_is_registered_as_held(node: Node) -> None:
+    """Or the master would look for another place for it, before it reads what comes right behind."""
+    exits(node, assign(node))
+    assert [(placed.task, placed.command) for placed in node.held.report()] == [("t", True)]
+    node.handle(e.EndHeard(JOB, "t"), 1.0)
+    assert node.held.report() == []
+
+
+def test_what_has_come_back_meanwhile_stays_written_down(node: Node) -> None:
+    """The master had lost the connection, and had given it to this node again before it heard of the end."""
+    exits(node, assign(node))
+    container = assign(node, 2)
+    assert node.handle(e.EndHeard(JOB, "t"), 2.0) == []
+    assert node.held.by_key[JOB, "t"].container == container
+    assert len(node.held.report()) == 1
+    assert node.held.by_key[JOB, "t"].ended is None
+
+
+def test_what_was_stopped_to_be_done_elsewhere_is_told_as_that(node: Node) -> None:
+    """A node that is drained and restarted while the master is away."""
+    container = assign(node)
+    node.containers.stop(container, EndedBy.PREEMPTED, "drained")
+    done = exits(node, container)
+    (held,) = [value for _, value in journaled(done) if isinstance(value, HeldTask)]
+    _, again = taken_back(held)
+    assert [ended.by for ended in told(again)] == [EndedBy.PREEMPTED]
