@@ -64,7 +64,7 @@ def asking(cluster: Cluster, picture: Picture, job: Job, task: Task) -> Asking:
 
 
 def user_of(cluster: Cluster, held: Held) -> str:
-    """Whose it is; empty where only its node has told of it, and its job is not described yet."""
+    """Whose it is. Its origin's word goes before that of the node that holds it."""
     job = cluster.jobs.get(held.job)
     if job is not None and job.user:
         return job.user

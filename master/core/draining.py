@@ -47,9 +47,9 @@ def known(cluster: Cluster, names: tuple[str, ...]) -> list[Node]:
     """
     nodes: dict[str, Node] = {}
     for name in names:
-        node = cluster.nodes.get(name)
-        if node is None and cluster.drains.draining(name) is not None:
-            node = Node(name, away_since=cluster.now, draining=cluster.drains.draining(name))  # it was here once
+        node, draining = cluster.nodes.get(name), cluster.drains.draining(name)
+        if draining is not None:  # it was here once
+            node = node or Node(name, away_since=cluster.now, draining=draining)
         elif node is None or not node.version:
             here = ", ".join(sorted(each.name for each in cluster.nodes.values() if each.version)[:10])
             raise bad_request(f"no node {name!r} in this cluster", field="nodes", remedy=f"there are {here or 'none'}")

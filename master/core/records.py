@@ -42,7 +42,7 @@ class Held:
     profile: Profile | None = None  # as far as we have sent it
     beside: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # promised of what the profile does not name
     assigned_at: float = 0.0  # of an executor, monotonic
-    user: str = ""  # whose job it is; empty while only its node has told of it
+    user: str = ""  # whose job it is
 
     @property
     def key(self) -> Key:

@@ -98,6 +98,7 @@ def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key
             memory_bytes=placed.memory_bytes,
             opportunistic=placed.opportunistic,
             command=placed.command,
+            user=placed.user,
         )
         if known is not None:
             held.cores, held.kind, held.user = known.cores, known.kind, known.user

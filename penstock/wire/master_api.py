@@ -54,7 +54,7 @@ class ReadyTasks(Params, frozen=True):
 class PlacedTask(Params, frozen=True):
     """A task that a node holds. ``remaining`` is its estimated work not yet done, in bytes per kind.
 
-    ``origin`` is the node whose agent registered the job and is told how the task ended.
+    ``origin`` is the node whose agent registered the job and is told how the task ended; ``user`` whose job it is.
     """
 
     job: str
@@ -65,6 +65,7 @@ class PlacedTask(Params, frozen=True):
     memory_bytes: Bytes
     opportunistic: bool = False
     command: bool = False
+    user: str = ""
 
 
 class AwaitedTask(Params, frozen=True):

@@ -370,3 +370,9 @@ def test_who_is_expected_is_known_to_be_drained() -> None:
     awaited = api.AwaitedTask(job="j", stage="s", request=command("c", 10), node="b")
     fresh.node("a", jobs=[job_state("j", admitted=True)], awaited=[awaited])
     assert state(fresh, "b") == "away"
+    undrain(fresh, "b")
+    assert state(fresh, "b") == "expected"
+    with pytest.raises(RpcError, match="no node 'b' in this cluster"):
+        drain(fresh, "b")
+    fresh.node("b", draining=ROOT)
+    assert [(node, d.draining) for node, d in fresh.said(api.Drain)] == [("b", None)]
