@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-#: What these say does not depend on what else the host does, however long they take: they may run beside anything.
+#: What these say does not depend on what else the host does, however long they take: they may run beside anything. So
+#: may those that are marked themselves.
 _PATIENT = (
     "test_cgroup_behaviours", "test_enforcement_contract", "test_faults_memory", "test_launcher_cgroups",
     "test_machine", "test_units",
