@@ -184,9 +184,9 @@ class Confiner:
             return dict.fromkeys(asked(wanted), _NO_CGROUPS)
         cgroup, before = self._tree.get(container), one.applied
         if before is not None and self._holds_disks and holding.falls(before, wanted):
-            standing = {name: getattr(before, name) for name in _DISK_RATES}
-            at_once = await self._apply(container, one, replace(wanted, **standing))
-            return at_once | await _lower_disks(cgroup, wanted, replace(wanted, **standing))
+            standing = replace(wanted, **{name: getattr(before, name) for name in _DISK_RATES})
+            at_once = await self._apply(container, one, standing)
+            return at_once | await _lower_disks(cgroup, wanted, standing)
         changed = _changed(before, wanted)
         if not changed.isdisjoint(_MEMORY):
             applied = await asyncio.to_thread(cgroup.confine, wanted, before)

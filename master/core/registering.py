@@ -101,7 +101,7 @@ def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key
             user=placed.user,
         )
         if known is not None:
-            held.cores, held.kind, held.user = known.cores, known.kind, known.user
+            held.cores, held.kind, held.user = known.cores, known.kind, known.user or placed.user
             held.executor, held.profile, held.assigned_at = known.executor, known.profile, known.assigned_at
         node.held[held.key] = held
     node.take_load(message.load, 0)

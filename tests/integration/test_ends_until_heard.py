@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +18,7 @@ from agent.shell import Shell
 from penstock.model import Capacity, Ended, EndedBy
 from penstock.transport import RpcPeer
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Done
+from penstock.wire.agent_api import Done, Params
 from penstock.wire.connection import read_params
 
 SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
@@ -68,14 +70,31 @@ def shell(heard: list[object]) -> Shell:
     return cast("Shell", SimpleNamespace(node=Node(SETTINGS), link=None, dispatch=heard.append))
 
 
-async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_registration() -> None:
+@asynccontextmanager
+async def linked(
+    answered: list[object], method: str, params: Params | None = None
+) -> AsyncIterator[tuple[Master, Link]]:
+    """A link to a master; ``params`` are said before there is one."""
     master = Master()
     server = await asyncio.get_running_loop().create_server(lambda: RpcPeer(master), "127.0.0.1", 0)
-    answered: list[object] = []
     link = Link(shell(answered), *server.sockets[0].getsockname()[:2])
+    if params is not None:
+        link.tell(method, params)
     running = asyncio.create_task(link.run())
     try:
-        await master.until(0, "heartbeat")
+        await master.until(0, method)
+        yield master, link
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        server.close()
+        for peer in master.peers:
+            peer.close()
+
+
+async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_registration() -> None:
+    answered: list[object] = []
+    async with linked(answered, "heartbeat") as (master, link):
         link.tell("command_ended", END)
         await master.until(1, "heartbeat")
         assert master.heard[1][:2] == ["register", "command_ended"], "before anything could be decided without it"
@@ -84,12 +103,6 @@ async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_regist
         master.peers[1].close()
         await master.until(2, "heartbeat")
         assert "command_ended" not in master.heard[2], "it was answered"
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        server.close()
-        for peer in master.peers:
-            peer.close()
 
 
 async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_registration() -> None:
@@ -106,18 +119,7 @@ async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_regis
 
 async def test_who_has_word_that_tasks_are_done_registers_as_serving_their_job() -> None:
     """Its framework said so while the master was away, and has left since: from anybody else it would be refused."""
-    master = Master()
-    server = await asyncio.get_running_loop().create_server(lambda: RpcPeer(master), "127.0.0.1", 0)
-    link = Link(shell([]), *server.sockets[0].getsockname()[:2])
-    link.tell("tasks_done", api.TasksDone(job="elsewhere-1", tasks=["t"]))
-    running = asyncio.create_task(link.run())
-    try:
-        await master.until(0, "tasks_done")
+    done = api.TasksDone(job="elsewhere-1", tasks=["t"])
+    async with linked([], "tasks_done", done) as (master, _):
         assert master.heard[0][:2] == ["register", "tasks_done"]
         assert [use.job for use in master.registered.load.jobs] == ["elsewhere-1"]
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        server.close()
-        for peer in master.peers:
-            peer.close()
