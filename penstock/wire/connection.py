@@ -8,7 +8,7 @@ message is answered where it can be (a request has an id), and the stream goes o
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, cast
@@ -23,6 +23,8 @@ from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Message, Notifica
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 #: How much a read may add to the buffer beyond a frame (asyncio reads at most 256 KiB at once).
 _READ_SLACK_BYTES = 1024 * 1024
+#: First size of a splitter's buffer, which grows with the frame. msgpack's own default is 1 MiB.
+_SPLITTER_BYTES = 4096
 #: What MessagePack carries as it is (msgspec would make base64 text of it).
 _NATIVE = (bytes,)
 _ENCODER = msgspec.msgpack.Encoder()
@@ -62,7 +64,8 @@ class RpcConnection:
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, typed: Mapping[str, type[Any]] = NO_TYPES) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._splitter = msgpack.Unpacker(max_buffer_size=max_frame_bytes + _READ_SLACK_BYTES)
+        # Only while a frame is unfinished: its object takes 24 kB, and its buffer never shrinks.
+        self._splitter: msgpack.Unpacker | None = None
         self._pieces: list[bytes] = []  # of the frame that is being read
         self._fed_bytes = 0
         self._frame_start = 0  # where that frame began
@@ -70,21 +73,30 @@ class RpcConnection:
         self._next_id = 0
         self._closed = False
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Return how many bytes of an unfinished frame are kept."""
+        return self._fed_bytes - self._frame_start
+
     def receive(self, data: bytes) -> list[Message | Malformed | Closed]:
-        """What the bytes complete, in order. After a :class:`Closed` every further call returns nothing."""
-        out: list[Message | Malformed | Closed] = []
+        """Return the messages that the bytes complete, in order; nothing after a :class:`Closed`."""
+        return list(self.messages(data))
+
+    def messages(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
+        """As :meth:`receive`, but parse each message only when it is asked for. Use it up before the next call."""
         if self._closed:
-            return out
-        if self._decoders and self._fed_bytes == self._frame_start and len(data) <= self._max_frame_bytes:
+            return iter(())
+        if self._decoders and self._splitter is None and len(data) <= self._max_frame_bytes:
             message = self._typed(data)  # most reads are one frame, and most frames are of few methods
             if message is not None:
-                out.append(message)
-                return out
-        step = _READ_SLACK_BYTES
-        for start in range(0, len(data), step):
-            if not self._split(data[start : start + step], out):
-                break
-        return out
+                return iter((message,))
+        return self._parsed(data)
+
+    def _parsed(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
+        for start in range(0, len(data), _READ_SLACK_BYTES):
+            yield from self._split(data[start : start + _READ_SLACK_BYTES])
+            if self._closed:
+                return
 
     def _typed(self, frame: bytes) -> Message | None:
         """A frame of one of the typed methods; None if it is not exactly one, and sound: why is found out later."""
@@ -107,9 +119,12 @@ class RpcConnection:
             pass
         return None
 
-    def _split(self, data: bytes, out: list[Message | Malformed | Closed]) -> bool:
-        """Whether the stream can be followed further."""
+    def _split(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
         splitter = self._splitter
+        if splitter is None:
+            most = self._max_frame_bytes + _READ_SLACK_BYTES
+            splitter = self._splitter = msgpack.Unpacker(max_buffer_size=most, read_size=min(_SPLITTER_BYTES, most))
+            self._fed_bytes = self._frame_start = 0
         before = self._fed_bytes
         self._fed_bytes += len(data)
         splitter.feed(data)
@@ -120,37 +135,38 @@ class RpcConnection:
             except msgpack.OutOfData:
                 break
             except (ValueError, TypeError) as error:  # msgpack's own errors are ValueErrors
-                return self._garbled(error, out)
+                yield self._garbled(error)
+                return
             after = splitter.tell()
             if after - self._frame_start > self._max_frame_bytes:
-                out.append(self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame"))
-                return False
+                yield self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame")
+                return
             self._pieces.append(data[begin : after - before])
             begin = after - before
             self._frame_start = after
-            if not self._take(b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0], out):
-                return False
+            message = self._take(b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0])
             self._pieces.clear()
+            yield message
+            if self._closed:
+                return
         if begin < len(data):
             self._pieces.append(data[begin:])
             if self._too_large():
-                out.append(self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame"))
-        return not self._closed
+                yield self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame")
+        else:
+            self._splitter = None
 
-    def _take(self, frame: bytes, out: list[Message | Malformed | Closed]) -> bool:
-        """Whether the stream can be followed further."""
+    def _take(self, frame: bytes) -> Message | Malformed | Closed:
         message: Message | Malformed | None = self._typed(frame) if self._decoders else None
         if message is None:
             try:  # a wrong key is the field's error, not the stream's
                 message = _parse(msgpack.unpackb(frame, strict_map_key=False))
             except (ValueError, TypeError) as error:
-                return self._garbled(error, out)
-        out.append(message)
-        return True
+                return self._garbled(error)
+        return message
 
-    def _garbled(self, error: Exception, out: list[Message | Malformed | Closed]) -> bool:
-        out.append(self._close(f"not MessagePack: {error or type(error).__name__}", "frame"))
-        return False
+    def _garbled(self, error: Exception) -> Closed:
+        return self._close(f"not MessagePack: {error or type(error).__name__}", "frame")
 
     def _too_large(self) -> bool:
         """Whether what there is of the frame, or what its first bytes claim of elements, is more than it may have."""
@@ -161,6 +177,9 @@ class RpcConnection:
 
     def _close(self, message: str, field: str) -> Closed:
         self._closed = True
+        self._splitter = None
+        self._pieces.clear()
+        self._fed_bytes = self._frame_start = 0
         return Closed(ErrorBody(ErrorCode.BAD_REQUEST, message, field))
 
     def send_request(self, method: str, params: object = None) -> tuple[int, bytes]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import msgpack
 import pytest
 
 from penstock.wire import Closed, ErrorCode, Notification, Request, Response, RpcConnection, RpcError
-from penstock.wire.agent_api import Hello, Output, SignalContainer, Submit
+from penstock.wire.agent_api import TYPED, Hello, Output, SignalContainer, Submit
 from penstock.wire.connection import MAX_FRAME_BYTES, Malformed, read, read_params
 from penstock.wire.errors import ErrorBody, bad_request, refused, unavailable
 
@@ -151,3 +153,36 @@ def test_bytes_travel_as_bytes() -> None:
     [answer] = RpcConnection().receive(data)
     assert isinstance(answer, Response)
     assert read(answer.result, Output).data == b"\xff\x00"
+
+
+def _kept_bytes(data: bytes, connections: int) -> float:
+    """What each of so many connections keeps allocated once it has read ``data``."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        kept = [RpcConnection(typed=TYPED) for _ in range(connections)]
+        for wire in kept:
+            assert len(wire.receive(data)) == 1
+        return (tracemalloc.get_traced_memory()[0] - before) / connections
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_connection_between_two_frames_keeps_no_buffer() -> None:
+    """Buffers of idle connections would be pages that the allocator spreads over a heap of gigabytes."""
+    RpcConnection(typed=TYPED)  # what is made once
+    hello = msgpack.packb([0, 0, "hello", [{"protocol": 1}]])
+    assert _kept_bytes(hello, 200) < 4096
+    assert _kept_bytes(msgpack.packb([2, "x", [b"x" * 1_000_000]]), 5) < 4096
+
+
+def test_messages_are_parsed_as_they_are_asked_for() -> None:
+    wire = RpcConnection()
+    stream = msgpack.packb([2, "x", []]) * 3
+    coming = wire.messages(stream + stream[:3])
+    assert next(coming) == Notification("x", [])
+    assert wire.unfinished_bytes == len(stream) - 5 + 3  # fed, and not taken yet
+    assert list(coming) == [Notification("x", [])] * 2
+    assert wire.unfinished_bytes == 3
+    assert wire.receive(stream[3:]) == [Notification("x", [])] * 3
+    assert wire.unfinished_bytes == 0
