@@ -13,11 +13,12 @@ import os
 import pwd
 import re
 import socket
-import struct
 from collections import Counter
 from pathlib import Path
 
 import structlog
+
+from penstock.peer_credentials import peer_uid
 
 log = structlog.get_logger()
 _TOKEN = re.compile(rb"[0-9a-f]{32}\Z")
@@ -83,7 +84,7 @@ class Stdio:
         except OSError:
             return  # the client went away between connecting and our accepting
         connection.setblocking(False)
-        uid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        uid = peer_uid(connection)
         if self._silent[uid] >= UNCLAIMED_PER_USER:
             connection.close()
             return

@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from penstock.peer_credentials import is_private
+
+#: The socket of the system's agent.
+SYSTEM = Path("/run/penstock/agent.sock")
+
 
 def runtime_dir() -> Path:
     """The directory of sockets: ``$PENSTOCK_RUNTIME_DIR``; /run/penstock for root; the user's own for others."""
@@ -18,16 +23,17 @@ def runtime_dir() -> Path:
 
 
 def agent_socket() -> Path:
-    """The agent's framework socket: ``$PENSTOCK_SOCKET``; else the user's own agent if it runs; else the system's."""
+    """Return the agent's framework socket: ``$PENSTOCK_SOCKET``; the user's own agent if it runs; the system's.
+
+    A directory that another user could have made, as /tmp/penstock-UID, is passed over. Clients also check the user
+    that the server runs as (:func:`penstock.peer_credentials.check_server`).
+    """
     if given := os.environ.get("PENSTOCK_SOCKET"):
         return Path(given)
     own = runtime_dir() / "agent.sock"
-    return own if own.exists() or os.geteuid() == 0 else _system_socket_or(own)
-
-
-def _system_socket_or(own: Path) -> Path:
-    system = Path("/run/penstock/agent.sock")
-    return system if system.exists() else own
+    if os.geteuid() == 0 or (is_private(own.parent) and own.exists()):
+        return own
+    return SYSTEM if SYSTEM.exists() else own
 
 
 def state_dir() -> Path:
@@ -47,11 +53,14 @@ def service_state_dir() -> Path:
 
 
 def make_private(directory: Path, mode: int = 0o700) -> None:
-    """Make a directory of our own.
+    """Make a directory that only this user can change.
 
     Raises:
-        PermissionError: somebody else owns it (a trap laid in a world-writable place).
+        PermissionError: another user owns it, or may write to it (a trap laid in a world-writable place).
     """
     directory.mkdir(mode=mode, parents=True, exist_ok=True)
-    if directory.stat().st_uid != os.geteuid():
+    link, target = directory.lstat(), directory.stat()
+    if target.st_uid != os.geteuid() or link.st_uid not in (0, os.geteuid()):
         raise PermissionError(f"{directory} belongs to another user; remove it or set PENSTOCK_RUNTIME_DIR")
+    if target.st_mode & 0o022:
+        raise PermissionError(f"{directory} may be written to by other users; run `chmod go-w {directory}`")

@@ -18,6 +18,7 @@ from typing import Any
 import msgpack
 
 from agent.launcher.messages import MAX_MESSAGE_BYTES, Adopt, Exited, Running, Start, widen
+from penstock.peer_credentials import UntrustedServerError, check_server
 
 _START_TIMEOUT_S = 120.0
 
@@ -209,6 +210,10 @@ def _dial(path: Path) -> socket.socket | None:
     try:
         widen(connection)
         connection.connect(str(path))
+        check_server(connection, path)
+    except UntrustedServerError:
+        connection.close()
+        raise
     except OSError:
         connection.close()
         return None

@@ -23,6 +23,7 @@ import msgspec
 
 from penstock.cli.errors import CommandError
 from penstock.model.container import ContainerSpec, Ended
+from penstock.peer_credentials import check_server
 
 #: As in ``penstock.wire``, which a test compares; importing it would cost 10 ms.
 PROTOCOL = 1
@@ -113,6 +114,7 @@ class Connection:
         try:
             self._socket.settimeout(_HELLO_S)
             self._socket.connect(str(path))
+            check_server(self._socket, path)
             error, _ = self._call("hello", {"protocol": PROTOCOL, "client": client})
         except (OSError, Lost) as problem:
             self._socket.close()
@@ -229,8 +231,10 @@ class Connection:
         token = os.urandom(16).hex()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
             sock.settimeout(_HELLO_S)
+            path = self._path.with_name("stdio.sock")
             try:
-                sock.connect(str(self._path.with_name("stdio.sock")))
+                sock.connect(str(path))
+                check_server(sock, path)
                 socket.send_fds(sock, [token.encode()], stdio)
                 reply = sock.recv(1)
             except OSError as error:

@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 
 from penstock.model.container import Ended
+from penstock.peer_credentials import UntrustedServerError
 
 
 class AgentUnavailable(Exception):  # noqa: N818 - named for what the reader is told
@@ -33,7 +34,9 @@ class JobCancelled(RuntimeError):  # noqa: N818 - named for what the reader is t
 
 
 def cannot_connect(socket: Path, error: OSError) -> AgentUnavailable:
-    """One line for an operating system's refusal."""
+    """One line for an operating system's refusal, or for a server of another user."""
+    if isinstance(error, UntrustedServerError):
+        return AgentUnavailable(str(error))
     if error.errno in {errno.ENOENT, errno.ECONNREFUSED}:
         return AgentUnavailable(f"no agent at {socket}; start one with `penstock up`")
     if error.errno in {errno.EACCES, errno.EPERM}:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from penstock.client.errors import AgentUnavailable, cannot_connect
+from penstock.peer_credentials import UntrustedServerError, check_server
 from penstock.transport.peer import RpcPeer, connect_unix, unknown_method
 from penstock.wire.agent_api import PROTOCOL, TYPED, Hello, Welcome
 from penstock.wire.errors import RpcError
@@ -143,6 +144,12 @@ class Link:
     async def _greet(self) -> tuple[RpcPeer, Welcome]:
         try:
             peer = await connect_unix(str(self.socket), self, TYPED)
+            server = peer.get_extra_info("socket")
+            if server is not None:  # else it hung up at once, and the next call tells
+                check_server(server, self.socket)
+        except UntrustedServerError as error:
+            peer.close()
+            raise cannot_connect(self.socket, error) from None
         except OSError as error:
             raise cannot_connect(self.socket, error) from None
         try:

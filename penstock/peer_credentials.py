@@ -1,0 +1,53 @@
+"""Which user is at the other end of a Unix socket, as the kernel recorded it (SO_PEERCRED)."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import struct
+from pathlib import Path
+
+_CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
+
+
+class UntrustedServerError(PermissionError):
+    """A process of another user listens at the path. The message is one line with the remedy."""
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """Return the user id of the process that connected, or that called listen()."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[1])
+
+
+def check_server(connection: socket.socket, path: Path) -> None:
+    """Refuse a server that is neither root's nor this user's. Call it before anything is sent.
+
+    Raises:
+        UntrustedServerError: the server could read the environment and take the descriptors that a client passes.
+    """
+    uid = peer_uid(connection)
+    if uid in (0, os.geteuid()):
+        return
+    raise UntrustedServerError(
+        f"not connected to {path}: the process that listens there runs as {_name(uid)}, neither as root nor as you; "
+        "set PENSTOCK_SOCKET to your agent's socket, or remove that file"
+    )
+
+
+def is_private(directory: Path) -> bool:
+    """Return whether only root and this user can put a socket into the directory."""
+    trusted = (0, os.geteuid())
+    try:
+        link, target = directory.lstat(), directory.stat()
+    except OSError:
+        return False
+    return link.st_uid in trusted and target.st_uid in trusted and not target.st_mode & 0o022
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
