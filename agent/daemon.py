@@ -37,10 +37,12 @@ from agent.launcher import Exited, Launcher
 from agent.link import Link
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
 from agent.network import NetworkLimiter
-from agent.output import forget_outputs, trim_output
+from agent.output import forget_outputs
+from agent.periodic import Periodic
 from agent.shell import Shell
 from agent.status import status_document
 from agent.stdio import Stdio
+from agent.trouble import Troubles
 from penstock import paths, sdnotify
 from penstock.config.answers import Configuring
 from penstock.config.reloading import Reloading
@@ -112,6 +114,7 @@ class Agent:
         self._lock = -1
         self._enforcement: dict[str, Any] = {}
         self._closers: list[Any] = []
+        self._troubles = Troubles()
 
     # ------------------------------------------------------------ start
 
@@ -284,7 +287,7 @@ class Agent:
         gc.freeze()  # what start-up made stays: no collection needs to look at it again
         sdnotify.notify("READY=1")
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._tick()), tasks.create_task(self._reloading.run())]
+            running = [tasks.create_task(self._periodic().run()), tasks.create_task(self._reloading.run())]
             running.append(tasks.create_task(self._certificates.run()))
             if self._watch is not None:
                 running.append(tasks.create_task(self._watch.run()))
@@ -312,30 +315,11 @@ class Agent:
     def _memory_worth_a_look(self, capacity: Capacity) -> float:
         return self._config.t_preempt_memory * capacity.memory_bytes
 
-    async def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time()
-        repair_at = due + self._config.repair_interval_s
-        while True:
-            due = max(due + self._config.sample_interval_s, loop.time())
-            await asyncio.sleep(due - loop.time())
-            containers = self._shell.node.containers
-            traffic = await self._confiner.counters()
-            snapshot = self._sampler.sample(list(containers.live), traffic)
-            self._shell.dispatch(e.Sampled(snapshot, time.time()))
-            self._confiner.retry(snapshot)
-            self._heaps.follow(self._shell.node, time.monotonic())
-            if self._watch is not None:
-                self._watch.promised(containers.promised())
-            for container in containers.live:
-                for stream in ("stdout", "stderr"):
-                    if trim_output(self._outputs / container / stream, self._config.output_max_bytes):
-                        self._shell.note("output trimmed", container=container, stream=stream)
-            forget_outputs(self._outputs, containers.live.keys() | containers.ended.keys())
-            if self._config.repair_interval_s and loop.time() >= repair_at:
-                repair_at = loop.time() + self._config.repair_interval_s
-                for what in await self._confiner.repair():
-                    self._shell.note("repaired", setting=what)
+    def _periodic(self) -> Periodic:
+        return Periodic(
+            self._shell, self._sampler, self._confiner, self._heaps, self._watch, self._outputs,
+            lambda: self._config, self._troubles,
+        )  # fmt: skip
 
     def status(self) -> dict[str, Any]:
         """The status document."""
@@ -350,6 +334,7 @@ class Agent:
             configuration=self._reloading.by_hand(),
             certificates=self._certificates.rows(),
             journal_writes=self._shell.journal_writes,
+            degraded=self._troubles.rows(),
         )
 
     def write_addresses(self, path: Path) -> None:

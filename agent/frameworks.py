@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import structlog
 
 from agent import caller
+from agent.connections import HELLO_S, Connections
 from agent.core import events as e
 from agent.core import running
 from agent.executor import Executor
@@ -24,10 +24,11 @@ from penstock import __version__
 from penstock.config.answers import Configuring
 from penstock.transport import RpcPeer
 from penstock.transport.peer import unknown_method
+from penstock.transport.shared_peer import SharedPeer
 from penstock.wire import agent_api as api
 from penstock.wire import cluster_api, config_api, jobs_api
 from penstock.wire.connection import read_params, to_wire
-from penstock.wire.errors import RpcError, bad_request, refused, unavailable
+from penstock.wire.errors import RpcError, bad_request, unavailable
 from penstock.wire.master_api import JobJoined, JoinJob
 from penstock.wire.overview_api import ClusterStatus
 from penstock.wire.reservation_api import CALLS as RESERVATION_CALLS
@@ -54,10 +55,9 @@ class Frameworks:
         self.enforced = enforced
         self.max_frame_bytes = max_frame_bytes
         self.operators = operators
-        self.connections = connections
+        self.connections = Connections(connections)
         self.configuring = configuring
         self.containers_go_on = containers_go_on
-        self.open: Counter[int] = Counter()  # connections by uid
         self.errors = 0
         self.stopping = False
         self._server: asyncio.Server | None = None
@@ -90,7 +90,7 @@ class Frameworks:
 
     def _connection(self) -> RpcPeer:
         self._sessions += 1
-        return RpcPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes, api.TYPED)
+        return SharedPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes, api.TYPED)
 
 
 def _make_room(path: Path) -> None:
@@ -117,6 +117,7 @@ class FrameworkSession:
         self._uid = -1
         self._operator = False
         self._greeted = False
+        self._silence: asyncio.TimerHandle | None = None
         #: Typed parameters of the notifications of the hot path → what is done, once the client has said hello.
         self._hot: dict[type[Any], Callable[[RpcPeer, Any], object]] = {}
         self._methods: dict[str, tuple[type[Any], Callable[[Any], object]]] = {
@@ -154,10 +155,18 @@ class FrameworkSession:
 
     def connected(self, peer: RpcPeer) -> None:
         """Ask the kernel who is there."""
-        who = caller.caller(peer.get_extra_info("socket"), self._frameworks.operators)
+        assert isinstance(peer, SharedPeer)
+        connection, connections = peer.get_extra_info("socket"), self._frameworks.connections
+        who = caller.caller(connection, self._frameworks.operators)
         self._uid, self._user, self._operator = who
         self._shell.peers[self._session] = peer
-        self._frameworks.open[self._uid] += 1
+        peer.share(connections.made(who.uid))
+        why = connections.why_not(who, connection.fileno())
+        if why is not None:
+            connections.turned_away += 1
+            peer.refuse(why)
+        else:
+            self._silence = asyncio.get_running_loop().call_later(HELLO_S, self._said_nothing, peer)
 
     def request(self, peer: RpcPeer, method: str, params: Any) -> object:
         """Dispatch one call."""
@@ -182,9 +191,9 @@ class FrameworkSession:
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
         """Give back all that hung on this connection."""
         self._shell.peers.pop(self._session, None)
-        self._frameworks.open[self._uid] -= 1
-        if not self._frameworks.open[self._uid]:
-            del self._frameworks.open[self._uid]
+        self._frameworks.connections.gone(self._uid, greeted=self._greeted)
+        if self._silence is not None:
+            self._silence.cancel()
         self._frameworks.executor.drop_stdio(self._session)
         if self._greeted:
             stopping = self._frameworks.stopping
@@ -196,21 +205,22 @@ class FrameworkSession:
         self._frameworks.errors += 1
         log.error("a request failed", method=method, user=self._user, exc_info=error)
 
+    def _said_nothing(self, peer: SharedPeer) -> None:
+        self._frameworks.connections.turned_away += 1
+        peer.refuse(bad_request(f"no hello within {HELLO_S:g} s", field="method"))
+
     # ------------------------------------------------------------ methods
 
     def _hello(self, method: str, params: Any) -> api.Welcome:
         if method != "hello":
             raise bad_request("the first message must be hello", field="method")
-        most, has = self._frameworks.connections(), self._frameworks.open[self._uid]
-        if most and has > most and not self._operator:
-            raise refused(
-                f"{self._user} has {has} connections; user_max_connections is {most}",
-                remedy="close some, or ask an operator to raise user_max_connections",
-            )
         hello = read_params(params, api.Hello)
         if hello.protocol != api.PROTOCOL:
             raise bad_request(f"this agent speaks version {api.PROTOCOL}", field="protocol")
         self._greeted = True
+        self._frameworks.connections.greeted(self._uid)
+        if self._silence is not None:
+            self._silence.cancel()
         self._hot = {api.Complete: self._completed, api.Submit: self._submitted}
         self._shell.dispatch(e.SessionOpened(self._session, self._user, self._uid, hello.client, self._operator))
         settings = self._shell.node.settings

@@ -189,6 +189,15 @@ class Journal(Said, frozen=True, kw_only=True):
     writes: int
 
 
+class Degraded(Said, frozen=True, kw_only=True):
+    """The system refuses it at the moment: what, why, since when (Unix time), and how often it was tried."""
+
+    what: str
+    why: str
+    since: float
+    times: int
+
+
 class Drain(Said, frozen=True, kw_only=True):
     """The node takes no work: who wants that, since when, and what still runs (``count``; at most 50 are named)."""
 
@@ -223,6 +232,7 @@ class Status(Said, frozen=True, kw_only=True):
     enforcement: dict[str, Enforcement]
     master: MasterLink
     journal: Journal
+    degraded: list[Degraded]
     drain: Drain | None
     configuration: dict[str, SetByHand]
     certificates: list[Certificate]

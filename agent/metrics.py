@@ -65,6 +65,8 @@ class AgentCollector(Collector):
             yield GaugeMetricFamily("penstock_connected_to_master", "Whether the master answers.", value=linked)
         writes = status["journal"]["writes"]
         yield CounterMetricFamily("penstock_journal_writes", "Records that were written or removed.", value=writes)
+        degraded = len(status["degraded"])
+        yield GaugeMetricFamily("penstock_degraded", "Things that the system refuses to the agent.", value=degraded)
         enforced = GaugeMetricFamily("penstock_enforced", "Whether this host can enforce it.", labels=["what"])
         for what, fact in status["enforcement"].items():
             enforced.add_metric([what], float(fact["ok"]))

@@ -33,6 +33,16 @@ def raise_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+def descriptors_for_clients() -> int:
+    """Return the descriptor from which on clients get none.
+
+    The kernel hands out the lowest free number. What is above is kept for the agent's own files: containers to be
+    started, samples, the journal.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft - min(1024, soft // 4)
+
+
 async def watchdog(interval_s: float) -> None:
     """Follows the event loop: a loop that hangs does not come here."""
     while True:

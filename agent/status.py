@@ -27,6 +27,7 @@ def status_document(
     configuration: Mapping[str, object] = {},
     certificates: Sequence[Mapping[str, object]] = (),
     journal_writes: int = 0,
+    degraded: Sequence[Mapping[str, object]] = (),
 ) -> dict[str, Any]:
     """Plain maps, lists, strings and numbers; quantities carry their unit in the key."""
     now = time.monotonic()
@@ -46,6 +47,7 @@ def status_document(
         "configuration": configuration,
         "certificates": certificates,
         "journal": {"writes": journal_writes},
+        "degraded": degraded,
     }
 
 

@@ -22,6 +22,8 @@ log = structlog.get_logger()
 _STALL_US, _WINDOW_US = 50_000, 500_000
 #: A look that led to nothing is not repeated at once.
 _FRUITLESS_S = 0.25
+#: Nor is one that failed.
+_FAILED_S = 5.0
 
 
 class MemoryWatch:
@@ -54,8 +56,12 @@ class MemoryWatch:
         while True:
             await self._on.wait()
             await asyncio.sleep(self._interval_s)
-            if loop.time() >= rests_until and self._over() and not self._look(()):
-                rests_until = loop.time() + _FRUITLESS_S
+            try:
+                if loop.time() >= rests_until and self._over() and not self._look(()):
+                    rests_until = loop.time() + _FRUITLESS_S
+            except OSError as error:  # out of descriptors: the next sample says so, too
+                log.warning("memory could not be looked at", why=str(error))
+                rests_until = loop.time() + _FAILED_S
 
     def _over(self) -> bool:
         """Page cache that the kernel drops first does not count; it takes a second, dearer read to know it."""

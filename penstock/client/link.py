@@ -12,7 +12,8 @@ from penstock.client.errors import AgentUnavailable, cannot_connect
 from penstock.peer_credentials import UntrustedServerError, check_server
 from penstock.transport.peer import RpcPeer, connect_unix, unknown_method
 from penstock.wire.agent_api import PROTOCOL, TYPED, Hello, Welcome
-from penstock.wire.errors import RpcError
+from penstock.wire.connection import read_params
+from penstock.wire.errors import ErrorBody, RpcError
 
 #: An agent that is well answers within milliseconds.
 HELLO_TIMEOUT_S = 10.0
@@ -50,6 +51,8 @@ class Link:
         self._failure: AgentUnavailable | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self._gone = asyncio.Event()
+        self._greeting: RpcPeer | None = None
+        self._refusal: RpcError | None = None  # of the connection that was greeted last
 
     async def start(self) -> Welcome:
         """Connect for the first time.
@@ -121,6 +124,8 @@ class Link:
 
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
         """Called by the peer."""
+        if peer is self._greeting and method == "error":
+            self._refusal = RpcError.of(read_params(params, ErrorBody))
         self._owner.notified(peer, method, params)
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
@@ -152,6 +157,7 @@ class Link:
             raise cannot_connect(self.socket, error) from None
         except OSError as error:
             raise cannot_connect(self.socket, error) from None
+        self._greeting, self._refusal = peer, None
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 return peer, await peer.request("hello", Hello(protocol=PROTOCOL, client=self._client), Welcome)
@@ -160,12 +166,17 @@ class Link:
         except TimeoutError:
             problem = f"the agent at {self.socket} does not answer; see its log, or restart it"
         except ConnectionResetError:
-            problem = f"the agent at {self.socket} closed the connection; see its log"
+            problem = self._why_closed()
         except asyncio.CancelledError:
             peer.close()
             raise
         peer.close()
         raise AgentUnavailable(problem)
+
+    def _why_closed(self) -> str:
+        if self._refusal is None:
+            return f"the agent at {self.socket} closed the connection; see its log"
+        return f"the agent at {self.socket} refuses this client: {self._refusal}"
 
     async def _reconnect(self) -> None:
         try:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
-from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, RpcConnection, read
+from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, Malformed, RpcConnection, read
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
-from penstock.wire.rpc import Notification, Request, Response
+from penstock.wire.rpc import Message, Notification, Request, Response
 
 #: Of TLS; it takes milliseconds, and whoever needs longer is not one of ours.
 HANDSHAKE_TIMEOUT_S = 10.0
@@ -72,25 +72,7 @@ class RpcPeer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        self._receiving = True
-        try:
-            for message in self._wire.receive(data):
-                if self.closed:
-                    return
-                if isinstance(message, Notification):
-                    self._notified(message.method, message.params)
-                elif isinstance(message, Request):
-                    self._serve(message.id, message.method, message.params)
-                elif isinstance(message, Response):
-                    self._answered(message.id, message.error, message.result)
-                elif isinstance(message, Closed):
-                    self._out.append(self._wire.send_notification("error", message.error))
-                    self.close()
-                else:
-                    self._reject(message.reply_to, message.error)
-        finally:
-            self._receiving = False
-            self._flush()
+        self._receive(self._wire.messages(data))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop."""
@@ -154,6 +136,30 @@ class RpcPeer(asyncio.Protocol):
 
     # ------------------------------------------------------------ inside
 
+    def _receive(self, messages: Iterable[Message | Malformed | Closed]) -> None:
+        self._receiving = True
+        try:
+            for message in messages:
+                if self.closed:
+                    return
+                self._handle(message)
+        finally:
+            self._receiving = False
+            self._flush()
+
+    def _handle(self, message: Message | Malformed | Closed) -> None:
+        if isinstance(message, Notification):
+            self._notified(message.method, message.params)
+        elif isinstance(message, Request):
+            self._serve(message.id, message.method, message.params)
+        elif isinstance(message, Response):
+            self._answered(message.id, message.error, message.result)
+        elif isinstance(message, Closed):
+            self._out.append(self._wire.send_notification("error", message.error))
+            self.close()
+        else:
+            self._reject(message.reply_to, message.error)
+
     def _send(self, data: bytes) -> None:
         self._out.append(data)
         if not self._receiving and not self._flush_scheduled:
@@ -179,6 +185,10 @@ class RpcPeer(asyncio.Protocol):
                 return
             data = data[sent:]
         transport.write(data)
+        self._wrote(transport, len(data))
+
+    def _wrote(self, transport: asyncio.Transport, written_bytes: int) -> None:
+        """The kernel did not take all at once; what it did not take then may wait in the transport."""
         if transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
             self.closed = True
             transport.abort()
@@ -201,9 +211,12 @@ class RpcPeer(asyncio.Protocol):
         if isinstance(result, Coroutine):
             task = self._loop.create_task(self._serve_later(request_id, method, result))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._served)
         else:
             self._send(self._wire.send_response(request_id, result))
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
 
     async def _serve_later(self, request_id: int, method: str, result: Coroutine[Any, Any, object]) -> None:
         try:

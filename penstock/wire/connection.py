@@ -84,16 +84,17 @@ class RpcConnection:
 
     def messages(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
         """As :meth:`receive`, but parse each message only when it is asked for. Use it up before the next call."""
-        if self._closed:
-            return iter(())
-        if self._decoders and self._splitter is None and len(data) <= self._max_frame_bytes:
-            message = self._typed(data)  # most reads are one frame, and most frames are of few methods
-            if message is not None:
-                return iter((message,))
-        return self._parsed(data)
+        message = self.typed_message(data)  # most reads are one frame, and most frames are of few methods
+        return self._parsed(data) if message is None else iter((message,))
+
+    def typed_message(self, data: bytes) -> Message | None:
+        """Return the message if the bytes are just one, of a typed method; None: :meth:`messages` parses them."""
+        if self._decoders and self._splitter is None and len(data) <= self._max_frame_bytes and not self._closed:
+            return self._typed(data)
+        return None
 
     def _parsed(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
-        for start in range(0, len(data), _READ_SLACK_BYTES):
+        for start in range(0, 0 if self._closed else len(data), _READ_SLACK_BYTES):
             yield from self._split(data[start : start + _READ_SLACK_BYTES])
             if self._closed:
                 return

@@ -15,10 +15,20 @@ from typing import Any
 
 import pytest
 
+from penstock.client import AgentClient, AgentUnavailable
 from penstock.wire.agent_api import NOTIFICATIONS, REQUESTS
 from penstock.wire.errors import ErrorCode, RpcError
 from tests.integration.conftest import Client, Daemon, end_launcher, start
-from tests.integration.security_callers import OWNER, STRANGER, Callers, callers, needs_root, open_directory, served
+from tests.integration.security_callers import (
+    OWNER,
+    STRANGER,
+    Callers,
+    callers,
+    identity,
+    needs_root,
+    open_directory,
+    served,
+)
 
 pytestmark = needs_root
 LIMIT_S = 60
@@ -217,9 +227,13 @@ async def test_work_is_the_caller_s_own_with_nothing_of_ours(mine: Owned, known:
 async def test_one_user_cannot_take_all_connections(mine: Owned, known: Callers) -> None:
     for _ in range(CONNECTIONS - 1):  # and the owner's first
         await known.call_as(OWNER)
-    with pytest.raises(RpcError, match=f"{OWNER} has {CONNECTIONS + 1} connections; user_max_conn") as caught:
-        await known.call_as(OWNER)
-    assert caught.value.code is ErrorCode.REFUSED
+    refused = await known.call_as(OWNER, hello=False)  # a connection counts from its beginning
+    (said,) = await refused.recorder.wait_for("error")
+    assert said["message"] == f"{OWNER} has {CONNECTIONS + 1} connections; user_max_connections is {CONNECTIONS}"
+    assert said["code"] == ErrorCode.REFUSED
+    await refused.recorder.gone.wait()
+    with identity(OWNER), pytest.raises(AgentUnavailable, match=r"refuses this client: .*user_max_connections"):
+        await AgentClient.connect(known.path)
     await known.call_as(STRANGER)
     for client in known.clients[-4:-1]:
         client.peer.close()

@@ -1,0 +1,68 @@
+"""How many connections each user has, and when one more is refused: also those that have not said hello count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from agent import process
+from agent.caller import Caller
+from penstock.transport.account import Account
+from penstock.wire.errors import RpcError, refused, unavailable
+
+#: A client says hello at once. One that does not is closed, and one user has few of them.
+HELLO_S = 10.0
+SILENT_PER_USER = 256
+
+
+class Connections:
+    """Those to the framework socket."""
+
+    def __init__(self, most: Callable[[], int]) -> None:
+        """``most`` returns how many each user but operators may have (0: any number)."""
+        self._most = most
+        self._open: Counter[int] = Counter()  # by uid
+        self._silent: Counter[int] = Counter()  # those of them that have not said hello
+        self._accounts: dict[int, Account] = {}
+        self.turned_away = 0
+
+    def made(self, uid: int) -> Account:
+        """Count a new connection, which is silent; return what it shares with the user's others."""
+        self._open[uid] += 1
+        self._silent[uid] += 1
+        account = self._accounts.get(uid)
+        if account is None:
+            account = self._accounts[uid] = Account()
+        return account
+
+    def why_not(self, caller: Caller, descriptor: int) -> RpcError | None:
+        """Return why a connection that was counted cannot be had; None where it can."""
+        user, has, silent, most = caller.user, self._open[caller.uid], self._silent[caller.uid], self._most()
+        if descriptor >= process.descriptors_for_clients():
+            return unavailable("the agent is short of file descriptors", remedy="close connections, or try later")
+        if silent > SILENT_PER_USER:
+            return refused(f"{user} has {silent} connections without hello", remedy="send hello, or close some")
+        if most and has > most and not caller.operator:
+            return refused(
+                f"{user} has {has} connections; user_max_connections is {most}",
+                remedy="close some, or ask an operator to raise user_max_connections",
+            )
+        return None
+
+    def greeted(self, uid: int) -> None:
+        """One of the user's is silent no more."""
+        _one_less(self._silent, uid)
+
+    def gone(self, uid: int, *, greeted: bool) -> None:
+        """One of the user's is closed."""
+        if not greeted:
+            _one_less(self._silent, uid)
+        _one_less(self._open, uid)
+        if uid not in self._open:
+            self._accounts.pop(uid, None)
+
+
+def _one_less(counter: Counter[int], uid: int) -> None:
+    counter[uid] -= 1
+    if not counter[uid]:
+        del counter[uid]

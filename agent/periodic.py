@@ -1,0 +1,68 @@
+"""What the agent does every ``sample_interval_s``: a sample, the decisions on it, outputs, and (less often) repairs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.config import AgentConfig
+from agent.confiner import Confiner
+from agent.core import events as e
+from agent.jvm import JvmHeaps
+from agent.monitor import MemoryWatch, Sampler
+from agent.output import forget_outputs, trim_output
+from agent.shell import Shell
+from agent.trouble import Troubles
+
+
+class Periodic:
+    """One per agent; runs until cancelled. What the system refuses is a trouble, and is tried again."""
+
+    def __init__(
+        self, shell: Shell, sampler: Sampler, confiner: Confiner, heaps: JvmHeaps, watch: MemoryWatch | None,
+        outputs: Path, config: Callable[[], AgentConfig], troubles: Troubles,
+    ) -> None:  # fmt: skip
+        self._shell, self._sampler, self._confiner = shell, sampler, confiner
+        self._heaps, self._watch = heaps, watch
+        self._outputs = outputs
+        self._config = config
+        self._troubles = troubles
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        repair_at = due + self._config().repair_interval_s
+        while True:
+            due = max(due + self._config().sample_interval_s, loop.time())
+            await asyncio.sleep(due - loop.time())
+            await self._troubles.survive("samples", self._sample())
+            await self._troubles.survive("outputs", self._trim())
+            interval_s = self._config().repair_interval_s
+            if interval_s and loop.time() >= repair_at:
+                repair_at = loop.time() + interval_s
+                await self._troubles.survive("repairs", self._repair())
+
+    async def _sample(self) -> None:
+        containers = self._shell.node.containers
+        traffic = await self._confiner.counters()
+        snapshot = self._sampler.sample(list(containers.live), traffic)
+        self._shell.dispatch(e.Sampled(snapshot, time.time()))
+        self._confiner.retry(snapshot)
+        self._heaps.follow(self._shell.node, time.monotonic())
+        if self._watch is not None:
+            self._watch.promised(containers.promised())
+
+    async def _trim(self) -> None:
+        containers = self._shell.node.containers
+        for container in containers.live:
+            for stream in ("stdout", "stderr"):
+                if trim_output(self._outputs / container / stream, self._config().output_max_bytes):
+                    self._shell.note("output trimmed", container=container, stream=stream)
+        forget_outputs(self._outputs, containers.live.keys() | containers.ended.keys())
+
+    async def _repair(self) -> None:
+        for what in await self._confiner.repair():
+            self._shell.note("repaired", setting=what)
