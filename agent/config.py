@@ -98,6 +98,11 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     job_wait_max_s: Annotated[
         float, Meta(gt=0, description="a job that waited so long for its turn gets one slot before all others"), LIVE
     ] = 30.0
+    slot_held_max_s: Annotated[
+        float,
+        Meta(ge=0, description="a slot held so long goes to another user's job that waited job_wait_max_s; 0: never"),
+        LIVE,
+    ] = 60.0
     rate_window_s: Annotated[float, Meta(gt=0, description="window of the processing rates")] = 10.0
     sample_interval_s: Annotated[
         float, Meta(ge=0.05, description="time between two samples of host and containers"), LIVE
@@ -258,6 +263,7 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
             lease_s=self.lease_s,
             lease_kept_s=self.lease_kept_s,
             job_wait_max_s=self.job_wait_max_s,
+            slot_held_max_s=self.slot_held_max_s,
             link_bytes_per_s=link_bytes_per_s,
             disk_bytes_per_s=self.disk_bytes_per_s,
             executor_slot_s=self.executor_slot_s,

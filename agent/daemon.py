@@ -23,7 +23,7 @@ from agent.check.facts import enforcement
 from agent.check.facts.links import links_out
 from agent.config import AgentConfig
 from agent.confiner import Confiner
-from agent.core import Node, draining
+from agent.core import Node, draining, turns
 from agent.core import events as e
 from agent.core.confinement import confine
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
@@ -268,6 +268,7 @@ class Agent:
                 exits_to_come=frozenset(exited.container for exited in self._exits),
                 at=time.time(),
                 draining=next(iter(journal.read(draining.ROOM, Draining)), None),
+                waits=next(iter(journal.read(turns.ROOM, turns.Waits)), None),
             )
         )
         self._taken_back = True

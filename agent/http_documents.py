@@ -35,8 +35,8 @@ class Waits(Said, frozen=True, kw_only=True):
 
 class Queue(Said, frozen=True, kw_only=True):
     """The queue of one kind (Ursa §4.2.3): monotasks that hold a slot (``running``), share one (``sharing``), go past
-    the queue (``bypassing``) or wait (``queued``); ``rate_bytes_per_s`` is X/T; ``slot_seconds`` of those that
-    ended."""
+    the queue (``bypassing``), run on without the slot that was taken back (``overdue``) or wait (``queued``);
+    ``rate_bytes_per_s`` is X/T; ``slot_seconds`` of those that ended; ``taken_back`` counts slots."""
 
     slots: int
     running: int
@@ -47,6 +47,8 @@ class Queue(Said, frozen=True, kw_only=True):
     rate_bytes_per_s: float
     slot_seconds: float
     granted: int
+    overdue: int
+    taken_back: int
     waits: Waits
     head: Head | None
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from agent.core import draining
+from agent.core import draining, turns
 from agent.core.records import ContainerRecord, HeldTask, JobRecord
 from penstock.wire.cluster_api import Draining
 
@@ -23,6 +23,7 @@ _ROOMS: dict[str, type[msgspec.Struct]] = {
     "tasks": HeldTask,
     "containers": ContainerRecord,
     draining.ROOM: Draining,
+    turns.ROOM: turns.Waits,
 }
 T = TypeVar("T", bound=msgspec.Struct)
 log = structlog.get_logger()

@@ -18,6 +18,7 @@ from penstock.security.certificates import certificate_metrics
 _PER_KIND = {
     "slots": ("penstock_slots", "Concurrency limit of the resource."),
     "running": ("penstock_slots_in_use", "Slots that monotasks hold."),
+    "overdue": ("penstock_monotasks_overdue", "Monotasks that run on though their slots were taken back."),
     "queued": ("penstock_monotasks_queued", "Monotasks that wait for a slot."),
     "pending_bytes": ("penstock_pending_bytes", "Input bytes queued or running."),
     "rate_bytes_per_s": ("penstock_processing_rate_bytes_per_second", "Processing rate X/T (Ursa)."),
@@ -86,6 +87,7 @@ def _queues(kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
     )
     slot_seconds = CounterMetricFamily("penstock_slot_seconds", "Slot-time of ended monotasks.", labels=["kind"])
     grants = CounterMetricFamily("penstock_grants", _GRANTS, labels=["kind"])
+    taken_back = CounterMetricFamily("penstock_slots_taken_back", "Slots that were held too long.", labels=["kind"])
     waited = HistogramMetricFamily(
         "penstock_grant_wait_seconds", "How long granted monotasks had waited for their slot.", labels=["kind"]
     )
@@ -93,8 +95,9 @@ def _queues(kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         waits.add_metric([kind], counts["head"]["waits_s"] if counts["head"] else 0.0)
         slot_seconds.add_metric([kind], counts["slot_seconds"])
         grants.add_metric([kind], counts["granted"])
+        taken_back.add_metric([kind], counts["taken_back"])
         waited.add_metric([kind], _cumulative(counts["waits"]), counts["waits"]["sum_s"])
-    yield from (waits, slot_seconds, grants, waited)
+    yield from (waits, slot_seconds, grants, taken_back, waited)
 
 
 def _cumulative(histogram: Mapping[str, Any]) -> list[tuple[str, float]]:

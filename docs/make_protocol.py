@@ -216,6 +216,13 @@ NOTIFICATION_EXAMPLES: dict[str, api.Params] = {
     "job_waiting": api.JobWaiting(job="j-1", why="it wants 2 GiB reserved, 1 GiB of 4 GiB is not reserved"),
     "job_admitted": api.JobRef(job="j-1"),
     "job_cancelled": jobs_api.CancelledBy(job="j-1", by="eve"),
+    "slot_taken_back": jobs_api.SlotTakenBack(
+        job="j-1",
+        id=1,
+        kind=ResourceKind.CPU,
+        why="its cpu slot was held for 75 s, and job j-2 of another user had waited 31 s for its turn; "
+        "slot_held_max_s is 60",
+    ),
     "task_placed": api.TaskPlaced(job="j-1", task="m-1", node="alpha"),
     "task_ended": api.TaskEnded(job="j-1", task="m-1", node="alpha", ended=_ENDED),
     "task_stuck": api.TaskStuck(job="j-1", task="e-1", helper="e-2", node="beta"),

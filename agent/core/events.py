@@ -13,6 +13,7 @@ import msgspec
 from agent.core.records import ContainerRecord, HeldTask, JobRecord
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
+from agent.core.turns import Waits
 from penstock.model import ContainerSpec, MonotaskSpec, Profile, TaskRequest
 from penstock.model.container import LimitsChange
 from penstock.model.work import MonotaskId, Opportunistic
@@ -296,6 +297,7 @@ class Recovered:
     exits_to_come: frozenset[str]
     at: float
     draining: Draining | None = None
+    waits: Waits | None = None
 
 
 Event = (

@@ -25,6 +25,7 @@ from agent.core.reaction import Reaction
 from agent.core.records import Job, JobRecord, Preempted, Session, job_state
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
+from agent.core.turns import Turns
 from agent.queues import Monotask, MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Recall, Submitted
@@ -59,6 +60,7 @@ class Node:
         self.containers = Containers(settings.keep_ended)
         self.held = tasks.HeldTasks()
         self.attained = Attained(self.queues)
+        self.turns = Turns()
         self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
         self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told where it is
         self.preempted: list[Preempted] = []
@@ -66,7 +68,7 @@ class Node:
         self.decided = 0
         self.draining: Draining | None = None  # the master gives it no work
         self.now = 0.0  # of the latest event
-        self._ids = 0
+        self._ids = self._places = 0
         self.preemption = Preemption(settings.preemption)
         self.elasticity = Elasticity(settings)
         self.executors = Executors(settings)
@@ -238,19 +240,11 @@ class Node:
             quotas.check_job(self, event.session)
             fresh = self.fresh_id(f"{self.settings.node}-")
             record = JobRecord(
-                job=fresh,
-                name=request.name,
-                user=session.user,
-                memory_bytes=request.memory_bytes,
-                priority=request.priority,
-                submitted_at=event.at,
-                admitted=not self.settings.has_master,
-                opportunistic=request.opportunistic,
-                reservation=request.reservation,
-            )
-            job = self.jobs[fresh] = Job(record)
-            self.queues.add_job(fresh, request.priority)
-            instructions = [Record(JOBS, fresh, record)]
+                job=fresh, name=request.name, user=session.user, memory_bytes=request.memory_bytes,
+                priority=request.priority, submitted_at=event.at, admitted=not self.settings.has_master,
+                opportunistic=request.opportunistic, reservation=request.reservation,
+            )  # fmt: skip
+            job, instructions = self.add_job(record)
             if self.settings.has_master:
                 instructions.append(TellMaster("job_submitted", job_state(record)))
         job.sessions.add(event.session)
@@ -265,9 +259,14 @@ class Node:
     def welcome(self, job: str, name: str, user: str, priority: float) -> list[Instruction]:
         """A job of another origin has a queue here from now on."""
         record = JobRecord(job=job, name=name, user=user, here=False, admitted=True, priority=priority)
-        self.jobs[job] = Job(record)
-        self.queues.add_job(job, priority)
-        return [Record(JOBS, job, record)]
+        return self.add_job(record)[1]
+
+    def add_job(self, record: JobRecord) -> tuple[Job, list[Instruction]]:
+        """A job is known from now on, the latest of all, unless its record says its place."""
+        self._places = record.place = record.place or self._places + 1
+        job = self.jobs[record.job] = Job(record)
+        self.queues.add_job(record.job, record.priority, record.user)
+        return job, [Record(JOBS, record.job, record)]
 
     def _job_end_requested(self, event: e.JobEndRequested, now: float) -> list[Instruction]:
         job = self.job_of(event.session, event.job)
@@ -375,8 +374,7 @@ class Node:
         """Preemption reads the sample; so does every admission until the next one."""
         self.snapshot = event.snapshot
         self.executors.surrogate.sampled(event.snapshot)
-        self.queues.tick(now)
-        instructions = self.executors.journal(self)
+        instructions = self.turns.sampled(self, event.at, now) + self.executors.journal(self)
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
             if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:
                 instructions += self._left(job, now, "its framework did not come back after a restart of the agent")

@@ -39,6 +39,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
     here: bool = True
     opportunistic: OpportunisticJob = None
     reservation: str = ""
+    place: int = 0  # among the jobs of this node: rises as they become known
 
     def allows(self, stage: str, asked: Opportunistic) -> Opportunistic:
         """What a stage may be: jobs opt out of slack, or allow it for named stages (UBIS §IV.D)."""

@@ -8,7 +8,7 @@ from agent.core import draining, executors, running
 from agent.core import events as e
 from agent.core.confinement import confine
 from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, RemoveContainer
-from agent.core.records import ContainerState, Job
+from agent.core.records import ContainerState
 
 if TYPE_CHECKING:
     from agent.core.node import Node
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
     """Frameworks have ``rejoin_s`` to come back to their jobs; containers go on as if nothing had happened."""
-    for record in event.jobs:
-        job = node.jobs[record.job] = Job(record, recovered=True)
+    for record in sorted(event.jobs, key=lambda record: (record.place, record.submitted_at, record.job)):
+        job, _ = node.add_job(record)
+        job.recovered = True
         job.orphan_since = now  # a guest whose tasks are here stays for as long as they do
-        node.queues.add_job(record.job, record.priority)
+    node.turns.recovered(node, event.waits, event.at, now)
     thawed: list[Instruction] = []
     for container in event.containers:
         if container.state is ContainerState.PAUSED and container.container in event.running:

@@ -101,6 +101,7 @@ class NodeSettings:
     lease_s: float = 0.0  # 0: every monotask is granted on its own
     lease_kept_s: float = 0.0  # 0: no slot is idle in a job's hands
     job_wait_max_s: float = 30.0
+    slot_held_max_s: float = 60.0  # while a job of another user has waited job_wait_max_s; 0: for ever
     link_bytes_per_s: int = 0  # what the network can be promised to: the slowest link's rate; 0: unknown
     disk_bytes_per_s: int = 0  # what the disks are planned with, where executors have profiles; 0: unknown
     executor_slot_s: float = 3.0  # of what executors are recorded to use, and of the availability that is told

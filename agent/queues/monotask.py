@@ -17,10 +17,12 @@ class State(enum.IntEnum):
     GRANTED = 1
     BYPASSING = 2  # granted without a slot (Ursa §4.2.3: latency-sensitive small network monotasks), or beside them
     ENDED = 3
+    OVERDUE = 4  # it was granted a slot, and runs on without (see agent.queues.overdue)
 
 
 # An enum's members are found by a Python function (3.11); what every grant compares with is looked up once.
 QUEUED, GRANTED, BYPASSING, ENDED = State.QUEUED, State.GRANTED, State.BYPASSING, State.ENDED
+OVERDUE = State.OVERDUE
 _CPU = ResourceKind.CPU
 
 

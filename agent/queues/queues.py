@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agent.queues.chain import check_completions, check_fresh
-from agent.queues.monotask import BYPASSING, ENDED, QUEUED, Monotask
+from agent.queues.monotask import BYPASSING, ENDED, OVERDUE, QUEUED, Monotask
 from agent.queues.rates import ProcessingRate
 from agent.queues.resource import JobQueue, Resource
 from penstock.model import KINDS, Capacity, KindAmounts, MonotaskSpec, ResourceKind
@@ -74,13 +74,21 @@ class MonotaskQueues:
         known = self._known(job)
         return known, self._resources[kind], known.live.setdefault(session, {})
 
+    def jobs(self) -> Iterable[JobQueue]:
+        """Return every job."""
+        return self._jobs.values()
+
+    def resources(self) -> Iterable[Resource]:
+        """Return the resources, in the order of KINDS."""
+        return self._resources.values()
+
     # ------------------------------------------------------------ jobs
 
-    def add_job(self, job: str, priority: float) -> None:
+    def add_job(self, job: str, priority: float, user: str = "") -> None:
         """Make a job known; a known one keeps its place."""
         if job not in self._jobs:
             self._sequence += 1
-            self._jobs[job] = JobQueue(job, priority, self._sequence, self._served)
+            self._jobs[job] = JobQueue(job, priority, self._sequence, self._served, user)
 
     def set_priority(self, job: str, priority: float, now: float) -> None:
         """Move a job among the others; what it has been granted stays granted."""
@@ -104,7 +112,7 @@ class MonotaskQueues:
         for resource in self._resources.values():
             resource.leases.pop(known, None)
             resource.keepers = dict.fromkeys(keeper for keeper in resource.keepers if keeper[1] is not known)
-        return self._fill(freed, now)
+        return self.grant_free(freed, now)
 
     # ------------------------------------------------------------ monotasks
 
@@ -147,7 +155,7 @@ class MonotaskQueues:
                 touched.add(resource)
         self._sequence = sequence
         if touched:
-            granted += self._fill(touched, now)
+            granted += self.grant_free(touched, now)
             for resource in self._resources.values():  # in a fixed order, as all that is decided
                 if resource in touched:
                     self._recall(resource, known, now)
@@ -185,7 +193,7 @@ class MonotaskQueues:
             if completion.then is None or not self._pass_on(known, monotask, live[completion.then], now):
                 touched.add(resource)
         resource.rate.completed(now, done_bytes, done_s)
-        return self._fill(touched, now)
+        return self.grant_free(touched, now)
 
     def _complete_one(self, job: JobQueue, monotask: Monotask, completion: Completion, now: float) -> list[Monotask]:
         """As :meth:`complete`, in half the time: a slot that is freed alone is what somebody waits for."""
@@ -205,7 +213,7 @@ class MonotaskQueues:
         known = self._known(job)
         live = known.live.get(session, {})
         ending = [live.pop(monotask_id) for monotask_id in ids if monotask_id in live]
-        return self._fill(self._withdraw(known, ending, now), now)
+        return self.grant_free(self._withdraw(known, ending, now), now)
 
     def drop_session(self, session: int, jobs: Iterable[str], now: float) -> list[Monotask]:
         """A connection is gone: all its monotasks end, and its slots go to who is next."""
@@ -218,7 +226,7 @@ class MonotaskQueues:
         self._no_leases.pop(session, None)
         for resource in self._resources.values():
             resource.keepers = dict.fromkeys(keeper for keeper in resource.keepers if keeper[0] != session)
-        return self._fill(touched, now)
+        return self.grant_free(touched, now)
 
     def tick(self, now: float) -> None:
         """From time to time: who has waited too long gets the next slot. A lease that is in the way ends by itself."""
@@ -238,13 +246,11 @@ class MonotaskQueues:
 
     def rates(self, now: float) -> KindAmounts:
         """Processing rates in bytes/s; 0 while unknown (Ursa §4.2.2)."""
-        cpu, disk, network = self._resources.values()
-        return KindAmounts(cpu.rate.bytes_per_s(now), disk.rate.bytes_per_s(now), network.rate.bytes_per_s(now))
+        return KindAmounts(*(resource.rate.bytes_per_s(now) for resource in self._resources.values()))
 
     def pending(self) -> KindAmounts:
         """Input bytes of the monotasks that are queued or running."""
-        cpu, disk, network = self._resources.values()
-        return KindAmounts(float(cpu.pending_bytes), float(disk.pending_bytes), float(network.pending_bytes))
+        return KindAmounts(*(float(resource.pending_bytes) for resource in self._resources.values()))
 
     def queued(self) -> int:
         """Monotasks that wait for a slot."""
@@ -253,8 +259,7 @@ class MonotaskQueues:
 
     def idle(self) -> KindAmounts:
         """Free slots."""
-        cpu, disk, network = self._resources.values()
-        return KindAmounts(float(max(0, cpu.free)), float(max(0, disk.free)), float(max(0, network.free)))
+        return KindAmounts(*(float(max(0, resource.free)) for resource in self._resources.values()))
 
     def running(self, kind: ResourceKind) -> int:
         """Slots in use."""
@@ -343,6 +348,8 @@ class MonotaskQueues:
         monotask.granted_at += held_s
         if state is BYPASSING:
             resource.bypassing -= 1
+        elif state is OVERDUE:
+            resource.overdue -= 1
         else:
             resource.release(monotask, held_s)
         return execution_s
@@ -357,7 +364,8 @@ class MonotaskQueues:
         if now - leased.began_s > monotask.lease_until + _OVERRUN_S:
             self._no_leases[monotask.session] = now + _NO_LEASES_S
 
-    def _fill(self, touched: set[Resource], now: float) -> list[Monotask]:
+    def grant_free(self, touched: set[Resource], now: float) -> list[Monotask]:
+        """Grant what these resources have room for."""
         granted: list[Monotask] = []
         if len(touched) == 1:
             for resource in touched:

@@ -28,6 +28,7 @@ class JobQueue:
         "done",
         "failed",
         "id",
+        "kept_waits",
         "last_grant",
         "live",
         "priority",
@@ -37,11 +38,14 @@ class JobQueue:
         "service_s",
         "since",
         "stages",
+        "user",
         "waiting",
     )
 
-    def __init__(self, job: str, priority: float, rank: int, served: dict[JobQueue, None]) -> None:
+    def __init__(self, job: str, priority: float, rank: int, served: dict[JobQueue, None], user: str = "") -> None:
         self.id = job
+        self.user = user
+        self.kept_waits: dict[int, float] = {}  # index of KINDS → since when it waited before a restart
         self.priority = priority
         self.rank = rank
         self.stages = StageRanks()
@@ -93,6 +97,7 @@ class Resource:
         "keepers",
         "kind",
         "leases",
+        "overdue",
         "pending_bytes",
         "queued",
         "rate",
@@ -100,6 +105,7 @@ class Resource:
         "slots",
         "small",
         "starving",
+        "taken_back",
         "waits",
     )  # fmt: skip
 
@@ -111,6 +117,8 @@ class Resource:
         self.free = slots
         self.small = 0
         self.bypassing = 0
+        self.overdue = 0  # monotasks that run on, though their slots were taken back
+        self.taken_back = 0  # slots, in all
         self.queued = 0
         self.pending_bytes = 0
         self.slot_seconds = 0.0  # slot-time of the monotasks that ended: X of the scheduling efficiency (Ursa §5)
@@ -131,7 +139,7 @@ class Resource:
         monotask.granted_at = now  # as long as it waits: since when
         waiting = job.waiting[self.index]
         if not waiting:
-            job.last_grant[self.index] = now
+            job.last_grant[self.index] = job.kept_waits.pop(self.index, now) if job.kept_waits else now
             self.line_up(job, sequence, known)
         heappush(waiting, (job.stages.rank(stage), size_rank(self.kind, monotask.input_bytes), sequence, monotask))
 
@@ -214,6 +222,8 @@ class Resource:
             "running": self.running,
             "sharing": self.small,
             "bypassing": self.bypassing,
+            "overdue": self.overdue,
+            "taken_back": self.taken_back,
             "queued": self.queued,
             "pending_bytes": self.pending_bytes,
             "rate_bytes_per_s": self.rate.bytes_per_s(now),

@@ -97,6 +97,7 @@ def _queues(status: Mapping[str, Any]) -> Fitted | None:
         Column("slots", lambda row: f"{count(row, 'running') or 0} of {count(row, 'slots') or 0}", right=True),
         Column("", lambda row: bar(number(row, "running") / (number(row, "slots") or 1.0), 5), rank=6),
         Column("waiting", counted("queued"), right=True),
+        Column("overdue", lambda row: count(row, "overdue") if row.get("overdue") else "", rank=4, right=True),
         Column("passing by", lambda row: count(row, "bypassing") if row.get("bypassing") else "", rank=4, right=True),
         Column("not done", lambda row: format_bytes(number(row, "pending_bytes")), rank=3, right=True),
         Column("rate", lambda row: rate(number(row, "rate_bytes_per_s")), rank=5, right=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ import msgspec
 from penstock.client.errors import AgentUnavailable, JobCancelled, NotPlaced
 from penstock.client.ledger import MonotaskLedger, PlacementLedger
 from penstock.client.link import Link
-from penstock.client.monotask import Granted, Monotask
+from penstock.client.monotask import Granted, Monotask, set_error
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import ResourceKind
 from penstock.model.work import MonotaskId, Opportunistic, TaskRequest
@@ -38,10 +39,11 @@ from penstock.wire.agent_api import (
     TaskPlaced,
     TaskRefs,
     TaskStuck,
-)
+)  # fmt: skip
 from penstock.wire.errors import ErrorCode, RpcError
-from penstock.wire.jobs_api import CancelledBy
+from penstock.wire.jobs_api import CancelledBy, SlotTakenBack
 
+_LOG = logging.getLogger("penstock.client")
 #: So many monotasks fit a frame whatever their stages and tasks are called (up to 128 characters each).
 MAX_BATCH = 5000
 
@@ -74,6 +76,8 @@ class Job:
         self.on_recall: Callable[[ResourceKind], object] | None = None
         #: Called when an executor is late and its node has nothing left to give: whose tasks to run twice, and where.
         self.on_stuck: Callable[[TaskStuck], object] = lambda stuck: None
+        #: Called when a granted monotask holds no slot any more, as it held one for too long; it may run on.
+        self.on_slot_taken_back: Callable[[SlotTakenBack], object] = lambda taken: _LOG.warning(taken.why)
 
     # ------------------------------------------------------------ monotasks
 
@@ -295,12 +299,11 @@ class Job:
                     self.on_recall(kind)
             case Rejected(ids=ids, error=error):
                 self._refused(ids, RpcError.of(error))
-            case TaskPlaced(task=task, node=node):
-                if self._tasks.place(task, node):
+            case TaskPlaced(task=task) | TaskEnded(task=task):
+                if self._tasks.told(params):
                     self._wake(task)
-            case TaskEnded(task=task, ended=ended):
-                if self._tasks.end(task, ended):
-                    self._wake(task)
+            case SlotTakenBack():
+                self.on_slot_taken_back(params)
             case TaskStuck():
                 self.on_stuck(params)
             case JobRef():
@@ -343,7 +346,7 @@ class Job:
 
     def _refused(self, ids: list[MonotaskId], error: RpcError) -> None:
         for one in self._monotasks.refuse(ids):
-            _set_error(self._waiting.pop(one, None), error)
+            set_error(self._waiting.pop(one, None), error)
 
     def _asked_again(self, names: list[str], answer: asyncio.Future[Any]) -> None:
         if not answer.cancelled() and isinstance(error := answer.exception(), RpcError):
@@ -386,15 +389,9 @@ class Job:
             if error is None:
                 granted.cancel()
             else:
-                _set_error(granted, error)
+                set_error(granted, error)
         if error is None:
             self._tasks.clear(Ended(by=EndedBy.CANCELLED, reason="the job was ended"))
         for task in list(self._watched):
             self._wake(task)
         self._admitted.set()
-
-
-def _set_error(waiting: asyncio.Future[None] | None, error: Exception) -> None:
-    if waiting is not None and not waiting.done():
-        waiting.set_exception(error)
-        waiting.exception()  # whoever does not wait need not hear of it

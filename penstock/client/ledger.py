@@ -21,7 +21,7 @@ from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import KINDS, ResourceKind
 from penstock.model.stages import StageRanks
 from penstock.model.work import MonotaskId, MonotaskSpec, Opportunistic, TaskRequest
-from penstock.wire.agent_api import Completion, Leased
+from penstock.wire.agent_api import Completion, Leased, TaskEnded, TaskPlaced
 
 _CPU = ResourceKind.CPU
 
@@ -288,6 +288,10 @@ class PlacementLedger:
         """The agent did not take them."""
         for name in names:
             self._tasks.pop(name, None)
+
+    def told(self, news: TaskPlaced | TaskEnded) -> bool:
+        """Keep what the agent says of a task; return whether it is news."""
+        return self.place(news.task, news.node) if isinstance(news, TaskPlaced) else self.end(news.task, news.ended)
 
     def place(self, name: str, node: str) -> bool:
         """Whether this is news."""

@@ -63,3 +63,10 @@ class Granted:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._monotask.complete(failed=kind is not None)
+
+
+def set_error(granted: asyncio.Future[None] | None, error: Exception) -> None:
+    """Fail what waits for a grant, if anything does. Nobody has to look at the error."""
+    if granted is not None and not granted.done():
+        granted.set_exception(error)
+        granted.exception()

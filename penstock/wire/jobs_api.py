@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from penstock.model.resources import KindAmounts
+from penstock.model.resources import KindAmounts, ResourceKind
+from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Params, Result
 
 #: Of one call.
@@ -124,6 +125,19 @@ class CancelledBy(Params, frozen=True):
     by: str
 
 
+class SlotTakenBack(Params, frozen=True):
+    """Agent → framework: a monotask's slot went to a job of another user that had waited too long for its turn.
+
+    The monotask goes on, and is completed or cancelled as ever; it holds no slot any more. ``why`` gives the numbers;
+    ``slot_held_max_s`` is the operator's.
+    """
+
+    job: str
+    id: MonotaskId
+    kind: ResourceKind
+    why: str
+
+
 #: framework → agent, and agent → master in ``OnBehalf``
 REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "jobs": (ListJobs, Jobs),
@@ -132,4 +146,4 @@ REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
 }
 
 #: agent → framework
-NOTIFICATIONS: dict[str, type[Params]] = {"job_cancelled": CancelledBy}
+NOTIFICATIONS: dict[str, type[Params]] = {"job_cancelled": CancelledBy, "slot_taken_back": SlotTakenBack}

@@ -17,6 +17,7 @@ from penstock.testing.agent import FakeAgent, FakeContainer
 from penstock.transport import RpcPeer
 from penstock.wire.agent_api import JobRegistered, RegisterJob
 from penstock.wire.errors import RpcError, refused
+from penstock.wire.jobs_api import SlotTakenBack
 
 
 @pytest.fixture
@@ -426,3 +427,18 @@ async def test_a_job_that_was_cancelled_while_the_agent_was_away_is_not_register
     with pytest.raises(RpcError, match="cancelled by ann"):
         await waiting.granted
     assert len(fake.called("register_job")) == 2, "once to begin with, and once to join it again"
+
+
+async def test_a_slot_that_was_taken_back_is_told_and_its_monotask_completes(
+    fake: FakeAgent, client: AgentClient
+) -> None:
+    job = await client.register_job("long")
+    told: asyncio.Queue[SlotTakenBack] = asyncio.Queue()
+    job.on_slot_taken_back = told.put_nowait
+    monotask = job.submit("cpu", 1)
+    await monotask.granted
+    taken = SlotTakenBack(job=job.id, id=monotask.id, kind=ResourceKind.CPU, why="it was held for 61 s")
+    for peer in fake._peers:
+        peer.notify("slot_taken_back", taken)
+    assert await asyncio.wait_for(told.get(), 10) == taken
+    assert monotask.complete()

@@ -1,0 +1,233 @@
+"""A slot that is held too long goes to another user's job that starves; waiting and order outlive the agent."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from agent.core import Node
+from agent.core import events as e
+from agent.core.instructions import Explain, Grant, Notify, Record
+from agent.core.records import JobRecord
+from agent.core.settings import NodeSettings
+from agent.core.snapshot import HostUse, Snapshot
+from agent.core.turns import ROOM, Waits
+from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from penstock.wire.agent_api import Completion, RegisterJob
+from penstock.wire.jobs_api import SlotTakenBack
+
+CPU = ResourceKind.CPU
+EVE, MAX, ZOE = 1, 2, 3
+USERS = {EVE: "eve", MAX: "max", ZOE: "zoe"}
+
+
+class Bed:
+    """A node whose clock a test moves; it keeps what the node tells sessions and its journal."""
+
+    def __init__(self, cores: int = 1, **settings: Any) -> None:
+        capacity = Capacity(cores=cores, memory_bytes=10**9, disk_slots=1, network_slots=1)
+        self.settings = {"node": "n", "instance": "", "capacity": capacity, **settings}
+        self.now = 100.0
+        self.granted: list[tuple[str, object]] = []
+        self.told: list[SlotTakenBack] = []
+        self.explained: list[dict[str, object]] = []
+        self.journal: dict[tuple[str, str], Any] = {}
+        self.start()
+
+    def start(self) -> None:
+        self.settings["instance"] += "i"  # another one for each start
+        self.node = Node(NodeSettings(**self.settings))
+        self.monotonic_from = self.now  # of a host that has been started anew, say
+        for session, user in USERS.items():
+            self.send(e.SessionOpened(session, user, session, "c"))
+
+    def send(self, event: e.Event) -> None:
+        for instruction in self.node.handle(event, self.now - self.monotonic_from):
+            match instruction:
+                case Grant(job=job, ids=ids):
+                    self.granted += [(job, one) for one in ids]
+                case Notify(params=SlotTakenBack() as params):
+                    self.told.append(params)
+                case Explain(facts=facts):
+                    self.explained.append(facts)
+                case Record(room=room, key=key, value=value):
+                    self.journal[room, key] = value
+
+    def restart(self) -> None:
+        """The journal's records of jobs come back in no order."""
+        jobs = [record for (room, _), record in self.journal.items() if room == "jobs" and record is not None]
+        random.Random(len(jobs)).shuffle(jobs)
+        self.start()
+        waits = self.journal.get((ROOM, "all"))
+        self.send(e.Recovered(jobs, [], [], {}, frozenset(), self.now, waits=waits))
+
+    def job(self, session: int) -> str:
+        before = set(self.node.jobs)
+        self.send(e.JobRegistered(session, RegisterJob(name="x"), self.now))
+        (job,) = set(self.node.jobs) - before
+        return job
+
+    def join(self, session: int, job: str) -> None:
+        self.send(e.JobRegistered(session, RegisterJob(name="x", job=job), self.now))
+
+    def submit(self, session: int, job: str, *ids: int, running: bool = False) -> None:
+        specs = [MonotaskSpec(id=one, kind=CPU, input_bytes=1, running=running) for one in ids]
+        self.send(e.Submitted(session, job, specs))
+
+    def complete(self, session: int, job: str, *ids: int) -> None:
+        self.send(e.Completed(session, job, [Completion(id=one) for one in ids]))
+
+    def ticks(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now += 1
+            self.send(e.Sampled(Snapshot(HostUse(), {}), self.now))
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        return self.node.queues.counts(CPU, self.now)
+
+
+def test_a_slot_held_too_long_goes_to_another_user_s_job_that_starves() -> None:
+    bed = Bed(slot_held_max_s=60.0)
+    hers, his = bed.job(EVE), bed.job(MAX)
+    bed.submit(EVE, hers, 1, 2, 3)
+    bed.submit(MAX, his, 1)
+    bed.ticks(59)
+    assert bed.granted == [(hers, 1)]
+    bed.ticks(3)
+    assert bed.granted == [(hers, 1), (his, 1)], "and not the next in order, which is the same user's"
+    (told,) = bed.told
+    assert (told.job, told.id, told.kind) == (hers, 1, CPU)
+    assert f"held for 61 s, and job {his} of another user had waited 61 s" in told.why
+    assert "slot_held_max_s is 60" in told.why and bed.explained[-1]["why"] == told.why
+    assert (bed.counts["running"], bed.counts["overdue"], bed.counts["taken_back"]) == (1, 1, 1)
+    bed.complete(MAX, his, 1)  # the slot is free for all again
+    assert bed.granted[-1] == (hers, 2)
+    bed.complete(EVE, hers, 1)  # late, and as ever
+    assert bed.node.queues.job_counts(hers)["done"] == 1
+    assert (bed.counts["running"], bed.counts["overdue"]) == (1, 0)
+    assert len(bed.granted) == 3, "what it held was given on before"
+    bed.complete(EVE, hers, 2)
+    assert bed.granted[-1] == (hers, 3)
+
+
+def test_long_work_loses_nothing_while_no_other_user_starves() -> None:
+    bed = Bed(slot_held_max_s=60.0)
+    hers, also_hers, his = bed.job(EVE), bed.job(EVE), bed.job(MAX)
+    bed.submit(EVE, hers, 1)
+    bed.submit(EVE, also_hers, 1)
+    bed.ticks(500)
+    bed.submit(MAX, his, 1)
+    bed.ticks(30)  # it has waited, and not for long
+    assert bed.granted == [(hers, 1)] and not bed.told
+
+
+def test_operators_may_switch_it_off_while_the_node_runs() -> None:
+    bed = Bed(slot_held_max_s=0.0)
+    hers, his = bed.job(EVE), bed.job(MAX)
+    bed.submit(EVE, hers, 1)
+    bed.submit(MAX, his, 1)
+    bed.ticks(300)
+    assert not bed.told
+    bed.send(e.Reconfigured(NodeSettings(**{**bed.settings, "slot_held_max_s": 200.0}), bed.now))
+    bed.ticks(1)
+    assert len(bed.told) == 1
+
+
+def test_as_many_run_on_without_a_slot_as_there_are_slots() -> None:
+    bed = Bed(cores=2, slot_held_max_s=10.0, job_wait_max_s=5.0)
+    jobs = {session: bed.job(session) for session in USERS}
+    for session, job in jobs.items():
+        bed.submit(session, job, *range(10))
+    bed.ticks(1000)
+    assert (bed.counts["running"], bed.counts["overdue"]) == (2, 2)
+    for session in USERS:
+        bed.send(e.SessionClosed(session))
+    assert (bed.counts["running"], bed.counts["overdue"], bed.counts["pending_bytes"]) == (0, 0, 0)
+
+
+class Client:
+    """Has always something queued, and takes a second for each monotask, also over restarts."""
+
+    def __init__(self, bed: Bed, session: int, job: str) -> None:
+        self.bed, self.session, self.job = bed, session, job
+        self.fresh = 0
+        self.running: tuple[object, float] | None = None
+        self.last = bed.now
+        self.worst_s = 0.0
+        self.done = 0
+
+    def queue(self) -> None:
+        self.fresh += 1
+        self.bed.submit(self.session, self.job, self.fresh)
+
+    def rejoin(self) -> None:
+        self.bed.join(self.session, self.job)
+        if self.running is not None:
+            self.bed.submit(self.session, self.job, self.running[0], running=True)
+        self.queue()
+
+    def look(self) -> None:
+        mine = [one for job, one in self.bed.granted if job == self.job]
+        self.bed.granted = [(job, one) for job, one in self.bed.granted if job != self.job]
+        if mine:
+            self.worst_s = max(self.worst_s, self.bed.now - self.last)
+            self.last = self.bed.now
+            self.running = (mine[-1], self.bed.now)
+            self.queue()
+        elif self.running is not None and self.bed.now > self.running[1]:
+            self.done += 1
+            one, self.running = self.running[0], None
+            self.bed.complete(self.session, self.job, one)
+
+
+@pytest.mark.parametrize("every_s", [4, 11, 25])
+def test_no_job_starves_over_restarts(every_s: int) -> None:
+    """Without the journal's word, a restart before ``job_wait_max_s`` begins each wait anew, for ever."""
+    bed = Bed(job_wait_max_s=30.0)
+    clients = [Client(bed, session, bed.job(session)) for session in USERS]
+    for client in clients:
+        client.queue()
+    for second in range(600):
+        bed.ticks(1)
+        if second % every_s == every_s - 1:
+            bed.restart()
+            for client in reversed(clients) if second % 2 else clients:
+                client.rejoin()
+        for client in clients * 2:
+            client.look()
+    assert min(client.done for client in clients) >= 600 / (30 + 3 + every_s)
+    # The journal's word may be three seconds old, and what runs, and the other that starves, go first.
+    assert max(client.worst_s for client in clients) <= 30 + 3 + every_s + 2 * len(clients)
+
+
+def test_jobs_keep_their_order_over_a_restart() -> None:
+    bed = Bed()
+    jobs = [bed.job(EVE) for _ in range(8)]
+    guest = bed.node.welcome("m-9", "guest", "zoe", 0.0)
+    for record in guest:
+        assert isinstance(record, Record) and isinstance(record.value, JobRecord)
+        bed.journal[record.room, record.key] = record.value
+    later = bed.job(EVE)
+    bed.restart()
+    assert [job.id for job in bed.node.queues.jobs()] == [*jobs, "m-9", later]
+    bed.restart()
+    assert [job.id for job in bed.node.queues.jobs()] == [*jobs, "m-9", later]
+    assert bed.job(EVE) in list(bed.node.jobs)[-1:]
+
+
+def test_waiting_is_journaled_where_it_changes_only() -> None:
+    bed = Bed()
+    hers, his = bed.job(EVE), bed.job(MAX)
+    bed.submit(EVE, hers, 1)
+    bed.submit(MAX, his, 1)
+    bed.ticks(10)
+    first = bed.journal[ROOM, "all"]
+    assert first == Waits({his: {0: 100.0}})
+    bed.ticks(20)
+    assert bed.journal[ROOM, "all"] is first
+    bed.complete(EVE, hers, 1)
+    bed.ticks(5)
+    assert bed.journal[ROOM, "all"] == Waits()
