@@ -7,6 +7,7 @@ older half punched out (the offsets of what remains do not change), so a reader 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
 from collections.abc import Container
@@ -29,9 +30,14 @@ def read_output(path: Path, offset: int) -> Output:
         return Output(data=b"", offset=offset, size=0)
     try:
         size = os.fstat(descriptor).st_size
-        start = offset
-        if offset < size:
+        if offset >= size:
+            return Output(data=b"", offset=offset, size=size)
+        try:
             start = os.lseek(descriptor, offset, os.SEEK_DATA)  # past what was punched out
+        except OSError as error:  # the container has made its own file longer, and nothing is written there
+            if error.errno != errno.ENXIO:
+                raise
+            return Output(data=b"", offset=size, size=size)
         return Output(data=os.pread(descriptor, CHUNK_BYTES, start), offset=start, size=size)
     finally:
         os.close(descriptor)

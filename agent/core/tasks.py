@@ -118,13 +118,17 @@ def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunisti
     """A framework wants tasks placed. Tasks that it asked for before are answered again, as far as they got.
 
     Raises:
-        RpcError: ``bad_request``: the same task twice in one request; ``refused``: see :func:`_speaks_for`.
+        RpcError: ``bad_request``: the same task twice in one request, or an amount that is no number from 0 on;
+            ``refused``: see :func:`_speaks_for`.
     """
     _speaks_for(job)
-    names = [request.task for request in requests]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise bad_request(f"task {name!r} stands twice in one request", field=f"tasks[{index}].task")
+    seen: set[str] = set()
+    for index, request in enumerate(requests):
+        if request.task in seen:
+            raise bad_request(f"task {request.task!r} stands twice in one request", field=f"tasks[{index}].task")
+        if not request.usage.is_valid():
+            raise bad_request("expected non-negative numbers", field=f"tasks[{index}].usage")
+        seen.add(request.task)
     instructions: list[Instruction] = []
     fresh: list[TaskRequest] = []
     opportunistic = job.record.allows(stage, asked)

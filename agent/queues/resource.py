@@ -14,6 +14,7 @@ from penstock.model.work import MonotaskId
 
 #: So many small disk monotasks run together as one: the disk's own queue sorts them (Ursa §4.2.3).
 TOGETHER = 16
+_MOST_SHOWN = 2**63 - 1  # no integer on the wire is larger
 
 
 class JobQueue:
@@ -225,7 +226,7 @@ class Resource:
             "overdue": self.overdue,
             "taken_back": self.taken_back,
             "queued": self.queued,
-            "pending_bytes": self.pending_bytes,
+            "pending_bytes": min(self.pending_bytes, _MOST_SHOWN),
             "rate_bytes_per_s": self.rate.bytes_per_s(now),
             "slot_seconds": self.slot_seconds,
             "granted": self.waits.granted,

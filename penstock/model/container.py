@@ -8,7 +8,9 @@ from typing import Annotated
 
 import msgspec
 
-Positive = Annotated[int, msgspec.Meta(gt=0)]
+Positive = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
+#: More than any host has; in the kernel's microseconds it is still an integer.
+MOST_CORES = 65536
 #: Name of a limit → its new value; None takes it away.
 LimitsChange = Mapping[str, int | float | str | None]
 
@@ -22,7 +24,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     hold for each disk of the host. ``cpu_weight`` divides what nobody was promised; a promise has its own weight.
     """
 
-    cpu_cores: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    cpu_cores: Annotated[float, msgspec.Meta(gt=0, le=MOST_CORES)] | None = None
     cpu_burst_s: Annotated[float, msgspec.Meta(gt=0, le=0.1)] | None = None
     cpu_weight: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
     cpus: Annotated[str, msgspec.Meta(pattern="^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$")] | None = None
@@ -82,9 +84,9 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     env: dict[str, str] = {}
     cwd: str = "/"
     limits: Limits = Limits()
-    cpu_cores: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
-    network_bytes_per_s: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cpu_cores: Annotated[float, msgspec.Meta(ge=0, le=MOST_CORES)] = 0.0
+    memory_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    network_bytes_per_s: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     opportunistic: bool = False
     preempt: Choice = Choice.NORMAL
     notice: Notice | None = None

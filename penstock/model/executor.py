@@ -24,7 +24,7 @@ class Executor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """
 
     application: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-    input_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
+    input_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     run: Annotated[str, msgspec.Meta(max_length=128)] = ""
     sizing: Sizing = Sizing.HARD
     jvm: bool = False

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-Amounts = tuple[Annotated[int, msgspec.Meta(gt=0)], ...]
+Amounts = tuple[Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)], ...]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -18,11 +18,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     """
 
     slot_s: Annotated[float, msgspec.Meta(ge=0.1, le=3600)] = 3.0
-    cpu_cores: tuple[Annotated[float, msgspec.Meta(gt=0)], ...] = ()
+    cpu_cores: tuple[Annotated[float, msgspec.Meta(gt=0, le=65536)], ...] = ()
     memory_bytes: Amounts = ()
     disk_bytes_per_s: Amounts = ()
     network_bytes_per_s: Amounts = ()
-    stages: tuple[Annotated[int, msgspec.Meta(gt=0)], ...] = ()
+    stages: tuple[Annotated[int, msgspec.Meta(gt=0, le=2**31)], ...] = ()
 
     def __post_init__(self) -> None:
         """Raises ValueError: nothing to follow, or ends of stages that do not rise."""

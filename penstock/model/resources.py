@@ -7,6 +7,7 @@ as long as the task lives and has no queue (Ursa §4.2.1).
 from __future__ import annotations
 
 import enum
+import math
 
 import msgspec
 
@@ -29,6 +30,10 @@ class KindAmounts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     cpu: float = 0.0
     disk: float = 0.0
     network: float = 0.0
+
+    def is_valid(self) -> bool:
+        """Return whether all are numbers from 0 on."""
+        return all(0 <= amount < math.inf for amount in (self.cpu, self.disk, self.network))
 
     def of(self, kind: ResourceKind) -> float:
         """The amount of one kind."""

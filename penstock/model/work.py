@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Literal
 
 import msgspec
@@ -15,7 +14,7 @@ from penstock.model.resources import KindAmounts, ResourceKind
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 #: A monotask's name, unique within its job and connection while it lives.
 MonotaskId = int | Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-Bytes = Annotated[int, msgspec.Meta(ge=0)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 #: What work allows (UBIS §IV.D): false: regular room only; true: what finds no regular room may run on slack; "only":
 #: on slack and nowhere else, and never promoted, so that it is in nobody's way.
 Opportunistic = bool | Literal["only"]
@@ -72,15 +71,15 @@ class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """
 
     stage: Name
-    tasks: Annotated[int, msgspec.Meta(ge=0)]
-    done: Annotated[int, msgspec.Meta(ge=0)] = 0
+    tasks: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+    done: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
     after: list[Name] = []
     input_bytes: Bytes = 0
     usage: KindAmounts = KindAmounts()
 
     def __post_init__(self) -> None:
         """Raises: ValueError: an amount that is no number from 0 on."""
-        if not all(0 <= amount < math.inf for amount in (self.usage.cpu, self.usage.disk, self.usage.network)):
+        if not self.usage.is_valid():
             raise ValueError("usage: expected non-negative numbers")
 
     def row(self) -> dict[str, object]:

@@ -19,6 +19,7 @@ from penstock.wire.errors import ErrorBody, RpcError
 
 #: The version of this protocol; the first message of a connection names it.
 PROTOCOL = 1
+MOST_OFFSET = 2**63 - 1  # of a file (off_t)
 
 
 class Params(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -76,7 +77,7 @@ class RegisterJob(Params, frozen=True):
 
     name: Name
     memory_bytes: Bytes = 0
-    priority: float = 0.0
+    priority: Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)] = 0.0
     job: str = ""
     opportunistic: OpportunisticJob = None
     reservation: Annotated[str, msgspec.Meta(max_length=128)] = ""
@@ -138,8 +139,8 @@ class Leased(Params, frozen=True):
     last one began.
     """
 
-    monotasks: Annotated[int, msgspec.Meta(ge=1)]
-    failed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    monotasks: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+    failed: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
     input_bytes: Bytes = 0
     execution_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     began_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
@@ -293,7 +294,7 @@ class Adopt(Params, frozen=True):
     specification ``argv`` is only shown, and ``env``, ``cwd`` and ``stdio`` mean nothing.
     """
 
-    pid: Annotated[int, msgspec.Meta(ge=1)]
+    pid: Annotated[int, msgspec.Meta(ge=1, le=2**22)]
     container: ContainerSpec
     tree: bool = False
 
@@ -334,7 +335,7 @@ class ReadOutput(Params, frozen=True):
 
     container: str
     stream: Annotated[str, msgspec.Meta(pattern="^(stdout|stderr)$")] = "stdout"
-    offset: Annotated[int, msgspec.Meta(ge=0)] = 0
+    offset: Annotated[int, msgspec.Meta(ge=0, le=MOST_OFFSET)] = 0
 
 
 class Output(Result, frozen=True):

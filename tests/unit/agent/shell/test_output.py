@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from agent.output import CHUNK_BYTES, forget_outputs, read_output, trim_output
@@ -59,3 +60,12 @@ def test_outputs_of_forgotten_containers_go(tmp_path: Path) -> None:
         (tmp_path / name / "stdout").write_text("x")
     forget_outputs(tmp_path, {"c-2"})
     assert [p.name for p in tmp_path.iterdir()] == ["c-2"]
+
+
+def test_a_file_that_its_container_made_longer_than_it_is_has_nothing_there(tmp_path: Path) -> None:
+    path = tmp_path / "stdout"
+    path.write_bytes(b"x" * BLOCK)
+    os.truncate(path, 1 << 30)
+    answer = read_output(path, 1 << 20)
+    assert (answer.data, answer.offset, answer.size) == (b"", 1 << 30, 1 << 30)
+    assert read_output(path, 2**63 - 1).data == b""
