@@ -128,7 +128,7 @@ specs = st.builds(
     env=st.dictionaries(st.text(), st.text(), max_size=3),
     limits=st.builds(
         Limits,
-        cpu_cores=st.none() | st.floats(0.01, 1e6),
+        cpu_cores=st.none() | st.floats(0.01, 65536),
         memory_max_bytes=st.none() | st.integers(1, 2**62),
         pids_max=st.none() | st.integers(1, 10**6),
     ),
