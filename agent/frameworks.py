@@ -31,6 +31,7 @@ from penstock.wire.connection import read_params, to_wire
 from penstock.wire.errors import RpcError, bad_request, unavailable
 from penstock.wire.master_api import JobJoined, JoinJob
 from penstock.wire.overview_api import ClusterStatus
+from penstock.wire.rejections import rejection, rejection_of_raw
 from penstock.wire.reservation_api import CALLS as RESERVATION_CALLS
 from penstock.wire.reservation_api import REQUESTS as RESERVATION_REQUESTS
 from penstock.wire.reservation_api import OnBehalf, UseReservation
@@ -183,7 +184,14 @@ class FrameworkSession:
         if hot is not None:
             hot(peer, params)
             return
-        result = self.request(peer, method, params)
+        try:
+            result = self.request(peer, method, params)
+        except RpcError as error:
+            rejected = rejection_of_raw(params, error) if method == "submit" else None
+            if rejected is None:
+                raise
+            peer.notify("rejected", rejected)
+            return
         if asyncio.iscoroutine(result):
             result.close()
             raise bad_request(f"{method} must be sent as a request: its answer matters", field="method")
@@ -249,7 +257,7 @@ class FrameworkSession:
         try:
             self._shell.dispatch(e.Submitted(self._session, params.job, params.monotasks))
         except RpcError as error:
-            peer.notify("rejected", api.rejection(params, error))
+            peer.notify("rejected", rejection(params, error))
 
     def _cancel(self, params: api.Cancel) -> object:
         return self._shell.dispatch(e.Cancelled(self._session, params.job, params.ids))

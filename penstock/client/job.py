@@ -89,13 +89,13 @@ class Job:
         """Queue a monotask. Those submitted in one turn of the loop travel as one message.
 
         Raises:
-            ValueError: not a kind of resource, or a negative size.
+            ValueError: not a kind of resource, or a size that is none.
             AgentUnavailable: the agent went away for good.
             RuntimeError: the job is over.
         """
         self._check()
-        if input_bytes < 0:
-            raise ValueError(f"input_bytes must not be negative: {input_bytes}")
+        if not 0 <= input_bytes < 1 << 63:
+            raise ValueError(f"input_bytes must be from 0 to 2⁶³ − 1: {input_bytes}")
         if not isinstance(kind, ResourceKind):
             kind = ResourceKind(kind)
         one = self._monotasks.submit(kind, input_bytes, stage, task)
@@ -245,7 +245,7 @@ class Job:
             batch = out.submit[start : start + MAX_BATCH]
             try:
                 peer.notify("submit", Submit(job=self.id, monotasks=batch))  # refused by the notification `rejected`
-            except RpcError as error:  # it does not fit a frame
+            except (RpcError, ValueError, OverflowError) as error:  # no frame holds it, or it cannot be encoded
                 self._refused([spec.id for spec in batch], error)
         if out.complete:
             peer.notify("complete", Complete(job=self.id, monotasks=out.complete))
@@ -344,7 +344,7 @@ class Job:
         self._report = None
         self._wants_flush(self, False)
 
-    def _refused(self, ids: list[MonotaskId], error: RpcError) -> None:
+    def _refused(self, ids: list[MonotaskId], error: Exception) -> None:
         for one in self._monotasks.refuse(ids):
             set_error(self._waiting.pop(one, None), error)
 

@@ -33,17 +33,16 @@ from penstock.wire.agent_api import (
     Output,
     Resized,
     Status,
-    Submit,
     Submitted,
     TaskEnded,
     TaskPlaced,
     Welcome,
-    rejection,
 )
 from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError, bad_request, refused
 from penstock.wire.jobs_api import CancelledBy
 from penstock.wire.overview_api import REQUESTS as OVERVIEW_REQUESTS
+from penstock.wire.rejections import rejection_of_raw
 
 
 @dataclass
@@ -174,7 +173,10 @@ class FakeAgent:
         except RpcError as error:
             if method != "submit":
                 raise
-            peer.notify("rejected", rejection(read_params(params, Submit), error))
+            rejected = rejection_of_raw(params, error)
+            if rejected is None:
+                raise
+            peer.notify("rejected", rejected)
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Called by the peer."""

@@ -15,7 +15,7 @@ from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, ResourceKind
 from penstock.model.work import Bytes, MonotaskId, MonotaskSpec, Name, Opportunistic, OpportunisticJob, TaskRequest
 from penstock.model.work import StageProgress as StageProgress  # noqa: PLC0414 - a part of this interface, too
-from penstock.wire.errors import ErrorBody, RpcError
+from penstock.wire.errors import ErrorBody
 
 #: The version of this protocol; the first message of a connection names it.
 PROTOCOL = 1
@@ -120,16 +120,14 @@ class Submitted(Result, frozen=True):
 
 
 class Rejected(Params, frozen=True):
-    """Agent → framework: a ``submit`` that was sent as a notification was refused as a whole."""
+    """Agent → framework: a ``submit`` that was sent as a notification was refused as a whole.
+
+    ``ids`` are its monotasks, also where it could not be understood; less those whose ids are none.
+    """
 
     job: str
     ids: list[MonotaskId]
     error: ErrorBody
-
-
-def rejection(asked: Submit, error: RpcError) -> Rejected:
-    """What is said of a refused ``submit`` that was a notification."""
-    return Rejected(job=asked.job, ids=[spec.id for spec in asked.monotasks], error=error.body)
 
 
 class Leased(Params, frozen=True):

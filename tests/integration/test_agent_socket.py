@@ -111,3 +111,28 @@ async def test_a_second_agent_on_the_same_socket_says_so_in_one_line(start_agent
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("penstock agent: an agent is running already at")
     assert (await (await connect(agent)).call("status"))["status"]["node"] == "test"
+
+
+async def test_a_refused_submission_names_its_monotasks_also_where_it_is_not_understood(
+    start_agent: Start, connect: Connect
+) -> None:
+    """A client with several monotasks under way could not tell which of them it waits for in vain."""
+    client = await connect(start_agent())
+    job = (await client.call("register_job", name="j"))["job"]
+    for params, field, ids in (
+        ({"job": job, "monotasks": [{"id": 7, "kind": "gpu", "input_bytes": 1}]}, "monotasks[0].kind", [7]),
+        ({"job": job, "monotasks": [{"id": "a", "kind": "cpu", "input_bytes": 2**64 - 1}, {"id": 8}]},
+         "monotasks[0].input_bytes", ["a", 8]),
+        ({"job": job, "monotasks": [{"id": 9, "kind": "cpu", "input_bytes": 1}], "extra": 1}, "extra", [9]),
+        ({"job": job, "monotasks": [{"id": {}}, 7, {"id": None}, {"id": True}]}, "monotasks[0].id", []),
+        ({"job": "nobody's", "monotasks": [{"id": 1, "kind": "cpu", "input_bytes": 1}]}, "job", [1]),
+        ({"job": job, "monotasks": 7}, "monotasks", []),
+    ):  # fmt: skip
+        before = len([one for one in client.recorder.received if one[0] == "rejected"])
+        client.peer.notify("submit", params)
+        said = (await client.recorder.wait_for("rejected", before + 1))[-1]
+        assert (said["job"], said["ids"]) == (params["job"], ids)
+        assert (said["error"]["code"], said["error"]["field"]) == (ErrorCode.BAD_REQUEST, field)
+    client.peer.notify("submit", {"job": 5, "monotasks": []})
+    (said,) = await client.recorder.wait_for("error")
+    assert said["field"] == "job"

@@ -127,7 +127,7 @@ async def test_a_refused_submission_ends_its_monotasks(fake: FakeAgent, client: 
 @pytest.mark.parametrize(("kind", "size"), [("gpu", 1), ("cpu", -1)])
 async def test_nonsense_is_refused_before_it_is_sent(client: AgentClient, kind: str, size: int) -> None:
     job = await client.register_job("nonsense")
-    with pytest.raises(ValueError, match=r"gpu|negative"):
+    with pytest.raises(ValueError, match=r"gpu|from 0 to"):
         job.submit(kind, size)
 
 
@@ -442,3 +442,17 @@ async def test_a_slot_that_was_taken_back_is_told_and_its_monotask_completes(
         peer.notify("slot_taken_back", taken)
     assert await asyncio.wait_for(told.get(), 10) == taken
     assert monotask.complete()
+
+
+async def test_a_submission_that_cannot_be_sent_fails_and_the_others_do_not(
+    fake: FakeAgent, client: AgentClient
+) -> None:
+    job, other = await client.register_job("a"), await client.register_job("b")
+    with pytest.raises(ValueError, match="from 0 to"):
+        job.submit("cpu", 2**63)
+    broken = job.submit("cpu", 1, stage="\ud800")  # no UTF-8
+    fine = other.submit("cpu", 1)
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        await asyncio.wait_for(broken.granted, 10)
+    await asyncio.wait_for(fine.granted, 10)
+    assert fine.complete()
