@@ -31,6 +31,14 @@ from penstock.wire.errors import ErrorBody, ErrorCode
 
 PAGE = Path(__file__).with_name("protocol.md")
 WIDTH = 120
+#: Fields whose types say less than the page can.
+_OPEN_FIELDS = {
+    "status": "map: [the status document](#the-status-document), of `cluster_status` [the master's](scheduling.md)",
+    "rdl": "string, or map: a request in [RDL](reservations.md), as text or as JSON",
+    "explained": "map: see [jobs](jobs.md)",
+    "value": "boolean, number, string or array: as the key's type in [configuration](configuration.md)",
+}
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _MONOTASKS = [
     MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=1 << 20, stage="read"),
@@ -255,7 +263,11 @@ ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, Choice, Sizing, En
 
 
 def type_name(kind: Any) -> str:
-    """How the page calls a type."""
+    """How the page calls a type.
+
+    Raises:
+        TypeError: a type that no page names yet.
+    """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         of = type_name(arguments[0])
@@ -264,6 +276,8 @@ def type_name(kind: Any) -> str:
         return " or ".join(type_name(one) for one in arguments)
     if origin in {list, tuple}:
         return f"array of {type_name(arguments[0])}"
+    if origin is typing.Literal:
+        return " or ".join(f"`{json.dumps(one)}`" for one in arguments)
     if origin is dict:
         return f"map of {type_name(arguments[0])} to {type_name(arguments[1])}"
     plain = {int: "integer", float: "number", str: "string", bool: "boolean", bytes: "binary", type(None): "nil"}
@@ -271,14 +285,24 @@ def type_name(kind: Any) -> str:
         return plain[kind]
     if isinstance(kind, type) and issubclass(kind, enum.StrEnum | msgspec.Struct):
         return f"[{kind.__name__}](#{kind.__name__.lower()})"
-    return "anything"
+    if kind is Any:
+        return "any value"
+    raise TypeError(f"no name for {kind!r}")
+
+
+def _number(value: float) -> str:
+    """A bound, with powers of two as such."""
+    for exponent, less in ((63, 1), (31, 0), (22, 0)):
+        if value == 2**exponent - less:
+            return f"2{str(exponent).translate(_SUPERSCRIPTS)}{' − 1' if less else ''}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _bounds(meta: msgspec.Meta, counted: str) -> str:
     parts = []
-    for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤")):
+    for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<")):
         if (value := getattr(meta, name)) is not None:
-            parts.append(f"{sign} {value}")
+            parts.append(f"{sign} {_number(value)}")
     if meta.max_length is not None:
         parts.append(f"{meta.min_length or 0}–{meta.max_length} {counted}")
     elif meta.min_length:
@@ -293,8 +317,13 @@ def fields_table(of: type[msgspec.Struct]) -> list[str]:
     fields = msgspec.structs.fields(of)
     if not fields:
         return []
-    rows = [f"| `{field.encode_name}` | {type_name(field.type)} | {_default(field)} |" for field in fields]
+    rows = [f"| `{field.encode_name}` | {_type(field)} | {_default(field)} |" for field in fields]
     return ["", "| field | type | default |", "|---|---|---|", *rows]
+
+
+def _type(field: msgspec.structs.FieldInfo) -> str:
+    name = type_name(field.type)
+    return _OPEN_FIELDS[field.encode_name] if "any value" in name else name
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:

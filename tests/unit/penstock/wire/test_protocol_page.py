@@ -10,12 +10,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgpack
+import msgspec
 import pytest
 
 from penstock.model.container import Ended, EndedBy
+from penstock.model.work import Name
 from penstock.testing.agent import FakeAgent
 from penstock.wire import Notification, Request, Response, RpcConnection, master_api
 from penstock.wire.agent_api import NOTIFICATIONS as SAID_BY_AGENTS
@@ -161,3 +163,17 @@ async def test_the_page_s_client_passes_descriptors(tmp_path: Path) -> None:
     agent = await with_agent(tmp_path, use)
     [container] = agent.containers.values()
     assert len(container.spec.stdio) == 32
+
+
+def test_the_page_names_the_type_of_every_field() -> None:
+    rows = re.findall(r"^\| `\w+` \| (.*) \| .* \|$", PAGE, re.MULTILINE)
+    assert len(rows) > 100
+    assert not [row for row in rows if "anything" in row or "any value" in row]
+    page = make_protocol()
+    assert page.type_name(bool | Literal["only"] | list[Name] | None) == (
+        'boolean or `"only"` or array of string (1–128 characters) or nil'
+    )
+    assert page.type_name(Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]) == "integer (≥ 0, ≤ 2⁶³ − 1)"
+    assert page.type_name(Annotated[float, msgspec.Meta(gt=0, lt=5.5)]) == "number (> 0, < 5.5)"
+    with pytest.raises(TypeError, match="no name for"):
+        page.type_name(complex)
