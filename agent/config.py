@@ -19,7 +19,7 @@ from agent.core.settings import (
     VictimOrder,
 )
 from penstock import paths
-from penstock.config.settings import LIVE, SettingsError, host_port
+from penstock.config.settings import LIVE, SettingsError
 from penstock.model import Capacity
 from penstock.security import doors
 from penstock.security.doors import Doors, HttpAddress
@@ -33,7 +33,13 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``/etc/penstock/agent.toml``. Flat keys; quantities as people write them (``"2GiB"``, ``"500ms"``)."""
 
     node: Annotated[str, Meta(max_length=128, description="name of this node in the cluster; default: the host's")] = ""
-    master: Annotated[str, Meta(description="HOST:PORT of the master; empty: none, jobs are admitted at once")] = ""
+    master: Annotated[
+        str,
+        Meta(
+            description="the master: HOST:PORT, or the path of its Unix socket on this host; empty: none, jobs are "
+            "admitted at once"
+        ),
+    ] = ""
     master_name: Annotated[
         str, Meta(description="name that the master's certificate must carry; default: the host in `master`")
     ] = ""
@@ -210,13 +216,6 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
             SettingsError: settings contradict each other, or an address is none.
         """
         faults: list[str] = []
-        for key in ("http", "master"):
-            address = getattr(self, key)
-            try:
-                if address or key == "http":
-                    host_port(address, key)
-            except SettingsError as error:
-                faults += error.faults
         try:
             doors.check(self, "master")
         except SettingsError as error:

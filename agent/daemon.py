@@ -45,6 +45,7 @@ from agent.stdio import Stdio
 from agent.trouble import Troubles
 from penstock import paths, sdnotify
 from penstock.config.answers import Configuring
+from penstock.config.endpoint import endpoint
 from penstock.config.reloading import Reloading
 from penstock.config.settings import SettingsError, host_port
 from penstock.daemon import StartError
@@ -170,9 +171,8 @@ class Agent:
         log.info("agent started", node=node.settings.node, socket=str(config.socket_path()), http=self._site.address)
 
     def _link_to_master(self, config: AgentConfig, name: str) -> Link:
-        host, port = host_port(config.master, "master")
-        contexts = doors.contexts(config, "master", host, name)
-        return Link(self._shell, host, port, contexts, config.master_name)
+        master = endpoint(config.master, "master")
+        return Link(self._shell, master, doors.contexts(config, "master", master, name), config.master_name)
 
     def _choose_disk_scheduler(self, disks: list[str]) -> None:
         chosen, before = self._config.disk_scheduler, disk_scheduler.kept(self._config.state())

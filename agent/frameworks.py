@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import time
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +21,7 @@ from agent.output import read_output
 from agent.shell import MasterLink, Shell
 from penstock import __version__
 from penstock.config.answers import Configuring
-from penstock.transport import RpcPeer
+from penstock.transport import RpcPeer, remove_dead_socket
 from penstock.transport.peer import unknown_method
 from penstock.transport.shared_peer import SharedPeer
 from penstock.wire import agent_api as api
@@ -71,7 +70,7 @@ class Frameworks:
         Raises:
             OSError: an agent listens there already, or we may not.
         """
-        _make_room(path)
+        remove_dead_socket(path)
         if self.operators and not caller.known_group(self.operators):
             log.warning("nobody but root is an operator: no such group", operators=self.operators)
         loop = asyncio.get_running_loop()
@@ -92,19 +91,6 @@ class Frameworks:
     def _connection(self) -> RpcPeer:
         self._sessions += 1
         return SharedPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes, api.TYPED)
-
-
-def _make_room(path: Path) -> None:
-    """A socket that nobody listens on any more goes; a live one is an error."""
-    if not path.exists():
-        return
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            path.unlink()
-        else:
-            raise FileExistsError(f"an agent is running already at {path}")
 
 
 class FrameworkSession:

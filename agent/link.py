@@ -21,8 +21,10 @@ from agent.core import events as e
 from agent.core.tasks import awaited, unplaced
 from agent.shell import Shell
 from penstock import __version__
+from penstock.config.endpoint import Endpoint, TcpEndpoint
+from penstock.peer_credentials import check_server
 from penstock.security import tls
-from penstock.transport import RpcPeer, connect_tcp
+from penstock.transport import RpcPeer, connect_tcp, connect_unix
 from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Params
@@ -42,11 +44,11 @@ class Link:
     """One per agent; runs until cancelled."""
 
     def __init__(
-        self, shell: Shell, host: str, port: int, contexts: tls.Contexts | None = None, master_name: str = ""
+        self, shell: Shell, master: Endpoint, contexts: tls.Contexts | None = None, master_name: str = ""
     ) -> None:
-        """``contexts``: for TLS; ``master_name`` is what the master's certificate must carry (default: the host)."""
+        """``contexts`` are for a TCP port; the master's certificate must carry ``master_name`` (default: the host)."""
         self._shell = shell
-        self._host, self._port = host, port
+        self._master = master
         self._contexts, self._master_name = contexts, master_name
         self._peer: RpcPeer | None = None
         self._lost = asyncio.Event()
@@ -64,17 +66,15 @@ class Link:
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the master."""
-        return f"{self._host}:{self._port}"
+        """Return where the master is: HOST:PORT, or a path."""
+        return str(self._master)
 
     async def run(self) -> None:
         """Keep the link up for ever."""
         attempt, said = 0, ""
         while True:
             try:
-                context = self._contexts.current() if self._contexts is not None else None
-                peer = await connect_tcp(self._host, self._port, self, context, self._master_name)
-                await self._register(peer)
+                await self._register(await self._connect())
                 attempt, said = 0, ""
                 self.judge_anew()  # it may have changed meanwhile
                 await self._beat()
@@ -88,8 +88,29 @@ class Link:
             attempt += 1
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads reconnects of many nodes
 
+    async def _connect(self) -> RpcPeer:
+        """Connect to a master that has proved who it is: by its certificate, or as a process of root or of this user.
+
+        A master names the users that work runs as, so nothing is read from any other process.
+        """
+        if isinstance(self._master, TcpEndpoint):
+            assert self._contexts is not None, "penstock.security.doors refuses TCP without TLS"
+            return await connect_tcp(
+                self._master.host, self._master.port, self, self._contexts.current(), self._master_name
+            )
+        peer = await connect_unix(str(self._master), self)
+        try:
+            server = peer.get_extra_info("socket")
+            if server is None:
+                raise ConnectionResetError("the master closed the connection")
+            check_server(server, self._master.path)
+        except OSError:
+            peer.close()
+            raise
+        return peer
+
     def _why(self, error: Exception) -> str:
-        master = f"the master {self._master_name or self._host}"
+        master = f"the master {self._master_name or self._master}"
         if isinstance(error.__cause__, ssl.SSLError):
             return tls.why(error.__cause__, master)
         if self._contexts is not None and isinstance(error, ConnectionResetError):

@@ -35,7 +35,7 @@ def agent_and_pid(directory: Path, **settings: object) -> Iterator[tuple[Path, i
         "PENSTOCK_RUNTIME_DIR": str(directory / "run"),
         "PENSTOCK_STATE_DIR": str(directory / "state"),
     }
-    given = {"cores": 1, "tls": "off", "http": "127.0.0.1:0"} | settings
+    given = {"cores": 1, "http": "127.0.0.1:0"} | settings
     command = [sys.executable, "-m", "agent", "--port-file", str(directory / "ports"), "--log-level", "error"]
     command += [argument for key, value in given.items() for argument in ("--set", f"{key}={value}")]
     (directory / "ports").unlink(missing_ok=True)

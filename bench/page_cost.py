@@ -51,7 +51,7 @@ def daemons(directory: Path) -> Iterator[tuple[Path, dict[str, Daemon]]]:
     """A master and an agent that is its node; the agent's socket."""
     ports = directory / "master-ports"
     command = [sys.executable, "-m", "master", "--port-file", str(ports), "--log-level", "error"]
-    keys = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "tls": "off", "store": directory / "master.db"}
+    keys = {"listen": directory / "master.sock", "http": "127.0.0.1:0", "store": directory / "master.db"}
     command += [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
     with process(command, ports, os.environ | {"PENSTOCK_STATE_DIR": str(directory / "master")}) as master:
         at = json.loads(ports.read_text(encoding="utf-8"))

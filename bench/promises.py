@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as path:
             directory = Path(path)
             ports = directory / "master"
-            settings = {"listen": "127.0.0.1:0", "tls": "off", "http": "127.0.0.1:0", "reservation_lead_s": lead_s}
+            settings = {"listen": str(directory / "master.sock"), "http": "127.0.0.1:0", "reservation_lead_s": lead_s}
             settings["store"] = str(directory / "master.db")
             command = [sys.executable, "-m", "master", "--port-file", str(ports), "--log-level", "error"]
             command += [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]

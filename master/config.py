@@ -14,7 +14,7 @@ from master.prediction.application import ForecastSettings
 from master.reservations.desk import DeskSettings, named_bundles
 from master.reservations.rdl import RdlError
 from penstock import paths
-from penstock.config.settings import LIVE, SettingsError, host_port
+from penstock.config.settings import LIVE, SettingsError
 from penstock.security import doors
 from penstock.security.doors import Doors, HttpAddress
 
@@ -25,7 +25,13 @@ Seconds = Annotated[float, Meta(gt=0)]
 class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``/etc/penstock/master.toml``. Flat keys; quantities as people write them (``"50MB/s"``, ``"100ms"``)."""
 
-    listen: Annotated[str, Meta(description="ADDRESS:PORT for agents; port 0: any free one")] = "127.0.0.1:7420"
+    listen: Annotated[
+        str,
+        Meta(
+            description="where agents connect: ADDRESS:PORT (port 0: any free one), or the path of a Unix socket for "
+            "the agents of this host"
+        ),
+    ] = "127.0.0.1:7420"
     http: HttpAddress = "127.0.0.1:7422"
     interval_s: Annotated[float, Meta(gt=0, description="scheduling interval: time between two rounds"), LIVE] = 0.1
     ept_s: Annotated[
@@ -242,8 +248,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Raises:
             SettingsError: two settings contradict each other, or an address is none.
         """
-        faults = [*_faults(host_port, self.listen, "listen"), *_faults(host_port, self.http, "http")]
-        faults += _faults(doors.check, self, "listen")
+        faults = [*_faults(doors.check, self, "listen")]
         faults += _faults(self.check_rules)
         if faults:
             raise SettingsError(*faults)

@@ -38,6 +38,7 @@ class AgentConnection:
         self._names: tuple[str, ...] | None = None  # that its certificate carries; None: without TLS
         self.node = ""
         self.address = ""
+        self.host = ""  # the address without the port or process, which differ from one connection to the next
         self.heard_at = 0.0
         #: What users of the agent's host ask, by method; answered in its turn.
         self._relayed: dict[str, Callable[[OnBehalf], Awaitable[Result]]] = {
@@ -94,10 +95,10 @@ class AgentConnection:
     # ------------------------------------------------------------ Handler
 
     def connected(self, peer: RpcPeer) -> None:
-        """Somebody connected; nothing is known about it yet."""
+        """Note the address of an authenticated peer: its certificate is valid, or its user is trusted."""
         self._peer = peer
         name = peer.get_extra_info("peername")
-        self.address = f"{name[0]}:{name[1]}" if name else "?"
+        self.host, self.address = (name[0], f"{name[0]}:{name[1]}") if name else ("this host", "this host")
         if peer.get_extra_info("sslcontext") is not None:
             self._names = tls.names(peer.get_extra_info("peercert"))
         self._service.connections.add(self)

@@ -36,6 +36,7 @@ from master.store.database import Database, StoreError
 from master.store.reservations import ReservationStore
 from penstock import __version__, paths, sdnotify
 from penstock.config.answers import Configuring
+from penstock.config.endpoint import endpoint
 from penstock.config.reloading import Reloading
 from penstock.config.settings import Loaded, SettingsError, host_port
 from penstock.daemon import StartError
@@ -112,20 +113,21 @@ class Master:
             StartError: a port cannot be had, or its certificate not be used.
         """
         try:
-            self.service.contexts = doors.contexts(self._config, "listen", host_port(self._config.listen, "listen")[0])
+            place = endpoint(self._config.listen, "listen")
+            self.service.contexts = doors.contexts(self._config, "listen", place)
             pages = partial(self.site.listen, access=access_of(self._config))
         except (SettingsError, tls.TlsError) as error:
             raise StartError(str(error)) from None
         await self._take_reservations()
         self.service.heard(await self.remembering.start())
-        for listen, address, key in (
-            (self.service.listen, self._config.listen, "listen"),
-            (pages, self._config.http, "http"),
-        ):
-            try:
-                await listen(*host_port(address, key))
-            except OSError as error:
-                raise StartError(f"{key}: cannot listen on {address}: {error.strerror or error}") from error
+        try:
+            await self.service.listen(place)
+        except OSError as error:
+            raise StartError(f"listen: cannot listen on {place}: {error.strerror or error}") from error
+        try:
+            await pages(*host_port(self._config.http, "http"))
+        except OSError as error:
+            raise StartError(f"http: cannot listen on {self._config.http}: {error.strerror or error}") from error
         log.info("master started", listen=self.service.address, http=self.site.address, version=__version__)
 
     async def _take_reservations(self) -> None:

@@ -19,6 +19,7 @@ from master.overview import Overview
 from master.prediction.application import ForecastSettings
 from master.remembering import Remembering
 from penstock.config.answers import Configuring
+from penstock.config.endpoint import Endpoint, UnixEndpoint
 from penstock.security import tls
 from penstock.transport import Listener, RpcPeer
 from penstock.wire import master_api as api
@@ -27,6 +28,8 @@ from penstock.wire.errors import refused, unavailable
 from penstock.wire.reservation_api import OnBehalf
 
 log = structlog.get_logger()
+#: Refusals of a taken name that are remembered, so that each is logged once.
+_TAKEN_NAMES_MAX = 1000
 
 
 class MasterService:
@@ -36,6 +39,7 @@ class MasterService:
         self.cluster = cluster
         self.connections: set[AgentConnection] = set()
         self._by_node: dict[str, AgentConnection] = {}
+        self._taken_names: set[tuple[str, str]] = set()  # (node, host) of refusals that were logged
         self._unheard: dict[tuple[str, str], asyncio.Future[None]] = {}  # ends of commands, until origins know them
         self._loop = asyncio.get_running_loop()
         self._round: asyncio.TimerHandle | None = None
@@ -106,15 +110,18 @@ class MasterService:
         self.cluster.changed = True
         self._plan_round()
 
-    async def listen(self, host: str, port: int) -> None:
-        """Open the port, with TLS where there are :attr:`contexts`; :attr:`address` tells which it was.
+    async def listen(self, place: Endpoint) -> None:
+        """Open the socket for agents; a TCP port needs :attr:`contexts`. :attr:`address` tells which port was chosen.
 
         Raises:
-            OSError: the port is taken.
+            OSError: the port or path is taken.
         """
-        context = self.contexts.current if self.contexts is not None else None
-        self._port = Listener(lambda: RpcPeer(AgentConnection(self)), context, _refused)
-        await self._port.listen(host, port)
+        self._port = Listener(lambda: RpcPeer(AgentConnection(self)), _refused)
+        if isinstance(place, UnixEndpoint):
+            self._port.listen_unix(place.path)
+        else:
+            assert self.contexts is not None, "penstock.security.doors refuses TCP without TLS"
+            await self._port.listen_tcp(place.host, place.port, self.contexts.current)
         self.address = self._port.address
         self._watch_nodes()
 
@@ -146,17 +153,33 @@ class MasterService:
         now = time.monotonic()
         other = self._by_node.get(message.node)
         if other is not None and now - other.heard_at <= 2 * self.cluster.settings.heartbeat_s:
+            self._log_taken_name(message.node, connection, other)
             raise refused(
                 f"node {message.node!r} is connected from {other.address}",
                 field="node",
                 remedy="give every host its own `node` name",
             )
+        self._taken_names.discard((message.node, connection.host))
         instructions = self.cluster.handle(e.Said(message.node, message), now)
         connection.node, connection.heard_at = message.node, now
         self._by_node[message.node] = connection
         if other is not None:
             other.hang_up(f"silent, and {connection.address} registered under the same name")
         self._carry_out(instructions)
+
+    def _log_taken_name(self, node: str, newcomer: AgentConnection, holder: AgentConnection) -> None:
+        """Log the refusal once for each host that asks: its agent asks again every second or two."""
+        if (node, newcomer.host) in self._taken_names:
+            return
+        if len(self._taken_names) < _TAKEN_NAMES_MAX:
+            self._taken_names.add((node, newcomer.host))
+        log.warning(
+            "a node was refused: its name is taken",
+            node=node,
+            address=newcomer.address,
+            holder=holder.address,
+            remedy="give every host its own `node` name",
+        )
 
     def said_by(self, connection: AgentConnection, event: e.Said | e.Answered) -> None:
         """An event of the node's present connection; one of a former connection is out of date.

@@ -21,6 +21,11 @@ def peer_uid(connection: socket.socket) -> int:
     return int(_CREDENTIALS.unpack(credentials)[1])
 
 
+def is_trusted(uid: int) -> bool:
+    """Return whether a process of this user may give orders to this one: root, or the user that it runs as itself."""
+    return uid in (0, os.geteuid())
+
+
 def check_server(connection: socket.socket, path: Path) -> None:
     """Refuse a server that is neither root's nor this user's. Call it before anything is sent.
 
@@ -28,11 +33,11 @@ def check_server(connection: socket.socket, path: Path) -> None:
         UntrustedServerError: the server could read the environment and take the descriptors that a client passes.
     """
     uid = peer_uid(connection)
-    if uid in (0, os.geteuid()):
+    if is_trusted(uid):
         return
     raise UntrustedServerError(
         f"not connected to {path}: the process that listens there runs as {_name(uid)}, neither as root nor as you; "
-        "set PENSTOCK_SOCKET to your agent's socket, or remove that file"
+        "remove that file, or name the right socket"
     )
 
 

@@ -24,7 +24,7 @@ from penstock.client import AgentClient, AgentUnavailable
 
 _HOST = "127.0.0.1"
 #: Used when they are free; otherwise any other port.
-_MASTER_PORT, _AGENT_HTTP_PORT, _MASTER_HTTP_PORT = 7420, 7421, 7422
+_AGENT_HTTP_PORT, _MASTER_HTTP_PORT = 7421, 7422
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 15.0
 _LAST_LINES_S = 0.5
@@ -223,12 +223,13 @@ class _Up:
 
     async def _start(self, directory: Path) -> dict[str, str]:
         await self._refuse_a_second_one()
-        listen, http = f"{_HOST}:{_free_port(_MASTER_PORT)}", f"{_HOST}:{_free_port(_MASTER_HTTP_PORT)}"
-        master = {"listen": listen, "tls": "off", "http": http} | dict(self._options.master_set)
+        runtime = dict(self._options.set).get("runtime_dir") or paths.runtime_dir()
+        http = f"{_HOST}:{_free_port(_MASTER_HTTP_PORT)}"
+        master = {"listen": str(Path.cwd() / runtime / "master.sock"), "http": http} | dict(self._options.master_set)
         self._daemons.append(await _Daemon.start("master", directory, master))
         of_master = await self._daemons[-1].addresses()
         http = f"{_HOST}:{_free_port(_AGENT_HTTP_PORT)}"
-        agent = {"master": str(of_master["listen"]), "tls": "off", "http": http} | dict(self._options.set)
+        agent = {"master": str(of_master["listen"]), "http": http} | dict(self._options.set)
         self._daemons.append(await _Daemon.start("agent", directory, agent))
         of_agent = await self._daemons[-1].addresses()
         client = await AgentClient.connect(Path(of_agent["socket"]), "penstock up")

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 import structlog
 
+from penstock.config.endpoint import Endpoint, UnixEndpoint, endpoint
 from penstock.config.settings import SettingsError, host_port
 from penstock.security import tls
 
@@ -21,14 +22,13 @@ HttpAddress = Annotated[str, Meta(description="ADDRESS:PORT of status and metric
 class Doors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the tables of both daemons begin with. Each has a default of its own for ``http``."""
 
-    tls: Annotated[
-        Literal["require", "off"],
+    tls_ca: Annotated[
+        str,
         Meta(
-            description="connections between agents and master: mutual TLS 1.3 (docs/security.md); "
-            "off: only on loopback"
+            description="PEM file with the CA of all agents and the master (`penstock ca`); needed where they meet on "
+            "a TCP port"
         ),
-    ] = "require"
-    tls_ca: Annotated[str, Meta(description="PEM file with the CA of all agents and the master (`penstock ca`)")] = ""
+    ] = ""
     tls_crl: Annotated[
         str, Meta(description="PEM file with what that CA has revoked (`penstock ca revoke`); empty: nothing")
     ] = ""
@@ -71,22 +71,23 @@ def shown_by(config: Doors) -> tls.TlsFiles | None:
     return tls.TlsFiles(Path(config.tls_certificate), Path(config.tls_key), trusted)
 
 
-def required(config: Doors, key: str, host: str) -> tls.TlsFiles | None:
-    """The files for the connections of ``key`` (``listen`` or ``master``), whose host is ``host``; None: without TLS.
+def required(config: Doors, key: str, place: Endpoint) -> tls.TlsFiles | None:
+    """Return the files for the connections of ``key`` (``listen`` or ``master``); None on a Unix socket.
+
+    There is no TCP without TLS, not even on loopback: any local user could connect, or listen there first.
 
     Raises:
-        SettingsError: TLS and no files for it; or none, and others could listen.
+        SettingsError: a TCP port, and a file is not named.
     """
-    files = files_of(config)
-    remedy = "set tls_ca, tls_certificate and tls_key (`penstock ca` makes them)"
-    if config.tls == "off":
-        if not is_loopback(host):
-            raise SettingsError(f'tls: "off" is for loopback addresses, and `{key}` is {host}; {remedy}')
+    if isinstance(place, UnixEndpoint):
         return None
+    files = files_of(config)
     if files is None:
         missing = next(name for name in ("tls_ca", "tls_certificate", "tls_key") if not getattr(config, name))
-        alone = ', or tls = "off", as that is a loopback address' if is_loopback(host) else ""
-        raise SettingsError(f"{missing}: empty, and `{key}` needs TLS; {remedy}{alone}")
+        remedy = "set tls_ca, tls_certificate and tls_key (`penstock ca` makes them)"
+        if is_loopback(place.host):
+            remedy += f', or {key} = "/run/penstock/master.sock": on one host a Unix socket needs no certificates'
+        raise SettingsError(f"{missing}: empty, and `{key}` is a TCP port; {remedy}")
     return files
 
 
@@ -107,36 +108,33 @@ def pages_required(config: Doors, host: str) -> None:
 
 
 def check(config: Doors, key: str) -> None:
-    """What a configuration leaves open: on the connections of ``key`` (``listen`` or ``master``), and over HTTP.
+    """Check the addresses of ``key`` (``listen`` or ``master``) and of HTTP, and the keys that they require.
 
     Raises:
-        SettingsError: something; an address that is none is somebody else's to find.
+        SettingsError: one line for each fault.
     """
     faults: list[str] = []
-    for name in (key, "http"):
-        try:
-            host, _ = host_port(getattr(config, name), name)
-        except SettingsError:
-            continue
-        try:
-            if name == key:
-                required(config, key, host)
-            else:
-                pages_required(config, host)
-        except SettingsError as error:
-            faults += error.faults
+    try:
+        pages_required(config, host_port(config.http, "http")[0])
+    except SettingsError as error:
+        faults += error.faults
+    try:
+        if address := getattr(config, key):  # an agent may have no master
+            required(config, key, endpoint(address, key))
+    except SettingsError as error:
+        faults += error.faults
     if faults:
         raise SettingsError(*faults)
 
 
-def contexts(config: Doors, key: str, host: str, name: str = "") -> tls.Contexts | None:
-    """For the connections of ``key``, as :func:`required`; None: without TLS. Says in the log what others will have
-    against our certificate, which should carry ``name``.
+def contexts(config: Doors, key: str, place: Endpoint, name: str = "") -> tls.Contexts | None:
+    """Return the TLS contexts for the connections of ``key``; None on a Unix socket. Log what others will have against
+    the certificate, which should carry ``name``.
 
     Raises:
         SettingsError: as :func:`required`. tls.TlsError: a file cannot be used.
     """
-    files = required(config, key, host)
+    files = required(config, key, place)
     if files is None:
         return None
     server = key == "listen"

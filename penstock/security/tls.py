@@ -309,6 +309,6 @@ def why(error: BaseException, them: str) -> str:
         if reason.endswith(("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL")):
             return f"{them} does not speak TLS 1.3"
         if any(sign in reason for sign in _NO_TLS):
-            return f'{them} does not speak TLS; is its `tls` "off"?'
+            return f"{them} does not speak TLS"
         return f"TLS with {them} failed: {reason or error}"
     return str(error) or type(error).__name__

@@ -1,18 +1,23 @@
-"""A TCP port for :class:`~penstock.transport.peer.RpcPeer`, with or without TLS.
+"""Listening sockets for :class:`~penstock.transport.peer.RpcPeer` whose peers are authenticated before a byte is read.
 
-With TLS each connection gets the context of its moment, so that renewed certificates hold from the next one on, and a
-peer exists only once the handshake is over: who cannot show a certificate is never heard.
+On a Unix socket the kernel vouches for the peer's user: only root and the user of this process come in. On a TCP port
+peers show certificates. Each connection gets the TLS context of its moment, so a renewed certificate holds from the
+next connection on, and an :class:`RpcPeer` exists only once the handshake is over.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
+from penstock import paths
+from penstock.peer_credentials import is_trusted, peer_uid
 from penstock.transport.peer import HANDSHAKE_TIMEOUT_S, RpcPeer
 
 #: So many connections of one address may be in their handshake.
@@ -21,62 +26,73 @@ _OUT_OF_DESCRIPTORS_WAIT_S = 0.5
 
 
 class Listener:
-    """An open port; :attr:`address` tells which it is."""
+    """A listening socket; :attr:`address` tells which it is."""
 
     def __init__(
-        self,
-        make: Callable[[], RpcPeer],
-        tls: Callable[[], ssl.SSLContext] | None = None,
-        refused: Callable[[str, Exception], None] = lambda address, error: None,
+        self, make: Callable[[], RpcPeer], refused: Callable[[str, Exception], None] = lambda address, error: None
     ) -> None:
-        """``tls`` gives the context for the next connection; ``refused`` hears of handshakes that failed."""
+        """``make`` is called for each authenticated connection; ``refused`` for each other one."""
         self._make = make
-        self._tls = tls
         self._refused = refused
         self._loop = asyncio.get_running_loop()
-        self._server: asyncio.Server | None = None
         self._sockets: list[socket.socket] = []
+        self._path: Path | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._greeting: Counter[str] = Counter()
         self.address = ""
 
-    async def listen(self, host: str, port: int) -> None:
-        """Open it.
+    async def listen_tcp(self, host: str, port: int, tls: Callable[[], ssl.SSLContext]) -> None:
+        """Open a TCP port; ``tls`` returns the context of the next connection.
 
         Raises:
             OSError: the port is taken, or the address is not of this host.
         """
-        if self._tls is None:
-            self._server = await self._loop.create_server(self._make, host, port)
-            opened: Sequence[Any] = self._server.sockets
-        else:
-            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            try:
-                for family, _, _, _, address in dict.fromkeys(found):
-                    self._sockets.append(socket.create_server(address[:2], family=family, backlog=128))
-            except OSError:
-                self._close_sockets()
-                raise
-            for listening in self._sockets:
-                listening.setblocking(False)
-                self._spawn(self._accept(listening, self._tls))
-            opened = self._sockets
-        name = opened[0].getsockname()
+        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, _, _, _, address in dict.fromkeys(found):
+                self._sockets.append(socket.create_server(address[:2], family=family, backlog=128))
+        except OSError:
+            self._close_sockets()
+            raise
+        for listening in self._sockets:
+            listening.setblocking(False)
+            self._spawn(self._accept(listening, lambda connection, address: self._greet(connection, address, tls())))
+        name = self._sockets[0].getsockname()
         self.address = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
 
+    def listen_unix(self, path: Path) -> None:
+        """Open a Unix socket in a directory that only this user can change.
+
+        Raises:
+            OSError: a process listens there already, or another user can change the directory.
+        """
+        paths.make_private(path.parent, 0o755)
+        remove_dead_socket(path)
+        listening = socket.socket(socket.AF_UNIX)
+        try:
+            listening.bind(str(path))
+            path.chmod(0o600)
+            listening.listen(128)
+        except OSError:
+            listening.close()
+            raise
+        listening.setblocking(False)
+        self._sockets.append(listening)
+        self._path = path
+        self._spawn(self._accept(listening, self._check_user))
+        self.address = str(path)
+
     def close(self) -> None:
-        """Take no more connections; those that there are stay."""
-        if self._server is not None:
-            self._server.close()
+        """Accept no more connections; existing ones stay open."""
         for task in self._tasks:
             task.cancel()
         self._close_sockets()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
     async def wait_closed(self) -> None:
-        """After :meth:`close`."""
+        """Wait for the tasks that :meth:`close` cancelled."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._server is not None:
-            await self._server.wait_closed()
 
     def _close_sockets(self) -> None:
         for listening in self._sockets:
@@ -88,7 +104,9 @@ class Listener:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _accept(self, listening: socket.socket, tls: Callable[[], ssl.SSLContext]) -> None:
+    async def _accept(
+        self, listening: socket.socket, admit: Callable[[socket.socket, Any], Coroutine[Any, Any, None]]
+    ) -> None:
         while True:
             try:
                 connection, address = await self._loop.sock_accept(listening)
@@ -96,13 +114,22 @@ class Listener:
                 self._refused("", error)
                 await asyncio.sleep(_OUT_OF_DESCRIPTORS_WAIT_S)
                 continue
-            if self._greeting[address[0]] >= HANDSHAKES_PER_ADDRESS:
-                connection.close()
-                continue
-            self._spawn(self._greet(connection, address, tls()))
+            self._spawn(admit(connection, address))
+
+    async def _check_user(self, connection: socket.socket, _address: Any) -> None:
+        uid = peer_uid(connection)
+        if is_trusted(uid):
+            await self._loop.connect_accepted_socket(self._make, connection)
+            return
+        connection.close()
+        allowed = f"root or uid {os.geteuid()}" if os.geteuid() else "root"
+        self._refused(f"uid {uid}", PermissionError(f"it runs as uid {uid}; only {allowed} may connect to this socket"))
 
     async def _greet(self, connection: socket.socket, address: Any, context: ssl.SSLContext) -> None:
         host = address[0]
+        if self._greeting[host] >= HANDSHAKES_PER_ADDRESS:
+            connection.close()
+            return
         self._greeting[host] += 1
         try:
             await self._loop.connect_accepted_socket(
@@ -115,3 +142,22 @@ class Listener:
             self._greeting[host] -= 1
             if not self._greeting[host]:
                 del self._greeting[host]
+
+
+def remove_dead_socket(path: Path) -> None:
+    """Remove a Unix socket that no process listens on.
+
+    Raises:
+        FileExistsError: a process listens there, or the file is not a socket.
+    """
+    if not path.exists():
+        return
+    if not path.is_socket():
+        raise FileExistsError(f"{path} is there and is not a socket; remove it, or name another path")
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink()
+        else:
+            raise FileExistsError(f"a process listens at {path} already")

@@ -265,20 +265,14 @@ async def connect_unix(path: str, handler: Handler, typed: Mapping[str, type[Any
     return peer
 
 
-async def connect_tcp(
-    host: str, port: int, handler: Handler, tls: ssl.SSLContext | None = None, name: str = ""
-) -> RpcPeer:
-    """Connect over TCP; with ``tls`` to whoever can show a certificate for ``name`` (default: the host).
+async def connect_tcp(host: str, port: int, handler: Handler, tls: ssl.SSLContext, name: str = "") -> RpcPeer:
+    """Connect over TCP to a peer that shows a certificate for ``name`` (default: the host).
 
     Raises:
         OSError: nobody listens there; ssl.SSLError: one side refused the other's certificate.
     """
-    loop = asyncio.get_running_loop()
-    if tls is None:
-        _, peer = await loop.create_connection(lambda: RpcPeer(handler), host, port)
-    else:
-        _, peer = await loop.create_connection(
-            lambda: RpcPeer(handler), host, port,
-            ssl=tls, server_hostname=name or host, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
-        )  # fmt: skip
+    _, peer = await asyncio.get_running_loop().create_connection(
+        lambda: RpcPeer(handler), host, port,
+        ssl=tls, server_hostname=name or host, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+    )  # fmt: skip
     return peer

@@ -69,7 +69,9 @@ def start(
         notify.bind(address)
         notify.settimeout(START_TIMEOUT_S)
         command = ["--port-file", str(ports), *arguments]
-        own = {"PENSTOCK_STATE_DIR": str(directory / f"{module}-state"), f"PENSTOCK_{module.upper()}_TLS": "off"}
+        own = {"PENSTOCK_STATE_DIR": str(directory / f"{module}-state")}
+        if module == "master":
+            own["PENSTOCK_MASTER_LISTEN"] = str(directory / "master.sock")
         around = {**os.environ, **own, **(environment or {}), "NOTIFY_SOCKET": "@" + address[1:]}
         process = run(module, command, around, log, imports_anew=imports_anew)
         daemon = Daemon(process, directory, list(arguments), log)

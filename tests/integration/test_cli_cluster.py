@@ -20,7 +20,7 @@ COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[Daemon]:
-    keys = ("listen=127.0.0.1:0", "http=127.0.0.1:0", f"store={tmp_path / 'kept.db'}")
+    keys = ("http=127.0.0.1:0", f"store={tmp_path / 'kept.db'}")
     daemon = start("master", tmp_path, *(part for key in keys for part in ("--set", key)))
     yield daemon
     assert daemon.stop() == 0, daemon.log.read_text()

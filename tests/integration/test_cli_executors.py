@@ -20,7 +20,7 @@ APPLICATION = "works/sort & more"
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[Daemon]:
     settings = {
-        "listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": str(tmp_path / "kept.db"), "node_timeout_s": 30,
+        "http": "127.0.0.1:0", "store": str(tmp_path / "kept.db"), "node_timeout_s": 30,
         "executor_slot_s": 0.2,
     }  # fmt: skip
     daemon = start(

@@ -25,7 +25,7 @@ class Bed:
     def __init__(self, directory: Path) -> None:
         self.files = {name: directory / f"{name}.toml" for name in ("agent", "master")}
         self.write_files()
-        here = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": directory / "kept.db"}
+        here = {"http": "127.0.0.1:0", "store": directory / "kept.db"}
         self.master = self._start("master", here)
         here = {"master": self.master.addresses["listen"], "node": "test"}
         here |= {"runtime_dir": directory / "run", "state_dir": directory / "state", "memory_bytes": 2**30}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from agent.core import events as e
 from agent.core.settings import NodeSettings
 from agent.link import Link
 from agent.shell import Shell
+from penstock.config.endpoint import UnixEndpoint
 from penstock.model import Capacity, Ended, EndedBy
 from penstock.transport import RpcPeer
 from penstock.wire import master_api as api
@@ -72,12 +74,13 @@ def shell(heard: list[object]) -> Shell:
 
 @asynccontextmanager
 async def linked(
-    answered: list[object], method: str, params: Params | None = None
+    directory: Path, answered: list[object], method: str, params: Params | None = None
 ) -> AsyncIterator[tuple[Master, Link]]:
     """A link to a master; ``params`` are said before there is one."""
     master = Master()
-    server = await asyncio.get_running_loop().create_server(lambda: RpcPeer(master), "127.0.0.1", 0)
-    link = Link(shell(answered), *server.sockets[0].getsockname()[:2])
+    path = directory / "master.sock"
+    server = await asyncio.get_running_loop().create_unix_server(lambda: RpcPeer(master), str(path))
+    link = Link(shell(answered), UnixEndpoint(path))
     if params is not None:
         link.tell(method, params)
     running = asyncio.create_task(link.run())
@@ -92,9 +95,9 @@ async def linked(
             peer.close()
 
 
-async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_registration() -> None:
+async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_registration(tmp_path: Path) -> None:
     answered: list[object] = []
-    async with linked(answered, "heartbeat") as (master, link):
+    async with linked(tmp_path, answered, "heartbeat") as (master, link):
         link.tell("command_ended", END)
         await master.until(1, "heartbeat")
         assert master.heard[1][:2] == ["register", "command_ended"], "before anything could be decided without it"
@@ -107,7 +110,7 @@ async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_regist
 
 async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_registration() -> None:
     answered: list[object] = []
-    link = Link(shell(answered), "127.0.0.1", 1)
+    link = Link(shell(answered), UnixEndpoint(Path("/nowhere")))
     link.tell("command_ended", END)
     gone = RpcPeer(Master())
     gone.close()
@@ -117,9 +120,9 @@ async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_regis
     assert answered == []
 
 
-async def test_who_has_word_that_tasks_are_done_registers_as_serving_their_job() -> None:
+async def test_who_has_word_that_tasks_are_done_registers_as_serving_their_job(tmp_path: Path) -> None:
     """Its framework said so while the master was away, and has left since: from anybody else it would be refused."""
     done = api.TasksDone(job="elsewhere-1", tasks=["t"])
-    async with linked([], "tasks_done", done) as (master, _):
+    async with linked(tmp_path, [], "tasks_done", done) as (master, _):
         assert master.heard[0][:2] == ["register", "tasks_done"]
         assert [use.job for use in master.registered.load.jobs] == ["elsewhere-1"]

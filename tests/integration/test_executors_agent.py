@@ -18,6 +18,7 @@ from agent.core import instructions as i
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from agent.link import Link
+from penstock.config.endpoint import UnixEndpoint
 from penstock.model import Capacity, ContainerSpec, EndedBy, Executor, KindAmounts, Profile, TaskRequest
 from penstock.transport import RpcPeer
 from penstock.wire import master_api as api
@@ -32,19 +33,18 @@ MIB = 2**20
 class FakeMaster:
     """Registers whoever comes, keeps what it is told in order, decides what the test says."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
         self.order: list[tuple[str, Any]] = []  # of the present connection
         self.connections = 0
         self._number = 0
         self._peer: RpcPeer | None = None
         self._fresh = asyncio.Event()
         self._server: asyncio.Server
-        self.listen = ""
+        self.listen = f"{directory}/master.sock"
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: RpcPeer(self), "127.0.0.1", 0)
-        self.listen = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await loop.create_unix_server(lambda: RpcPeer(self), self.listen)
 
     async def close(self) -> None:
         self._server.close()
@@ -104,8 +104,8 @@ class FakeMaster:
 
 
 @pytest.fixture
-async def master() -> AsyncIterator[FakeMaster]:
-    running = FakeMaster()
+async def master(tmp_path: Path) -> AsyncIterator[FakeMaster]:
+    running = FakeMaster(tmp_path)
     await running.start()
     yield running
     await running.close()
@@ -205,8 +205,7 @@ async def test_who_ended_while_the_master_was_away_is_told_of_in_full_before_its
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
     shell: Any = SimpleNamespace(node=node, link=None)
-    host, _, port = master.listen.rpartition(":")
-    link = Link(shell, host, int(port))
+    link = Link(shell, UnixEndpoint(Path(master.listen)))
     node.handle(e.Decided(1, [assign(Path("/fifo"), None)]), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)

@@ -31,7 +31,7 @@ time.sleep(0.5)
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[Daemon]:
     settings = {
-        "listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": str(tmp_path / "kept.db"), "node_timeout_s": 30,
+        "http": "127.0.0.1:0", "store": str(tmp_path / "kept.db"), "node_timeout_s": 30,
         "executor_slot_s": SLOT_S,
     }  # fmt: skip
     arguments = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]

@@ -150,7 +150,7 @@ def test_an_executor_that_asks_for_it_has_its_heap_set_by_the_agent(
     start_agent: Callable[..., Daemon], tmp_path: Path
 ) -> None:
     store = tmp_path / "kept.db"
-    keys = ("listen=127.0.0.1:0", "http=127.0.0.1:0", f"store={store}", "node_timeout_s=30")
+    keys = ("http=127.0.0.1:0", f"store={store}", "node_timeout_s=30")
     master = start("master", tmp_path, *(part for key in keys for part in ("--set", key)))
     try:
         agent = start_agent(master=master.addresses["listen"])

@@ -26,9 +26,7 @@ class MasterProcess:
 
     def __init__(self, directory: Path, *, node_timeout_s: float = 30.0) -> None:
         self._node_timeout_s = node_timeout_s
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.listen = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.listen = str(directory / "master.sock")
         self.directory = directory
         self.http = ""
         self.process: Forked | subprocess.Popen[bytes] | None = None
@@ -44,7 +42,7 @@ class MasterProcess:
             notify.settimeout(60)
             store = self.directory / "master.db"
             timeout = f"node_timeout_s={self._node_timeout_s}"
-            settings = (f"listen={self.listen}", "tls=off", "http=127.0.0.1:0", timeout, f"store={store}")
+            settings = (f"listen={self.listen}", "http=127.0.0.1:0", timeout, f"store={store}")
             options = [part for text in settings for part in ("--set", text)]
             arguments = ["--port-file", str(ports), *options]
             self.process = run("master", arguments, {"NOTIFY_SOCKET": address}, self.directory / "master.log")

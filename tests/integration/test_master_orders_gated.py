@@ -79,7 +79,7 @@ def explained(master: Daemon, job: str, tmp_path: Path) -> None:
 async def test_the_short_job_overtakes(
     start_agent: Start, tmp_path: Path, ordering: tuple[str, ...], said_by_long: int, overtakes: bool
 ) -> None:
-    settings = ("listen=127.0.0.1:0", "http=127.0.0.1:0", "heartbeat_s=0.2", *ordering)
+    settings = ("http=127.0.0.1:0", "heartbeat_s=0.2", *ordering)
     options = [part for text in settings for part in ("--set", text)]
     master: Daemon = await asyncio.to_thread(start, "master", tmp_path, *options)
     try:

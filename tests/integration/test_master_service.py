@@ -1,10 +1,11 @@
-"""The master's RPC server and HTTP site in this process, spoken to over real TCP by bare connections."""
+"""The master's RPC server and HTTP site in this process, spoken to over a real socket by bare connections."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -14,7 +15,7 @@ from master.config import MasterConfig
 from master.daemon import Master
 from penstock.daemon import StartError
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
-from penstock.transport import RpcPeer, connect_tcp
+from penstock.transport import RpcPeer, connect_unix
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Done
 from penstock.wire.connection import read_params
@@ -81,9 +82,9 @@ def ready(name: str, *tasks: str, **more: Any) -> api.ReadyTasks:
 
 
 @pytest.fixture
-async def master() -> AsyncIterator[Master]:
+async def master(tmp_path: Path) -> AsyncIterator[Master]:
     config = MasterConfig(
-        listen="127.0.0.1:0", tls="off", http="127.0.0.1:0", interval_s=0.01, ept_s=0.02, gather_s=0.0
+        listen=f"{tmp_path}/master.sock", http="127.0.0.1:0", interval_s=0.01, ept_s=0.02, gather_s=0.0
     )
     running = Master(config)
     await running.start()
@@ -97,8 +98,7 @@ async def connect(master: Master) -> AsyncIterator[Callable[..., Any]]:
 
     async def make(node: str = "", **more: Any) -> Agent:
         agent = Agent()
-        host, _, port = master.service.address.rpartition(":")
-        await connect_tcp(host, int(port), agent)
+        await connect_unix(master.service.address, agent)
         agents.append(agent)
         if node:
             answer = await agent.peer.request("register", registration(node, **more), api.Registered)
@@ -296,12 +296,12 @@ async def test_status_metrics_and_health(connect: Callable[..., Any], master: Ma
     assert "penstock_master_round_seconds_count" in metrics
 
 
-async def test_a_port_that_is_taken_is_one_clear_line() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+async def test_a_socket_that_is_taken_is_one_clear_line(tmp_path: Path) -> None:
+    address = f"{tmp_path}/master.sock"
+    with socket.socket(socket.AF_UNIX) as taken:
+        taken.bind(address)
         taken.listen()
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        running = Master(MasterConfig(listen=address, tls="off", http="127.0.0.1:0"))
+        running = Master(MasterConfig(listen=address, http="127.0.0.1:0"))
         with pytest.raises(StartError, match=f"^listen: cannot listen on {address}: "):
             await running.start()
         await running.close()

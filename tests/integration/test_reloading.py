@@ -66,7 +66,7 @@ def agent(start_agent: Callable[..., Daemon], tmp_path: Path) -> Iterator[Reload
 def master(tmp_path: Path) -> Iterator[Reloaded]:
     file = tmp_path / "master.toml"
     file.write_text('ordering = "ejf"\n')
-    here = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": tmp_path / "kept.db", "tls": "off"}
+    here = {"http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
     options = [part for key, value in here.items() for part in ("--set", f"{key}={value}")]
     running = Reloaded(start("master", tmp_path, "--config", str(file), *options), file)
     yield running

@@ -108,7 +108,7 @@ class Owned:
 def daemon() -> Iterator[Daemon]:
     """One agent with its master for all tests here."""
     with open_directory() as here:
-        keys = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": here / "kept.db"}
+        keys = {"http": "127.0.0.1:0", "store": here / "kept.db"}
         master = start("master", here, *_options(keys))
         keys = {
             "node": "test", "http": "127.0.0.1:0", "runtime_dir": here / "run", "state_dir": here / "state", "cores": 4,

@@ -107,8 +107,7 @@ async def test_a_node_cannot_speak_for_another_one_s_jobs(connect_as: Callable[.
 
 async def test_without_certificates_there_is_no_port(tmp_path: Path) -> None:
     for config, line in (
-        (MasterConfig(http="127.0.0.1:0"), "^tls_ca: empty, and `listen` needs TLS"),
-        (MasterConfig(listen="0.0.0.0:0", tls="off", http="127.0.0.1:0"), '^tls: "off" is for loopback addresses'),
+        (MasterConfig(http="127.0.0.1:0"), "^tls_ca: empty, and `listen` is a TCP port"),
         (MasterConfig(tls_ca="/none", tls_certificate="/none", tls_key="/none"), "^tls_certificate: /none: No such"),
     ):
         refused = Master(config)
@@ -120,8 +119,8 @@ async def test_without_certificates_there_is_no_port(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("daemon", "keys", "line"),
     [
-        ("master", (), "tls_ca: empty, and `listen` needs TLS"),
-        ("agent", ("master=head.example.org:7420", "tls=off"), 'tls: "off" is for loopback addresses, and `master` is'),
+        ("master", (), "tls_ca: empty, and `listen` is a TCP port"),
+        ("agent", ("master=head.example.org:7420",), "tls_ca: empty, and `master` is a TCP port; set tls_ca"),
     ],
 )
 def test_a_daemon_that_others_could_hear_does_not_start(
@@ -139,12 +138,12 @@ async def test_an_expired_certificate_is_said_on_both_sides_and_its_renewal_need
     ca = authority(tmp_path / "ca", NOW - 100 * DAY)
     of_master = files(ca, "head", master=True)
     of_node = files(ca, "test", since=NOW - 50 * DAY, days=20)
-    keys = {"listen": "127.0.0.1:0", "tls": "require", "http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
+    keys = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
     options = [f"{key}={value}" for key, value in {**keys, **settings(of_master)}.items()]
     master = await asyncio.to_thread(start, "master", tmp_path, *(part for one in options for part in ("--set", one)))
     try:
         agent = await asyncio.to_thread(
-            start_agent, master=master.addresses["listen"], master_name="head", tls="require", **settings(of_node)
+            start_agent, master=master.addresses["listen"], master_name="head", **settings(of_node)
         )
         said = await _logged(agent, "no link to the master")
         assert "the master head refuses our certificate: it has expired; renew it with `penstock ca renew`" in said
@@ -166,12 +165,12 @@ async def test_a_revoked_node_is_shut_out_of_what_runs_and_the_others_come_back(
 ) -> None:
     ca = authority(tmp_path / "ca")
     of_master = files(ca, "head", master=True, listed=True)
-    keys = {"listen": "127.0.0.1:0", "tls": "require", "http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
+    keys = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
     options = [f"{key}={value}" for key, value in {**keys, **settings(of_master)}.items()]
     master = await asyncio.to_thread(start, "master", tmp_path, *(part for one in options for part in ("--set", one)))
     thief = Node()
     try:
-        common = {"master": master.addresses["listen"], "master_name": "head", "tls": "require"}
+        common = {"master": master.addresses["listen"], "master_name": "head"}
         agent = await asyncio.to_thread(start_agent, **common, **settings(files(ca, "test")))
         client = await connect(agent)
         await client.call("register_job", name="x")
@@ -252,7 +251,7 @@ async def test_an_agent_leaves_a_master_that_was_revoked(
     try:
         listed = files(ca, "test", listed=True, days=20)
         agent = await asyncio.to_thread(
-            start_agent, master=running.service.address, master_name="head", tls="require", **settings(listed)
+            start_agent, master=running.service.address, master_name="head", **settings(listed)
         )
         client = await connect(agent)
         await client.call("register_job", name="x")
@@ -289,7 +288,7 @@ async def test_the_master_s_pages_elsewhere_speak_tls_and_want_a_token(tmp_path:
     ca = authority(tmp_path / "ca")
     own = files(ca, "head", master=True)
     config = MasterConfig(
-        listen="127.0.0.1:0", tls="off", http="0.0.0.0:0", http_read_token_file=str(token), store=f"{tmp_path}/m.db",
+        listen=f"{tmp_path}/master.sock", http="0.0.0.0:0", http_read_token_file=str(token), store=f"{tmp_path}/m.db",
         **settings(own),
     )  # fmt: skip
     running = Master(config)

@@ -70,9 +70,9 @@ class Watched:
 def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]:
     name = str(request.param)
     keys = {"agent": {"runtime_dir": tmp_path / "run", "state_dir": tmp_path / "state"},
-            "master": {"listen": "127.0.0.1:0", "store": tmp_path / "store.db"}}[name]  # fmt: skip
+            "master": {"listen": tmp_path / "master.sock", "store": tmp_path / "store.db"}}[name]  # fmt: skip
     options = [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
-    command = [sys.executable, "-I", "-m", name, "--set", "http=127.0.0.1:0", "--set", "tls=off", *options]
+    command = [sys.executable, "-I", "-m", name, "--set", "http=127.0.0.1:0", *options]
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 16)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

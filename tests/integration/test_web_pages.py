@@ -212,7 +212,7 @@ async def test_keyboards_and_screen_readers_find_their_way(shown: Browser) -> No
 
 @pytest.fixture
 async def master(tmp_path: Path) -> AsyncIterator[Master]:
-    config = MasterConfig(listen="127.0.0.1:0", http="127.0.0.1:0", store=str(tmp_path / "master.db"), tls="off")
+    config = MasterConfig(listen=f"{tmp_path}/master.sock", http="127.0.0.1:0", store=str(tmp_path / "master.db"))
     running = Master(config)
     await running.start()
     yield running

@@ -54,10 +54,10 @@ class Host:
             raise RuntimeError(self._log.read_text())
 
     def _fork(self, port_file: Path, settings: dict[str, object]) -> None:
-        anywhere = {"listen": "127.0.0.1:0", "tls": "off", "http": "127.0.0.1:0"}
+        anywhere = {"listen": port_file.with_name("master.sock"), "http": "127.0.0.1:0"}
         self._ready("master", ["--port-file", str(port_file), *_set(anywhere)])
         master = json.loads(port_file.read_text())["listen"]
-        self._ready("agent", _set({"master": master, "tls": "off", **settings}))
+        self._ready("agent", _set({"master": master, **settings}))
 
     def _ready(self, module: str, arguments: list[str]) -> None:
         daemon = when_ready(lambda more: run(module, arguments, {**self.environment, **more}, self._log), self._log)

@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_left_out_and_said_in_a_line(tmp_path: Path) -> N
 
 
 async def test_a_master_hands_it_to_the_next_one(tmp_path: Path) -> None:
-    config = MasterConfig(listen="127.0.0.1:0", http="127.0.0.1:0", tls="off", store=str(tmp_path / "master.db"))
+    config = MasterConfig(listen=f"{tmp_path}/master.sock", http="127.0.0.1:0", store=str(tmp_path / "master.db"))
     first = Master(config)
     await first.start()
     register = api.Register(

@@ -44,7 +44,7 @@ def test_show_says_value_source_and_purpose_of_every_key(
 
 def test_check_is_silent_where_nothing_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "master.toml"
-    path.write_text('tls = "off"\nordering = "las_mq"\nlas_mq_queues = 2\n')
+    path.write_text('listen = "/run/m.sock"\nordering = "las_mq"\nlas_mq_queues = 2\n')
     assert main(["config", "check", "master", str(path)]) == 0
     assert capsys.readouterr() == ("", "")
 
@@ -53,15 +53,19 @@ def test_check_is_silent_where_nothing_is_wrong(tmp_path: Path, capsys: pytest.C
     ("daemon", "text", "faults"),
     [
         ("agent", 't_alloc = 3.0\nnod = "x"', ["1: t_alloc: Expected `float` <= 2.0", "2: unknown key 'nod'; did you"]),
-        ("agent", '\nmaster = "head"\nhttp = "x"', ["3: http: 'x' is not", "2: master: 'head' is not ADDRESS:PORT;"]),
+        (
+            "agent",
+            '\nmaster = "head"\nhttp = "x"',
+            ["3: http: 'x' is not", "2: master: 'head' is neither ADDRESS:PORT nor"],
+        ),
         ("agent", "t_alloc_tuned = true\nt_alloc_least = 0.95", ["2: t_alloc_least: 0.95 is above t_alloc (0.9)"]),
-        ("master", 'ept_s = "10ms"\nlisten = "x"', ["2: listen: 'x' is not", "1: ept_s: 0.01 is below interval_s"]),
+        ("master", 'ept_s = "10ms"\nlisten = "x"', ["2: listen: 'x' is neither", "1: ept_s: 0.01 is below interval_s"]),
         (
             "master",
-            'las_mq_queues = 2\nlas_mq_weights = [1.0]\ntls = "off"',
+            'las_mq_queues = 2\nlas_mq_weights = [1.0]\nlisten = "/run/m.sock"',
             ["2: las_mq_weights: 1 are given for 2 queues"],
         ),
-        ("master", 'tls = "off"\n[bundles]\nbig = "lots"', ["2: bundles: big: "]),
+        ("master", 'listen = "/run/m.sock"\n[bundles]\nbig = "lots"', ["2: bundles: big: "]),
     ],
 )
 def test_check_says_every_fault_with_its_line(

@@ -19,15 +19,16 @@ THREE = {"tls_ca": "ca.pem", "tls_certificate": "own.pem", "tls_key": "own.key"}
 @pytest.mark.parametrize(
     ("config", "fault"),
     [
-        (MasterConfig(), 'tls_ca: empty, and `listen` needs TLS; .*`penstock ca` makes them.*, or tls = "off"'),
-        (MasterConfig(listen="0.0.0.0:7420"), r"tls_ca: empty, and `listen` needs TLS; .*makes them\)$"),
+        (MasterConfig(), 'tls_ca: empty, and `listen` is a TCP port; .*`penstock ca` makes them.*, or listen = "/run/'),
+        (MasterConfig(listen="0.0.0.0:7420"), r"tls_ca: empty, and `listen` is a TCP port; .*makes them\)$"),
         (
-            MasterConfig(listen="0.0.0.0:7420", tls="off"),
-            'tls: "off" is for loopback .* `listen` is 0.0.0.0; set tls_ca',
+            MasterConfig(listen="/run/" + "x" * 103),
+            "^listen: '/run/x*' is longer than 107 bytes; choose",
         ),
+        (MasterConfig(listen="master.sock"), "^listen: 'master.sock' is neither ADDRESS:PORT nor the path of a Unix"),
         (MasterConfig(**THREE | {"tls_key": ""}), "^tls_key: empty"),
-        (AgentConfig(master="head:7420"), "^tls_ca: empty, and `master` needs TLS"),
-        (AgentConfig(master="head:7420", tls="off"), 'tls: "off" is for loopback addresses, and `master` is head'),
+        (AgentConfig(master="head:7420"), "^tls_ca: empty, and `master` is a TCP port"),
+        (AgentConfig(master="localhost:7420"), "^tls_ca: empty, .*, or master = "),
         (AgentConfig(http="[::]:7421"), "^tls_certificate: empty, and `http` is not on loopback"),
         (AgentConfig(http="10.0.0.1:7421", **THREE), "^http_read_token_file: empty, and `http` is not on loopback"),
     ],
@@ -43,11 +44,11 @@ def test_what_others_could_hear_is_refused_in_one_line_with_the_remedy(
 @pytest.mark.parametrize(
     "config",
     [
-        MasterConfig(tls="off"),
-        MasterConfig(listen="[::1]:7420", tls="off"),
+        MasterConfig(listen="/run/penstock/master.sock"),
+        MasterConfig(listen="[::1]:7420", **THREE),
         MasterConfig(listen="0.0.0.0:7420", **THREE),
         AgentConfig(),
-        AgentConfig(master="localhost:7420", tls="off"),
+        AgentConfig(master="/run/penstock/master.sock"),
         AgentConfig(master="head:7420", **THREE),
         AgentConfig(master="head:7420", http="0.0.0.0:7421", http_read_token_file="token", **THREE),
     ],
@@ -58,8 +59,8 @@ def test_what_nobody_else_can_hear_is_let_be(config: AgentConfig | MasterConfig)
 
 def test_two_faults_are_both_said() -> None:
     with pytest.raises(SettingsError) as caught:
-        MasterConfig(listen="0.0.0.0:1", tls="off", http="0.0.0.0:2").check()
-    assert [fault.partition(":")[0] for fault in caught.value.faults] == ["tls", "tls_certificate"]
+        MasterConfig(listen="0.0.0.0:1", http="0.0.0.0:2").check()
+    assert [fault.partition(":")[0] for fault in caught.value.faults] == ["tls_certificate", "tls_ca"]
 
 
 @pytest.mark.parametrize(

@@ -50,32 +50,37 @@ class Side:
 class Port:
     """A listener and all that it said about those whom it did not let in."""
 
-    def __init__(self, contexts: tls.Contexts | None) -> None:
+    def __init__(self, contexts: tls.Contexts) -> None:
         self.sides: list[Side] = []
         self.refusals: asyncio.Queue[str] = asyncio.Queue()
-        current = contexts.current if contexts is not None else None
-        self.listener = Listener(self._make, current, lambda _, error: self.refusals.put_nowait(tls.why(error, "node")))
+        self.contexts = contexts
+        self.listener = Listener(self._make, lambda _, error: self.refusals.put_nowait(tls.why(error, "node")))
 
     def _make(self) -> RpcPeer:
         self.sides.append(Side())
         return RpcPeer(self.sides[-1])
 
-    async def connect(self, with_files: tls.TlsFiles | None, name: str = "head") -> RpcPeer:
+    async def connect(self, with_files: tls.TlsFiles, name: str = "head") -> RpcPeer:
         host, _, port = self.listener.address.rpartition(":")
-        context = tls.mutual_client(with_files) if with_files is not None else None
-        return await connect_tcp(host, int(port), Side(), context, name)
+        return await connect_tcp(host, int(port), Side(), tls.mutual_client(with_files), name)
+
+    async def connect_without_tls(self) -> RpcPeer:
+        host, _, port = self.listener.address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        _, peer = await loop.create_connection(lambda: RpcPeer(Side()), host, int(port))
+        return peer
 
 
-OpenPort = Callable[[tls.TlsFiles | None], Awaitable[Port]]
+OpenPort = Callable[[tls.TlsFiles], Awaitable[Port]]
 
 
 @contextlib.asynccontextmanager
 async def ports() -> AsyncIterator[OpenPort]:
     opened: list[Port] = []
 
-    async def make(of: tls.TlsFiles | None) -> Port:
-        port = Port(tls.Contexts(of, tls.mutual_server) if of is not None else None)
-        await port.listener.listen("127.0.0.1", 0)
+    async def make(of: tls.TlsFiles) -> Port:
+        port = Port(tls.Contexts(of, tls.mutual_server))
+        await port.listener.listen_tcp("127.0.0.1", 0, port.contexts.current)
         opened.append(port)
         return port
 
@@ -239,14 +244,16 @@ async def test_a_master_that_is_not_the_one_is_told_nothing(
 async def test_either_side_without_tls_is_told_so(tmp_path: Path, open_port: OpenPort) -> None:
     ca = authority(tmp_path / "ca")
     port = await open_port(files(ca, "head", master=True))
-    plain = await port.connect(None)
+    plain = await port.connect_without_tls()
     plain.notify("register", {})
-    assert await refusal(port) == 'node does not speak TLS; is its `tls` "off"?'
+    assert await refusal(port) == "node does not speak TLS"
     await close(plain)
-    without = await open_port(None)
+    without = await asyncio.get_running_loop().create_server(lambda: RpcPeer(Side()), "127.0.0.1", 0)
     with pytest.raises(OSError) as caught:
-        await without.connect(files(ca, "alpha"))
-    assert tls.why(caught.value, "the master") == 'the master does not speak TLS; is its `tls` "off"?'
+        number = without.sockets[0].getsockname()[1]
+        await connect_tcp("127.0.0.1", number, Side(), tls.mutual_client(files(ca, "alpha")), "head")
+    assert tls.why(caught.value, "the master") == "the master does not speak TLS"
+    without.close()
 
 
 @on_both_loops
@@ -303,12 +310,13 @@ async def test_one_address_cannot_keep_all_handshakes_busy(tmp_path: Path, open_
 
 
 @on_both_loops
-async def test_a_name_that_is_taken_is_no_harm(open_port: OpenPort) -> None:
-    first = await open_port(None)
+async def test_a_port_that_is_taken_is_no_harm(tmp_path: Path, open_port: OpenPort) -> None:
+    ca = authority(tmp_path / "ca")
+    first = await open_port(files(ca, "head", master=True))
     _, _, number = first.listener.address.rpartition(":")
-    second = Listener(lambda: RpcPeer(Side()), lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    second = Listener(lambda: RpcPeer(Side()))
     with pytest.raises(OSError, match="in use"):
-        await second.listen("127.0.0.1", int(number))
-    peer = await first.connect(None)
-    assert (await echo(peer))["names"] == []
+        await second.listen_tcp("127.0.0.1", int(number), first.contexts.current)
+    peer = await first.connect(files(ca, "alpha"))
+    assert (await echo(peer))["names"] == ["alpha"]
     await close(peer)

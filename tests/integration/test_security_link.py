@@ -1,0 +1,123 @@
+"""Agents and the master of one host: no other local user takes part in their conversation, on either side."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pwd
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Daemon, start
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+STRANGER = pwd.getpwnam("nobody")
+#: Connects to a Unix socket as another user, says all it can, and prints how many bytes came back.
+_KNOCK = """
+import os, socket, sys
+os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[3]))
+door = socket.socket(socket.AF_UNIX)
+try:
+    door.connect(sys.argv[1])
+    door.sendall(sys.stdin.buffer.read())
+    print(len(door.recv(4096)))
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def knock(path: Path, message: bytes) -> str:
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", _KNOCK, str(path), str(STRANGER.pw_gid), str(STRANGER.pw_uid)],
+        input=message, capture_output=True, check=True, timeout=30,
+    )  # fmt: skip
+    return done.stdout.decode().strip()
+
+
+@needs_root
+def test_another_user_cannot_register_a_node(tmp_path: Path) -> None:
+    master = start("master", tmp_path, "--set", "http=127.0.0.1:0")
+    try:
+        path = Path(master.addresses["listen"])
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        for directory in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+            directory.chmod(0o755)
+        assert knock(path, b"\x93\x02\xa5hello\x90") == "PermissionError", "the file's mode keeps strangers out"
+        path.chmod(0o666)  # even where the mode does not, the kernel tells which user it is
+        assert knock(path, b"\x93\x02\xa5hello\x90") in {"0", "ConnectionResetError", "BrokenPipeError"}
+        assert f'"uid {STRANGER.pw_uid}"' in master.log.read_text()
+        assert master.status()["nodes"] == []
+    finally:
+        assert master.stop() == 0
+
+
+@needs_root
+async def test_an_agent_says_nothing_to_a_master_of_another_user(
+    tmp_path: Path, start_agent: Callable[..., Daemon]
+) -> None:
+    heard: list[bytes] = []
+    path = tmp_path / "master.sock"
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    os.seteuid(STRANGER.pw_uid)  # the kernel records the user that calls listen()
+    try:
+        listening.listen()
+    finally:
+        os.seteuid(0)
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(4096))
+        writer.close()
+
+    server = await asyncio.start_unix_server(accept, sock=listening)
+    agent = await asyncio.to_thread(start_agent, master=path)
+    async with asyncio.timeout(30):
+        while "neither as root nor as you" not in agent.log.read_text():  # noqa: ASYNC110 - a log of another process
+            await asyncio.sleep(0.05)
+    server.close()
+    assert set(heard) <= {b""}
+    assert not agent.status()["master"]["linked"]
+
+
+def test_there_is_no_tcp_without_certificates_not_even_on_loopback(tmp_path: Path) -> None:
+    for module, key in (("master", "listen"), ("agent", "master")):
+        done = subprocess.run(
+            [sys.executable, "-I", "-m", module, "--set", f"{key}=127.0.0.1:7420", "--set", "http=127.0.0.1:0"],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 2
+        (line,) = done.stderr.strip().splitlines()
+        assert f"`{key}` is a TCP port" in line
+        assert "/run/penstock/master.sock" in line, "the remedy on one host"
+
+
+def test_a_name_that_is_taken_is_in_the_masters_log_once(tmp_path: Path, start_agent: Callable[..., Daemon]) -> None:
+    master = start("master", tmp_path, "--set", "http=127.0.0.1:0", "--set", "heartbeat_s=0.2")
+    try:
+        common = {"node": "twin", "master": master.addresses["listen"]}
+        start_agent(**common)
+        start_agent(**common, runtime_dir=tmp_path / "second" / "run", state_dir=tmp_path / "second" / "state")
+        told = _lines(master.log, "a node was refused: its name is taken", least=1)
+        assert told[0]["node"] == "twin"
+        assert "`node`" in told[0]["remedy"]
+        asked_again = _lines(tmp_path / "agent.log", "no link to the master", least=1)
+        assert "is connected from" in asked_again[0]["why"]
+        assert len(_lines(master.log, "a node was refused: its name is taken", least=1)) == 1
+    finally:
+        assert master.stop() == 0
+
+
+def _lines(log: Path, event: str, *, least: int) -> list[dict[str, str]]:
+    """The log's records of an event, once there are so many; the test's own timeout ends the wait."""
+    while True:
+        records = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+        found = [record for record in records if record["event"] == event]
+        if len(found) >= least:
+            return found
