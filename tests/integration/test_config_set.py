@@ -150,7 +150,7 @@ def test_the_master_is_asked_through_the_agent(bed: Bed) -> None:
     assert status["ordering"] == "las_mq" and set(status["configuration"]) == {"ordering", "ept_s"}
     assert " on test at " in status["configuration"]["ordering"]["where"]
     assert bed.running("master")["ordering"]["source"] == "set"
-    assert bed.running("master")["listen"]["source"] == "--set"
+    assert bed.running("master")["listen"]["source"] == "environment"
 
 
 def test_a_file_that_cannot_be_written_is_named_with_what_to_write(bed: Bed) -> None:

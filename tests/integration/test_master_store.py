@@ -9,7 +9,7 @@ from tests.integration.conftest import start
 
 def test_the_first_start_makes_the_directory_of_the_store(tmp_path: Path) -> None:
     state = tmp_path / "not" / "there"
-    arguments = ("--set", "--set", "http=127.0.0.1:0")
+    arguments = ("--set", "http=127.0.0.1:0")
     master = start("master", tmp_path, *arguments, environment={"PENSTOCK_STATE_DIR": str(state)})
     try:
         assert b'"reservations":[]' in master.get("/reservations")

@@ -71,7 +71,7 @@ def trap(tmp_path: Path) -> Iterator[Trap]:
 
 
 async def test_the_asyncio_client_sends_nothing_to_another_user(trap: Trap) -> None:
-    with pytest.raises(AgentUnavailable, match=r"runs as nobody, neither as root nor as you; set PENSTOCK_SOCKET"):
+    with pytest.raises(AgentUnavailable, match=r"runs as nobody, neither as root nor as you; remove that file"):
         await AgentClient.connect(trap.path)
     with pytest.raises(AgentUnavailable, match="runs as nobody"):
         await pass_stdio(trap.path, (0, 1, 2))
