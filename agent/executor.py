@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -26,6 +27,8 @@ from penstock.model import ContainerSpec
 log = structlog.get_logger()
 #: oom_score_adj of opportunistic work: should the host itself ever run out of memory, it goes before all else.
 _FIRST_TO_GO = 1000
+#: An end that could not be looked at for want of descriptors is looked at again.
+_EXIT_AGAIN_S = 0.5
 #: A killed cgroup is removable once its dead are reaped: milliseconds, unless the disk hangs.
 _REMOVE_WAITS_S = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -99,8 +102,15 @@ class Executor:
         sample = None
         if self._tree is not None:
             cgroup = self._tree.get(ended.container)
-            sample = cgroup.sample()
-            cgroup.kill()
+            try:
+                sample = cgroup.sample()
+                cgroup.kill()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                    raise
+                log.warning("the end of a container waits for descriptors", container=ended.container, why=str(error))
+                asyncio.get_running_loop().call_later(_EXIT_AGAIN_S, self.exited, ended)
+                return
         else:
             self._spawn(self._launcher.kill_session(ended.container))
         self.on_event(

@@ -9,6 +9,7 @@ connection that asked for it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import pwd
 import re
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import structlog
 
+from agent import process
 from penstock.peer_credentials import peer_uid
 
 log = structlog.get_logger()
@@ -26,6 +28,8 @@ _TOKEN = re.compile(rb"[0-9a-f]{32}\Z")
 UNCLAIMED_S = 10.0
 #: One user may have this many unclaimed at a time, and this many connections that have said nothing yet.
 UNCLAIMED_PER_USER = 64
+#: While there are no descriptors, connections wait so long before the next one is tried.
+_FULL_WAIT_S = 0.5
 
 
 class Stdio:
@@ -43,7 +47,8 @@ class Stdio:
         self._socket.bind(str(path))
         path.chmod(0o666)  # who connects is known from the kernel
         self._socket.listen(128)
-        self._loop.add_reader(self._socket, self._accept)
+        self._again: asyncio.TimerHandle | None = None  # while there are no descriptors
+        self._listen()
 
     def take(self, token: str, user: str) -> tuple[int, int, int]:
         """The descriptors passed under a token; the caller closes them.
@@ -71,6 +76,8 @@ class Stdio:
 
     def close(self) -> None:
         """Stop listening; close what was never claimed."""
+        if self._again is not None:
+            self._again.cancel()
         self._loop.remove_reader(self._socket)
         self._socket.close()
         self._path.unlink(missing_ok=True)
@@ -78,11 +85,21 @@ class Stdio:
         for token in list(self._held):
             self._expire(token)
 
+    def _listen(self) -> None:
+        self._loop.add_reader(self._socket, self._accept)
+
     def _accept(self) -> None:
         try:
             connection, _ = self._socket.accept()
-        except OSError:
-            return  # the client went away between connecting and our accepting
+        except OSError as error:  # mostly, the client went away between connecting and our accepting
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # the socket stays readable, and would be all we look at
+                log.warning("descriptors cannot be taken", why=str(error))
+                self._loop.remove_reader(self._socket)
+                self._again = self._loop.call_later(_FULL_WAIT_S, self._listen)
+            return
+        if connection.fileno() >= process.descriptors_for_clients():
+            connection.close()
+            return
         connection.setblocking(False)
         uid = peer_uid(connection)
         if self._silent[uid] >= UNCLAIMED_PER_USER:

@@ -1,0 +1,60 @@
+"""A master without descriptors goes on with the connections that it has, and takes new ones when it can again."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Daemon, start
+
+Connect = Callable[..., Awaitable[Any]]
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[Daemon]:
+    keys = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
+    started = start("master", tmp_path, *(part for key, one in keys.items() for part in ("--set", f"{key}={one}")))
+    yield started
+    assert started.stop() == 0, started.log.read_text()
+
+
+async def test_a_master_without_descriptors_goes_on(master: Daemon, start_agent: Start, connect: Connect) -> None:
+    agent = start_agent(master=master.addresses["listen"])
+    client = await connect(agent)
+    await _until(lambda: _linked(client))
+    before = resource.prlimit(master.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(master.process.pid, resource.RLIMIT_NOFILE, (4, before[1]))
+    late = await asyncio.gather(*[_tried(master) for _ in range(5)])
+    assert not any(late), "nothing new could be opened"
+    for _ in range(3):
+        await client.call("cluster_status")
+        job = (await client.call("register_job", name="j"))["job"]
+        await client.call("end_job", job=job)
+    resource.prlimit(master.process.pid, resource.RLIMIT_NOFILE, before)
+    await _until(lambda: _tried(master))
+    await client.call("cluster_status")
+
+
+async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            if await condition():
+                return
+            await asyncio.sleep(0.05)
+
+
+async def _linked(client: Any) -> bool:
+    return bool((await client.call("status"))["status"]["master"]["linked"])
+
+
+async def _tried(master: Daemon) -> bool:
+    try:
+        return bool(await asyncio.to_thread(master.get, "/healthz"))
+    except OSError:
+        return False

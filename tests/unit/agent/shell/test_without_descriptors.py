@@ -1,0 +1,117 @@
+"""No file descriptors for a while: nothing is lost by it, and nobody looks at the same thing again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from agent import executor, stdio
+from agent.core import events as e
+from agent.executor import Executor
+from agent.launcher import Exited
+from agent.stdio import Stdio
+from agent.trouble import Troubles
+
+LIMIT_S = 30
+
+
+class Full:
+    """A tree whose files cannot be opened the first times; of an error of another kind, at all."""
+
+    def __init__(self, times: int, number: int = errno.EMFILE) -> None:
+        self.left = times
+        self.number = number
+        self.killed = 0
+
+    def get(self, container: str) -> Full:
+        return self
+
+    def sample(self) -> None:
+        self.left -= 1
+        if self.left >= 0:
+            raise OSError(self.number, os.strerror(self.number))
+
+    def kill(self) -> None:
+        self.killed += 1
+
+
+def made(tree: Full) -> tuple[Executor, asyncio.Queue[Any]]:
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    one = Executor(cast(Any, SimpleNamespace()), cast(Any, tree), *cast(Any, (None, None, None)))
+    one.on_event = told.put_nowait
+    return one, told
+
+
+async def test_the_end_of_a_container_waits_for_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "_EXIT_AGAIN_S", 0.001)
+    tree = Full(3)
+    one, told = made(tree)
+    one.exited(Exited("c-1", 7, None, 0.5, 1, 100.0))
+    ended = await asyncio.wait_for(told.get(), LIMIT_S)
+    assert isinstance(ended, e.ContainerExited)
+    assert (ended.container, ended.exit_status, tree.killed) == ("c-1", 7, 1)
+
+
+async def test_another_error_is_not_waited_out() -> None:
+    one, _ = made(Full(1, errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        one.exited(Exited("c-1", 7, None, 0.5, 1, 100.0))
+
+
+async def test_connections_wait_while_none_can_be_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "_FULL_WAIT_S", 0.05)
+    taking = Stdio(tmp_path / "stdio.sock")
+    real, tried = taking._socket, 0
+
+    def accept() -> tuple[socket.socket, Any]:
+        nonlocal tried
+        tried += 1
+        if tried <= 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real.accept()
+
+    taking._socket = cast(Any, SimpleNamespace(accept=accept, fileno=real.fileno, close=real.close))
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.setblocking(False)
+        await loop.sock_connect(client, str(tmp_path / "stdio.sock"))
+        socket.send_fds(client, [b"0" * 32], [0, 1, 2])
+        assert await asyncio.wait_for(loop.sock_recv(client, 1), LIMIT_S) == b"+"
+    assert tried == 3, "and not as often as the loop turns"
+    taking.close()
+
+
+async def test_clients_get_none_of_the_last_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio.process, "descriptors_for_clients", lambda: 3)
+    taking = Stdio(tmp_path / "stdio.sock")
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.setblocking(False)
+        await loop.sock_connect(client, str(tmp_path / "stdio.sock"))
+        assert await asyncio.wait_for(loop.sock_recv(client, 1), LIMIT_S) == b""
+    taking.close()
+
+
+async def test_a_trouble_is_shown_while_it_lasts() -> None:
+    async def works() -> None:
+        return
+
+    async def fails() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    troubles = Troubles()
+    for _ in range(2):
+        await troubles.survive("samples", fails())
+    (row,) = troubles.rows()
+    assert (row["what"], row["why"], row["times"]) == ("samples", "[Errno 24] Too many open files", 2)
+    await troubles.survive("outputs", works())
+    assert len(troubles.rows()) == 1
+    await troubles.survive("samples", works())
+    assert troubles.rows() == []
