@@ -112,7 +112,6 @@ class Agent:
         self._confiner: Confiner
         self._watch: MemoryWatch | None = None
         self._heaps: JvmHeaps
-        self._lock = -1
         self._enforcement: dict[str, Any] = {}
         self._closers: list[Any] = []
         self._troubles = Troubles()
@@ -128,7 +127,7 @@ class Agent:
         config = self._config
         paths.make_private(config.runtime(), 0o755)
         paths.make_private(config.state())
-        self._lock = process.lock(config.state() / "agent.lock", config.socket_path())
+        process.lock(config.state(), config.runtime(), config.socket_path())
         self._outputs.mkdir(mode=0o700, exist_ok=True)
         instance = secrets.token_hex(4)
         disks = whole_disks()

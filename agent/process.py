@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import resource
 from pathlib import Path
 
 from penstock import sdnotify
+from penstock.locking import claim
 
 
-def lock(path: Path, socket_path: Path) -> int:
-    """One agent per state directory; the kernel lets go of the lock however we die.
+def lock(state: Path, runtime: Path, socket_path: Path) -> None:
+    """Own the agent's directories and its socket until the process ends.
+
+    The agent takes all locks before it touches anything else there: launcher, containers and sockets may be those of
+    an agent that runs.
 
     Raises:
-        OSError: another agent has it.
+        OSError: another agent uses one of them.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise FileExistsError(f"an agent is running already at {socket_path}") from None
-    return descriptor
+    for key, place, file in (
+        ("state_dir", state, state / "agent.lock"),
+        ("runtime_dir", runtime, runtime / "agent-runtime.lock"),
+        ("socket", socket_path, socket_path.with_name(f"{socket_path.name}.lock")),
+    ):
+        claim(
+            file,
+            f"an agent is running already at {place} (`{key}`); stop it, or set `state_dir` and `runtime_dir`, and "
+            "`socket` where it is set, to places of this agent's own",
+        )
 
 
 def raise_descriptors() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import secrets
 import signal
@@ -32,7 +33,7 @@ from master.promising import Promising
 from master.remembering import Remembering
 from master.reservations.desk import Desk
 from master.service import MasterService
-from master.store.database import Database, StoreError
+from master.store.database import Database, StoreError, file_of
 from master.store.reservations import ReservationStore
 from penstock import __version__, paths, sdnotify
 from penstock.config.answers import Configuring
@@ -40,6 +41,7 @@ from penstock.config.endpoint import endpoint
 from penstock.config.reloading import Reloading
 from penstock.config.settings import Loaded, SettingsError, host_port
 from penstock.daemon import StartError
+from penstock.locking import AlreadyOwnedError, claim
 from penstock.security import doors, tls
 from penstock.security.certificates import CertificateWatch
 from penstock.security.http_access import access_of
@@ -98,6 +100,7 @@ class Master:
         self._reloading.also += [self.certificates.look, self.service.judge_anew]
         self.service.overview = Overview(self.status)
         self.promising: Promising | None = None
+        self._store_lock = -1
         token = Path(config.http_token_file) if config.http_token_file else None
         reservations = ReservationSite(
             lambda: self.promising.desk if self.promising is not None else None, self.service.on_behalf, token
@@ -110,8 +113,9 @@ class Master:
         """Open both ports, and take back what was promised and what is remembered.
 
         Raises:
-            StartError: a port cannot be had, or its certificate not be used.
+            StartError: a port cannot be had, its certificate not be used, or another master uses the store.
         """
+        self._own_store()
         try:
             place = endpoint(self._config.listen, "listen")
             self.service.contexts = doors.contexts(self._config, "listen", place)
@@ -130,10 +134,31 @@ class Master:
             raise StartError(f"http: cannot listen on {self._config.http}: {error.strerror or error}") from error
         log.info("master started", listen=self.service.address, http=self.site.address, version=__version__)
 
+    def _own_store(self) -> None:
+        """Lock the store's file: two masters would each list, and change, what the other one promised.
+
+        A directory that cannot be had is no reason not to start: the log says so when the store is opened.
+        """
+        file = file_of(self._config.database())
+        if file is None:
+            return
+        try:
+            if not self._config.store:  # a directory that somebody names is there, or was written wrong
+                paths.make_private(paths.service_state_dir())
+            file = file.resolve()
+            self._store_lock = claim(
+                file.with_name(f"{file.name}.lock"),
+                f"another master uses {file}; stop it, or set `store` to another file",
+            )
+        except AlreadyOwnedError as error:
+            raise StartError(f"store: {error}") from None
+        except OSError as error:
+            log.warning("the store is not locked", why=str(error))
+
     async def _take_reservations(self) -> None:
         """Before there is anybody to promise anything."""
         try:
-            if not self._config.store:  # a directory that somebody names is there, or was written wrong
+            if not self._config.store:
                 paths.make_private(paths.service_state_dir())
             store = ReservationStore(await asyncio.to_thread(Database, self._config.database()))
             promising = Promising(
@@ -179,6 +204,9 @@ class Master:
         await self.remembering.close()
         if self.promising is not None:
             await self.promising.close()
+        if self._store_lock >= 0:
+            os.close(self._store_lock)
+            self._store_lock = -1
 
     def status(self) -> dict[str, Any]:
         """``GET /status``."""

@@ -18,7 +18,7 @@ from agent.launcher import Launcher
 from agent.uninstall import cgroups, links
 
 #: What an agent and its launcher leave in their runtime directory, and in their state directory.
-_RUNTIME = ("agent.sock", "stdio.sock", "launcher.sock", "launcher.log")
+_RUNTIME = ("agent.sock", "stdio.sock", "launcher.sock", "launcher.log", "agent-runtime.lock")
 _STATE = ("agent.lock", "journal", "outputs", "disk-schedulers.json")
 
 
@@ -74,7 +74,9 @@ def things(config: AgentConfig, *, kill: bool, purge: bool, host: Host) -> Itera
     for root in found.roots:
         if cgroups.is_root(root):  # a launcher removes the one that it made
             yield Thing(f"cgroups in {root}", partial(cgroups.remove, root))
-    for file in dict.fromkeys((config.socket_path(), *(config.runtime() / name for name in _RUNTIME))):
+    listens = config.socket_path()
+    lock = listens.with_name(f"{listens.name}.lock")
+    for file in dict.fromkeys((listens, lock, *(config.runtime() / name for name in _RUNTIME))):
         if os.path.lexists(file):
             yield Thing(f"{file}", partial(file.unlink, missing_ok=True))
     state = config.state()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,9 @@ class Database:
         Raises:
             StoreError: it cannot be opened, its driver is missing, or another version of Penstock has written it.
         """
-        self.url = url if "://" in url else f"sqlite:///{Path(url)}"
+        self.url = _as_url(url)
+        if (file := file_of(url)) is not None:
+            _close_to_others(file)
         self._engine = self._open()
         try:
             METADATA.create_all(self._engine)
@@ -93,6 +97,35 @@ class Database:
                 f"store: {self.shown}: was written by another version of Penstock (schema {found}, here {VERSION}); "
                 "upgrade the master, or name another database"
             )
+
+
+def file_of(url: str) -> Path | None:
+    """Return the SQLite file that a store's ``url`` names; None for any other database and for one in memory."""
+    try:
+        parsed = sa.engine.make_url(_as_url(url))
+    except sa.exc.ArgumentError:
+        return None
+    name = parsed.database
+    if parsed.get_backend_name() != "sqlite" or not name or name == ":memory:" or name.startswith("file:"):
+        return None
+    return Path(name)
+
+
+def _as_url(url: str) -> str:
+    return url if "://" in url else f"sqlite:///{Path(url)}"
+
+
+def _close_to_others(file: Path) -> None:
+    """Let only the master's user read the file and the files that SQLite keeps beside it.
+
+    SQLite gives those files the mode of the database. The file is never opened here: closing it would release the
+    locks that other connections of this process hold on it. What fails is reported when SQLite opens the file.
+    """
+    with suppress(OSError):
+        os.mknod(file, 0o600 | stat.S_IFREG)
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        with suppress(OSError):
+            os.chmod(f"{file}{suffix}", 0o600)  # noqa: PTH101
 
 
 def _sqlite(connection: Any, _: object) -> None:

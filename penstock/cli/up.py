@@ -225,7 +225,12 @@ class _Up:
         await self._refuse_a_second_one()
         runtime = dict(self._options.set).get("runtime_dir") or paths.runtime_dir()
         http = f"{_HOST}:{_free_port(_MASTER_HTTP_PORT)}"
-        master = {"listen": str(Path.cwd() / runtime / "master.sock"), "http": http} | dict(self._options.master_set)
+        master = {"listen": str(Path.cwd() / runtime / "master.sock"), "http": http}
+        if state := dict(self._options.set).get("state_dir"):
+            directory_of_both = Path.cwd() / state
+            paths.make_private(directory_of_both)
+            master["store"] = str(directory_of_both / "master.db")
+        master |= dict(self._options.master_set)
         self._daemons.append(await _Daemon.start("master", directory, master))
         of_master = await self._daemons[-1].addresses()
         http = f"{_HOST}:{_free_port(_AGENT_HTTP_PORT)}"
@@ -250,7 +255,9 @@ class _Up:
         except AgentUnavailable:
             return
         await client.close()
-        raise CommandError(f"an agent runs already at {path}; stop it first, or give --set runtime_dir=DIR")
+        raise CommandError(
+            f"an agent runs already at {path}; stop it first, or give --set runtime_dir=DIR --set state_dir=DIR2"
+        )
 
     def _announce(self, addresses: dict[str, str], port_file: Path | None) -> None:
         if port_file is not None:

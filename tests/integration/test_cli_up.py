@@ -111,6 +111,22 @@ def test_a_second_one_is_refused(up: Up) -> None:
     second = up.command("up")
     assert second.returncode == 1
     assert "an agent runs already at" in second.stderr
+    assert "--set runtime_dir=DIR --set state_dir=DIR2" in second.stderr
+
+
+def test_a_second_one_in_directories_of_its_own_keeps_a_store_of_its_own(up: Up, tmp_path: Path) -> None:
+    """The environment names the first one's state directory; the remedy's options name the second one's."""
+    options = ("--set", f"runtime_dir={tmp_path / 'run2'}", "--set", f"state_dir={tmp_path / 'state2'}")
+    ports = tmp_path / "ports2.json"
+    with started(tmp_path, *options, "--port-file", str(ports)) as second:
+        try:
+            assert second.announced[-1].startswith("ready"), (tmp_path / "log").read_text()
+            assert (tmp_path / "state2" / "master.db").exists() and (tmp_path / "state" / "master.db").exists()
+            assert json.loads(ports.read_text())["socket"] == str(tmp_path / "run2" / "agent.sock")
+            second.process.terminate()
+            second.process.wait(60)
+        finally:
+            end_launcher(tmp_path / "run2")
 
 
 def test_commands_run_through_it(up: Up, tmp_path: Path) -> None:

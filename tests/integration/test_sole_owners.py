@@ -1,0 +1,83 @@
+"""A second daemon on the directories of the first one is refused before it has touched anything there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Daemon, end_launcher, start
+
+Connect = Callable[..., Awaitable[Any]]
+Start = Callable[..., Any]
+
+
+def _refused(module: str, arguments: list[str]) -> str:
+    """The last line of a daemon that does not start."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", module, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("shared", ["runtime_dir", "socket", "state_dir"])
+async def test_a_second_agent_touches_nothing_of_the_first_one(
+    start_agent: Start, connect: Connect, tmp_path: Path, shared: str
+) -> None:
+    agent = start_agent()
+    client = await connect(agent)
+    launched = await client.call("launch", container={"argv": ["sleep", "600"]})
+    sockets = [tmp_path / "run" / name for name in ("agent.sock", "stdio.sock", "launcher.sock")]
+    before = [each.stat().st_ino for each in sockets]
+
+    places = {
+        "runtime_dir": str(tmp_path / "run2"),
+        "state_dir": str(tmp_path / "state2"),
+        "socket": str(tmp_path / "run2" / "agent.sock"),
+        shared: {"socket": str(agent.socket)}.get(shared, str(tmp_path / shared.removesuffix("_dir"))),
+    }
+    if shared == "runtime_dir":
+        places["runtime_dir"] = str(tmp_path / "run")
+        places["socket"] = str(tmp_path / "run" / "agent2.sock")
+    options = [part for pair in {"http": "127.0.0.1:0", **places}.items() for part in ("--set", "=".join(pair))]
+    try:
+        line = await asyncio.to_thread(_refused, "agent", options)
+    finally:
+        end_launcher(tmp_path / "run2")
+    assert line.startswith("penstock agent: an agent is running already at")
+    assert f"held by process {agent.process.pid}" in line and "`state_dir` and `runtime_dir`" in line
+
+    assert [each.stat().st_ino for each in sockets] == before
+    containers = {each["container"]: each for each in (await client.call("status"))["status"]["containers"]}
+    assert containers[launched["container"]]["ended"] is None
+    await client.call("kill", container=launched["container"])
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[Daemon]:
+    running = start("master", tmp_path, "--set", "http=127.0.0.1:0", "--set", f"store={tmp_path / 'named.db'}")
+    yield running
+    assert running.stop() == 0
+
+
+def test_two_masters_do_not_share_a_store(master: Daemon, tmp_path: Path) -> None:
+    (tmp_path / "alias.db").symlink_to(tmp_path / "named.db")
+    for name in ("named.db", "alias.db"):
+        options = [f"listen={tmp_path / 'other.sock'}", "http=127.0.0.1:0", f"store={tmp_path / name}"]
+        line = _refused("master", [part for option in options for part in ("--set", option)])
+        assert line.startswith(f"penstock master: store: another master uses {tmp_path / 'named.db'}; stop it, or set")
+        assert f"held by process {master.process.pid}" in line
+    assert json.loads(master.get("/status"))["listen"]
+
+
+def test_the_store_is_its_user_s_alone_wherever_it_is(master: Daemon, tmp_path: Path) -> None:
+    found = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.glob("named.db*")}
+    assert {"named.db", "named.db-wal", "named.db-shm", "named.db.lock"} <= set(found)
+    assert set(found.values()) == {0o600}, found
