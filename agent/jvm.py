@@ -30,6 +30,7 @@ import psutil
 
 from agent.core.records import ContainerRecord, ContainerState
 from agent.launcher.account import Account, look_up
+from agent.launcher.keyring import join_new_session_keyring
 
 if TYPE_CHECKING:
     from agent.cgroups import CgroupTree
@@ -244,6 +245,7 @@ def run_as(account: Account, argv: tuple[str, ...]) -> str:
     if (setpriv := shutil.which("setpriv", path=_PATH)) is not None:
         argv = (setpriv, "--no-new-privs", *argv)
     deadline = time.monotonic() + _TIMEOUT_S
+    join_new_session_keyring()  # of this thread; the command inherits it, and its user may trace the command
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/",
         env={"PATH": _PATH, "HOME": account.home, "USER": account.name}, start_new_session=True, **other,

@@ -1,4 +1,4 @@
-"""From fork to exec: the way of a command into its cgroup, session, user and environment.
+"""From fork to exec: the way of a command into its cgroup, session, keyring, user and environment.
 
 The launcher has one thread and few pages, so a plain fork is safe and quick; the child enters its cgroup before
 anything else, so that not one instruction or page of the command is charged elsewhere. Whatever may take long (a user
@@ -23,6 +23,7 @@ import msgpack
 
 from agent.launcher.account import Account, Accounts, look_up
 from agent.launcher.fork import fork_into
+from agent.launcher.keyring import join_new_session_keyring
 from agent.launcher.messages import Start
 
 _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h, Linux 3.5
@@ -118,6 +119,8 @@ class Spawner:
                 os.write(procs_fd, b"0")
             step = "cannot start a session"
             os.setsid()
+            step = "cannot join a session keyring of its own"
+            join_new_session_keyring()
             step = "cannot take over its descriptors"
             for passed, standard in zip(stdio, _STANDARD, strict=True):
                 os.dup2(passed, standard)  # all others, the report's too, exec closes
