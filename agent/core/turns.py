@@ -64,7 +64,7 @@ class Turns:
         if fresh == self._recorded:
             return []
         self._recorded = fresh
-        return [Record(ROOM, KEY, fresh)]
+        return [Record(ROOM, KEY, fresh if since else None)]
 
 
 def _take_back(node: Node, now: float) -> list[Instruction]:

@@ -67,7 +67,6 @@ def start(
     with notify:
         address = f"\0penstock-test-{os.getpid()}-{os.urandom(6).hex()}"
         notify.bind(address)
-        notify.settimeout(START_TIMEOUT_S)
         command = ["--port-file", str(ports), *arguments]
         own = {"PENSTOCK_STATE_DIR": str(directory / f"{module}-state")}
         if module == "master":
@@ -75,14 +74,25 @@ def start(
         around = {**os.environ, **own, **(environment or {}), "NOTIFY_SOCKET": "@" + address[1:]}
         process = run(module, command, around, log, imports_anew=imports_anew)
         daemon = Daemon(process, directory, list(arguments), log)
-        try:
-            while b"READY=1" not in notify.recv(4096):
-                pass
-        except TimeoutError:
+        if not _is_ready(notify, process):
             process.kill()
             pytest.fail(f"{module} did not start:\n{log.read_text()}")
     daemon.addresses = json.loads(ports.read_text())
     return daemon
+
+
+def _is_ready(notify: socket.socket, process: subprocess.Popen[bytes] | Forked) -> bool:
+    """Wait for READY=1; False where the process ends before, or START_TIMEOUT_S is over."""
+    ended = os.pidfd_open(process.pid)
+    try:
+        while True:
+            readable = select.select([notify, ended], [], [], START_TIMEOUT_S)[0]
+            if notify not in readable:
+                return False
+            if b"READY=1" in notify.recv(4096):
+                return True
+    finally:
+        os.close(ended)
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ class Caller:
 @pytest.fixture(scope="module")
 def caller() -> Iterator[Caller]:
     with open_directory() as here:
-        keys: dict[str, Any] = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": here / "kept.db"}
+        keys: dict[str, Any] = {"http": "127.0.0.1:0", "store": here / "kept.db"}
         master = start("master", here, *(part for key, one in keys.items() for part in ("--set", f"{key}={one}")))
         keys = {
             "node": "test", "http": "127.0.0.1:0", "runtime_dir": here / "run", "state_dir": here / "state", "cores": 4,

@@ -18,7 +18,7 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[Daemon]:
-    keys = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
+    keys = {"http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
     started = start("master", tmp_path, *(part for key, one in keys.items() for part in ("--set", f"{key}={one}")))
     yield started
     assert started.stop() == 0, started.log.read_text()

@@ -518,6 +518,8 @@ class NodeMachine(RuleBasedStateMachine):
                 self.send(e.ContainerExited(container, 0, None, 0.0, 0, 0, self.now))
         for key in sorted(self.unheard):
             self.hear(key)
+        self.now += 100
+        self.send(e.Sampled(Snapshot(self.now, 1.0), self.now))  # nothing waits any longer
         assert not self.node.held.by_key and not self.node.jobs and not self.node.containers.live
         assert not self.journal, "the journal remembers what is gone"
         idle = self.node.queues.idle()

@@ -230,4 +230,4 @@ def test_waiting_is_journaled_where_it_changes_only() -> None:
     assert bed.journal[ROOM, "all"] is first
     bed.complete(EVE, hers, 1)
     bed.ticks(5)
-    assert bed.journal[ROOM, "all"] == Waits()
+    assert bed.journal[ROOM, "all"] is None
