@@ -177,7 +177,10 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int, Meta(ge=0, description="rate of the link, where it does not tell its own; promises share it out")
     ] = 0
     disk_bytes_per_s: Annotated[
-        int, Meta(ge=0, description="what the disks can do, for executors whose use of them is predicted; 0: unknown")
+        int,
+        Meta(
+            ge=0, description="what the disks can do, for reservations and executors whose use is predicted; 0: unknown"
+        ),
     ] = 0
     executor_slot_s: Annotated[
         float, Meta(ge=0.1, le=60, description="length of the slots in which executors' use is recorded and planned")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from master.core import Cluster
+from master.core.records import Node
 from master.reservations.agenda import Dropped, Reservation, Turn
 from master.reservations.calls import Answered, answer
 from master.reservations.desk import Declined, Desk, Entry
@@ -19,7 +20,6 @@ from master.reservations.kept import Kept, from_kept, to_keep
 from master.reservations.rdl import Bundle
 from master.store.database import StoreError
 from master.store.reservations import ReservationStore
-from penstock.model import Capacity
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Result
 from penstock.wire.errors import ErrorCode, RpcError, unavailable
@@ -172,12 +172,11 @@ class Promising:
     def _follow_capacity(self) -> list[Dropped]:
         """What the nodes have together; while they gather after a start, at least what they had before."""
         nodes = self._cluster.nodes.values()
-        capacity = _together(node.capacity for node in nodes)
-        drained = _together(node.capacity for node in nodes if node.draining is not None)
+        capacity = _together(nodes)
+        drained = _together(node for node in nodes if node.draining is not None)
         if time.monotonic() < self._gathered_at:
-            cores = max(capacity.cpu_cores, self._expected.cpu_cores)
-            memory = max(capacity.memory_bytes, self._expected.memory_bytes)
-            capacity = Bundle(cpu_cores=cores, memory_bytes=memory)
+            capacity = Bundle.of(map(max, capacity.amounts, self._expected.amounts))
+        self.desk.unknown_rates = _unknown_rates(nodes)
         return self.desk.set_capacity(capacity, time.time(), drained)
 
     def _tell(self, dropped: Dropped) -> None:
@@ -228,8 +227,25 @@ class Promising:
             await asyncio.to_thread(self._store.keep_capacity, self.desk.capacity)
 
 
-def _together(nodes: Iterable[Capacity]) -> Bundle:
-    cores, memory = 0.0, 0
-    for node in nodes:
-        cores, memory = cores + node.cores, memory + node.memory_bytes
-    return Bundle(cpu_cores=cores, memory_bytes=memory)
+def _together(nodes: Iterable[Node]) -> Bundle:
+    """All that they have; of a rate that a node does not tell, it has nothing."""
+    each = [(node.capacity.cores, *_rates(node), node.capacity.memory_bytes) for node in nodes]
+    return Bundle.of(map(sum, zip(*each, strict=True))) if each else Bundle()
+
+
+def _rates(node: Node) -> tuple[int, int]:
+    """Disk and network of a node in bytes/s; 0: unknown. A report is rounded down to KiB/s: the least whole number of
+    them that holds what the node has counts, so that all of a link can be promised."""
+    if node.availability is None:
+        return 0, 0
+    _, disk, network, _ = node.availability.capacity
+    return (disk + 1) * 1024 if disk else 0, (network + 1) * 1024 if network else 0
+
+
+def _unknown_rates(nodes: Iterable[Node]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {"disk_bytes_per_s": [], "network_bytes_per_s": []}
+    for node in sorted(nodes, key=lambda node: node.name):
+        for names, rate in zip(found.values(), _rates(node), strict=True):
+            if not rate and node.capacity.memory_bytes:  # else it never registered
+                names.append(node.name)
+    return found

@@ -231,9 +231,7 @@ class Agenda:
 
     def _most(self) -> Bundle:
         """All that the cluster has at its best."""
-        cores, disk, network, memory = (max(values) for values in zip(*self.plan.capacity.rows, strict=True))
-        rates = {"disk_bytes_per_s": int(disk), "network_bytes_per_s": int(network)}
-        return Bundle(cpu_cores=cores, memory_bytes=int(memory), **rates)
+        return Bundle.of(max(values) for values in zip(*self.plan.capacity.rows, strict=True))
 
     def _too_much(self, one: Reservation) -> str:
         others = [each for other in self.reservations(one.owner) for each in other.turns.values()]

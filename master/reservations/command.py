@@ -99,10 +99,7 @@ def _solved(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | 
 
 def _why_not(asked: Requests, one: Asked) -> str:
     """Why a request was rejected."""
-    has = [max(values) for values in zip(*asked.plan.capacity.rows, strict=True)]
-    most = Bundle(
-        cpu_cores=has[0], disk_bytes_per_s=int(has[1]), network_bytes_per_s=int(has[2]), memory_bytes=int(has[3])
-    )
+    most = Bundle.of(max(values) for values in zip(*asked.plan.capacity.rows, strict=True))
     return infeasible(one.expression, 0, most) or "no room beside what is promised"
 
 

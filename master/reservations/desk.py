@@ -18,7 +18,16 @@ from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.launches import LaunchDelays
 from master.reservations.plan import Piece, Plan, Vector
-from master.reservations.rdl import Bundle, Calendar, RdlError, Request, from_json, parse, parse_bundle
+from master.reservations.rdl import (
+    Bundle,
+    Calendar,
+    RdlError,
+    Request,
+    atoms_of,
+    from_json,
+    parse,
+    parse_bundle,
+)
 from master.reservations.sharing import Instantaneous, Integral, SharingPolicy
 
 #: So many stretches of time in which nothing changes are kept in mind.
@@ -26,6 +35,12 @@ _MOMENTS = 32
 #: What is promised on nodes that are drained, so many seconds ahead, is planned anew; what is promised later is left as
 #: it is. Nobody says when a drain ends: mostly in minutes, and what is dropped for it does not come back with the node.
 DRAINED_FOR_S = 3600.0
+#: Resources that agents may not know how much of they have → their names, and the agents' keys that tell it.
+_RATES = {
+    "disk_bytes_per_s": ("the disks", "disk_bytes_per_s"),
+    "network_bytes_per_s": ("the link", "network_link_bytes_per_s"),
+}
+_NODES_SHOWN = 5
 #: Name in the configuration → a planner over a plan.
 PLANNERS: Mapping[str, Callable[[Plan], Planner]] = {
     "gree": Gree,
@@ -117,6 +132,8 @@ class Desk:
         self.capacity = Bundle()
         self._drained = Bundle()  # what of it is of nodes that are drained
         self._drained_until = 0  # the step up to which the plan does without it
+        #: Resource → the nodes that do not tell how much of it they have: nothing of it is promised on them.
+        self.unknown_rates: Mapping[str, Sequence[str]] = {}
         self.entries: dict[str, Entry] = {}
         #: What the adapter knows of how promises begin.
         self.launches = LaunchDelays()
@@ -137,7 +154,7 @@ class Desk:
         with self.without_drained():
             why = self.agenda.create(entry.id, self._tenant(entry.user), request, self.step(at))
         if why:
-            raise Declined(f"{why}{self._note()}")
+            raise Declined(f"{why}{self._note(request)}")
         self.entries[entry.id] = entry
         return self.kept(entry.id)
 
@@ -154,7 +171,7 @@ class Desk:
         with self.without_drained():
             why = self.agenda.update(id, request, self.step(at))
         if why:
-            raise Declined(f"{why}{self._note()}; it keeps what it had")
+            raise Declined(f"{why}{self._note(request)}; it keeps what it had")
         self.entries[id] = Entry(entry.id, entry.name, entry.user, rdl, entry.created_at)
         return self.kept(id)
 
@@ -297,17 +314,23 @@ class Desk:
         except KeyError:
             raise Declined(f"there is no reservation {id[:128]!r}", malformed=True) from None
 
-    def _note(self) -> str:
+    def _note(self, request: Request) -> str:
         """Beside why something cannot be promised."""
-        return " (nodes that are drained are not counted on)" if self._drained != Bundle() else ""
+        notes = ["nodes that are drained are not counted on"] if self._drained != Bundle() else []
+        bundles = [atom.bundle for atom in atoms_of(request.expression)]
+        for resource, (name, key) in _RATES.items():
+            nodes = self.unknown_rates.get(resource, ())
+            if nodes and any(getattr(bundle, resource) for bundle in bundles):
+                shown = ", ".join(nodes[:_NODES_SHOWN]) + (", …" if len(nodes) > _NODES_SHOWN else "")
+                notes.append(f"the rate of {name} is not known of the nodes {shown}; set {key} of their agents")
+        return f" ({'; '.join(notes)})" if notes else ""
 
     def _tenant(self, user: str) -> str:
         return self.settings.tenants.get(user, user)
 
 
 def _less(capacity: Bundle, drained: Bundle) -> Bundle:
-    cores = max(0.0, capacity.cpu_cores - drained.cpu_cores)
-    return Bundle(cpu_cores=cores, memory_bytes=max(0, capacity.memory_bytes - drained.memory_bytes))
+    return Bundle.of(max(0, has - gone) for has, gone in zip(capacity.amounts, drained.amounts, strict=True))
 
 
 def _promise(id: str, pieces: Sequence[Piece]) -> Promise:  # noqa: A002 - the field's name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import msgspec
@@ -31,6 +31,14 @@ class Bundle(_Node, frozen=True, kw_only=True, tag=False):
     def amounts(self) -> tuple[float, float, float, float]:
         """As a vector: cores, bytes/s, bytes/s, bytes."""
         return (self.cpu_cores, self.disk_bytes_per_s, self.network_bytes_per_s, self.memory_bytes)
+
+    @staticmethod
+    def of(amounts: Iterable[float]) -> Bundle:
+        """Return the bundle of a vector; parts of bytes are left out."""
+        cores, disk, network, memory = amounts
+        return Bundle(
+            cpu_cores=cores, disk_bytes_per_s=int(disk), network_bytes_per_s=int(network), memory_bytes=int(memory)
+        )
 
 
 class Atom(_Node, frozen=True):

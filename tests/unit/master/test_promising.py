@@ -22,7 +22,7 @@ from penstock.model import Capacity
 from penstock.wire import master_api as api
 from penstock.wire.errors import ErrorCode, RpcError
 from penstock.wire.reservation_api import OnBehalf
-from tests.unit.master.cluster_bed import Bed, bed
+from tests.unit.master.cluster_bed import Bed, bed, load
 
 RDL = "window(atom(<1GB,1core>,2,2,20s,40),+1h,+2h)"
 
@@ -56,6 +56,10 @@ async def promising(
 
 async def ask(one: Promising, call: str, **params: Any) -> Any:
     return await one.call(OnBehalf(user="eve", operator=False, call=call, params=params))
+
+
+def available(capacity: api.SlotAmounts) -> api.Availability:
+    return api.Availability(slot_s=3.0, capacity=capacity, slots=[capacity])
 
 
 def cluster() -> Bed:
@@ -160,6 +164,42 @@ async def test_what_could_not_be_written_down_is_with_the_next_look(tmp_path: Pa
         await one._look()
     async with promising(tmp_path / "db", cluster().cluster) as again:
         assert (await ask(again, "reservations")).reservations == [told]
+
+
+async def test_disk_and_network_that_agents_report_can_be_promised() -> None:
+    b = Bed()
+    for name in ("a", "b"):  # 100 MiB/s of disks and 125 MB/s of the link each, as agents report them
+        b.node(name, load=load(availability=available((4000, 102_400, 125_000_000 // 1024, 953))))
+    async with promising(None, b.cluster) as one:
+        made = await ask(one, "reserve", rdl="atom(<1core,100MiB/s disk,125MB/s network>,2,2,20s,40)")
+        [piece] = made.promised
+        assert (piece.disk_bytes_per_s, piece.network_bytes_per_s) == (100 << 20, 125_000_000)
+        for wanted in ("300MiB/s disk", "300MB/s network"):
+            with pytest.raises(RpcError, match=f"{wanted.split()[1]}.*the cluster has") as no:
+                await ask(one, "reserve", rdl=f"atom(<{wanted}>,1,1,20s,20)")
+            assert no.value.code is ErrorCode.REFUSED
+            assert "not known" not in str(no.value)
+        one._gathered_at = 0.0
+        b.serve(e.DrainAsked(("b",), "root", 0.0))
+        with pytest.raises(RpcError, match="drained"):
+            await ask(one, "reserve", rdl="window(atom(<100MiB/s disk>,2,2,20s,40),+24h,+25h)")
+
+
+async def test_a_rate_that_a_node_does_not_tell_is_named_with_the_remedy() -> None:
+    b = Bed()
+    b.node("a", load=load(availability=available((4000, 102_400, 0, 953))))
+    b.node("b")  # tells nothing
+    async with promising(None, b.cluster) as one:
+        await ask(one, "reserve", rdl="atom(<50MB/s disk>,1,1,20s,20)")
+        with pytest.raises(
+            RpcError, match="the rate of the link is not known of the nodes a, b; set network_link_bytes"
+        ):
+            await ask(one, "reserve", rdl="atom(<50MB/s network>,1,1,20s,20)")
+        with pytest.raises(RpcError, match="the rate of the disks is not known of the nodes b; set disk_bytes_per_s"):
+            await ask(one, "reserve", rdl="window(atom(<50MB/s disk>,3,3,20s,60),+1h,+2h)")
+        with pytest.raises(RpcError) as no:
+            await ask(one, "reserve", rdl="atom(<9core>,1,1,20s,20)")
+        assert "not known" not in str(no.value)
 
 
 async def test_without_a_store_it_serves_too() -> None:
