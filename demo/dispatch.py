@@ -35,9 +35,9 @@ def missing_controllers() -> set[str]:
 
 
 def machine_command(source: str) -> list[str]:
-    """The same demo in the virtual machine. Its status is forwarded to this host, so it listens to all."""
+    """Return the command that runs the same demo in the virtual machine, which forwards port 7421 of its loopback."""
     run = [sys.executable, "-m", "tests.vm", "run", "--copy-out", f"{OUT}:{OUT}"]
-    inside = ["python", "-m", "demo", "--megabytes", str(_MACHINE_MEGABYTES), "--out", OUT, "--http", "0.0.0.0:7421"]
+    inside = ["python", "-m", "demo", "--megabytes", str(_MACHINE_MEGABYTES), "--out", OUT, "--http", "127.0.0.1:7421"]
     if source:
         run += ["--copy-in", f"{source}:demo-input"]
         inside += ["--input", "demo-input"]
@@ -64,8 +64,8 @@ def main(environment: Mapping[str, str]) -> int:
     status = _in_machine(source)
     if status == UNAVAILABLE:
         print("DEMO=host make demo runs it on this host without limits.", file=sys.stderr)
-    elif (Path(OUT) / "timeline.json").exists():
-        picture.main([f"{OUT}/timeline.json", f"{OUT}/timeline.png"])
+    elif status == 0:
+        status = picture.main([f"{OUT}/timeline.json", f"{OUT}/timeline.png"])
         print(f"on this host: {OUT}/report.json, {OUT}/timeline.png")
     return status
 

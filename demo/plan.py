@@ -140,7 +140,6 @@ class Plan:
             "ept_s": f"{self.ept_s:.3f}",
             "interval_s": f"{self.ept_s / 8:.3f}",
             "default_cpu_bytes_per_s": f"{self.cpu_bytes_per_s:.0f}",
-            "listen": "127.0.0.1:0",
             "http": "127.0.0.1:0",
         }
 

@@ -10,9 +10,11 @@ import argparse
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -20,8 +22,8 @@ from typing import Self
 from tests.vm import checkout
 from tests.vm.host import UnavailableError, say
 from tests.vm.image import ROOT, ensure_image
-from tests.vm.machine import DRIVES, Machine
-from tests.vm.remote import BootError
+from tests.vm.machine import DRIVES, HTTP_PORTS, Machine
+from tests.vm.remote import BootError, Remote
 
 UNAVAILABLE = 69
 NO_BOOT = 71
@@ -106,13 +108,13 @@ def _build(arguments: argparse.Namespace) -> int:
 
 def _shell(arguments: argparse.Namespace) -> int:
     with _Prepared(memory_mib=arguments.memory, drives=arguments.drives) as machine:
-        say(f"HTTP ports on this host: {machine.ports}")
+        forward(machine)
         return machine.shell()
 
 
 def _run(arguments: argparse.Namespace) -> int:
     with _Prepared(memory_mib=arguments.memory, drives=arguments.drives) as machine:
-        say(f"HTTP ports on this host: {machine.ports}")
+        forward(machine)
         for local, remote in arguments.copy_in:
             machine.put(Path(local), _remote(remote))
         status = machine.stream(_in_checkout(arguments.command))
@@ -137,6 +139,9 @@ def _test(arguments: argparse.Namespace) -> int:
 class _Prepared(Machine):
     """A machine with the checkout in it; says how long that took."""
 
+    def __init__(self, *, memory_mib: int, drives: Sequence[str]) -> None:
+        super().__init__(memory_mib=memory_mib, forward=(), drives=drives)
+
     def __enter__(self) -> Self:
         ensure_image()
         started = time.monotonic()
@@ -149,6 +154,28 @@ class _Prepared(Machine):
             raise
         say(f"booted in {booted - started:.1f} s, checkout installed in {time.monotonic() - booted:.1f} s")
         return self
+
+
+def forward(machine: Remote) -> dict[int, int]:
+    """Make the machine's HTTP ports on its loopback reachable on this host's, as long as it runs; say where.
+
+    By ssh, so that what serves them in the machine need not listen beyond its loopback.
+    """
+    ports: dict[int, int] = {}
+    for guest in HTTP_PORTS:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            host = free.getsockname()[1]
+        command = ["ssh", "-F", str(machine.ssh_config), "-O", "forward"]
+        done = subprocess.run(
+            [*command, "-L", f"127.0.0.1:{host}:127.0.0.1:{guest}", "vm"], capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            ports[guest] = host
+        else:
+            say(f"port {guest} of the machine is not forwarded: {done.stderr.strip()}")
+    for guest, host in ports.items():
+        say(f"http://127.0.0.1:{guest} in the machine is http://127.0.0.1:{host} here")
+    return ports
 
 
 def _in_checkout(command: list[str]) -> str:

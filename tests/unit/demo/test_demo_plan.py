@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from agent.config import AgentConfig
 from demo.corpus import materialise
+from demo.dispatch import machine_command
 from demo.plan import Plan
 from demo.show import Options, ShowFailed, make_plan, measured_rate
+from master.config import MasterConfig
+from penstock.config.settings import load
 
 T_PREEMPT = 0.9
 T_ALLOC = 0.9
@@ -75,3 +79,11 @@ def test_less_text_where_memory_is_short_unless_asked_for(monkeypatch: pytest.Mo
     assert 10_000_000 <= made.text_bytes < 120_000_000
     with pytest.raises(ShowFailed, match="--megabytes"):
         make_plan(Options(None, 500, tmp_path), tmp_path)
+
+
+def test_the_daemons_take_the_settings_of_the_demo() -> None:
+    made, command = plan(10, 2.0), machine_command("")
+    socket = "/run/master.sock"  # what `penstock up` sets
+    load(MasterConfig, overrides={"listen": socket, **made.master_settings}).check()
+    for http in (command[command.index("--http") + 1], Options(None, None, Path()).http):
+        load(AgentConfig, overrides={"master": socket, **made.agent_settings, "http": http}).check()
