@@ -31,9 +31,10 @@ from agent.executor import Executor
 from agent.frameworks import Frameworks
 from agent.history import resources
 from agent.http import StatusSite
-from agent.journal import Journal
+from agent.journal import LAUNCHER, Journal, LastLauncher
 from agent.jvm import JvmHeaps
 from agent.launcher import Exited, Launcher
+from agent.left_behind import never_began
 from agent.link import Link
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
 from agent.network import NetworkLimiter
@@ -249,6 +250,8 @@ class Agent:
         """What the journal knows and the launcher still runs."""
         running = {run.container: run.pid for run in await self._launcher.running()}
         containers = journal.read("containers", ContainerRecord)
+        last = next(iter(journal.read(LAUNCHER, LastLauncher)), None)
+        instance = self._launcher.instance
         await self._confiner.take_back(
             {
                 record.container: confine(
@@ -258,17 +261,28 @@ class Agent:
                 if record.container in running
             }
         )
+        exits = frozenset(exited.container for exited in self._exits)
         self._shell.dispatch(
             e.Recovered(
                 jobs=journal.read("jobs", JobRecord),
                 tasks=journal.read("tasks", HeldTask),
                 containers=containers,
                 running=running,
-                exits_to_come=frozenset(exited.container for exited in self._exits),
+                exits_to_come=exits,
                 at=time.time(),
                 draining=next(iter(journal.read(draining.ROOM, Draining)), None),
                 waits=next(iter(journal.read(turns.ROOM, turns.Waits)), None),
+                never_began=never_began(
+                    containers,
+                    running.keys() | exits,
+                    self._tree,
+                    same_launcher=last is not None and last.instance == instance != "",
+                ),
             )
+        )
+        # Not before what an earlier launcher had begun is settled in the journal: it would be started again.
+        journal.write(
+            LAUNCHER, LAUNCHER, LastLauncher(instance=instance, cgroup_root=str(self._tree.root if self._tree else ""))
         )
         self._taken_back = True
         for exited in self._exits:

@@ -18,12 +18,22 @@ from agent.core import draining, turns
 from agent.core.records import ContainerRecord, HeldTask, JobRecord
 from penstock.wire.cluster_api import Draining
 
+
+class LastLauncher(msgspec.Struct, kw_only=True):
+    """The launcher that was asked to start the recorded containers, and the root of its cgroup tree, if it has one."""
+
+    instance: str
+    cgroup_root: str = ""
+
+
+LAUNCHER = "launcher"
 _ROOMS: dict[str, type[msgspec.Struct]] = {
     "jobs": JobRecord,
     "tasks": HeldTask,
     "containers": ContainerRecord,
     draining.ROOM: Draining,
     turns.ROOM: turns.Waits,
+    LAUNCHER: LastLauncher,
 }
 T = TypeVar("T", bound=msgspec.Struct)
 log = structlog.get_logger()

@@ -286,8 +286,9 @@ class Reconfigured:
 class Recovered:
     """First event after a restart of the agent: what the journal knows and the launcher still runs.
 
-    ``running`` maps container → pid. A recorded container that is not in it, and whose exit the launcher will not
-    report, is lost.
+    ``running`` maps container → pid. ``never_began`` names recorded containers that the launcher, the one which they
+    would have been started by, was not asked to start. A recorded container that is in neither, and whose exit the
+    launcher will not report, is lost.
     """
 
     jobs: list[JobRecord]
@@ -298,6 +299,7 @@ class Recovered:
     at: float
     draining: Draining | None = None
     waits: Waits | None = None
+    never_began: frozenset[str] = frozenset()
 
 
 Event = (

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from agent.core import draining, executors, running
 from agent.core import events as e
 from agent.core.confinement import confine
-from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, RemoveContainer
+from agent.core.containers import ROOM
+from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, Record, RemoveContainer
 from agent.core.records import ContainerState
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         job.orphan_since = now  # a guest whose tasks are here stays for as long as they do
     node.turns.recovered(node, event.waits, event.at, now)
     thawed: list[Instruction] = []
+    started_anew = _started_anew(event)
     for container in event.containers:
+        if container.container in started_anew:
+            continue
         if container.state is ContainerState.PAUSED and container.container in event.running:
             thawed.append(Freeze(container.container, frozen=False))  # whether it has to stand still is seen anew
         node.containers.take_back(container, event.running.get(container.container, 0))
@@ -33,7 +37,26 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
     thawed += node.containers.watch()
     node.draining = event.draining
     tasks = _tasks(node, event, now) + draining.give_back(node, now)
-    return thawed + tasks + _containers(node, event, now) + _confinements(node, event, now)
+    return [
+        *(one for name in started_anew for one in (Record(ROOM, name, None), RemoveContainer(name))),
+        *thawed,
+        *tasks,
+        *_containers(node, event, now),
+        *_confinements(node, event, now),
+    ]
+
+
+def _started_anew(event: e.Recovered) -> list[str]:
+    """Return the containers of placed commands that never began: their tasks get other containers.
+
+    A command that a connection launched is not started anew: its client has not been told the container's id.
+    """
+    commands = {held.container for held in event.tasks if held.ended is None}
+    return [
+        record.container
+        for record in event.containers
+        if record.container in event.never_began & commands and record.stopping_by is None
+    ]
 
 
 def _confinements(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
@@ -83,6 +106,10 @@ def _containers(node: Node, event: e.Recovered, now: float) -> list[Instruction]
         if container in event.running:
             if record.stopping_by is not None:
                 instructions.append(KillContainer(container, record.stopping_reason))
+        elif container in event.never_began:
+            if container in node.containers.live:
+                never = e.ContainerNotStarted(container, "the agent was restarted before it was started: it never ran")
+                instructions += running.container_not_started(node, never, now)
         elif container not in event.exits_to_come:
             gone = e.ContainerExited(container, None, None, 0.0, 0, 0, event.at)
             instructions += running.container_exited(node, gone, now)

@@ -50,6 +50,7 @@ class Launcher:
         self._hello: asyncio.Future[str] = self._loop.create_future()
         self._closed = False
         self.cgroup_root: Path | None = None
+        self.instance = ""  # another one for each launcher process; "" of a launcher that does not name it
         self._loop.add_reader(connection, self._readable)
 
     @classmethod
@@ -187,6 +188,7 @@ class Launcher:
         if "exited" in message:
             self._on_exit(Exited(*message["exited"]))
         elif "hello" in message:
+            self.instance = message.get("instance", "")
             self._hello.set_result(message["hello"])
         else:
             future = self._waiting.get(message["id"])

@@ -35,6 +35,8 @@ from agent.launcher.messages import MAX_MESSAGE_BYTES, Adopt, Exited, Running, S
 from agent.launcher.session import kill_session
 from penstock import sdnotify
 
+#: The buffer of a socket holds fewer requests than this.
+_MOST_REQUESTS = 100_000
 _DESCRIPTORS = 4  # stdin, stdout, stderr, and cgroup.procs
 
 
@@ -72,6 +74,8 @@ class Server:
         self._agents: set[_Agent] = set()
         self._ending = False
         self._stopping = False
+        self._catching_up = False
+        self._instance = os.urandom(8).hex()
         self._listening = _listen(path)
         self._watch(self._listening, self._accept)
         woken, wake = socket.socketpair()  # a signal must end select(), which Python would go on with
@@ -127,7 +131,7 @@ class Server:
         self._agents.add(agent)
         self._ending = False
         self._watch(connection, lambda events: self._serve(agent, events))
-        self._send(agent, {"hello": str(self._cgroup_root or "")})
+        self._send(agent, {"hello": str(self._cgroup_root or ""), "instance": self._instance})
         for exited in list(self._exits.values()):
             self._send(agent, {"exited": astuple(exited)})
 
@@ -137,16 +141,17 @@ class Server:
         if events & selectors.EVENT_READ and agent in self._agents:
             self._receive(agent)
 
-    def _receive(self, agent: _Agent) -> None:
+    def _receive(self, agent: _Agent) -> bool:
+        """Serve one request; return False if there was none, or if the agent is gone."""
         try:
             data, descriptors = _receive_with_descriptors(agent.connection)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data, descriptors = b"", []
         if not data:
             self._drop(agent)
-            return
+            return False
         try:
             request = msgpack.unpackb(data)
             request_id = int(request["id"])
@@ -154,7 +159,7 @@ class Server:
         except (KeyError, TypeError, ValueError) as error:  # msgpack's errors are ValueErrors, too
             print(f"penstock-launcher: not a request: {error!r}", file=sys.stderr)  # noqa: T201
             self._drop(agent)
-            return
+            return False
         except OSError as error:
             answer = {"error": f"{os.strerror(error.errno or 0)}: {request['do']}"}
         finally:
@@ -162,6 +167,22 @@ class Server:
                 os.close(descriptor)
         if answer is not None:
             self._send(agent, {"id": request_id, **answer})
+        return True
+
+    def _serve_others_first(self, asking: _Agent) -> None:
+        """Serve what other connections have asked so far.
+
+        An agent may have died right after it asked for starts. The answer to its successor must include these, or the
+        successor would start the same work again.
+        """
+        if self._catching_up:  # one of the others asks what runs
+            return
+        self._catching_up = True
+        for agent in self._agents - {asking}:
+            for _ in range(_MOST_REQUESTS):
+                if not self._receive(agent):
+                    break
+        self._catching_up = False
 
     def _drop(self, agent: _Agent) -> None:
         if agent in self._agents:
@@ -202,6 +223,7 @@ class Server:
             case "adopt":
                 return self._adopt(Adopt(*request["adopt"]), *descriptors)
             case "running":
+                self._serve_others_first(agent)
                 return {"running": [astuple(child.running) for child in (self._children | self._starting).values()]}
             case "signal":
                 self._signal(request["container"], int(request["signal"]))

@@ -156,3 +156,23 @@ async def test_how_a_command_ended_outlives_its_agent_while_the_master_is_away(
         assert (await asyncio.wait_for(job.ended("runs"), 60)).exit_status == 3
         await job.end()
     assert ran.read_text() == "once\n"
+
+
+@pytest.mark.parametrize("point", ["start cgroup made", "start launched"])
+async def test_a_command_runs_once_though_its_agent_dies_while_it_starts_it(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, point: str
+) -> None:
+    """Before the launcher was asked the next agent starts it, afterwards it runs already."""
+    (first,) = await agents(start_agent, master, tmp_path, "alpha")
+    beta = {"node": "beta", "master": master.listen, "runtime_dir": tmp_path / "b", "state_dir": tmp_path / "b-state"}
+    dying = await asyncio.to_thread(start_agent, environment={"PENSTOCK_DIE_AT": point}, **beta)
+    ran = tmp_path / "ran"
+    async with await AgentClient.connect(first.socket, "test") as client:
+        job = await client.register_job("once", memory_bytes=100_000_000)
+        await asyncio.wait_for(job.admitted(), 30)
+        await job.place("s", [command("runs", "sh", "-c", f"echo once >>{ran}", nodes=("beta",))])
+        assert await asyncio.to_thread(dying.process.wait, 60) == -9
+        await asyncio.to_thread(start_agent, **beta)
+        assert (await asyncio.wait_for(job.ended("runs"), 60)).ok
+        await job.end()
+    assert ran.read_text() == "once\n"

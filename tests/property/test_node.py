@@ -69,6 +69,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.processes: set[str] = set()  # what the launcher runs
         self.doomed: set[str] = set()  # what cgroup.kill was asked for
         self.launched: set[str] = set()
+        self.begun: dict[tuple[str, str], str] = {}  # placed command → the container that may have run it
         self.ended: dict[str, EndedBy] = {}
         self.granted: set[tuple[int, str, object]] = set()
         self.submitted: dict[tuple[int, str, object], MonotaskSpec] = {}
@@ -97,6 +98,10 @@ class NodeMachine(RuleBasedStateMachine):
                 case i.StartContainer(container=container) | i.AdoptProcess(container=container):
                     assert container not in self.launched, "started twice"
                     assert ("containers", container) in self.journal, "started before it was journaled"
+                    record = self.node.containers.live[container]
+                    if record.task:
+                        assert (record.job, record.task) not in self.begun, "a command may run twice"
+                        self.begun[record.job, record.task] = container
                     self.launched.add(container)
                     self.starting.add(container)
                 case i.KillContainer(container, reason):
@@ -121,6 +126,8 @@ class NodeMachine(RuleBasedStateMachine):
                     self.alarm = at
                 case i.RemoveContainer(container):
                     assert container not in self.ended
+                    if container not in self.launched:  # it never began, and its task has another one
+                        continue
                     record = self.node.containers.ended[container]
                     assert record.ended is not None
                     self.ended[container] = record.ended.by
@@ -387,16 +394,23 @@ class NodeMachine(RuleBasedStateMachine):
         for container in sorted(self.processes):
             self.send(e.Reclaimed(container, 0))
 
-    @rule(lost=st.booleans())
-    def restart(self, lost: bool) -> None:
-        """The agent is killed and comes back; the launcher went on (or, rarely, died with all it ran)."""
+    @rule(lost=st.booleans(), same_launcher=st.booleans())
+    def restart(self, lost: bool, same_launcher: bool) -> None:
+        """The agent is killed and comes back; the launcher went on (or, rarely, died with all it ran).
+
+        Starts have never reached the launcher, which only the launcher that was to get them can say.
+        """
         node = Node(replace(SETTINGS, instance=f"x{self.fresh()}"))
         records = {"jobs": [], "tasks": [], "containers": [], "node": []}  # type: ignore[var-annotated]
         for (room, _), record in self.journal.items():
             records[room].append(record)
-        for record in records["containers"]:
-            if record.container in self.starting:  # its start never reached the launcher
-                self.starting.discard(record.container)
+        never_began = frozenset(self.starting) if same_launcher and not lost else frozenset()
+        self.starting.clear()
+        placed = {record.container for record in records["tasks"] if record.ended is None}
+        wanted = {r.container for r in records["containers"] if r.stopping_by is None}
+        anew = never_began & placed & wanted
+        self.launched -= anew
+        self.begun = {key: container for key, container in self.begun.items() if container not in anew}
         if lost:
             self.processes.clear()
             self.frozen.clear()
@@ -420,8 +434,11 @@ class NodeMachine(RuleBasedStateMachine):
                 exits_to_come=frozenset(),
                 at=self.now,
                 draining=next((r for r in records["node"] if isinstance(r, Draining)), None),
+                never_began=never_began,
             )
         )
+        assert never_began <= anew | self.ended.keys()
+        assert EndedBy.LOST not in {self.ended[container] for container in never_began - anew}
         assert before <= self.unheard, "an end is lost"
 
     @precondition(lambda self: self.unheard)

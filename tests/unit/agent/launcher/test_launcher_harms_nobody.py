@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -18,7 +19,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Connect, Pipe, start
+from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Connect, Pipe, launcher_pid, start
 
 
 def dial(runtime: Path) -> socket.socket:
@@ -31,6 +32,28 @@ def dial(runtime: Path) -> socket.socket:
 
 
 START = ["x", ME, ["true"], {}, "/"]
+
+
+async def test_what_a_dead_agent_had_asked_for_is_in_the_answer_to_its_successor(
+    connect: Connect, tmp_path: Path
+) -> None:
+    """Or the successor would start it a second time."""
+    await connect()
+    launcher = launcher_pid(tmp_path)
+    null = os.open(os.devnull, os.O_RDWR)
+    with closing(dial(tmp_path)) as dying, closing(dial(tmp_path)) as successor:
+        os.kill(launcher, signal.SIGSTOP)
+        try:
+            successor.send(msgpack.packb({"id": 1, "do": "running"}))
+            for number in range(20):
+                request = {"id": number, "do": "start", "start": [f"c-{number}", ME, ["sleep", "1000"], {}, "/"]}
+                socket.send_fds(dying, [msgpack.packb(request)], [null] * 3)
+            dying.close()
+        finally:
+            os.close(null)
+            os.kill(launcher, signal.SIGCONT)
+        answer = msgpack.unpackb(successor.recv(1 << 16))
+    assert {container for container, *_ in answer["running"]} == {f"c-{number}" for number in range(20)}
 
 
 @pytest.mark.parametrize(
