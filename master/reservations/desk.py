@@ -126,7 +126,7 @@ class Desk:
         self.agenda = Agenda(
             Bundle(),
             PLANNERS[settings.planner],
-            horizon=max(1, math.ceil(settings.horizon_s / settings.step_s)),
+            horizon=max(1, math.floor(settings.horizon_s / settings.step_s)),
             policies=settings.policies(),
         )
         self.capacity = Bundle()

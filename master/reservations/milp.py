@@ -48,7 +48,7 @@ def solve(
 
     None: not even a first solution was found in time. Expressions are in their normal form.
     """
-    model = _Model(now, max(1, -(-(horizon - now) // quantum)), quantum)
+    model = _Model(now, (horizon - now) // quantum, quantum)
     roots = {name: model.binary(cost=-_REJECTED) for name in requests}
     trees = {name: model.expression(each, roots[name]) for name, each in requests.items()}
     model.capacity(plan)

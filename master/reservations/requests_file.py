@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,9 @@ from master.reservations.rdl import (
     turn,
 )
 from penstock.model.units import QuantityError, parse_duration_s
+
+#: A shorter step is a mistake in writing.
+_SHORTEST_STEP_S = 1e-3
 
 
 class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,7 +87,9 @@ def read(data: bytes, name: str) -> Requests:
         raise RequestsError(f"{name}: {error}") from None
     try:
         calendar = Calendar(step_s=parse_duration_s(file.step))
-        calendar = Calendar(step_s=calendar.step_s, origin=calendar.time(file.begins) * calendar.step_s)
+        if calendar.step_s < _SHORTEST_STEP_S:
+            raise RequestsError(f"{name}: step: {file.step!r} is too short; {_SHORTEST_STEP_S:g} s at least")
+        calendar = Calendar(step_s=calendar.step_s, origin=float(calendar.exact(file.begins)) * calendar.step_s)
     except (QuantityError, RdlError) as error:
         raise RequestsError(f"{name}: step, begins: {error}") from None
     try:
@@ -111,10 +117,13 @@ def read(data: bytes, name: str) -> Requests:
 def _plan(said: str | list[_Capacity], calendar: Calendar) -> Plan:
     if isinstance(said, str):
         return Plan(parse_bundle(said))
-    changes = sorted((calendar.time(str(each.since)), index) for index, each in enumerate(said))
+    changes = sorted((calendar.exact(str(each.since)), index) for index, each in enumerate(said))
     plan = Plan(parse_bundle(said[changes[0][1]].bundle) if changes and changes[0][0] == 0 else Bundle())
     for since, index in changes:
-        plan.set_capacity(since, parse_bundle(said[index].bundle))
+        new, step = parse_bundle(said[index].bundle), math.floor(since)
+        if since > step:  # within a step: all of that step has what is there throughout
+            plan.set_capacity(step, Bundle.of(map(min, plan.capacity.at(step), new.amounts)), step + 1)
+        plan.set_capacity(math.ceil(since), new)
     return plan
 
 

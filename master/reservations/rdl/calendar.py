@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 
 from master.reservations.rdl.expressions import RdlError
 
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d)")
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: No duration that is meant has more characters.
+_LONGEST = 40
 #: Later than this is a mistake in writing (steps).
 LAST_STEP = 2**53
 
@@ -24,45 +28,84 @@ class Calendar:
     now: int = 0
 
     def span(self, text: str) -> int:
-        """Steps that cover a duration: ``40`` (steps), ``90s``, ``5min``, ``1.5h``, ``1d``.
+        """Return the steps that cover a duration: ``40`` (steps), ``90s``, ``5min``, ``1.5h``, ``1d``.
 
         Raises:
-            RdlError: it is none of these.
+            RdlError: the text is none of these.
         """
-        if text.isascii() and text.isdigit():
-            return self._in_range(int(text), text)
-        match = _SPAN.fullmatch(text)
-        if match is None:
-            raise RdlError(f"{text!r} is no duration; write steps, or such as 90s, 5min, 1.5h")
-        return self._in_range(math.ceil(float(match[1]) * _SECONDS[match[2]] / self.step_s - 1e-9), text)
+        return self._in_range(math.ceil(self._duration(text)), text)
+
+    def period(self, text: str) -> int:
+        """Return the steps of a duration that is repeated: rounding would add up from turn to turn.
+
+        Raises:
+            RdlError: the text is no duration, or no whole number of steps.
+        """
+        steps = self._duration(text)
+        if steps.denominator != 1:
+            raise RdlError(f"{text!r} is no whole number of steps of {self.step_s:g} s, as a period must be")
+        return self._in_range(int(steps), text)
 
     def time(self, text: str, *, last: bool = False) -> int:
-        """The step of a time: ``800``, ``+2h`` (from now), ``2026-11-21T10:00:00Z`` (UTC where no zone is said).
+        """Return the step of a time: ``800``, ``+2h`` (from the step that it is), ``2026-11-21T10:00:00Z``.
 
-        A time within a step is the next one, for what begins; with ``last``, for what ends, that one.
+        A time without a zone is in UTC. A time within a step is rounded to what lies inside the bound that it is: up
+        for a start, down for an end (``last``).
 
         Raises:
-            RdlError: it is none of these, or lies before step 0.
+            RdlError: the text is none of these, or lies before step 0.
+        """
+        exact = self.exact(text)
+        return self._in_range(math.floor(exact) if last else math.ceil(exact), text)
+
+    def exact(self, text: str) -> Fraction:
+        """Return a time as :meth:`time` reads it, in steps and parts of steps.
+
+        Raises:
+            RdlError: the text is no time, or lies before step 0.
         """
         if text.startswith("+"):
-            return self._in_range(self.now + self.span(text[1:]), text)
+            return self.now + self._duration(text[1:])
         if "T" not in text:
-            return self.span(text)
+            return self._duration(text)
         try:
             at = datetime.fromisoformat(text)
         except ValueError as error:
             raise RdlError(f"{text!r} is no time ({error}); write such as 2026-11-21T10:00:00Z") from None
-        seconds = at.replace(tzinfo=at.tzinfo or UTC).timestamp() - self.origin
-        step = math.floor(seconds / self.step_s + 1e-9) if last else math.ceil(seconds / self.step_s - 1e-9)
-        if step < 0:
+        microseconds = (at.replace(tzinfo=at.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
+        steps = (Fraction(microseconds, 10**6) - _decimal(self.origin)) / _decimal(self.step_s)
+        if steps < 0:
             raise RdlError(f"{text!r} lies before the plan begins")
-        return self._in_range(step, text)
+        return steps
+
+    def no_window(self, start: int, finish: int) -> str:
+        """Return why [start, finish) is no window; empty if it is one."""
+        if start < finish:
+            return ""
+        rounded = f"a start is rounded up and an end down to whole steps of {self.step_s:g} s"
+        return f"the window ends at step {finish}, not behind its start at {start} ({rounded})"
 
     def at(self, step: int) -> float:
         """The Unix time at which a step begins."""
         return self.origin + step * self.step_s
 
+    def _duration(self, text: str) -> Fraction:
+        """Return a duration in steps, without rounding."""
+        if len(text) > _LONGEST:
+            raise RdlError(f"{text[:_LONGEST]!r}… is too long for a duration")
+        if text.isascii() and text.isdigit():
+            return Fraction(text)
+        match = _SPAN.fullmatch(text)
+        if match is None:
+            raise RdlError(f"{text!r} is no duration; write steps, or such as 90s, 5min, 1.5h")
+        return Fraction(match[1]) * _SECONDS[match[2]] / _decimal(self.step_s)
+
     def _in_range(self, steps: int, text: str) -> int:
         if steps > LAST_STEP:
             raise RdlError(f"{text!r} is too far away")
         return steps
+
+
+def _decimal(seconds: float) -> Fraction:
+    """Return the number that was written: 1/10 for 0.1, which no float is."""
+    return Fraction(seconds).limit_denominator(10**6)

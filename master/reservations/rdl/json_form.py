@@ -7,12 +7,13 @@ outermost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any as Anything
 
 import msgspec
 
-from master.reservations.rdl.calendar import Calendar
+from master.reservations.rdl.calendar import LAST_STEP, Calendar
 from master.reservations.rdl.expressions import All, Any, Atom, Bundle, Expression, Order, RdlError, Request, Window
 from master.reservations.rdl.text import DEEPEST
 
@@ -30,7 +31,7 @@ def from_json(value: object, calendar: Calendar | None = None, bundles: Mapping[
         raise RdlError("rdl: $: an object with one of atom, any, all, order, window")
     inner = {key: each for key, each in value.items() if key not in ("every", "until")}
     expression = reader.expression(inner, "$", 0)
-    every = reader.span(value["every"], "$.every") if "every" in value else None
+    every = reader.period(value["every"], "$.every") if "every" in value else None
     if every == 0 or ("until" in value and every is None):
         raise RdlError("rdl: $.every: a period of one step at least")
     until = reader.time(value["until"], "$.until", last=True) if "until" in value else None
@@ -95,18 +96,17 @@ class _Reader:
         return Any(parts) if name == "any" else All(parts)
 
     def span(self, value: object, at: str) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-        try:
-            return self._calendar.span(value if isinstance(value, str) else repr(value))
-        except RdlError as error:
-            raise RdlError(f"rdl: {at}: {error}") from None
+        return self._steps(value, at, self._calendar.span)
+
+    def period(self, value: object, at: str) -> int:
+        return self._steps(value, at, self._calendar.period)
 
     def time(self, value: object, at: str, *, last: bool = False) -> int:
-        if not isinstance(value, str):
-            return self.span(value, at)
+        return self._steps(value, at, partial(self._calendar.time, last=last))
+
+    def _steps(self, value: object, at: str, read: Callable[[str], int]) -> int:
         try:
-            return self._calendar.time(value, last=last)
+            return read(value if isinstance(value, str) else repr(value)[:80])
         except RdlError as error:
             raise RdlError(f"rdl: {at}: {error}") from None
 
@@ -114,8 +114,8 @@ class _Reader:
         if len(inside) != 3:
             raise RdlError(f"rdl: {at}: [expression, start, finish]")
         start, finish = self.time(inside[1], f"{at}[1]"), self.time(inside[2], f"{at}[2]", last=True)
-        if finish <= start:
-            raise RdlError(f"rdl: {at}[2]: the window ends at step {finish}, not behind its start at {start}")
+        if why := self._calendar.no_window(start, finish):
+            raise RdlError(f"rdl: {at}[2]: {why}")
         return Window(self.expression(inside[0], f"{at}[0]", depth + 1), start, finish)
 
     def _atom(self, inside: list[object], at: str) -> Atom:
@@ -128,8 +128,8 @@ class _Reader:
         return Atom(self._bundle(inside[0], f"{at}[0]"), gang, parallelism, lease, work)
 
     def _count(self, value: object, at: str) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise RdlError(f"rdl: {at}: a whole number from 1 on")
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LAST_STEP:
+            raise RdlError(f"rdl: {at}: a whole number from 1 to {LAST_STEP}")
         return value
 
     def _bundle(self, value: object, at: str) -> Bundle:

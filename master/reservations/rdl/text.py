@@ -153,7 +153,7 @@ class _Reader:
         if len(tree.children) == 1:
             return Request(expression=expression)
         every = _tree(tree.children[1])
-        period = self._steps(_tree(every.children[0]).children[0], self._calendar.span)
+        period = self._steps(_tree(every.children[0]).children[0], self._calendar.period)
         if not period:
             raise self._wrong(every, "a period takes one step at least")
         if len(every.children) == 1:
@@ -173,8 +173,8 @@ class _Reader:
                 return Order(self._parts(tree), any(isinstance(child, Token) for child in tree.children))
         part, first, last = map(_tree, tree.children)
         start, finish = self._time(first), self._time(last, last=True)
-        if finish <= start:
-            raise self._wrong(last, f"the window ends at step {finish}, not behind its start at {start}")
+        if why := self._calendar.no_window(start, finish):
+            raise self._wrong(last, why)
         return Window(self._expression(part), start, finish)
 
     def _parts(self, tree: _Tree) -> tuple[Expression, ...]:

@@ -51,6 +51,17 @@ def test_a_promise_in_unix_time() -> None:
     assert one.changes_at(NOW + 30) is None
 
 
+def test_a_promise_ends_by_its_deadline_and_begins_no_sooner_than_asked() -> None:
+    one = desk(step_s=60.0)
+    one.create(entry("r-1", "window(atom(b,4,4,1min,4min),+0s,+90s)"), NOW)
+    assert pieces(one, "r-1") == [(0, 60, 4)]
+    one.create(entry("r-2", "window(atom(b,4,4,1min,4min),+90s,+181s)"), NOW)
+    assert pieces(one, "r-2") == [(120, 180, 4)]
+    with pytest.raises(Declined, match=r"ends at step .* whole steps of 60 s") as said:
+        one.create(entry("r-3", "window(atom(b,1,1,1min,1min),+30s,+90s)"), NOW)
+    assert said.value.malformed
+
+
 def test_a_no_says_why() -> None:
     one = desk()
     with pytest.raises(Declined, match="the cluster has 10") as said:

@@ -52,6 +52,49 @@ def test_every_planner_says_what_it_rejects_and_why(
     assert said["measures"]["runtime_s"] > 0
 
 
+def test_nothing_is_promised_after_its_deadline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    requests = [
+        {"name": "short", "rdl": "window(atom(b,1,1,1min,1min),0,90s)"},
+        {"name": "full", "rdl": {"window": [{"atom": ["b", 1, 1, "2min", "2min"]}, "0", "119s"]}},
+    ]
+    assert main([file(tmp_path, requests=requests, step="1min", horizon="10min")]) == 0
+    said = capsys.readouterr().out
+    assert "accepted  short: [0, 1) × 1" in said
+    assert "REJECTED  full: its lease of 2 takes 2 steps, and from step 0 to its end at 1 it has 1" in said
+
+
+@pytest.mark.parametrize("planner", ["gree", "gree_l", "milp"])
+def test_the_horizon_is_rounded_down(planner: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    requests = [{"name": "fits", "rdl": "atom(b,1,1,1,2)"}, {"name": "not", "rdl": "atom(b,1,1,1,3)"}]
+    arguments = [file(tmp_path, requests=requests, step="1min", horizon="179s"), "--planner", planner, "--quantum", "1"]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "accepted  fits: [0, 2) × 1" in said
+    assert "REJECTED  not" in said
+
+
+def test_a_capacity_that_changes_within_a_step_is_the_lesser_one_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capacity = [
+        {"since": 0, "bundle": "<4core,8GB>"},
+        {"since": "90s", "bundle": "<2core,8GB>"},
+        {"since": "200s", "bundle": "<4core,8GB>"},
+    ]
+    requests = [{"name": "all", "rdl": "window(atom(b,1,4,1,18),0,7)"}]
+    assert main([file(tmp_path, requests=requests, capacity=capacity, step="1min"), "--early"]) == 0
+    assert "all: [0, 1) × 4, [1, 4) × 2, [4, 6) × 4" in capsys.readouterr().out
+
+
+def test_times_count_from_the_very_moment_at_which_the_plan_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rdl = "window(atom(b,1,1,1,2),2026-11-21T10:00:30Z,2026-11-21T10:02:30Z)"
+    path = file(tmp_path, requests=[{"name": "a", "rdl": rdl}], step="1min", begins="2026-11-21T10:00:30Z")
+    assert main([path]) == 0
+    assert "a: [0, 2) × 1" in capsys.readouterr().out
+
+
 def test_what_recurs_is_planned_turn_by_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     requests = [{"name": "daily", "rdl": "window(atom(b,1,4,2h,8h),0,6h) every 24h until 3d"}]
     assert main([file(tmp_path, requests=requests, step="1h", horizon="5d"), "--early"]) == 0
@@ -84,6 +127,8 @@ def test_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ({"capasity": "<4core>"}, "unknown field `capasity`"),
         ({"capacity": "<4cores"}, "character 8: expected"),
         ({"step": "often"}, "step, begins: 'often'"),
+        ({"step": "0s"}, "step: '0s' is too short; 0.001 s at least"),
+        ({"horizon": -5}, "'-5' is no duration"),
         ({"bundles": {"b": "2GB"}}, "bundles, capacity, horizon: rdl: character 1"),
         ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1)"}]}, "requests[0] (x): rdl: character 13"),
         ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1,1)"}] * 2}, "the name 'x' stands twice"),

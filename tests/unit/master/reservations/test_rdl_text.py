@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -57,6 +60,46 @@ def test_times_as_people_write_them() -> None:
     ahead = parse("window(atom(b,1,2,1,1),+0,+1h)", calendar, NAMED)
     assert ahead.expression == Window(Atom(B, 1, 2, 1, 1), 30, 90)
     assert calendar.at(60) == 1_795_255_200.0 + 3600
+
+
+@pytest.mark.parametrize("step_s", [0.1, 0.7, 1.0, 60.0, 3600.0])
+@given(st.integers(0, 10**7), st.integers(0, 10**7), st.integers(0, 10**6))
+def test_a_window_lies_within_the_times_that_were_written(step_s: float, start: int, length: int, now: int) -> None:
+    """Exactly, in hundredths of a second: no start is rounded down, and no end up."""
+    calendar = Calendar(step_s=step_s, origin=1_795_255_200.0, now=now)
+    step = Fraction(str(step_s)) * 100
+    begins = datetime(2026, 11, 21, 10, tzinfo=UTC)
+    for base, write in (
+        (Fraction(0), lambda at: f"{at / 100:.2f}s"),
+        (now * step, lambda at: f"+{at / 100:.2f}s"),
+        (Fraction(0), lambda at: (begins + timedelta(milliseconds=10 * at)).isoformat()),
+    ):
+        first, last = calendar.time(write(start)), calendar.time(write(start + length), last=True)
+        assert first * step >= base + start > (first - 1) * step
+        assert last * step <= base + start + length < (last + 1) * step
+
+
+def test_a_window_without_a_whole_step_is_refused_in_one_line() -> None:
+    calendar = Calendar(step_s=60.0)
+    said = "the window ends at step 1, not behind its start at 1 (a start is rounded up and an end down to whole steps"
+    for read in (
+        lambda: parse("window(atom(b,1,1,1,1),30s,90s)", calendar, NAMED),
+        lambda: from_json({"window": [{"atom": ["b", 1, 1, 1, 1]}, "30s", "90s"]}, calendar, NAMED),
+    ):
+        with pytest.raises(RdlError) as caught:
+            read()
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("every", ["90s", "0.5min", "61s"])
+def test_a_period_is_whole_steps_lest_turns_drift(every: str) -> None:
+    calendar = Calendar(step_s=60.0)
+    with pytest.raises(RdlError, match="no whole number of steps of 60 s"):
+        parse(f"atom(b,1,1,1,1) every {every}", calendar, NAMED)
+    with pytest.raises(RdlError, match=r"\$\.every: .* no whole number of steps of 60 s"):
+        from_json({"atom": ["b", 1, 1, 1, 1], "every": every}, calendar, NAMED)
+    assert parse("atom(b,1,1,1,1) every 2min", calendar, NAMED).every == 2
 
 
 def test_beyond_the_paper() -> None:
@@ -137,6 +180,10 @@ def test_no_text_ends_in_anything_but_a_request_or_a_line(text: str) -> None:
         ({"atom": ["b", True, 1, 1, 1]}, "$.atom[1]: a whole number"),
         ({"atom": ["b", 2, 1, 1, 1]}, "$.atom[2]: at most 1"),
         ({"atom": ["b", 1, 1, "soon", 1]}, "$.atom[3]: 'soon' is no duration"),
+        ({"atom": ["b", 1, 1, "1" * 5000, 1]}, "$.atom[3]: '1111"),
+        ({"atom": ["b", 1, 1, 1, 10**400]}, "$.atom[4]: '1000"),
+        ({"atom": ["b", 1, 1, 1, -1]}, "$.atom[4]: '-1' is no duration"),
+        ({"atom": ["b", 1, 10**400, 1, 1]}, "$.atom[2]: a whole number from 1 to"),
         ({"any": []}, "$.any: a list that is not empty"),
         ({"any": [{"all": [3]}]}, "$.any[0].all[0]: an object"),
         ({"window": [{"atom": ["b", 1, 1, 1, 1]}, 4, "3"]}, "$.window[2]: the window ends"),
