@@ -12,12 +12,13 @@ import structlog
 
 from master.core import Cluster
 from master.core.records import Node
-from master.reservations.agenda import Dropped, Reservation, Turn
+from master.reservations.agenda import Dropped, Reservation, Returned, Turn
 from master.reservations.calls import Answered, answer
-from master.reservations.desk import Declined, Desk, Entry
+from master.reservations.desk import Desk, Entry
 from master.reservations.follower import Follower
 from master.reservations.kept import Kept, from_kept, to_keep
 from master.reservations.rdl import Bundle
+from master.reservations.repair import Cut
 from master.store.database import StoreError
 from master.store.reservations import ReservationStore
 from penstock.wire import master_api as api
@@ -40,8 +41,8 @@ class _Before:
     reservation: Reservation | None
 
 
-#: A reservation (None: dropped) and its turns: another object for each change.
-_Kept = tuple[Reservation | None, tuple[Turn, ...]]
+#: An entry, its reservation (None: dropped for good), its turns and what was cut: another object for each change.
+_Kept = tuple[Entry, Reservation | None, tuple[Turn | Cut, ...]]
 
 
 class Promising:
@@ -109,7 +110,7 @@ class Promising:
         async with self._lock:
             fresh = self._fresh_id()
             named = str(asked.params.get("reservation", "")) or fresh
-            before = _Before(self.desk.entries.get(named), self._reservation(named))
+            before = _Before(self.desk.entries.get(named), self.desk.known(named))
             await self._follow_or_log()
             answered = self._answer(asked, fresh)
             if answered.changed:
@@ -169,7 +170,7 @@ class Promising:
         self._written = kept
         await self._write_capacity()
 
-    def _follow_capacity(self) -> list[Dropped]:
+    def _follow_capacity(self) -> list[Dropped | Returned]:
         """What the nodes have together; while they gather after a start, at least what they had before."""
         nodes = self._cluster.nodes.values()
         capacity = _together(nodes)
@@ -179,29 +180,27 @@ class Promising:
         self.desk.unknown_rates = _unknown_rates(nodes)
         return self.desk.set_capacity(capacity, time.time(), drained)
 
-    def _tell(self, dropped: Dropped) -> None:
-        """Its owner's jobs hear of it; who has none finds it in the list."""
-        self.counts["missed"] += 1
-        log.warning("a promise cannot be kept", reservation=dropped.id, owner=dropped.owner, why=dropped.why)
+    def _tell(self, changed: Dropped | Returned) -> None:
+        """Tell the jobs of a reservation what became of it; its owner without jobs finds it in the list."""
+        if isinstance(changed, Returned):
+            why = f"its reservation {changed.turn} is promised again"
+            log.info("a promise that was dropped is kept again", reservation=changed.turn, owner=changed.owner)
+        else:
+            self.counts["missed"] += 1
+            why = f"its reservation {changed.turn} was dropped: {changed.why}"
+            log.warning("a promise cannot be kept", reservation=changed.id, owner=changed.owner, why=changed.why)
         for job in self._cluster.jobs.values():
-            if job.reservation == dropped.id:
-                why = f"its reservation {dropped.turn} was dropped: {dropped.why}"
+            if job.reservation == changed.id:
                 self._cluster.propose(job.origin, api.TellWaiting(job=job.job, why=why))
 
     # ------------------------------------------------------------ the store
 
-    def _reservation(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
-        try:
-            return self.desk.kept(id)
-        except Declined:
-            return None
-
     def _kept(self, id: str) -> _Kept:  # noqa: A002 - the field's name
-        one = self._reservation(id)
-        return one, () if one is None else tuple(one.turns.values())
+        one = self.desk.known(id)
+        return self.desk.entries[id], one, () if one is None else (*one.turns.values(), *one.cut.values())
 
     def _to_keep(self, id: str) -> Kept:  # noqa: A002 - the field's name
-        return to_keep(self.desk.entries[id], self._reservation(id), self.desk.settings.step_s)
+        return to_keep(self.desk.entries[id], self.desk.known(id), self.desk.settings.step_s)
 
     async def _write(self, answered: Answered, before: _Before) -> None:
         if self._store is None:
@@ -222,9 +221,10 @@ class Promising:
             self._written[id] = self._kept(id)
 
     async def _write_capacity(self) -> None:
-        if self._store is not None and self.desk.capacity != self._expected:
-            self._expected = self.desk.capacity
-            await asyncio.to_thread(self._store.keep_capacity, self.desk.capacity)
+        connected = self.desk.supply.connected
+        if self._store is not None and connected != self._expected:
+            self._expected = connected
+            await asyncio.to_thread(self._store.keep_capacity, connected)
 
 
 def _together(nodes: Iterable[Node]) -> Bundle:

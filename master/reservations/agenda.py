@@ -14,6 +14,7 @@ from master.reservations.gree import Placed
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import Bundle, Expression, Request, atoms_of, infeasible, normalized, turn
 from master.reservations.remaining import remaining
+from master.reservations.repair import Cut, fits
 from master.reservations.sharing import SharingPolicy
 
 
@@ -59,6 +60,8 @@ class Reservation:
     sequence: int
     turns: dict[str, Turn] = field(default_factory=dict)
     next_turn: int = 0
+    #: Turns that lost capacity took away, by their keys; they are promised again if it returns in time.
+    cut: dict[str, Cut] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,15 @@ class Dropped:
     owner: str
     turn: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A turn that was cut, and is promised again."""
+
+    id: str
+    owner: str
+    turn: str
 
 
 class Agenda:
@@ -87,6 +99,8 @@ class Agenda:
         self._horizon = horizon
         self._policies = policies
         self._reservations: dict[str, Reservation] = {}
+        #: Those all of whose turns were cut.
+        self._cut_off: dict[str, Reservation] = {}
         self._sequence = 0
 
     def reservations(self, owner: str | None = None) -> list[Reservation]:
@@ -97,6 +111,10 @@ class Agenda:
     def get(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
         """One that is kept."""
         return self._reservations.get(id)
+
+    def cut_off(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
+        """Return one that lost capacity took away, and that may be given back."""
+        return self._cut_off.get(id)
 
     def create(self, id: str, owner: str, request: Request, now: int) -> str:  # noqa: A002 - the field's name
         """Promise it; why it cannot be, in a line: empty if it was.
@@ -140,14 +158,21 @@ class Agenda:
         """
         self._forget(self._reservations.pop(id))
 
-    def restore(self, one: Reservation) -> None:
-        """Take back what was accepted before, as it was promised.
+    def give_up(self, id: str) -> None:  # noqa: A002 - the field's name
+        """Give back nothing of one that was cut off."""
+        self._cut_off.pop(id, None)
+
+    def restore(self, one: Reservation, *, cut_off: bool = False) -> None:
+        """Take back what was accepted before, as it was promised; ``cut_off``: it was promised nothing any more.
 
         Raises:
             KeyError: there is one of that id.
         """
         if one.id in self._reservations:
             raise KeyError(f"the reservation {one.id} exists")
+        if cut_off:
+            self._cut_off[one.id] = one
+            return
         for each in one.turns.values():
             self.plan.add(each.key, each.pieces)
         self._reservations[one.id] = one
@@ -171,9 +196,13 @@ class Agenda:
     def set_capacity(self, since: int, capacity: Bundle, now: int, until: int | None = None) -> list[Dropped]:
         """The cluster has so much in [since, until), or from ``since`` on; those that are promised less by it."""
         self.plan.set_capacity(since, capacity, until)
+        return self.repair(now)
+
+    def repair(self, now: int, until: int | None = None) -> list[Dropped]:
+        """Plan anew what exceeds the capacity before step ``until``; those that are promised less by it."""
         moved: list[tuple[Reservation, Turn]] = []
         newest_first = self.reservations()[::-1]
-        while (step := self.plan.overcommitted(now)) is not None:
+        while (step := self.plan.overcommitted(now, until)) is not None:
             holding = ((one, each) for one in newest_first for each in one.turns.values() if each.holds(step))
             found = next(holding, None)
             if found is None:  # nobody is promised anything then
@@ -181,6 +210,23 @@ class Agenda:
             self._drop(*found)
             moved.append(found)
         return self._anew(moved, now)
+
+    def give_back(self, now: int) -> list[Returned]:
+        """Promise again, the oldest first, what was cut and has room now. What cannot be kept any more is given up."""
+        returned: list[Returned] = []
+        for one in sorted((*self._reservations.values(), *self._cut_off.values()), key=lambda one: one.sequence):
+            for key, cut in list(one.cut.items()):
+                found = self._again(cut, now)
+                if found is not None:
+                    del one.cut[key]
+                    one.turns[key] = found
+                    self._reservations[one.id] = self._cut_off.pop(one.id, one)
+                    returned.append(Returned(one.id, one.owner, key))
+                elif max(cut.turn.ends, cut.since) <= now and infeasible(cut.left(), now):
+                    del one.cut[key]
+            if not one.cut:
+                self._cut_off.pop(one.id, None)
+        return returned
 
     # ------------------------------------------------------------ inside
 
@@ -247,6 +293,21 @@ class Agenda:
         self.plan.remove(each.key)
         del one.turns[each.key]
 
+    def _again(self, cut: Cut, now: int) -> Turn | None:
+        """A turn that was cut, in the plan again: as it was; else all that was not given, at another time; else what
+        is left of it when some of its time was missed."""
+        turn, left, coming = cut.turn, cut.left(), cut.coming(now)
+        fitting = bool(coming) and fits(self.plan, coming)
+        if not fitting or cut.missed(now):
+            placed = self._planner.promise(turn.key, left, now, self._last(left, now))
+            if placed is not None:
+                return Turn(turn.key, left, placed)
+        if not fitting:
+            return None
+        found = Turn(turn.key, turn.expression, cut.rest(now)) if cut.missed(now) else turn
+        self.plan.add(turn.key, found.pieces)
+        return found
+
     def _anew(self, moved: list[tuple[Reservation, Turn]], now: int) -> list[Dropped]:
         """The oldest first."""
         dropped = []
@@ -256,8 +317,9 @@ class Agenda:
             if placed is not None:
                 one.turns[each.key] = Turn(each.key, left, placed)
                 continue
+            one.cut[each.key] = Cut(each, now)
             why = "the cluster has less than was promised, and no room for it in its time"
             dropped.append(Dropped(one.id, one.owner, each.key, why))
             if not one.turns and not self._goes_on(one, now):
-                del self._reservations[one.id]
+                self._cut_off[one.id] = self._reservations.pop(one.id)
         return dropped

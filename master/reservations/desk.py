@@ -10,10 +10,10 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from master.reservations.agenda import Agenda, Dropped, Planner, Reservation
+from master.reservations.agenda import Agenda, Dropped, Planner, Reservation, Returned
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.launches import LaunchDelays
@@ -29,12 +29,13 @@ from master.reservations.rdl import (
     parse_bundle,
 )
 from master.reservations.sharing import Instantaneous, Integral, SharingPolicy
+from master.reservations.supply import Supply
 
 #: So many stretches of time in which nothing changes are kept in mind.
 _MOMENTS = 32
-#: What is promised on nodes that are drained, so many seconds ahead, is planned anew; what is promised later is left as
-#: it is. Nobody says when a drain ends: mostly in minutes, and what is dropped for it does not come back with the node.
-DRAINED_FOR_S = 3600.0
+#: What is promised on nodes that are drained or lost, so many seconds ahead, is planned anew; what is promised later is
+#: left as it is. Most nodes are back in minutes.
+REPAIR_AHEAD_S = 3600.0
 #: Resources that agents may not know how much of they have → their names, and the agents' keys that tell it.
 _RATES = {
     "disk_bytes_per_s": ("the disks", "disk_bytes_per_s"),
@@ -129,9 +130,8 @@ class Desk:
             horizon=max(1, math.floor(settings.horizon_s / settings.step_s)),
             policies=settings.policies(),
         )
-        self.capacity = Bundle()
-        self._drained = Bundle()  # what of it is of nodes that are drained
-        self._drained_until = 0  # the step up to which the plan does without it
+        self.supply = Supply(max(2, math.ceil(REPAIR_AHEAD_S / settings.step_s)))
+        self._repaired_until = 0  # the step up to which the plan does without what is away
         #: Resource → the nodes that do not tell how much of it they have: nothing of it is promised on them.
         self.unknown_rates: Mapping[str, Sequence[str]] = {}
         self.entries: dict[str, Entry] = {}
@@ -151,7 +151,7 @@ class Desk:
         if entry.id in self.entries:
             raise Declined(f"there is a reservation {entry.id!r} already", malformed=True)
         request = self._request(entry.rdl, at)
-        with self.without_drained():
+        with self.without_away():
             why = self.agenda.create(entry.id, self._tenant(entry.user), request, self.step(at))
         if why:
             raise Declined(f"{why}{self._note(request)}")
@@ -168,7 +168,7 @@ class Desk:
         request = self._request(rdl, at)
         if entry.dropped:
             raise Declined(f"the reservation {id!r} was dropped: {entry.dropped}; create another")
-        with self.without_drained():
+        with self.without_away():
             why = self.agenda.update(id, request, self.step(at))
         if why:
             raise Declined(f"{why}{self._note(request)}; it keeps what it had")
@@ -181,7 +181,9 @@ class Desk:
         Raises:
             Declined: there is none.
         """
-        if not self._entry(id).dropped:
+        if self._entry(id).dropped:
+            self.agenda.give_up(id)
+        else:
             self.agenda.delete(id)
         del self.entries[id]
 
@@ -211,42 +213,48 @@ class Desk:
             del self.entries[id]
         return dropped
 
-    def set_capacity(self, capacity: Bundle, at: float, drained: Bundle | None = None) -> list[Dropped]:
-        """The cluster has so much from now on (the adapter, §5.2); those that are promised less by it.
+    def set_capacity(self, capacity: Bundle, at: float, drained: Bundle | None = None) -> list[Dropped | Returned]:
+        """The nodes have so much together from now on, ``drained`` of it on nodes that are drained (the adapter, §5.2).
+        Return what is promised no longer by it, and what is promised again.
 
-        ``drained`` is what of it is of nodes that are drained. Of what is promised already the plan does without them
-        for the next :data:`DRAINED_FOR_S` only, and looks again when half of that is over; nothing new is promised on
-        them at any time (:meth:`without_drained`).
+        What is drained, or was lost, is missing for the next :data:`REPAIR_AHEAD_S` only. What is promised later is
+        left as it is until half of that is over, when the plan is looked at again. Nothing new is promised on what is
+        away.
         """
-        step, drained = self.step(at), drained or Bundle()
-        span = max(2, math.ceil(DRAINED_FOR_S / self.settings.step_s))
-        looked = drained == Bundle() or step < self._drained_until - span // 2
-        if capacity == self.capacity and drained == self._drained and looked:
+        step = self.step(at)
+        span = max(2, math.ceil(REPAIR_AHEAD_S / self.settings.step_s))
+        first = self.supply.whole == Bundle()
+        changed = self.supply.tell(capacity, drained or Bundle(), step)
+        if not changed and step < self._repaired_until - span // 2:
             return []
-        self.capacity, self._drained, self._drained_until = capacity, drained, step + span
-        dropped = self.agenda.set_capacity(step, capacity, step)
-        if drained != Bundle():
-            dropped += self.agenda.set_capacity(step, _less(capacity, drained), step, step + span)
+        self._repaired_until = step + span
+        plan = self.agenda.plan
+        plan.set_capacity(0 if first else step, self.supply.whole)
+        if self.supply.away:
+            plan.set_capacity(step, self.supply.present, self._repaired_until)
+        dropped = self.agenda.repair(step, self._repaired_until)
         living = {one.id for one in self.agenda.reservations()}
         for each in dropped:
             if each.id not in living:
-                entry = self.entries[each.id]
-                self.entries[each.id] = Entry(entry.id, entry.name, entry.user, entry.rdl, entry.created_at, each.why)
-        return dropped
+                self.entries[each.id] = replace(self.entries[each.id], dropped=each.why)
+        returned = self.agenda.give_back(step) if changed else []
+        for again in returned:
+            self.entries[again.id] = replace(self.entries[again.id], dropped="")
+        return [*dropped, *returned]
 
     @contextmanager
-    def without_drained(self) -> Iterator[None]:
-        """Within, the plan has of drained nodes nothing at all: as long as nobody has undrained them, nothing new is
-        promised on them, however far ahead. What is promised then may exceed it, and is left alone."""
-        if self._drained == Bundle():
+    def without_away(self) -> Iterator[None]:
+        """Within, the plan has nothing of what is away: nothing new is promised on it, however far ahead. What is
+        promised then already may exceed the rest, and is left alone."""
+        if not self.supply.away:
             yield
             return
-        plan, since = self.agenda.plan, self._drained_until
-        plan.set_capacity(since, _less(self.capacity, self._drained))
+        plan, since = self.agenda.plan, self._repaired_until
+        plan.set_capacity(since, self.supply.present)
         try:
             yield
         finally:
-            plan.set_capacity(since, self.capacity)
+            plan.set_capacity(since, self.supply.whole)
 
     def promised(self, at: float) -> dict[str, Promise]:
         """Reservation → what it is promised now; those that are promised nothing now are left out. Not to be changed:
@@ -258,11 +266,15 @@ class Desk:
         until = self._moment(self.step(at)).until
         return None if until is None else self.unix(until)
 
+    def known(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
+        """Return one that is kept, or that was dropped and may be given back."""
+        return self.agenda.get(id) or self.agenda.cut_off(id)
+
     def restore(self, entry: Entry, reservation: Reservation | None) -> None:
         """Take back what a master before us promised, as it was; None: it was dropped, and is still to be told."""
         self.entries[entry.id] = entry
         if reservation is not None:
-            self.agenda.restore(reservation)
+            self.agenda.restore(reservation, cut_off=bool(entry.dropped))
 
     def step(self, at: float) -> int:
         """The step that it is."""
@@ -316,7 +328,10 @@ class Desk:
 
     def _note(self, request: Request) -> str:
         """Beside why something cannot be promised."""
-        notes = ["nodes that are drained are not counted on"] if self._drained != Bundle() else []
+        away = [
+            word for word, is_so in (("drained", self.supply.drained != Bundle()), ("lost", self.supply.lost)) if is_so
+        ]
+        notes = [f"nodes that are {' or '.join(away)} are not counted on"] if away else []
         bundles = [atom.bundle for atom in atoms_of(request.expression)]
         for resource, (name, key) in _RATES.items():
             nodes = self.unknown_rates.get(resource, ())
@@ -327,10 +342,6 @@ class Desk:
 
     def _tenant(self, user: str) -> str:
         return self.settings.tenants.get(user, user)
-
-
-def _less(capacity: Bundle, drained: Bundle) -> Bundle:
-    return Bundle.of(max(0, has - gone) for has, gone in zip(capacity.amounts, drained.amounts, strict=True))
 
 
 def _promise(id: str, pieces: Sequence[Piece]) -> Promise:  # noqa: A002 - the field's name

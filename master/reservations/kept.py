@@ -10,6 +10,7 @@ from master.reservations.agenda import Reservation, Turn
 from master.reservations.desk import Entry
 from master.reservations.plan import Piece
 from master.reservations.rdl import Bundle, Expression, Request
+from master.reservations.repair import Cut
 
 
 class KeptPiece(msgspec.Struct, frozen=True, array_like=True):
@@ -29,8 +30,15 @@ class KeptTurn(msgspec.Struct, frozen=True):
     placed: list[list[KeptPiece]]
 
 
+class KeptCut(msgspec.Struct, frozen=True):
+    """A turn that is promised nothing from step ``since`` on, and may be given back."""
+
+    turn: KeptTurn
+    since: int
+
+
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything of one; without ``request`` it was dropped."""
+    """Everything of one; without ``request`` it was dropped, and nothing of it is given back."""
 
     id: str
     name: str
@@ -44,6 +52,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     request: Request | None = None
     next_turn: int = 0
     turns: list[KeptTurn] = []
+    cut: list[KeptCut] = []
 
 
 def to_keep(entry: Entry, reservation: Reservation | None, step_s: float) -> Kept:
@@ -70,7 +79,9 @@ def to_keep(entry: Entry, reservation: Reservation | None, step_s: float) -> Kep
         sequence=reservation.sequence,
         request=reservation.request,
         next_turn=reservation.next_turn,
+        dropped=entry.dropped,
         turns=[_to_keep(turn) for turn in reservation.turns.values()],
+        cut=[KeptCut(_to_keep(cut.turn), cut.since) for cut in reservation.cut.values()],
     )
 
 
@@ -80,7 +91,8 @@ def from_kept(kept: Kept) -> tuple[Entry, Reservation | None]:
     if kept.request is None:
         return entry, None
     turns = {turn.key: _turn(turn) for turn in kept.turns}
-    return entry, Reservation(kept.id, kept.owner, kept.request, kept.sequence, turns, kept.next_turn)
+    cut = {one.turn.key: Cut(_turn(one.turn), one.since) for one in kept.cut}
+    return entry, Reservation(kept.id, kept.owner, kept.request, kept.sequence, turns, kept.next_turn, cut)
 
 
 def _to_keep(turn: Turn) -> KeptTurn:

@@ -172,9 +172,11 @@ class Plan:
                 found[reservation] = (cores, disk, network, memory)
         return found
 
-    def overcommitted(self, since: int = 0) -> int | None:
-        """The first step from ``since`` on in which more is promised than there is."""
+    def overcommitted(self, since: int = 0, until: int | None = None) -> int | None:
+        """The first step in [since, until), or from ``since`` on, in which more is promised than there is."""
         for start, _, row in self.free.runs(since):
+            if until is not None and start >= until:
+                return None
             if min(row) < -EPSILON:
                 return max(start, since)
         return None

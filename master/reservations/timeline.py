@@ -47,11 +47,11 @@ def stacked(desk: Desk, since: float, until: float, *, by: str = "user") -> dict
 def free_runs(desk: Desk, since: float) -> list[dict[str, Any]]:
     """What could be promised from Unix time ``since`` on, run by run; the last one has no ``finish`` (None)."""
     first, found = desk.step(since), list[dict[str, Any]]()
-    with desk.without_drained():
+    with desk.without_away():
         runs = list(islice(desk.agenda.plan.free.runs(max(0, first)), MOST_RUNS))
     for start, finish, row in runs:
         end = None if finish is None else desk.unix(finish)
-        free = [max(0.0, amount) for amount in row]  # less than nothing where what is drained is promised
+        free = [max(0.0, amount) for amount in row]  # less than nothing where what is away is promised
         found.append({"start": desk.unix(max(start, first)), "finish": end} | dict(zip(AMOUNTS, free, strict=True)))
     return found
 

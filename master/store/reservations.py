@@ -60,8 +60,10 @@ class ReservationStore:
             kept = [msgspec.json.decode(row.kept, type=Kept) for row in rows]
         except msgspec.DecodeError as error:
             raise StoreError(f"store: {self._database.shown}: a reservation cannot be read: {error}") from None
-        for one in kept:
-            if one.request is not None and one.step_s != step_s:
+        for index, one in enumerate(kept):
+            if one.dropped and one.step_s != step_s:  # its steps mean nothing any more
+                kept[index] = msgspec.structs.replace(one, request=None, turns=[], cut=[])
+            elif one.request is not None and one.step_s != step_s:
                 raise StoreError(
                     f"reservation_step_s: the reservations in {self._database.shown} were planned in steps of "
                     f"{one.step_s:g} s; set it back, or delete them first"

@@ -122,7 +122,7 @@ async def test_a_lost_node_takes_what_no_longer_fits_and_its_jobs_hear_of_it(tmp
         b.job("a", "j", reservation=made.reservation)
         one._gathered_at = 0.0
         one._expected = Bundle()
-        lost = b.cluster.nodes.pop("b")
+        b.cluster.nodes.pop("b")
         await one._look()
         [told] = (await ask(one, "reservations")).reservations
         assert "less than was promised" in told.dropped
@@ -131,10 +131,48 @@ async def test_a_lost_node_takes_what_no_longer_fits_and_its_jobs_hear_of_it(tmp
         waiting = [decision for decision in said if isinstance(decision, api.TellWaiting)]
         assert [decision.job for decision in waiting] == ["j"]
         assert "was dropped" in waiting[0].why
-        b.cluster.nodes["b"] = lost
     async with promising(tmp_path / "db", b.cluster) as again:
         [told_again] = (await ask(again, "reservations")).reservations
         assert told_again == told, "until its owner has seen it"
+
+
+async def test_a_node_that_was_silent_for_a_while_leaves_what_is_promised_in_three_days(tmp_path: Path) -> None:
+    b = cluster()
+    async with promising(tmp_path / "db", b.cluster) as one:
+        made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+72h,+73h)")
+        one._gathered_at, one._expected = 0.0, Bundle()
+        lost = b.cluster.nodes.pop("b")
+        assert (await ask(one, "reservations")).reservations == [made]
+        with pytest.raises(RpcError, match="nodes that are lost are not counted on"):
+            await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+48h,+49h)")
+    async with promising(tmp_path / "db", b.cluster) as again:
+        assert (await ask(again, "reservations")).reservations == [made]
+        b.cluster.nodes["b"] = lost
+        assert (await ask(again, "reservations")).reservations == [made]
+
+
+async def test_what_was_dropped_is_given_back_with_the_node_though_the_master_began_anew(tmp_path: Path) -> None:
+    b = cluster()
+    async with promising(tmp_path / "db", b.cluster) as one:
+        made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+10min,+11min)", name="soon")
+        b.job("a", "j", reservation=made.reservation)
+        one._gathered_at, one._expected = 0.0, Bundle()
+        lost = b.cluster.nodes.pop("b")
+        [told] = (await ask(one, "reservations")).reservations
+        assert told.dropped
+        assert isinstance(one._store, Broken)
+        one._store.broken = True
+        with pytest.raises(RpcError, match="nothing has changed"):
+            await ask(one, "delete_reservation", reservation=made.reservation)
+    async with promising(tmp_path / "db", b.cluster) as again:
+        assert (await ask(again, "reservations")).reservations == [told]
+        b.cluster.nodes["b"] = lost
+        assert (await ask(again, "reservations")).reservations == [made], "at the very times that were promised"
+        out = b.cluster.handle(e.RoundDue(time.time()), b.now)
+        said = [decision for each in out if isinstance(each, SendDecisions) for decision in each.decisions]
+        assert any("promised again" in each.why for each in said if isinstance(each, api.TellWaiting))
+    async with promising(tmp_path / "db", b.cluster) as third:
+        assert (await ask(third, "reservations")).reservations == [made]
 
 
 async def test_what_a_call_finds_dropped_is_told_and_written_down(tmp_path: Path) -> None:
@@ -142,11 +180,10 @@ async def test_what_a_call_finds_dropped_is_told_and_written_down(tmp_path: Path
     async with promising(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,1h,6h),+0s,+1h)")
         one._gathered_at, one._expected = 0.0, Bundle()
-        lost = b.cluster.nodes.pop("b")
+        b.cluster.nodes.pop("b")
         [told] = (await ask(one, "reservations")).reservations
         assert told.reservation == made.reservation
         assert told.dropped
-        b.cluster.nodes["b"] = lost
     async with promising(tmp_path / "db", b.cluster) as again:
         assert (await ask(again, "reservations")).reservations == [told]
 
@@ -162,7 +199,7 @@ async def test_what_could_not_be_written_down_is_with_the_next_look(tmp_path: Pa
         assert told.dropped
         one._store.broken = False
         await one._look()
-    async with promising(tmp_path / "db", cluster().cluster) as again:
+    async with promising(tmp_path / "db", b.cluster) as again:
         assert (await ask(again, "reservations")).reservations == [told]
 
 

@@ -134,6 +134,58 @@ def test_drained_nodes_are_planned_around_for_an_hour_and_come_back() -> None:
     one.create(entry("x", "window(atom(b,8,8,20s,160),+0s,+30min)"), NOW + 3000)
 
 
+def test_what_a_lost_node_took_comes_back_with_it() -> None:
+    one = desk()
+    smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
+    begun = "window(atom(b,8,8,10min,4800),+0s,+10min)"
+    one.create(entry("begun", begun), NOW)
+    one.create(entry("soon", "window(atom(b,8,8,20s,160),+30min,+31min)", "bob"), NOW)
+    one.create(entry("movable", "window(atom(b,8,8,20s,160),+11min,+20min)"), NOW)
+    one.create(entry("daily", "window(atom(b,8,8,20s,160),+12h,+13h)"), NOW)
+    before = pieces(one, "soon")
+    assert {each.id for each in one.set_capacity(smaller, NOW + 60)} == {"begun", "soon", "movable"}
+    with pytest.raises(Declined, match="lost are not counted on"):
+        one.create(entry("x", "window(atom(b,8,8,20s,160),+6h,+7h)"), NOW + 60)
+    again = one.set_capacity(CLUSTER, NOW + 74)
+    assert [each.id for each in again] == ["begun", "soon", "movable"]
+    assert pieces(one, "soon") == before
+    assert pieces(one, "begun") == [(0, 60, 8), (74, 600, 8)], "what is left of its time"
+    assert [each.dropped for each in one.owned()] == [""] * 4
+    one.create(entry("x", "window(atom(b,8,8,20s,160),+6h,+7h)"), NOW + 74)
+
+
+def test_what_a_lost_node_took_is_given_back_only_where_there_is_room_and_its_owner_wants_it() -> None:
+    one = desk()
+    smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
+    one.create(entry("late", "window(atom(b,8,8,20s,160),+0s,+70min)"), NOW)
+    assert one.set_capacity(smaller, NOW) == []
+    assert pieces(one, "late") == [(4180, 4200, 8)], "beyond the hour that is repaired"
+    dropped = one.set_capacity(smaller, NOW + 1801)
+    assert [each.id for each in dropped] == ["late"], "its time draws near, and the node is not back"
+    one.delete("late")
+    one.create(entry("rigid", "window(atom(b,6,6,20s,120),+10min,+20min)"), NOW + 1801)
+    one.set_capacity(Bundle(cpu_cores=2.0, memory_bytes=100 << 30), NOW + 1802)
+    assert one.entries["rigid"].dropped
+    assert one.set_capacity(Bundle(cpu_cores=4.0, memory_bytes=100 << 30), NOW + 1803) == []
+    one.delete("rigid")
+    assert one.set_capacity(CLUSTER, NOW + 1804) == [], "nobody wants it any more"
+
+
+def test_a_cluster_that_became_smaller_for_good_keeps_the_rest_and_drops_the_others_in_time() -> None:
+    one = desk()
+    smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
+    one.create(entry("tomorrow", "window(atom(b,8,8,20s,160),+24h,+25h)"), NOW)
+    one.create(entry("small", "window(atom(b,2,2,20s,40),+24h,+25h)"), NOW)
+    at, dropped = NOW, []
+    while at < NOW + 25 * 3600:
+        at += 600
+        dropped += [(each.id, at - NOW) for each in one.set_capacity(smaller, at)]
+        one.advance(at)
+    [(id, told_at)] = dropped  # noqa: A001 - the field's name
+    assert id == "tomorrow"
+    assert 23 * 3600 <= told_at <= 24.9 * 3600, "before its time"
+
+
 def test_what_is_promised_is_planned_anew_around_a_drained_node() -> None:
     one = desk()
     one.create(entry("r", "window(atom(b,2,8,10s,160),+0s,+10min)"), NOW)
@@ -196,8 +248,7 @@ def test_a_restart_changes_nothing(asks: list[tuple[str, int]], cores: float) ->
             one.create(entry(f"r-{number}", rdl), at)
     smaller = Bundle(cpu_cores=cores, memory_bytes=100 << 30)
     one.set_capacity(smaller, at)
-    living = {each.id: each for each in one.agenda.reservations()}
-    written = [msgspec.json.encode(to_keep(each, living.get(each.id), 1.0)) for each in one.owned()]
+    written = [msgspec.json.encode(to_keep(each, one.known(each.id), 1.0)) for each in one.owned()]
 
     other = desk(horizon_s=60)
     for text in written:
@@ -210,9 +261,12 @@ def test_a_restart_changes_nothing(asks: list[tuple[str, int]], cores: float) ->
         assert other.advance(moment) == one.advance(moment)
         for step in range(0, 90, 3):
             assert other.promised(moment + step) == one.promised(moment + step)
+    assert other.set_capacity(CLUSTER, at + 30) == one.set_capacity(CLUSTER, at + 30)
     assert [each.sequence for each in other.agenda.reservations()] == [
         each.sequence for each in one.agenda.reservations()
     ]
+    for step in range(30, 90, 3):
+        assert other.promised(at + step) == one.promised(at + step)
 
 
 def test_the_store_keeps_what_it_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""PURE. What capacity that was lost takes of a reservation, and what of it can be given back when capacity returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from master.reservations.plan import EPSILON, Piece, Plan
+from master.reservations.rdl import Expression
+from master.reservations.remaining import remaining
+
+if TYPE_CHECKING:
+    from master.reservations.agenda import Turn
+    from master.reservations.gree import Placed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """A turn that is promised nothing from step ``since`` on, because the cluster had less than was promised."""
+
+    turn: Turn
+    since: int
+
+    def left(self) -> Expression:
+        """Return what of the request was not given when the turn was cut."""
+        return remaining(self.turn.expression, self.turn.placed, self.since)
+
+    def past(self) -> list[Piece]:
+        """Return what the turn was promised before it was cut."""
+        return [clipped for piece in self.turn.pieces if (clipped := _clip(piece, 0, self.since)) is not None]
+
+    def missed(self, now: int) -> bool:
+        """Return whether time has passed in which the turn was to be promised something."""
+        return any(_clip(piece, self.since, now) is not None for piece in self.turn.pieces)
+
+    def coming(self, now: int) -> list[Piece]:
+        """Return what the turn was to be promised from ``now`` on."""
+        return [clipped for piece in self.turn.pieces if (clipped := _clip(piece, now, None)) is not None]
+
+    def rest(self, now: int) -> Placed:
+        """Return the turn's pieces without what was missed between the cut and ``now``."""
+        found: Placed = []
+        for pieces in self.turn.placed:
+            parts = [part for piece in pieces for part in (_clip(piece, 0, self.since), _clip(piece, now, None))]
+            found.append([part for part in parts if part is not None])
+        return found
+
+
+def fits(plan: Plan, pieces: list[Piece]) -> bool:
+    """Return whether the plan has room for all pieces together; the plan stays as it is."""
+    taken: list[Piece] = []
+    for piece in pieces:
+        lowest = plan.free.lowest(piece.start, piece.finish)
+        needs = [piece.number * amount for amount in piece.bundle.amounts]
+        if any(need and need > free + EPSILON for need, free in zip(needs, lowest, strict=True)):
+            break
+        plan.take(piece)
+        taken.append(piece)
+    for piece in taken:
+        plan.give_back(piece)
+    return len(taken) == len(pieces)
+
+
+def _clip(piece: Piece, start: int, finish: int | None) -> Piece | None:
+    """The part of a piece in [start, finish); None: there is none."""
+    first = max(piece.start, start)
+    last = piece.finish if finish is None else min(piece.finish, finish)
+    return Piece(first, last, piece.bundle, piece.number) if first < last else None
