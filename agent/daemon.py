@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 import uvloop
 
-from agent import disk_scheduler, place, process
+from agent import place, process
 from agent.cgroups import CgroupTree, holding, limited_disks, whole_disks
 from agent.check.facts import Host as CheckedHost
 from agent.check.facts import enforcement
@@ -43,7 +43,6 @@ from agent.periodic import Periodic
 from agent.shell import Shell
 from agent.status import status_document
 from agent.stdio import Stdio
-from agent.trouble import Troubles
 from penstock import paths, sdnotify
 from penstock.config.answers import Configuring
 from penstock.config.endpoint import endpoint
@@ -53,7 +52,8 @@ from penstock.daemon import StartError
 from penstock.model import Capacity
 from penstock.security import doors
 from penstock.security.certificates import CertificateWatch
-from penstock.security.http_access import access_of
+from penstock.security.http_access import HttpAccess, access_of
+from penstock.trouble import Troubles
 from penstock.wire.cluster_api import Draining
 
 log = structlog.get_logger()
@@ -126,13 +126,14 @@ class Agent:
             OSError: a directory, socket or port that is needed cannot be had.
         """
         config = self._config
+        access = access_of(config)
         paths.make_private(config.runtime(), 0o755)
         paths.make_private(config.state())
         process.lock(config.state(), config.runtime(), config.socket_path())
         self._outputs.mkdir(mode=0o700, exist_ok=True)
         instance = secrets.token_hex(4)
         disks = whole_disks()
-        self._choose_disk_scheduler([disk.name for disk in disks])
+        process.choose_disk_scheduler(config.disk_scheduler, [disk.name for disk in disks], config.state())
         self._launcher = await self._connect_launcher(instance)
         self._closers.append(self._launcher.close)
         self._tree = self._prepare_tree()
@@ -156,9 +157,7 @@ class Agent:
         if config.master:
             self._link = self._link_to_master(config, node.settings.node)
         await self._take_back(journal)
-        self._site = StatusSite(self.status, lambda: resources(node))
-        await self._site.listen(*host_port(config.http, "http"), access_of(config))
-        self._closers.append(self._site.close)
+        await self._open_site(node, access)
         enforced = sorted(name for name, fact in self._enforcement.items() if fact["ok"])
         self._frameworks = Frameworks(
             self._shell, self._executor, status=self.status, outputs=self._outputs, enforced=enforced,
@@ -170,14 +169,18 @@ class Agent:
         self._closers.append(self._frameworks.close)
         log.info("agent started", node=node.settings.node, socket=str(config.socket_path()), http=self._site.address)
 
+    async def _open_site(self, node: Node, access: HttpAccess) -> None:
+        http = self._config.http
+        self._site = StatusSite(self.status, lambda: resources(node))
+        self._closers.append(self._site.close)
+        try:
+            await self._site.listen_when_free(*host_port(http, "http"), access, self._troubles)
+        except OSError as error:
+            raise StartError(f"http: cannot listen on {http}: {error.strerror or error}") from error
+
     def _link_to_master(self, config: AgentConfig, name: str) -> Link:
         master = endpoint(config.master, "master")
         return Link(self._shell, master, doors.contexts(config, "master", master, name), config.master_name)
-
-    def _choose_disk_scheduler(self, disks: list[str]) -> None:
-        chosen, before = self._config.disk_scheduler, disk_scheduler.kept(self._config.state())
-        for disk, why in disk_scheduler.choose(chosen, disks, before).items():
-            log.warning("disk scheduler not changed", disk=disk, why=why)
 
     async def _connect_launcher(self, instance: str) -> Launcher:
         config = self._config
@@ -366,6 +369,9 @@ class Agent:
             await self._executor.settle()
             if self._config.spawn_launcher and not self._shell.node.containers.live:
                 await self._launcher.shutdown()
+        elif hasattr(self, "_launcher"):
+            if self._config.spawn_launcher and not self._exits:
+                await process.end_idle_launcher(self._launcher)
         for closer in reversed(self._closers):
             closing = closer()
             if asyncio.iscoroutine(closing):

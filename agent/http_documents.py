@@ -11,7 +11,7 @@ import msgspec
 
 from agent.core.records import ContainerState
 from agent.core.snapshot import ContainerUse, HostUse
-from penstock.documents import Certificate, Said, SetByHand
+from penstock.documents import Certificate, Degraded, Said, SetByHand
 from penstock.model import Capacity, Ended, Limits, ResourceKind
 from penstock.model.work import StageProgress
 from penstock.wire.cluster_api import Remaining
@@ -189,15 +189,6 @@ class Journal(Said, frozen=True, kw_only=True):
     """Records written or removed since the start of the agent."""
 
     writes: int
-
-
-class Degraded(Said, frozen=True, kw_only=True):
-    """The system refuses it at the moment: what, why, since when (Unix time), and how often it was tried."""
-
-    what: str
-    why: str
-    since: float
-    times: int
 
 
 class Drain(Said, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from agent.jvm import JvmHeaps
 from agent.monitor import MemoryWatch, Sampler
 from agent.output import forget_outputs, trim_output
 from agent.shell import Shell
-from agent.trouble import Troubles
+from penstock.trouble import Troubles
 
 
 class Periodic:

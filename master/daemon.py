@@ -10,7 +10,6 @@ import secrets
 import signal
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,7 @@ from penstock.locking import AlreadyOwnedError, claim
 from penstock.security import doors, tls
 from penstock.security.certificates import CertificateWatch
 from penstock.security.http_access import access_of
+from penstock.trouble import Troubles
 
 log = structlog.get_logger()
 
@@ -101,6 +101,7 @@ class Master:
         self.service.overview = Overview(self.status)
         self.promising: Promising | None = None
         self._store_lock = -1
+        self._troubles = Troubles()
         token = Path(config.http_token_file) if config.http_token_file else None
         reservations = ReservationSite(
             lambda: self.promising.desk if self.promising is not None else None, self.service.on_behalf, token
@@ -119,7 +120,7 @@ class Master:
         try:
             place = endpoint(self._config.listen, "listen")
             self.service.contexts = doors.contexts(self._config, "listen", place)
-            pages = partial(self.site.listen, access=access_of(self._config))
+            access = access_of(self._config)
         except (SettingsError, tls.TlsError) as error:
             raise StartError(str(error)) from None
         await self._take_reservations()
@@ -129,7 +130,7 @@ class Master:
         except OSError as error:
             raise StartError(f"listen: cannot listen on {place}: {error.strerror or error}") from error
         try:
-            await pages(*host_port(self._config.http, "http"))
+            await self.site.listen_when_free(*host_port(self._config.http, "http"), access, self._troubles)
         except OSError as error:
             raise StartError(f"http: cannot listen on {self._config.http}: {error.strerror or error}") from error
         log.info("master started", listen=self.service.address, http=self.site.address, version=__version__)
@@ -217,6 +218,7 @@ class Master:
             "http": self.site.address,
             "configuration": self._reloading.by_hand(),
             "certificates": self.certificates.rows(),
+            "degraded": self._troubles.rows(),
             "reservations": self.promising.counts if self.promising is not None else {},
             **document(self.service.cluster, time.monotonic()),
         }

@@ -16,9 +16,10 @@ from master.metrics import MasterCollector, Status
 from penstock import openapi
 from penstock.openapi import Operation, Refused
 from penstock.security.http_access import HttpAccess
+from penstock.trouble import Troubles
 from penstock.web.history import Resources
 from penstock.web.live import Live
-from penstock.web.site import Site
+from penstock.web.site import RETRY_S, Site
 
 #: Of a job; raises UnknownJobError.
 Explain = Callable[[str], dict[str, Any]]
@@ -68,6 +69,16 @@ class StatusSite:
             OSError: the port is taken.
         """
         await self._site.listen(host, port, access)
+
+    async def listen_when_free(
+        self, host: str, port: int, access: HttpAccess | None, troubles: Troubles, retry_s: float = RETRY_S
+    ) -> None:
+        """As :meth:`listen`; a port that another process has is a trouble, and is tried again until it is free.
+
+        Raises:
+            OSError: the port cannot be had for another reason.
+        """
+        await self._site.listen_when_free(host, port, access, troubles, retry_s)
 
     async def close(self) -> None:
         """Close the port."""

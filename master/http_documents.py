@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.documents import Certificate, Said, SetByHand
+from penstock.documents import Certificate, Degraded, Said, SetByHand
 from penstock.model import Capacity
 from penstock.model.work import StageProgress
 from penstock.wire.cluster_api import Draining
@@ -145,6 +145,7 @@ class Status(Said, frozen=True, kw_only=True):
     http: str
     configuration: dict[str, SetByHand]
     certificates: list[Certificate]
+    degraded: list[Degraded]
     reservations: dict[Literal["accepted", "rejected", "missed"], int]
     resources: dict[Literal["cpu", "memory", "disk", "network"], Resource]
     nodes: dict[str, NodeStatus]

@@ -19,6 +19,15 @@ class Certificate(Said, frozen=True, kw_only=True):
     ends_at: float
 
 
+class Degraded(Said, frozen=True, kw_only=True):
+    """The system refuses it at the moment: what, why, since when (Unix time), and how often it was tried."""
+
+    what: str
+    why: str
+    since: float
+    times: int
+
+
 class SetByHand(Said, frozen=True, kw_only=True):
     """A key of the configuration that was set while the daemon runs: its value as it is written, and by whom."""
 

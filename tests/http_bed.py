@@ -58,7 +58,7 @@ def bed(directory: Path) -> Iterator[Bed]:
         master = start(
             "master", directory,
             *_set(listen="127.0.0.1:0", http="127.0.0.1:0", store=directory / "kept.db", http_token_file=token_file,
-                  tls="require", **settings(files(ca, "head", master=True))),
+                  **settings(files(ca, "head", master=True))),
         )  # fmt: skip
         stack.callback(_end, master)
         agent = start(
@@ -66,7 +66,7 @@ def bed(directory: Path) -> Iterator[Bed]:
             *_set(
                 node="alpha", http="127.0.0.1:0", runtime_dir=directory / "run", state_dir=directory / "state", cores=2,
                 memory_bytes=2**30, sample_interval_s=0.2, master=master.addresses["listen"], master_name="head",
-                tls="require", **settings(files(ca, "alpha")),
+                **settings(files(ca, "alpha")),
             ),
         )  # fmt: skip
         stack.callback(end_launcher, directory / "run")

@@ -226,6 +226,16 @@ def stages(job: Mapping[str, Any], key: str = "stages") -> str:
     return f"{done:.0f} of {tasks:.0f} tasks" if tasks else ""
 
 
+def troubles(status: Mapping[str, Any]) -> Text | None:
+    """What the system refuses to the daemon at the moment, and why."""
+    rows = [f"{row.get('what', '?')}: {row.get('why', '?')}" for row in listing(status, "degraded")]
+    if not rows:
+        return None
+    said = plain(f"degraded: {'; '.join(rows)}")
+    said.stylize("red")
+    return said
+
+
 def page(headline: Text, *parts: Fitted | Text | None) -> RenderableType:
     """One below the other, a line left empty above each table; None: there is nothing of it."""
     found: list[RenderableType] = [headline]

@@ -28,6 +28,7 @@ from penstock.cli.render import (
     resources,
     stages,
     styled,
+    troubles,
 )
 from penstock.model.units import format_bytes
 
@@ -45,6 +46,7 @@ def cluster_view(
     at = time.time() if now is None else now
     return page(
         _headline(status, at),
+        troubles(status),
         resources(mapping(status, "resources")),
         _nodes(status),
         _jobs(status),

@@ -30,6 +30,7 @@ from penstock.cli.render import (
     resources,
     stages,
     styled,
+    troubles,
 )
 from penstock.model.units import format_bytes
 
@@ -44,6 +45,7 @@ def host_view(status: Mapping[str, Any]) -> RenderableType:
     """Everything: the host, resources, queues, containers, jobs, preemptions."""
     return page(
         _headline(status),
+        troubles(status),
         _degraded(status),
         resources(mapping(status, "resources"), [Column("whole host", _whole_host(mapping(status, "host")), rank=2)]),
         _queues(status),

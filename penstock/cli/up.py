@@ -192,6 +192,7 @@ class _Up:
         self._options = options
         self._daemons: list[_Daemon] = []
         self._stop = asyncio.Event()
+        self._http: dict[str, str] = {}  # what each daemon was told
 
     async def run(self) -> int:
         """0 when it was told to stop, 1 when one of the two ended by itself."""
@@ -237,6 +238,7 @@ class _Up:
         agent = {"master": str(of_master["listen"]), "http": http} | dict(self._options.set)
         self._daemons.append(await _Daemon.start("agent", directory, agent))
         of_agent = await self._daemons[-1].addresses()
+        self._http = {"agent": agent["http"], "master": master["http"]}
         client = await AgentClient.connect(Path(of_agent["socket"]), "penstock up")
         await client.close()
         return {
@@ -265,8 +267,12 @@ class _Up:
             fresh.write_text(json.dumps(addresses), encoding="utf-8")
             fresh.replace(port_file)
         print(f"agent socket   {addresses['socket']}")
-        print(f"agent status   http://{addresses['agent_http']}/")
-        print(f"master status  http://{addresses['master_http']}/")
+        for name, http in self._http.items():
+            where = f"{name} status"
+            if address := addresses[f"{name}_http"]:
+                print(f"{where:<14} http://{address}/")
+            else:
+                print(f"{where:<14} none: another process has {http}; the {name} takes it as soon as it is free")
         print("ready; Ctrl-C ends both", flush=True)
 
     async def _watch(self) -> int:

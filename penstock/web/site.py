@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -14,10 +16,14 @@ from penstock import __version__, openapi
 from penstock.metrics import OwnMetrics
 from penstock.openapi import Content, Operation, Refused
 from penstock.security.http_access import OPEN, HttpAccess
+from penstock.trouble import Troubles
 from penstock.web import pages
 from penstock.web.live import Live
 
 log = structlog.get_logger()
+
+#: A port that another process has is tried again after this time.
+RETRY_S = 2.0
 
 
 class Site:
@@ -37,6 +43,7 @@ class Site:
         self._own = OwnMetrics(registry, prefix)
         self._operations = operations
         self._runner: web.AppRunner | None = None
+        self._opening: asyncio.Task[None] | None = None  # while another process has the port
         self.address = ""
 
     async def listen(self, host: str, port: int, access: HttpAccess | None = None) -> None:
@@ -45,6 +52,49 @@ class Site:
         Raises:
             OSError: the port is taken.
         """
+        await self._prepare(access)
+        await self._open(host, port, access)
+
+    async def listen_when_free(
+        self, host: str, port: int, access: HttpAccess | None, troubles: Troubles, retry_s: float = RETRY_S
+    ) -> None:
+        """As :meth:`listen`; but a port that another process has is a trouble, and is tried again until it is free.
+
+        Any user may bind the port first. That user must not keep the daemon from starting.
+
+        Raises:
+            OSError: the port cannot be had for another reason.
+        """
+        await self._prepare(access)
+        if not await self._try(host, port, access, troubles):
+            self._opening = asyncio.get_running_loop().create_task(
+                self._keep_trying(host, port, access, troubles, retry_s)
+            )
+
+    async def _keep_trying(
+        self, host: str, port: int, access: HttpAccess | None, troubles: Troubles, retry_s: float
+    ) -> None:
+        opened = False
+        while not opened:
+            await asyncio.sleep(retry_s)
+            try:
+                opened = await self._try(host, port, access, troubles)
+            except OSError as error:  # descriptors, an address that is gone
+                troubles.begin("http", error)
+
+    async def _try(self, host: str, port: int, access: HttpAccess | None, troubles: Troubles) -> bool:
+        try:
+            await self._open(host, port, access)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            taken = f"another process has {host}:{port}; end it, or set `http` to another address"
+            troubles.begin("http", OSError(taken))
+            return False
+        troubles.end("http")
+        return True
+
+    async def _prepare(self, access: HttpAccess | None) -> None:
         app = web.Application(middlewares=(openapi.faults, *(access.middlewares if access is not None else ())))
         app.on_response_prepare.append(pages.add_headers)
         app.on_shutdown.append(self._hang_up)
@@ -53,14 +103,25 @@ class Site:
         runner = web.AppRunner(app, access_log=None, logger=_logger())
         await runner.setup()
         self._runner = runner
-        await web.TCPSite(runner, host, port, ssl_context=access.ssl if access is not None else None).start()
         self._live.start()
         self._own.start()
-        name, chosen = runner.addresses[0][:2]
+
+    async def _open(self, host: str, port: int, access: HttpAccess | None) -> None:
+        assert self._runner is not None
+        site = web.TCPSite(self._runner, host, port, ssl_context=access.ssl if access is not None else None)
+        try:
+            await site.start()
+        except OSError:
+            await site.stop()
+            raise
+        name, chosen = self._runner.addresses[0][:2]
         self.address = f"[{name}]:{chosen}" if ":" in name else f"{name}:{chosen}"
 
     async def close(self) -> None:
         """Close the port."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
         self._own.close()
         if self._runner is not None:
             await self._runner.cleanup()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -127,6 +128,22 @@ def test_a_second_one_in_directories_of_its_own_keeps_a_store_of_its_own(up: Up,
             second.process.wait(60)
         finally:
             end_launcher(tmp_path / "run2")
+
+
+def test_http_ports_that_others_have_keep_it_from_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        taken = [f"127.0.0.1:{each.getsockname()[1]}" for each in (first, second)]
+        with started(tmp_path, "--set", f"http={taken[0]}", "--master-set", f"http={taken[1]}") as up:
+            assert up.announced[-1].startswith("ready"), (tmp_path / "log").read_text()
+            for name, http in zip(("agent", "master"), taken, strict=True):
+                line = (
+                    f"{name} status".ljust(14)
+                    + f" none: another process has {http}; the {name} takes it as soon as it is free"
+                )
+                assert line in up.announced
+            assert up.command("run", "true").returncode == 0
+            assert f"degraded: http: another process has {taken[0]}" in up.command("status").stdout
+            assert f"degraded: http: another process has {taken[1]}" in up.command("status", "--cluster").stdout
 
 
 def test_commands_run_through_it(up: Up, tmp_path: Path) -> None:

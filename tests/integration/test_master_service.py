@@ -295,6 +295,16 @@ async def test_status_metrics_and_health(connect: Callable[..., Any], master: Ma
     assert "penstock_master_round_seconds_count" in metrics
 
 
+async def test_a_taken_http_port_does_not_keep_the_master_from_starting(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        http = f"127.0.0.1:{taken.getsockname()[1]}"
+        running = Master(MasterConfig(listen=f"{tmp_path}/master.sock", http=http, store=":memory:"))
+        await running.start()
+    degraded = running.status()["degraded"]
+    assert [row["what"] for row in degraded] == ["http"] and http in degraded[0]["why"]
+    await running.close()
+
+
 async def test_a_socket_that_is_taken_is_one_clear_line(tmp_path: Path) -> None:
     address = f"{tmp_path}/master.sock"
     with socket.socket(socket.AF_UNIX) as taken:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import select
+import socket
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +31,18 @@ def _refused(module: str, arguments: list[str]) -> str:
     )
     assert done.returncode == 1, done.stderr
     return done.stderr.strip().splitlines()[-1]
+
+
+def _ends(pid: int) -> bool:
+    """Return whether the process ends within half a minute."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([pidfd], [], [], 30)[0])
+    finally:
+        os.close(pidfd)
 
 
 @pytest.mark.parametrize("shared", ["runtime_dir", "socket", "state_dir"])
@@ -58,6 +76,50 @@ async def test_a_second_agent_touches_nothing_of_the_first_one(
     containers = {each["container"]: each for each in (await client.call("status"))["status"]["containers"]}
     assert containers[launched["container"]]["ended"] is None
     await client.call("kill", container=launched["container"])
+
+
+async def test_a_taken_http_port_keeps_no_work_from_running(start_agent: Start, connect: Connect) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        http = f"127.0.0.1:{taken.getsockname()[1]}"
+        agent = start_agent(http=http)
+    assert agent.addresses["http"] == ""
+    client = await connect(agent)
+    launched = await client.call("launch", container={"argv": ["true"]})
+    (ended,) = await client.recorder.wait_for("container_ended")
+    assert ended["container"] == launched["container"] and ended["ended"]["exit_status"] == 0
+    assert f'"why": "another process has {http}; end it, or set `http` to another address"' in agent.log.read_text()
+    await asyncio.to_thread(_wait_for_http, http)
+    assert (await client.call("status"))["status"]["degraded"] == []
+
+
+def _wait_for_http(address: str) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://{address}/healthz", timeout=10) as answer:
+                assert answer.read() == b"ok\n"
+                return
+        except urllib.error.URLError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)  # another process's port tells nobody when it opens
+
+
+def test_an_agent_that_does_not_start_leaves_no_launcher(tmp_path: Path) -> None:
+    runtime, state = tmp_path / "run", tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (state / "journal").write_text("no directory")
+    places = {"runtime_dir": str(runtime), "state_dir": str(state), "http": "127.0.0.1:0"}
+    try:
+        line = _refused("agent", [part for pair in places.items() for part in ("--set", "=".join(pair))])
+        assert f"{state / 'journal'}" in line
+        assert (runtime / "launcher.log").exists()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            if probe.connect_ex(str(runtime / "launcher.sock")) == 0:  # it may be about to end
+                credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+                probe.close()
+                assert _ends(int.from_bytes(credentials[:4], "little"))
+    finally:
+        end_launcher(runtime)
 
 
 @pytest.fixture

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 import structlog
 
 from agent.core import Node
@@ -18,17 +20,23 @@ from agent.http import StatusSite
 from agent.status import status_document
 from penstock.model import Capacity
 from penstock.security.http_access import HttpAccess
+from penstock.trouble import Troubles
+
+
+def _node() -> Node:
+    return Node(NodeSettings(node="n", instance="x", capacity=Capacity(cores=2, memory_bytes=1 << 30)))
+
+
+def _status(node: Node | None = None) -> Callable[[], dict[str, Any]]:
+    master = {"address": "", "linked": False}
+    known = node or _node()
+    return lambda: status_document(known, started_at=0.0, enforcement={}, master=master, events=[])
 
 
 @asynccontextmanager
 async def served(access: HttpAccess | None = None) -> AsyncIterator[aiohttp.ClientSession]:
-    node = Node(NodeSettings(node="n", instance="x", capacity=Capacity(cores=2, memory_bytes=1 << 30)))
-
-    def status() -> dict[str, Any]:
-        master = {"address": "", "linked": False}
-        return status_document(node, started_at=0.0, enforcement={}, master=master, events=[])
-
-    site = StatusSite(status, lambda: resources(node))
+    node = _node()
+    site = StatusSite(_status(node), lambda: resources(node))
     await site.listen("127.0.0.1", 0, access)
     async with aiohttp.ClientSession(f"http://{site.address}") as client:
         yield client
@@ -51,6 +59,58 @@ async def test_the_page_its_events_and_what_programs_read() -> None:
         async with client.get("/events") as response:
             assert response.headers["Content-Security-Policy"].startswith("default-src 'self'")
             assert b"retry" in await response.content.readline()
+
+
+class Noted(Troubles):
+    """Tells when something failed again, and when it works."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again, self.over = asyncio.Event(), asyncio.Event()
+
+    def begin(self, what: str, error: OSError) -> None:
+        super().begin(what, error)
+        if self.rows()[0]["times"] > 2:
+            self.again.set()
+
+    def end(self, what: str) -> None:
+        super().end(what)
+        self.over.set()
+
+
+async def test_a_port_that_another_process_has_is_taken_once_it_is_free() -> None:
+    status = _status()
+    site, troubles = StatusSite(status), Noted()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        await site.listen_when_free("127.0.0.1", port, None, troubles, retry_s=0.01)
+        (row,) = troubles.rows()
+        assert (
+            row["what"] == "http" and f"another process has 127.0.0.1:{port}" in row["why"] and "`http`" in row["why"]
+        )
+        assert site.address == ""
+        async with asyncio.timeout(30):
+            await troubles.again.wait()
+    async with asyncio.timeout(30):
+        await troubles.over.wait()
+    assert not troubles.rows()
+    async with aiohttp.ClientSession(f"http://{site.address}") as client, client.get("/status") as response:
+        assert response.status == 200
+    await site.close()
+
+
+async def test_a_site_that_never_had_its_port_closes() -> None:
+    site = StatusSite(_status())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        await site.listen_when_free("127.0.0.1", taken.getsockname()[1], None, Troubles())
+        await site.close()
+
+
+async def test_an_address_of_another_host_is_an_error() -> None:
+    site = StatusSite(_status())
+    with pytest.raises(OSError, match="address"):
+        await site.listen_when_free("203.0.113.1", 0, None, Troubles())
+    await site.close()
 
 
 async def test_a_name_that_somebody_else_made_point_here_is_refused() -> None:

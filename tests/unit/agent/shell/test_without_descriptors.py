@@ -17,7 +17,7 @@ from agent.core import events as e
 from agent.executor import Executor
 from agent.launcher import Exited
 from agent.stdio import Stdio
-from agent.trouble import Troubles
+from penstock.trouble import Troubles
 
 LIMIT_S = 30
 

@@ -1,4 +1,4 @@
-"""What the system refuses to the agent at the moment (descriptors, disk space): it goes on without, and says so."""
+"""What the system refuses to a daemon at the moment (descriptors, disk space, a port), which goes on without."""
 
 from __future__ import annotations
 
