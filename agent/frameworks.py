@@ -113,6 +113,7 @@ class FrameworkSession:
             "cancel": (api.Cancel, self._cancel),
             "register_job": (api.RegisterJob, self._register_job),
             "end_job": (api.JobRef, self._end_job),
+            "leave_job": (jobs_api.LeaveJob, self._leave_job),
             "place": (api.Place, self._place),
             "tasks_done": (api.TaskRefs, self._tasks_done),
             "cancel_tasks": (api.TaskRefs, self._cancel_tasks),
@@ -312,6 +313,9 @@ class FrameworkSession:
 
     def _end_job(self, params: api.JobRef) -> object:
         return self._shell.dispatch(e.JobEndRequested(self._session, params.job))
+
+    def _leave_job(self, params: jobs_api.LeaveJob) -> object:
+        return self._shell.dispatch(e.JobLeft(self._session, params.job, params.merged_into))
 
     def _place(self, params: api.Place) -> object:
         here = self._shell.node.settings.node

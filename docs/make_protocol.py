@@ -90,6 +90,7 @@ REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
         api.JobRegistered(job="j-1", admitted=True),
     ),
     "end_job": (api.JobRef(job="j-1"), api.Done()),
+    "leave_job": (jobs_api.LeaveJob(job="j-1"), api.Done()),
     "submit": (api.Submit(job="j-1", monotasks=_MONOTASKS), api.Submitted(accepted=2)),
     "complete": (api.Complete(job="j-1", monotasks=[api.Completion(id=1)]), api.Done()),
     "cancel": (api.Cancel(job="j-1", ids=[2]), api.Done()),
@@ -211,7 +212,7 @@ REQUEST_EXAMPLES |= {
 #: Everything that a framework may ask.
 REQUESTS = {
     **api.REQUESTS, **overview_api.REQUESTS, **reservation_api.REQUESTS, **cluster_api.REQUESTS, **config_api.REQUESTS,
-    **jobs_api.REQUESTS,
+    **jobs_api.REQUESTS, **jobs_api.OWN_REQUESTS,
 }  # fmt: skip
 NOTIFICATION_EXAMPLES: dict[str, api.Params] = {
     "grant": api.Grants(job="j-1", ids=[1]),

@@ -69,6 +69,15 @@ class JobEndRequested:
     job: str
 
 
+@dataclass(frozen=True, slots=True)
+class JobLeft:
+    """``leave_job``."""
+
+    session: int
+    job: str
+    merged_into: str = ""
+
+
 class Submitted(msgspec.Struct, frozen=True):
     """``submit``."""
 
@@ -308,6 +317,7 @@ Event = (
     | JobRegistered
     | JobIntroduced
     | JobEndRequested
+    | JobLeft
     | Submitted
     | Completed
     | Cancelled

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from agent.core import deciding, elasticity, preempting, quotas, reconfiguring, recovery, running, slack, tasks
+from agent.core import deciding, elasticity, leaving, preempting, quotas, reconfiguring, recovery, running, slack, tasks
 from agent.core import events as e
 from agent.core.attained import Attained
 from agent.core.containers import Containers
@@ -84,6 +84,7 @@ class Node:
             e.JobRegistered: self._job_registered,
             e.JobIntroduced: self._job_introduced,
             e.JobEndRequested: self._job_end_requested,
+            e.JobLeft: lambda event, now: leaving.announced(self, event),
             e.PlacementRequested: self._placement_requested,
             e.TasksReportedDone: self._tasks_done,
             e.TaskCancelRequested: self._tasks_cancelled,
@@ -212,20 +213,11 @@ class Node:
     def _session_closed(self, event: e.SessionClosed, now: float) -> list[Instruction]:
         if (session := self.sessions.pop(event.session, None)) is None:
             return []
-        instructions = [] if event.stopping else self._give_back(session, now)
+        instructions = [] if event.stopping else leaving.give_back(self, session, now)
         for container in sorted(session.launched):
             record = self.containers.live.get(container)
             if record is not None and not record.spec.detach:
                 instructions += self.containers.stop(container, EndedBy.DISCONNECTED, session.disconnected)
-        return instructions
-
-    def _give_back(self, session: Session, now: float) -> list[Instruction]:
-        """The slots that a connection held, and the jobs that no other takes part in."""
-        instructions = self.granted(self.queues.drop_session(session.session, sorted(session.jobs), now), now)
-        for job in [self.jobs[name] for name in sorted(session.jobs) if name in self.jobs]:
-            job.sessions.discard(session.session)
-            if not job.sessions:
-                instructions += self._left(job, now, session.disconnected)
         return instructions
 
     def _job_registered(self, event: e.JobRegistered, now: float) -> list[Instruction]:
@@ -272,7 +264,9 @@ class Node:
         job = self.job_of(event.session, event.job)
         return [Reply(Done()), *self.end_job(job, now)]
 
-    def end_job(self, job: Job, now: float, why: str = "") -> list[Instruction]:
+    def end_job(
+        self, job: Job, now: float, why: str = "", *, done: bool = False, merged_into: str = ""
+    ) -> list[Instruction]:
         """A job is over: its queues and tasks here at once, those elsewhere by the master."""
         name = job.record.job
         del self.jobs[name]
@@ -280,14 +274,13 @@ class Node:
             self.sessions[session].jobs.discard(name)
         instructions: list[Instruction] = [Record(JOBS, name, None)]
         if job.record.here and self.settings.has_master:
-            instructions.append(TellMaster("job_ended", JobEnded(job=name, why=why)))
+            instructions.append(
+                TellMaster("job_ended", JobEnded(job=name, why=why, done=done, merged_into=merged_into))
+            )
         instructions += self.granted(self.queues.remove_job(name, now), now)
         for held in self.held.of_job(name):
             instructions += running.withdraw(self, held, why or "its job ended", now)
         return instructions
-
-    def _left(self, job: Job, now: float, why: str) -> list[Instruction]:
-        return self.end_job(job, now, why) if job.record.here else running.forget_guest(self, job.record.job)
 
     # ------------------------------------------------------------ monotasks: the hot path
 
@@ -377,7 +370,9 @@ class Node:
         instructions = self.turns.sampled(self, event.at, now) + self.executors.journal(self)
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
             if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:
-                instructions += self._left(job, now, "its framework did not come back after a restart of the agent")
+                instructions += leaving.abandoned(
+                    self, job, now, "its framework did not come back after a restart of the agent"
+                )
         instructions += self.elasticity.sampled(self, event.snapshot, now)
         instructions += preempting.sampled(self, event, now)
         return instructions + slack.sampled(self, now)

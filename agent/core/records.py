@@ -134,6 +134,8 @@ class Session:
     jobs: set[str] = field(default_factory=set)
     attached: set[str] = field(default_factory=set)
     launched: set[str] = field(default_factory=set)
+    #: Jobs that the connection leaves in order when it closes → the job in which the work goes on, or "".
+    left: dict[str, str] = field(default_factory=dict)
 
     @property
     def disconnected(self) -> str:

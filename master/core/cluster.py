@@ -267,7 +267,9 @@ class Cluster:
             return  # its end was found out at registration
         standing.own(self, node, message.job)
         why = message.why or "its job ended"
-        lifecycle.end_job(self, job, why, told=message.why, released_by=node.name)
+        job.work.finished = message.done
+        told, listed = message.why, not message.merged_into
+        lifecycle.end_job(self, job, why, told=told, released_by=node.name, listed=listed)
 
     def _tasks_ready(self, node: Node, message: api.ReadyTasks, now: float) -> None:
         job = standing.own(self, node, message.job)

@@ -44,13 +44,23 @@ def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
         cluster.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
 
 
-def end_job(cluster: Cluster, job: Job, why: str, *, told: str = "", released_by: str = "", lost: bool = False) -> None:
+def end_job(
+    cluster: Cluster,
+    job: Job,
+    why: str,
+    *,
+    told: str = "",
+    released_by: str = "",
+    lost: bool = False,
+    listed: bool = True,
+) -> None:
     """A job is over: its tasks are withdrawn, its reservation is free.
 
     ``told`` is why, where its framework did not end it itself; ``released_by`` an origin that gave back what its
-    framework's tasks held there when it ended the job; ``lost``: it ended with its origin.
+    framework's tasks held there when it ended the job; ``lost``: it ended with its origin; ``listed``: it is
+    remembered among the jobs that ended.
     """
-    if job.described:
+    if job.described and listed:
         listing.remember(cluster, job, told, lost=lost)
     for task in list(job.tasks.values()):
         unready(cluster, job, task)
@@ -61,7 +71,7 @@ def end_job(cluster: Cluster, job: Job, why: str, *, told: str = "", released_by
             drop(cluster, node, held)
         else:
             withdraw(cluster, node, held, why)
-    if job.described and not job.tasks and job.work.complete:
+    if job.described and listed and not job.tasks and job.work.complete:
         needed = Needed(tuple(job.work.ended), job.work.service_s)
         cluster.history.learn((job.user, job.name), needed)
     if job.some_executors:

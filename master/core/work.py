@@ -36,6 +36,7 @@ class Work:
     service: dict[str, float] = field(default_factory=dict)
     service_s: float = 0.0
     seen: dict[str, JobUse] = field(default_factory=dict)  # by node: its last word
+    finished: bool = False  # its framework left in order
     _under_way: list[str] | None = None  # None: to be found out
 
     @property
@@ -62,7 +63,9 @@ class Work:
 
     @property
     def complete(self) -> bool:
-        """Whether its framework was done, as far as its last word lets tell: it tells a few times a second."""
+        """Whether its framework was done: as it says itself, or as far as its latest progress lets tell."""
+        if self.finished:
+            return True
         left = sum(stage.tasks - stage.done for stage in self.told)
         return 10 * left <= sum(stage.tasks for stage in self.told)
 

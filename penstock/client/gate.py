@@ -169,15 +169,24 @@ class Gate:
         """
         return self._running().counts()
 
-    def close(self) -> None:
-        """Give everything back and end the thread. Who waits, and who asks later, gets ``RuntimeError``."""
+    def wait_closed(self, timeout_s: float) -> bool:
+        """Wait until the connection is closed after :meth:`close`; whether it is. Not where the gate lives."""
+        return self._engine is None or self._engine.finished.wait(timeout_s)
+
+    def close(self, *, done: bool | None = None, merged_into: str = "") -> None:
+        """Give everything back and end the thread. Who waits, and who asks later, gets ``RuntimeError``.
+
+        ``done``: the job is done, unless other connections take part in it; None: so it is if the gate registered it.
+        ``merged_into``: the job in which its work goes on; then the master does not list this one.
+        """
         with self._lock:
             self._closed = True
             engine = self._engine
         if self._ending is not None:
             self._ending.detach()
         if engine is not None:
-            engine.stop()
+            over = not self.joined if done is None else done
+            engine.stop(merged_into if over else None)
 
     def __enter__(self) -> Self:
         return self

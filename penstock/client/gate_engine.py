@@ -71,7 +71,7 @@ class Engine:
         self.open = False
         #: For any thread: nothing more is carried out.
         self.over = False
-        self.connected = threading.Event()
+        self.connected, self.finished = threading.Event(), threading.Event()
         #: For any thread: slots that need not be asked for.
         self.leases = Leases()
         self.loop = loop or _new_loop()
@@ -137,10 +137,11 @@ class Engine:
                     totals[what] += number
         return totals
 
-    def stop(self) -> None:
-        """Close the connection and end the thread; whoever waits gets ``RuntimeError``."""
+    def stop(self, left: str | None = None) -> None:
+        """Close the connection and end the thread; whoever waits gets ``RuntimeError``. ``left``: see the link."""
         if self._pid != os.getpid() or self.over:
             return
+        self.link.left = left
         with contextlib.suppress(RuntimeError):  # it is over in this very moment
             self.loop.call_soon_threadsafe(self._stop.set)
         if self._thread is not None and not self.in_thread:
@@ -149,7 +150,7 @@ class Engine:
     def leave(self) -> None:
         """As :meth:`stop`, at the end of the interpreter: whoever waits goes on ungated, to come to an end, too."""
         self._end = None
-        self.stop()
+        self.stop(None if self._setup.job else "")
 
     def abandon(self) -> None:
         """In a child after a fork: nothing of this belongs to us."""
@@ -363,6 +364,7 @@ class Engine:
             self.leases.recall()  # they went with the connection
             self._do(self._gating.close(self._end))
             self._turn_away()
+            self.finished.set()
 
     async def _until_stopped(self) -> None:
         connection = asyncio.ensure_future(self.link.keep())

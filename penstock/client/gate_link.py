@@ -15,6 +15,7 @@ from penstock.client.errors import AgentUnavailable, JobCancelled
 from penstock.client.job import Job
 from penstock.transport.peer import RpcPeer
 from penstock.wire.errors import RpcError
+from penstock.wire.jobs_api import LeaveJob
 
 _BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts
 _REGISTER_S = 10.0
@@ -65,6 +66,12 @@ class _Client(AgentClient):
         if method == "job_cancelled" and self.link is not None:
             self.link.cancelled()
 
+    def leave(self, job: Job, merged_into: str) -> None:
+        """Say that this connection is about to close, and has nothing more to do for a job."""
+        peer = self._link.peer()
+        if peer is not None and not job.over:
+            peer.notify("leave_job", LeaveJob(job=job.id, merged_into=merged_into))
+
     def descriptor(self) -> int | None:
         """Of the connection, while it is up."""
         peer = self._link.peer()
@@ -87,6 +94,9 @@ class GateLink:
         self._client: _Client | None = None
         self._job: Job | None = None
         self._lost = asyncio.Event()
+        #: What is said of the job when the connection closes: the job in which its work goes on, "" where it is done;
+        #: None: nothing.
+        self.left: str | None = None
 
     @property
     def where(self) -> Path:
@@ -176,8 +186,10 @@ class GateLink:
 
     async def _close(self) -> None:
         client, self._client = self._client, None
-        self._job = None
+        job, self._job = self._job, None
         if client is not None:
+            if job is not None and self.left is not None:
+                client.leave(job, self.left)
             with contextlib.suppress(Exception):
                 await client.close()
 

@@ -40,7 +40,7 @@ from penstock.wire.agent_api import (
 )
 from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError, bad_request, refused
-from penstock.wire.jobs_api import CancelledBy
+from penstock.wire.jobs_api import OWN_REQUESTS, CancelledBy
 from penstock.wire.overview_api import REQUESTS as OVERVIEW_REQUESTS
 from penstock.wire.rejections import rejection_of_raw
 
@@ -180,7 +180,7 @@ class FakeAgent:
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Called by the peer."""
-        known = {**REQUESTS, **OVERVIEW_REQUESTS}
+        known = {**REQUESTS, **OVERVIEW_REQUESTS, **OWN_REQUESTS}
         if method not in known:
             raise unknown_method(method, known)
         asked = read_params(params, known[method][0])
@@ -212,6 +212,9 @@ class FakeAgent:
         job = asked.job or f"job-{self._ids}"
         self.known_jobs.add(job)
         return JobRegistered(job=job, admitted=self.admits)
+
+    def _leave_job(self, peer: RpcPeer, asked: Any) -> Done:
+        return Done()
 
     def _end_job(self, peer: RpcPeer, asked: Any) -> Done:
         if asked.job not in self.known_jobs:

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import MonotaskId
-from penstock.wire.agent_api import Params, Result
+from penstock.wire.agent_api import Done, Params, Result
 
 #: Of one call.
 MOST_JOBS = 1000
@@ -118,6 +118,17 @@ class Explained(Result, frozen=True):
     explained: dict[str, Any]
 
 
+class LeaveJob(Params, frozen=True):
+    """This connection is about to close, and has nothing more to do for a job. When the last connection of the job
+    closes after such a call, the job is done.
+
+    ``merged_into`` names the job in which its work goes on: the master then keeps no record of this one.
+    """
+
+    job: JobId
+    merged_into: Annotated[str, msgspec.Meta(max_length=256)] = ""
+
+
 class CancelledBy(Params, frozen=True):
     """Agent → framework: somebody cancelled the job. It is over, and nothing that is said of it is understood."""
 
@@ -144,6 +155,9 @@ REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "cancel_job": (CancelJob, Cancelling),
     "explain_job": (ExplainJob, Explained),
 }
+
+#: framework → agent, which answers itself
+OWN_REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {"leave_job": (LeaveJob, Done)}
 
 #: agent → framework
 NOTIFICATIONS: dict[str, type[Params]] = {"job_cancelled": CancelledBy, "slot_taken_back": SlotTakenBack}

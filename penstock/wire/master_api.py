@@ -217,10 +217,13 @@ class JobJoined(Result, frozen=True):
 
 
 class JobEnded(Params, frozen=True):
-    """The origin says: the job is over; ``why``, where its framework did not end it itself. Its tasks are withdrawn."""
+    """The origin says: the job is over; ``why``, where its framework did not end it. Its tasks are withdrawn. ``done``:
+    its last connection left it in order. ``merged_into``: the job in which its work goes on; this one is not listed."""
 
     job: str
     why: str = ""
+    done: bool = False
+    merged_into: str = ""
 
 
 class TasksDone(Params, frozen=True):

@@ -108,6 +108,11 @@ def joined(client: Client, spans: str) -> None:
     assert sum(client.gather(client.map(len, blobs))) == 8_000_190
 
 
+def short(client: Client, spans: str) -> None:
+    """Work that is over within a moment, as the cluster is after it."""
+    assert sum(client.gather(client.map(work, range(20), spans=spans, pure=False))) == 190
+
+
 def stream(client: Client, spans: str) -> None:
     """Tasks until somebody says stop."""
     print("streaming", flush=True)
@@ -116,7 +121,7 @@ def stream(client: Client, spans: str) -> None:
 
 
 def main() -> None:
-    job = {"mixed": mixed, "killed": killed, "joined": joined, "stream": stream}[sys.argv[1]]
+    job = {"mixed": mixed, "killed": killed, "joined": joined, "short": short, "stream": stream}[sys.argv[1]]
     with (
         LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None, host="127.0.0.1") as cluster,
         Client(cluster) as client,

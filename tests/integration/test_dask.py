@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -16,6 +17,11 @@ import pytest
 
 pytest.importorskip("distributed")
 
+from penstock.client import AgentClient
+from penstock.wire.jobs_api import JobView
+from tests.integration.test_master_and_agents import MasterProcess, master
+
+__all__ = ["master"]
 SCRIPT = Path(__file__).with_name("dask_jobs.py")
 SLOTS = 2
 WAIT_S = 150.0
@@ -153,6 +159,24 @@ def test_joins_and_spilling_stay_within_the_slots(start_agent: Any, tmp_path: Pa
     assert kinds["network"]["slot_seconds"] > 0
     assert kinds["disk"]["slot_seconds"] > 0
     assert [kinds[kind]["running"] for kind in ("cpu", "network", "disk")] == [0, 0, 0]
+
+
+def test_a_cluster_that_closed_is_one_job_that_succeeded(
+    start_agent: Any, master: MasterProcess, tmp_path: Path
+) -> None:
+    agent = start_agent(cores=SLOTS, master=master.listen)
+    with scripts("short", "short", spans=tmp_path / "spans", socket=agent.socket) as running:
+        for script in running:
+            script.finish()
+    poll(lambda: not agent.status()["jobs"], "the jobs have not ended")
+
+    async def listed() -> list[JobView]:
+        async with await AgentClient.connect(agent.socket, "test") as client:
+            return await client.jobs.list()
+
+    poll(lambda: all(job.state == "ended" for job in asyncio.run(listed())), "the master knows of no end")
+    jobs = asyncio.run(listed())
+    assert [job.outcome for job in jobs] == ["succeeded", "succeeded"], jobs
 
 
 def test_ungated_they_do(tmp_path: Path) -> None:

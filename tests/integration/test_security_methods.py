@@ -41,6 +41,7 @@ METHODS = served()
 OF_OTHERS: dict[str, dict[str, Any]] = {
     "register_job": {"name": "x", "job": "{job}"},
     "end_job": {"job": "{job}"},
+    "leave_job": {"job": "{job}"},
     "submit": {"job": "{job}", "monotasks": [{"id": 9, "kind": "cpu", "input_bytes": 1}]},
     "complete": {"job": "{job}", "monotasks": [{"id": 1}]},
     "cancel": {"job": "{job}", "ids": [1, 2]},

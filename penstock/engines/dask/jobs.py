@@ -31,6 +31,8 @@ _ANSWER_S = 5.0
 LOOK_S = 1.0
 #: How often one that joined a job looks whether it is to speak for it: who did so may have gone (seconds).
 HEIR_S = 30.0
+#: An agent that does not take notice of a worker's end holds it up for so long at most (seconds).
+CLOSE_S = 2.0
 
 
 def new_gate(worker: Worker, settings: Settings, job: str = "", *, guest: bool = False) -> Gate:
@@ -94,12 +96,16 @@ class ClusterGate:
             self._keeping = self._loop.create_task(self._keep(), name="penstock-job")
 
     def close(self) -> None:
-        """Give everything back; from any thread."""
+        """Give everything back, and leave the cluster's job in order; blocks, not for the workers' event loop."""
         if self._keeping is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._keeping.cancel)
+        job = self._gate.job
+        self._gate.close(done=True)
+        for gate in self._left:
+            gate.close(done=True, merged_into=job)
         for gate in (self._gate, *self._left):
-            gate.close()
+            gate.wait_closed(CLOSE_S)
 
     # ------------------------------------------------------------ as any gate
 
@@ -180,7 +186,7 @@ class ClusterGate:
             counts = gate.counts()
             if not counts["waiting"] and not counts["held"]:
                 self._left.remove(gate)
-                gate.close()
+                gate.close(done=True, merged_into=self._gate.job)
 
     async def _offer(self, job: str) -> tuple[dict[str, str], dict[str, str]]:
         """Workers → their jobs, oldest first: on the cluster's first host, and on this one, ours among them."""

@@ -16,7 +16,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 from penstock.engines.dask import hooks
 from penstock.engines.dask.belonging import Belonging
 from penstock.engines.dask.gating import MATTER, WorkerGating
-from penstock.engines.dask.jobs import ClusterGate, new_gate
+from penstock.engines.dask.jobs import CLOSE_S, ClusterGate, new_gate
 from penstock.engines.dask.progress import Reporter, answer_at
 from penstock.engines.dask.settings import Settings
 from penstock.engines.dask.shards import ShardReads
@@ -60,16 +60,18 @@ class _Gates:
         await gate.start()
         return key, gate
 
-    def leave(self, key: _Key, worker: Worker) -> None:
-        """One worker less; from any thread."""
+    def leave(self, key: _Key, worker: Worker) -> threading.Thread | None:
+        """One worker less; from any thread. Return the thread that closes the gate, where it was the last."""
         with self._lock:
             shared = self._shared[key]
             if shared.gate.leave(worker):
-                return
+                return None
             del self._shared[key]
         shared.reporter.stop()
         # The gate's own thread may be who says that the last slot is free.
-        threading.Thread(target=shared.gate.close, name="penstock-close", daemon=True).start()
+        closing = threading.Thread(target=shared.gate.close, name="penstock-close", daemon=True)
+        closing.start()
+        return closing
 
 
 _GATES = _Gates()
@@ -118,21 +120,26 @@ class PenstockWorkerPlugin(WorkerPlugin):
         hooks.report()
         _LOG.info("gated by the agent at %s: job %s", settings.socket or "its usual place", gate.job or "(not yet)")
 
-    def teardown(self, worker: Worker) -> None:
+    async def teardown(self, worker: Worker) -> None:
         """Called by the worker when it closes, or when the plugin is removed."""
         gating, belonging, key = self._gating, self._belonging, self._key
         self._gating = self._belonging = None
         if gating is None or belonging is None or key is None:
             return
 
+        closing: list[threading.Thread] = []
+
         def idle() -> None:
             belonging.close()
-            _GATES.leave(key, worker)
+            if (thread := _GATES.leave(key, worker)) is not None:
+                closing.append(thread)
 
         if self._shards is not None:
             self._shards.remove()
         belonging.remove()
         gating.remove(idle)
+        for thread in closing:  # else the process may end before the agent has heard that it leaves in order
+            await asyncio.to_thread(thread.join, 2 * CLOSE_S)
 
     def transition(self, key: Key, start: Any, finish: Any, **_: Any) -> None:
         """Called by the worker."""

@@ -11,6 +11,7 @@ from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, EndedBy, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import RegisterJob
+from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import CancelledBy
 
 OWNER, OTHER = 1, 2
@@ -100,6 +101,37 @@ def test_the_master_hears_why_a_job_ended_that_its_framework_did_not_end(node: N
     instructions = node.handle(e.SessionClosed(OWNER), 1.0)
     ended = [each.params for each in instructions if isinstance(each, TellMaster)]
     assert ended == [api.JobEnded(job=name, why="its client without a name disconnected")]
+
+
+def ends(node: Node, session: int) -> list[object]:
+    instructions = node.handle(e.SessionClosed(session), 1.0)
+    return [each.params for each in instructions if isinstance(each, TellMaster) and each.method == "job_ended"]
+
+
+def test_a_job_is_done_once_its_last_connection_left_it_in_order(node: Node) -> None:
+    name = registered(node, OWNER)
+    node.handle(e.JobRegistered(OTHER, RegisterJob(name="x", job=name), 0.0), 0.0)
+    node.handle(e.JobLeft(OWNER, name), 0.0)
+    assert name in node.jobs, "it is left when the connection closes"
+    assert ends(node, OWNER) == []
+    node.handle(e.JobLeft(OTHER, name, merged_into="n-9"), 0.0)
+    assert ends(node, OTHER) == [api.JobEnded(job=name, done=True, merged_into="n-9")]
+
+
+def test_a_job_whose_last_connection_broke_is_not_done_though_others_left_in_order(node: Node) -> None:
+    name = registered(node, OWNER)
+    node.handle(e.JobRegistered(OTHER, RegisterJob(name="x", job=name), 0.0), 0.0)
+    node.handle(e.JobLeft(OWNER, name), 0.0)
+    assert ends(node, OWNER) == []
+    assert ends(node, OTHER) == [api.JobEnded(job=name, why="its client without a name disconnected")]
+
+
+def test_only_a_job_of_the_connection_can_be_left_and_not_for_itself(node: Node) -> None:
+    name = registered(node, OWNER)
+    for session, job, merged_into in ((OTHER, name, ""), (OWNER, "n-9", ""), (OWNER, name, name)):
+        with pytest.raises(RpcError):
+            node.handle(e.JobLeft(session, job, merged_into), 0.0)
+    assert not node.sessions[OWNER].left
 
 
 def test_a_job_goes_on_when_its_agent_stops(node: Node) -> None:

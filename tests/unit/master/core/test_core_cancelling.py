@@ -8,7 +8,7 @@ from master.core.listing import find, listed
 from master.core.past import Past, PastJobs
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import StageProgress
+from penstock.wire.agent_api import Progress, StageProgress
 from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import JobView, ListJobs
 from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, job_state, load, task
@@ -107,6 +107,21 @@ def test_the_first_who_cancels_is_named_and_an_unknown_job_is_nobody_s() -> None
     made.serve(e.CancelAsked("j", "bob"))
     assert made.cluster.jobs["j"].cancelled_by == "ann"
     assert made.serve(e.CancelAsked("nobody-1", "ann")) == []
+
+
+def test_a_job_that_was_left_in_order_succeeded_whatever_its_last_progress_says() -> None:
+    made = bed("a")
+    for name, end in (
+        ("left", api.JobEnded(job="left", done=True)),
+        ("own", api.JobEnded(job="own", done=True, merged_into="left")),
+    ):
+        made.job("a", name)
+        made.serve(e.Said("a", Progress(job=name, stages=[StageProgress(stage="map", tasks=9, done=2)])))
+        made.serve(e.Said("a", end))
+    assert made.cluster.past.get("own") is None, "its work went on in another job"
+    past = made.cluster.past.get("left")
+    assert past is not None
+    assert (past.view.outcome, past.view.why) == ("succeeded", "")
 
 
 def test_how_jobs_ended() -> None:

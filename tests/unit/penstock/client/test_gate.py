@@ -92,6 +92,20 @@ def test_progress_is_passed_on(agent: AgentThread, gate: Gate) -> None:
     assert (asked.job, asked.stages) == (gate.job, said)
 
 
+def test_a_gate_that_closes_leaves_the_job_that_it_registered_in_order(agent: AgentThread, make: Make) -> None:
+    own = make()
+    assert own.wait_connected(TIMEOUT_S)
+    joined = make(job=own.job)
+    assert joined.wait_connected(TIMEOUT_S)
+    job = own.job
+    joined.close()
+    own.close()
+    assert joined.wait_closed(TIMEOUT_S)
+    assert own.wait_closed(TIMEOUT_S)
+    agent.until(lambda fake: bool(fake.called("leave_job")))
+    assert [(asked.job, asked.merged_into) for asked in agent.agent.called("leave_job")] == [(job, "")]
+
+
 def test_a_body_that_raises_gives_the_slot_back_as_failed(agent: AgentThread, gate: Gate) -> None:
     with pytest.raises(KeyError), gate.acquire("cpu", 1):
         raise KeyError

@@ -139,8 +139,11 @@ class FakeGate:
         with self._changed:
             return {"waiting": len(self._waiting), "held": len(self._holding)}
 
-    def close(self) -> None:
+    def close(self, *, done: bool | None = None, merged_into: str = "") -> None:
         self.closed = True
+
+    def wait_closed(self, timeout_s: float) -> bool:
+        return self.closed
 
 
 @pytest.fixture

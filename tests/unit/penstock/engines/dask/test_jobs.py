@@ -64,6 +64,7 @@ class FakeAgent:
         self.gates: list[FakeGate] = []
         self.made = 0
         self.away = False
+        self.left: list[tuple[str, str]] = []  # jobs that were left in order, and where their work goes on
 
     @property
     def jobs(self) -> set[str]:
@@ -116,8 +117,13 @@ class FakeGate:
     async def acquire_async(self, kind: str, input_bytes: int, *, stage: str = "", task: str = "") -> str:
         return self.submit(kind, input_bytes, None, stage=stage, task=task)
 
-    def close(self) -> None:
+    def close(self, *, done: bool | None = None, merged_into: str = "") -> None:
+        if done and not self.closed:
+            self.agent.left.append((self.id, merged_into))
         self.closed = True
+
+    def wait_closed(self, timeout_s: float) -> bool:
+        return self.closed
 
 
 @pytest.fixture
@@ -156,8 +162,13 @@ async def until(condition: Callable[[], object]) -> None:
 async def test_workers_that_start_at_once_agree(agent: FakeAgent, gate_of: Start) -> None:
     scheduler = FakeScheduler()
     gates = await asyncio.gather(*(gate_of(scheduler, f"tcp://w{n}") for n in range(8)))
-    assert len({gate.job for gate in gates}) == 1
-    assert len(agent.jobs) == 1
+    [job] = {gate.job for gate in gates}
+    assert agent.jobs == {job}
+    assert len(agent.left) == 7
+    assert {merged_into for _, merged_into in agent.left} == {job}, "the cluster is listed as one job"
+    for gate in gates:
+        gate.close()
+    assert agent.left[7:] == [(job, "")] * 8, "the cluster's job is done once the last worker has closed"
     assert [gate.speaks for gate in gates].count(True) == 1
 
 

@@ -1,0 +1,42 @@
+"""Connections that end: the slots that they held, and the jobs that no other connection takes part in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.core import running
+from agent.core.events import JobLeft
+from agent.core.instructions import Instruction, Reply
+from penstock.wire.agent_api import Done
+from penstock.wire.errors import bad_request
+
+if TYPE_CHECKING:
+    from agent.core.node import Node
+    from agent.core.records import Job, Session
+
+
+def announced(node: Node, event: JobLeft) -> list[Instruction]:
+    """Note that a connection, once it ends, has left a job in order."""
+    node.job_of(event.session, event.job)
+    if event.merged_into == event.job:
+        raise bad_request("a job cannot be merged into itself", field="merged_into")
+    node.sessions[event.session].left[event.job] = event.merged_into
+    return [Reply(Done())]
+
+
+def give_back(node: Node, session: Session, now: float) -> list[Instruction]:
+    """Free the slots that a connection held; end the jobs that no other connection takes part in."""
+    instructions = node.granted(node.queues.drop_session(session.session, sorted(session.jobs), now), now)
+    for job in [node.jobs[name] for name in sorted(session.jobs) if name in node.jobs]:
+        job.sessions.discard(session.session)
+        if not job.sessions:
+            merged_into = session.left.get(job.record.job)
+            instructions += abandoned(node, job, now, session.disconnected if merged_into is None else "", merged_into)
+    return instructions
+
+
+def abandoned(node: Node, job: Job, now: float, why: str, merged_into: str | None = None) -> list[Instruction]:
+    """End a job without connections. Without ``why`` its last connection left it in order: the job is done."""
+    if not job.record.here:
+        return running.forget_guest(node, job.record.job)
+    return node.end_job(job, now, why, done=not why, merged_into=merged_into or "")
