@@ -209,7 +209,13 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
     max_frame_bytes: Annotated[int, Meta(ge=4096, description="largest message from a framework")] = MAX_FRAME_BYTES
     keep_ended: Annotated[
-        int, Meta(ge=0, description="ended containers and preemptions that the status remembers"), LIVE
+        int,
+        Meta(
+            ge=0,
+            description="ended containers of each user that are remembered, with their output (20 times as many of all "
+            "users), and preemptions",
+        ),
+        LIVE,
     ] = 100
 
     def check(self) -> None:

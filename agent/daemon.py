@@ -25,7 +25,7 @@ from agent.config import AgentConfig
 from agent.confiner import Confiner
 from agent.core import Node, draining, turns
 from agent.core import events as e
-from agent.core.confinement import confine
+from agent.core.confinement import Confinement, confine
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
 from agent.executor import Executor
 from agent.frameworks import Frameworks
@@ -251,20 +251,21 @@ class Agent:
 
     async def _take_back(self, journal: Journal) -> None:
         """What the journal knows and the launcher still runs."""
-        running = {run.container: run.pid for run in await self._launcher.running()}
+        runs = await self._launcher.running()
+        running = {run.container: run.pid for run in runs}
         containers = journal.read("containers", ContainerRecord)
         last = next(iter(journal.read(LAUNCHER, LastLauncher)), None)
         instance = self._launcher.instance
-        await self._confiner.take_back(
-            {
-                record.container: confine(
-                    record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise
-                )
-                for record in containers
-                if record.container in running
-            }
-        )
+        confinements = dict.fromkeys(running, Confinement()) | {
+            record.container: confine(
+                record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise
+            )
+            for record in containers
+            if record.container in running
+        }
+        await self._confiner.take_back(confinements)
         exits = frozenset(exited.container for exited in self._exits)
+        removed_by_core = {record.container for record in containers if record.ended is None} | running.keys() | exits
         self._shell.dispatch(
             e.Recovered(
                 jobs=journal.read("jobs", JobRecord),
@@ -281,6 +282,7 @@ class Agent:
                     self._tree,
                     same_launcher=last is not None and last.instance == instance != "",
                 ),
+                owners={run.container: run.user for run in runs},
             )
         )
         # Not before what an earlier launcher had begun is settled in the journal: it would be started again.
@@ -290,11 +292,11 @@ class Agent:
         self._taken_back = True
         for exited in self._exits:
             self._executor.exited(exited)
-        known = {record.container for record in containers} | set(running)
-        for stray in set(self._tree.existing()) - known if self._tree is not None else ():
+        for stray in set(self._tree.existing()) - removed_by_core if self._tree is not None else ():
             self._executor.kill(stray)
             self._executor.remove(stray)
-        forget_outputs(self._outputs, known)
+        kept = self._shell.node.containers
+        forget_outputs(self._outputs, kept.live.keys() | kept.ended.by_id.keys())
 
     # ------------------------------------------------------------ serve
 

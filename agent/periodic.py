@@ -61,7 +61,7 @@ class Periodic:
             for stream in ("stdout", "stderr"):
                 if trim_output(self._outputs / container / stream, self._config().output_max_bytes):
                     self._shell.note("output trimmed", container=container, stream=stream)
-        forget_outputs(self._outputs, containers.live.keys() | containers.ended.keys())
+        forget_outputs(self._outputs, containers.live.keys() | containers.ended.by_id.keys())
 
     async def _repair(self) -> None:
         for what in await self._confiner.repair():

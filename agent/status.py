@@ -95,7 +95,7 @@ def _jobs(node: Node) -> list[dict[str, Any]]:
 def _containers(node: Node, now: float) -> list[dict[str, Any]]:
     """Those that live, then those that ended, the latest first."""
     uses = node.snapshot.containers if node.snapshot is not None else {}
-    records = [*node.containers.live.values(), *reversed(node.containers.ended.values())]
+    records = [*node.containers.live.values(), *reversed(node.containers.ended.by_id.values())]
     return [_container(node, record, uses.get(record.container), now) for record in records]
 
 
@@ -167,9 +167,11 @@ def _note(record: ContainerRecord, use: ContainerUse | None) -> str:
     """What an operator should see at a glance: which limit bites, or why it ended."""
     if record.ended is not None:
         return record.ended.reason
-    if use is None:
-        return ""
     notes = []
+    if record.unrecorded:
+        notes.append("its record was lost: it goes on, and limits of its CPU, memory and disk stay as they were")
+    if use is None:
+        return "; ".join(notes)
     if use.oom_kills:
         notes.append(f"memory.max: {use.oom_kills} of its processes killed by the kernel")
     if use.memory_high_events:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import msgspec
 
 from agent.core.confinement import worth_saying
+from agent.core.ended_containers import EndedContainers
 from agent.core.events import ContainerExited
 from agent.core.instructions import (
     AdoptProcess,
@@ -25,18 +26,17 @@ ROOM = "containers"
 
 
 class Containers:
-    """Live records by id, and the latest ended ones."""
+    """Live records by id, and the latest ended ones of each user."""
 
     def __init__(self, keep_ended: int) -> None:
         self.live: dict[str, ContainerRecord] = {}
-        self.ended: OrderedDict[str, ContainerRecord] = OrderedDict()
-        self._keep_ended = keep_ended
+        self.ended = EndedContainers(keep_ended)
         self._order = 0
         self._watched = False
 
     def find(self, container: str) -> ContainerRecord | None:
         """A live or remembered container."""
-        return self.live.get(container) or self.ended.get(container)
+        return self.live.get(container) or self.ended.by_id.get(container)
 
     def promised(self) -> list[str]:
         """Those that were promised memory and run."""
@@ -127,19 +127,35 @@ class Containers:
         return instructions
 
     def end(self, container: str, ended: Ended) -> list[Instruction]:
-        """It is over; ``ended`` is kept for whoever asks."""
+        """Keep how it ended, here and in the journal, before anything of it is removed.
+
+        The environment of the command is not kept: it may be large, or hold secrets, and nothing reads it any more.
+        """
         record = self.live.pop(container)
+        self._order += 1
+        record.order = self._order
         record.state = ContainerState.ENDED
         record.ended = ended
-        self.ended[container] = record
-        self.keep(self._keep_ended)
-        return [Record(ROOM, container, None), RemoveContainer(container), *self.watch()]
+        record.spec = msgspec.structs.replace(record.spec, env={})
+        kept = Record(ROOM, container, record)
+        dropped = _forget(self.ended.add(record))
+        return [kept, RemoveContainer(container), *dropped, *self.watch()]
 
-    def keep(self, ended: int) -> None:
-        """Remember so many that have ended, the latest."""
-        self._keep_ended = ended
-        while len(self.ended) > ended:
-            self.ended.popitem(last=False)
+    def take_back_ended(self, records: list[ContainerRecord]) -> list[Instruction]:
+        """Remember what an earlier agent saw end, as far as ``keep_ended`` allows."""
+        dropped: list[str] = []
+        for record in sorted(records, key=lambda record: record.order):
+            self._order = max(self._order, record.order)
+            dropped += self.ended.add(record)
+        return _forget(dropped)
+
+    def keep(self, keep_ended: int) -> list[Instruction]:
+        """Remember the latest ``keep_ended`` of each user."""
+        return _forget(self.ended.keep(keep_ended))
+
+
+def _forget(containers: list[str]) -> list[Instruction]:
+    return [Record(ROOM, container, None) for container in containers]
 
 
 def how_it_ended(record: ContainerRecord, event: ContainerExited) -> Ended:

@@ -6,7 +6,7 @@ made in a quarter of the time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -297,7 +297,7 @@ class Recovered:
 
     ``running`` maps container → pid. ``never_began`` names recorded containers that the launcher, the one which they
     would have been started by, was not asked to start. A recorded container that is in neither, and whose exit the
-    launcher will not report, is lost.
+    launcher will not report, is lost. One that runs without a readable record goes on: of ``owners``.
     """
 
     jobs: list[JobRecord]
@@ -309,6 +309,7 @@ class Recovered:
     draining: Draining | None = None
     waits: Waits | None = None
     never_began: frozenset[str] = frozenset()
+    owners: dict[str, str] = field(default_factory=dict)
 
 
 Event = (

@@ -20,10 +20,10 @@ def reconfigured(node: Node, event: e.Reconfigured, now: float) -> list[Instruct
     before = node.settings
     node.settings = after = before.changed(event.settings)
     node.queues.reconfigure(after.disk_small_bytes, after.lease_s, after.lease_kept_s, after.job_wait_max_s)
-    node.containers.keep(after.keep_ended)
+    forgotten = node.containers.keep(after.keep_ended)
     node.elasticity.reconfigure(after)
     if (before.t_alloc, before.t_alloc_tuning) != (after.t_alloc, after.t_alloc_tuning):
         node.threshold.reconfigure(after.t_alloc, after.t_alloc_tuning)
         node.t_alloc_moves = True
     begun = node.preemption.reconfigure(after.preemption)
-    return preempting.carry_out(node, begun, event.at, now, begun=True)
+    return forgotten + preempting.carry_out(node, begun, event.at, now, begun=True)

@@ -1,4 +1,4 @@
-"""After a restart of the agent: jobs, tasks and containers are taken back; what nobody can account for is ended."""
+"""After a restart of the agent: jobs, tasks and containers are taken back, also a container without a record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from agent.core import events as e
 from agent.core.confinement import confine
 from agent.core.containers import ROOM
 from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, Record, RemoveContainer
-from agent.core.records import ContainerState
+from agent.core.records import ContainerRecord, ContainerState
+from penstock.model import ContainerSpec
 
 if TYPE_CHECKING:
     from agent.core.node import Node
@@ -22,9 +23,11 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         job.recovered = True
         job.orphan_since = now  # a guest whose tasks are here stays for as long as they do
     node.turns.recovered(node, event.waits, event.at, now)
-    thawed: list[Instruction] = []
+    thawed: list[Instruction] = node.containers.take_back_ended([c for c in event.containers if c.ended is not None])
     started_anew = _started_anew(event)
-    for container in event.containers:
+    live = [container for container in event.containers if container.ended is None]
+    live += _unrecorded(event)
+    for container in live:
         if container.container in started_anew:
             continue
         if container.state is ContainerState.PAUSED and container.container in event.running:
@@ -41,7 +44,7 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         *(one for name in started_anew for one in (Record(ROOM, name, None), RemoveContainer(name))),
         *thawed,
         *tasks,
-        *_containers(node, event, now),
+        *_containers(node, event, live, now),
         *_confinements(node, event, now),
     ]
 
@@ -59,10 +62,31 @@ def _started_anew(event: e.Recovered) -> list[str]:
     ]
 
 
+def _unrecorded(event: e.Recovered) -> list[ContainerRecord]:
+    """Make records for containers that run without one: of a placed command as its task asks, else as far as known."""
+    recorded = {container.container for container in event.containers}
+    commands = {held.container: held for held in event.tasks if held.container}
+    made: list[ContainerRecord] = []
+    for container in sorted(event.running.keys() - recorded):
+        if container in commands:
+            record = running.command_record(commands[container])
+            record.limits = record.spec.limits
+            made.append(record)
+        else:
+            spec = ContainerSpec(argv=("?",), detach=True)
+            user = event.owners.get(container, "")
+            made.append(
+                ContainerRecord(container=container, user=user, spec=spec, opportunistic=False, unrecorded=True)
+            )
+    return made
+
+
 def _confinements(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
     """A change may have been under way, and somebody may have meddled: say again what holds."""
     instructions: list[Instruction] = []
     for record in node.containers.live.values():
+        if record.unrecorded:
+            continue
         if record.container in event.running and record.state is ContainerState.RUNNING:
             record.limits = node.elasticity.limits(record, now)
             confinement = confine(
@@ -98,10 +122,10 @@ def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
     return instructions
 
 
-def _containers(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
-    """End what is lost, finish the kills that were under way, remove strays."""
+def _containers(node: Node, event: e.Recovered, live: list[ContainerRecord], now: float) -> list[Instruction]:
+    """End what is lost, finish the kills that were under way."""
     instructions: list[Instruction] = []
-    for record in event.containers:
+    for record in live:
         container = record.container
         if container in event.running:
             if record.stopping_by is not None:
@@ -113,7 +137,4 @@ def _containers(node: Node, event: e.Recovered, now: float) -> list[Instruction]
         elif container not in event.exits_to_come:
             gone = e.ContainerExited(container, None, None, 0.0, 0, 0, event.at)
             instructions += running.container_exited(node, gone, now)
-    for container in event.running:
-        if container not in node.containers.live:
-            instructions += [KillContainer(container, "nobody knows it"), RemoveContainer(container)]
     return instructions

@@ -10,7 +10,16 @@ from agent.core import events as e
 from agent.core import quotas, tasks
 from agent.core.confinement import confine
 from agent.core.containers import ROOM, how_it_ended
-from agent.core.instructions import AdoptProcess, Confine, Explain, Instruction, Notify, Record, Reply
+from agent.core.instructions import (
+    AdoptProcess,
+    Confine,
+    Explain,
+    Instruction,
+    Notify,
+    Record,
+    RemoveContainer,
+    Reply,
+)
 from agent.core.records import ContainerRecord, ContainerState, HeldTask
 from agent.queues import beside
 from penstock.model import ContainerSpec, Ended, EndedBy, MonotaskSpec, ResourceKind
@@ -132,8 +141,8 @@ def container_not_started(node: Node, event: e.ContainerNotStarted, now: float) 
 def container_exited(node: Node, event: e.ContainerExited, now: float) -> list[Instruction]:
     """It is over."""
     record = node.containers.live.get(event.container)
-    if record is None:
-        return []
+    if record is None:  # an earlier agent has recorded its end, and died before all of it was removed
+        return [RemoveContainer(event.container)]
     node.reaction.ended(event.container, now)
     return _ended(node, record, how_it_ended(record, event), now)
 
@@ -198,22 +207,27 @@ def _monotask(held: HeldTask, *, running: bool = False) -> MonotaskSpec:
 
 def start_command(node: Node, held: HeldTask, slot: ResourceKind | None) -> list[Instruction]:
     """The slot of a placed command was granted, or it needs none."""
+    held.container = node.fresh_id("c-")
+    record = command_record(held)
+    record.kind = slot
+    journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
+    return [journal, *node.containers.add(record)]
+
+
+def command_record(held: HeldTask) -> ContainerRecord:
+    """Make the record of the container that a placed command runs in."""
     command = held.request.command
     assert command is not None
-    held.container = node.fresh_id("c-")
     promised = max(command.memory_bytes, held.request.memory_bytes)
-    record = ContainerRecord(
+    return ContainerRecord(
         container=held.container,
         user=held.user,
         spec=msgspec.structs.replace(command, memory_bytes=promised, opportunistic=held.opportunistic),
         opportunistic=held.opportunistic,
         job=held.job,
         task=held.task,
-        kind=slot,
         executor=held.request.executor,
     )
-    journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
-    return [journal, *node.containers.add(record)]
 
 
 def withdraw(node: Node, held: HeldTask, reason: str, now: float) -> list[Instruction]:

@@ -174,6 +174,25 @@ async def test_a_killed_agent_loses_no_container_and_no_exit_status(
     assert (over["by"], over["exit_status"]) == ("exit", 7)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+async def test_how_a_container_ended_and_its_output_outlive_agents(
+    start_agent: Start, connect: Connect, clean: bool
+) -> None:
+    """Two agents come and go before the owner asks."""
+    agent = start_agent()
+    first = await connect(agent)
+    started = await launch(first, "sh", "-c", "echo result; exit 3", detach=True, env={"SECRET": "x"})
+    before = await ended(first)
+    for _ in range(2):
+        agent.stop() if clean else agent.kill()
+        agent = start_agent()
+    client = await connect(agent)
+    await client.call("attach", container=started["container"])
+    assert await ended(client) == before and before["exit_status"] == 3
+    output = await client.call("output", container=started["container"], stream="stdout")
+    assert output["data"] == b"result\n"
+
+
 def _gone(pid: int) -> bool:
     """Wait for a process that is not our child to end; whether it did, reaped or not."""
     try:

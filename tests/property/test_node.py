@@ -128,8 +128,8 @@ class NodeMachine(RuleBasedStateMachine):
                     assert container not in self.ended
                     if container not in self.launched:  # it never began, and its task has another one
                         continue
-                    record = self.node.containers.ended[container]
-                    assert record.ended is not None
+                    record = self.journal["containers", container]
+                    assert isinstance(record, ContainerRecord) and record.ended is not None, "removed, its end lost"
                     self.ended[container] = record.ended.by
                 case i.Record(room, key, value):
                     if value is None:
@@ -418,7 +418,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.sessions.clear()
         self.jobs.clear()
         self.forget(None)
-        node.containers.ended.update(self.node.containers.ended)
+        kept = self.node.containers.ended.by_id
         self.node = node
         self.alarm, self.watched = None, False
         running = dict.fromkeys(self.processes, 7)
@@ -440,6 +440,7 @@ class NodeMachine(RuleBasedStateMachine):
         assert never_began <= anew | self.ended.keys()
         assert EndedBy.LOST not in {self.ended[container] for container in never_began - anew}
         assert before <= self.unheard, "an end is lost"
+        assert kept.keys() <= self.node.containers.ended.by_id.keys(), "how a container ended is lost"
 
     @precondition(lambda self: self.unheard)
     @rule(data=st.data())
@@ -465,7 +466,8 @@ class NodeMachine(RuleBasedStateMachine):
         assert live == self.starting | self.processes
         assert live | set(self.ended) == self.launched
         assert not live & set(self.ended)
-        assert {key for room, key in self.journal if room == "containers"} == live
+        kept = set(self.node.containers.ended.by_id)
+        assert {key for room, key in self.journal if room == "containers"} == live | kept
 
     @invariant()
     def only_who_is_paused_stands_still(self) -> None:
@@ -538,7 +540,8 @@ class NodeMachine(RuleBasedStateMachine):
         self.now += 100
         self.send(e.Sampled(Snapshot(self.now, 1.0), self.now))  # nothing waits any longer
         assert not self.node.held.by_key and not self.node.jobs and not self.node.containers.live
-        assert not self.journal, "the journal remembers what is gone"
+        gone = [key for key in self.journal if key[0] != "containers"]
+        assert not gone, "the journal remembers what is gone"
         idle = self.node.queues.idle()
         assert (idle.cpu, idle.disk, idle.network) == (2, 1, 2), "a slot leaked"
 

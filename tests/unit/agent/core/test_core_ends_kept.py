@@ -10,7 +10,7 @@ import pytest
 from agent.core import Node, tasks
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.records import HeldTask
+from agent.core.records import ContainerRecord, HeldTask
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import master_api as api
@@ -64,7 +64,8 @@ def test_it_is_written_down_before_its_container_is_forgotten(node: Node) -> Non
     (room, held), *others = journaled(done)
     assert room == tasks.ROOM and isinstance(held, HeldTask)
     assert held.ended is not None and held.ended.exit_status == 3
-    assert ("containers", None) in others, "an agent that dies before would find neither, and run it again"
+    (ended,) = [value for kind, value in others if kind == "containers"]
+    assert isinstance(ended, ContainerRecord) and ended.ended == held.ended, "else it would be run again"
     assert not node.held.by_key
 
 

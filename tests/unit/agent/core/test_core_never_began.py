@@ -131,7 +131,7 @@ def test_a_launch_whose_client_was_not_answered_is_not_repeated(bed: Bed) -> Non
     bed.send(e.LaunchRequested(1, ContainerSpec(argv=("x",), detach=True)))
     (container,) = bed.started
     fresh = bed.restarted(container)
-    assert not fresh.started and not fresh.of("containers")
-    ended = fresh.node.containers.ended[container].ended
+    assert not fresh.started and not fresh.node.containers.live
+    ended = fresh.node.containers.ended.by_id[container].ended
     assert ended is not None and ended.by is EndedBy.FAILED
     assert ended.reason == "the agent was restarted before it was started: it never ran"

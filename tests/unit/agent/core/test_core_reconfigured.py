@@ -167,7 +167,7 @@ def test_ended_containers_are_forgotten_down_to_the_new_number() -> None:
     for _ in range(3):
         bed.send(e.ContainerExited(bed.run(), 0, None, 0.0, 0, 0, bed.now))
     bed.change(keep_ended=1)
-    assert list(bed.node.containers.ended) == ["c-x-3"]
+    assert list(bed.node.containers.ended.by_id) == ["c-x-3"]
 
 
 def test_preemptions_are_remembered_up_to_the_number_of_none() -> None:
