@@ -25,7 +25,6 @@ from agent.config import AgentConfig
 from agent.confiner import Confiner
 from agent.core import Node, draining, turns
 from agent.core import events as e
-from agent.core.confinement import Confinement, confine
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
 from agent.executor import Executor
 from agent.frameworks import Frameworks
@@ -34,7 +33,7 @@ from agent.http import StatusSite
 from agent.journal import LAUNCHER, Journal, LastLauncher
 from agent.jvm import JvmHeaps
 from agent.launcher import Exited, Launcher
-from agent.left_behind import never_began
+from agent.left_behind import confinements, never_began
 from agent.link import Link
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
 from agent.network import NetworkLimiter
@@ -256,14 +255,7 @@ class Agent:
         containers = journal.read("containers", ContainerRecord)
         last = next(iter(journal.read(LAUNCHER, LastLauncher)), None)
         instance = self._launcher.instance
-        confinements = dict.fromkeys(running, Confinement()) | {
-            record.container: confine(
-                record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise
-            )
-            for record in containers
-            if record.container in running
-        }
-        await self._confiner.take_back(confinements)
+        await self._confiner.take_back(confinements(containers, running))
         exits = frozenset(exited.container for exited in self._exits)
         removed_by_core = {record.container for record in containers if record.ended is None} | running.keys() | exits
         self._shell.dispatch(
@@ -371,9 +363,8 @@ class Agent:
             await self._executor.settle()
             if self._config.spawn_launcher and not self._shell.node.containers.live:
                 await self._launcher.shutdown()
-        elif hasattr(self, "_launcher"):
-            if self._config.spawn_launcher and not self._exits:
-                await process.end_idle_launcher(self._launcher)
+        elif hasattr(self, "_launcher") and self._config.spawn_launcher and not self._exits:
+            await process.end_idle_launcher(self._launcher)
         for closer in reversed(self._closers):
             closing = closer()
             if asyncio.iscoroutine(closing):

@@ -1,11 +1,12 @@
-"""What an earlier agent left behind: which recorded containers never began, judged by the launcher and the cgroups."""
+"""What an earlier agent left behind: the limits of what runs, and the recorded containers that never began."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
 from agent.cgroups import CgroupTree
+from agent.core.confinement import Confinement, confine
 from agent.core.records import ContainerRecord, ContainerState
 
 
@@ -34,3 +35,15 @@ def never_began(
         and record.container not in known
         and not (tree is not None and tree.get(record.container).populated())
     )
+
+
+def confinements(containers: Iterable[ContainerRecord], running: Collection[str]) -> dict[str, Confinement]:
+    """Return what the kernel was told of each container that runs; nothing of those without a record."""
+    recorded = {
+        record.container: confine(
+            record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise
+        )
+        for record in containers
+        if record.container in running
+    }
+    return dict.fromkeys(running, Confinement()) | recorded
