@@ -61,7 +61,7 @@ def trim_output(path: Path, max_bytes: int) -> bool:
 
 
 def forget_outputs(outputs: Path, known: Container[str]) -> None:
-    """Remove the outputs of containers that nobody remembers."""
+    """Remove the outputs of containers that nobody remembers; what is not a container's is left alone."""
     for directory in outputs.iterdir():
-        if directory.name not in known:
+        if directory.name not in known and directory.name.startswith("c-"):
             shutil.rmtree(directory, ignore_errors=True)

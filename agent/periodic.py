@@ -40,6 +40,7 @@ class Periodic:
             await asyncio.sleep(due - loop.time())
             await self._troubles.survive("samples", self._sample())
             await self._troubles.survive("outputs", self._trim())
+            await self._troubles.survive("journal", self._shell.retry_journal())
             interval_s = self._config().repair_interval_s
             if interval_s and loop.time() >= repair_at:
                 repair_at = loop.time() + interval_s

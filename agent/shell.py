@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import structlog
@@ -13,6 +14,7 @@ import structlog
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
+from agent.core.containers import ROOM as CONTAINERS
 from agent.core.instructions import Grant, Reply
 from agent.executor import Executor
 from agent.journal import Journal
@@ -47,6 +49,8 @@ class Shell:
         self._executor = executor
         self._alarm: asyncio.TimerHandle | None = None
         self._launching: dict[str, asyncio.Future[Launched]] = {}
+        #: Per container: what must not be done before its record is in the journal, while the disk takes none.
+        self._held_back: dict[str, Callable[[], object]] = {}
         self._carry_out = self._actions()
         executor.on_event = self.dispatch
 
@@ -85,18 +89,61 @@ class Shell:
             i.Notify: self._notify,
             i.TellMaster: self._tell_master,
             i.Record: lambda record: self._journal.write(record.room, record.key, record.value),
-            i.StartContainer: do.start,
-            i.AdoptProcess: do.adopt,
+            i.StartContainer: lambda start: self._once_journaled(start.container, partial(self._start, start)),
+            i.AdoptProcess: lambda adopt: self._once_journaled(adopt.container, partial(do.adopt, adopt)),
             i.KillContainer: self._kill,
             i.Confine: lambda change: do.confine(change.container, change.confinement),
             i.Freeze: lambda freeze: do.freeze(freeze.container, frozen=freeze.frozen),
             i.Reclaim: lambda reclaim: do.reclaim(reclaim.container, reclaim.size_bytes),
             i.Signal: lambda notice: do.warn(notice.container, notice.signal),
-            i.RemoveContainer: lambda gone: do.remove(gone.container),
+            i.RemoveContainer: lambda gone: self._once_journaled(gone.container, partial(do.remove, gone.container)),
             i.WatchMemory: lambda watch: self.watch_memory(watch.on),
             i.Wake: lambda wake: self._wake_at(wake.at),
             i.Explain: lambda action: self.note(action.what, **action.facts),
         }
+
+    # ------------------------------------------------------------ the disk is full
+
+    def _once_journaled(self, container: str, act: Callable[[], object]) -> None:
+        """A container that starts unrecorded would be unknown to the next agent; the end of one, lost for good."""
+        if (CONTAINERS, container) in self._journal.unwritten:
+            self._held_back[container] = act
+        else:
+            self._held_back.pop(container, None)
+            act()
+
+    def _start(self, start: i.StartContainer) -> None:
+        """Start it, unless it was withdrawn while it was held back."""
+        record = self.node.containers.live.get(start.container)
+        if record is not None and record.stopping_by is not None:
+            self.dispatch(e.ContainerNotStarted(start.container, record.stopping_reason))
+        else:
+            self._executor.start(start)
+
+    async def retry_journal(self) -> None:
+        """Write what the disk did not take, and do what had to wait for it.
+
+        Raises:
+            OSError: the disk still takes nothing.
+        """
+        try:
+            self._journal.retry()
+        finally:
+            for container in list(self._held_back):
+                if (CONTAINERS, container) not in self._journal.unwritten:
+                    self._held_back.pop(container)()
+
+    def _refuse_unjournaled(self, container: str) -> None:
+        """A client that waits for its launch is told at once; what the master placed waits for the disk instead.
+
+        Raises:
+            RpcError: ``unavailable``: the disk did not take the container's record.
+        """
+        if self._held_back.pop(container, None) is None:
+            return
+        why = f"the journal cannot be written: {self._journal.why}"
+        self.dispatch(e.ContainerNotStarted(container, why))
+        raise unavailable(why, remedy="free space on that file system, then try again")
 
     def _notify(self, notify: i.Notify) -> None:
         peer = self.peers.get(notify.session)
@@ -127,10 +174,12 @@ class Shell:
         """Start a command, or adopt a process, and wait until it runs in its container.
 
         Raises:
-            RpcError: refused by the node, or not startable (the message says which step failed).
+            RpcError: refused by the node, or not startable (the message says which step failed, or that the disk is
+                full).
         """
         container = self.dispatch(event)
         assert isinstance(container, str)
+        self._refuse_unjournaled(container)
         future: asyncio.Future[Launched] = asyncio.get_running_loop().create_future()
         self._launching[container] = future
         return await future

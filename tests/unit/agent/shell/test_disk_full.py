@@ -1,0 +1,174 @@
+"""A disk that is full: the record before stays whole, a launch is refused, and nothing accepted is lost.
+
+The disk is made full by a limit on the size of files: the kernel writes as much as fits, and then refuses.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from agent.core import Node
+from agent.core import events as e
+from agent.core import instructions as i
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
+from agent.core.settings import NodeSettings
+from agent.journal import Journal
+from agent.shell import Shell
+from penstock.durable import replace_file
+from penstock.model import Capacity, ContainerSpec, EndedBy, KindAmounts, TaskRequest
+from penstock.wire import master_api as api
+from penstock.wire.errors import ErrorCode, RpcError
+
+SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
+
+
+@contextmanager
+def full(room_bytes: int = 20) -> Iterator[None]:
+    """Files take so many bytes. Nothing is logged meanwhile: the test's own output is a file, too."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with capture_logs():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room_bytes, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+class FakeExecutor:
+    """Notes what it is told to do."""
+
+    def __init__(self) -> None:
+        self.on_event: Callable[[e.Event], object] = lambda event: None
+        self.started: list[str] = []
+        self.removed: list[str] = []
+
+    def start(self, instruction: i.StartContainer) -> None:
+        self.started.append(instruction.container)
+
+    def remove(self, container: str) -> None:
+        self.removed.append(container)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+class Bed:
+    """A shell on a journal of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.journal = Journal(directory)
+        self.node = Node(SETTINGS)
+        self.executor = FakeExecutor()
+        self.shell = Shell(self.node, self.journal, self.executor)  # type: ignore[arg-type]
+        self.shell.dispatch(e.SessionOpened(1, "u", 1, "test"))
+
+    def place(self) -> None:
+        """The master places a command here."""
+        command = ContainerSpec(argv=("x",), memory_bytes=1 << 20)
+        request = TaskRequest(task="t", usage=KindAmounts(cpu=1.0), memory_bytes=1 << 20, command=command)
+        placed = api.Assign(job="o-1", stage="s", user="u", origin="o", priority=0.0, request=request)
+        self.shell.dispatch(e.Decided(1, [placed]))
+
+    def running(self) -> str:
+        container = self.shell.dispatch(e.LaunchRequested(1, ContainerSpec(argv=("x",), detach=True)))
+        assert isinstance(container, str)
+        self.shell.dispatch(e.ContainerStarted(container, 7, {}, 1e9))
+        return container
+
+    def exits(self, container: str) -> None:
+        self.shell.dispatch(e.ContainerExited(container, 3, None, 0.0, 0, 0, 1e9))
+
+    def on_disk(self) -> list[ContainerRecord]:
+        return Journal(self.directory).read("containers", ContainerRecord)
+
+
+@pytest.fixture
+async def bed(tmp_path: Path) -> Bed:
+    return Bed(tmp_path)
+
+
+@pytest.mark.parametrize("room_bytes", [0, 1, 20])
+def test_the_record_before_stays_whole(tmp_path: Path, room_bytes: int) -> None:
+    journal = Journal(tmp_path)
+    before = JobRecord(job="j", name="before", user="u")
+    assert journal.write("jobs", "j", before)
+    after = JobRecord(job="j", name="after", user="u")
+    with full(room_bytes):
+        assert not journal.write("jobs", "j", after)
+        with pytest.raises(OSError, match="File too large"):
+            journal.retry()
+    assert Journal(tmp_path).read("jobs", JobRecord) == [before]
+    assert len(list((tmp_path / "jobs").iterdir())) == 1, "what did not fit takes no space"
+    journal.retry()
+    assert Journal(tmp_path).read("jobs", JobRecord) == [after] and not journal.unwritten
+
+
+def test_what_is_removed_meanwhile_is_not_written_later(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    with full():
+        journal.write("jobs", "j", JobRecord(job="j", name="n", user="u"))
+        assert journal.write("jobs", "j", None)
+    journal.retry()
+    assert Journal(tmp_path).read("jobs", JobRecord) == []
+
+
+def test_a_file_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "record"
+    replace_file(path, b"a" * 30, sync_directory=True)
+    with full(), pytest.raises(OSError, match="record") as caught:
+        replace_file(path, b"b" * 30)
+    assert caught.value.filename == str(path)
+    assert [one.name for one in tmp_path.iterdir()] == ["record"] and path.read_bytes() == b"a" * 30
+
+
+async def test_a_launch_is_refused_with_the_remedy_and_starts_nothing(bed: Bed) -> None:
+    with full(), pytest.raises(RpcError) as refusal:
+        await bed.shell.launch(e.LaunchRequested(1, ContainerSpec(argv=("x",))))
+    assert refusal.value.code is ErrorCode.UNAVAILABLE
+    assert str(bed.directory) in refusal.value.body.message and "free space" in refusal.value.body.remedy
+    assert not bed.executor.started and not bed.node.containers.live
+    await bed.shell.retry_journal()
+    assert not bed.executor.started
+    assert bed.running() == bed.executor.started[0], "the next launch starts"
+
+
+async def test_a_placed_command_waits_for_the_disk_and_starts_then(bed: Bed) -> None:
+    with full():
+        bed.place()
+        with pytest.raises(OSError, match="File too large"):
+            await bed.shell.retry_journal()
+    assert not bed.executor.started
+    await bed.shell.retry_journal()
+    assert bed.executor.started == list(bed.node.containers.live)
+    assert [held.task for held in Journal(bed.directory).read("tasks", HeldTask)] == ["t"]
+
+
+async def test_a_placed_command_that_is_withdrawn_meanwhile_does_not_start(bed: Bed) -> None:
+    with full():
+        bed.place()
+        bed.shell.dispatch(e.Decided(2, [api.Withdraw(job="o-1", task="t", why="test")]))
+    await bed.shell.retry_journal()
+    assert not bed.executor.started and not bed.node.containers.live
+    (record,) = bed.node.containers.ended.by_id.values()
+    assert record.ended is not None and record.ended.by is EndedBy.CANCELLED
+
+
+async def test_an_end_is_not_acknowledged_before_it_is_on_the_disk(bed: Bed) -> None:
+    """The launcher would tell the next agent no more, and the disk says that the container runs."""
+    container = bed.running()
+    with full():
+        bed.exits(container)
+    assert not bed.executor.removed
+    assert [record.state for record in bed.on_disk()] == [ContainerState.RUNNING]
+    await bed.shell.retry_journal()
+    assert bed.executor.removed == [container]
+    (record,) = bed.on_disk()
+    assert record.ended is not None and record.ended.exit_status == 3
