@@ -81,6 +81,13 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     spawn_launcher: Annotated[
         bool, Meta(description="start a launcher if none runs; false under systemd, where it has a unit of its own")
     ] = True
+    launcher_leave_after_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="a launcher that the agent starts ends so long after its last container and agent; 0: never",
+        ),
+    ] = 600.0
     cores: Annotated[float, Meta(ge=0, description="cores offered; 0: all of the host's")] = 0.0
     memory_bytes: Annotated[int, Meta(ge=0, description="memory offered; 0: nine tenths of the host's")] = 0
     disk_concurrency: Annotated[int, Meta(ge=0, le=1024, description="disk monotasks at once; 0: one per disk")] = 0

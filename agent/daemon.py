@@ -192,6 +192,7 @@ class Agent:
             on_lost=self._launcher_lost,
             spawn=config.spawn_launcher,
             cgroup_root=root,
+            leave_after_s=config.launcher_leave_after_s,
         )
 
     def _prepare_tree(self) -> CgroupTree | None:

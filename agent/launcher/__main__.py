@@ -1,4 +1,6 @@
-"""``python -I -m agent.launcher --runtime-dir DIR [--cgroup-root DIR]``: see :mod:`agent.launcher.server`."""
+"""``python -I -m agent.launcher --runtime-dir DIR [--cgroup-root DIR] [--leave-after S]``: see
+:mod:`agent.launcher.server`.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="penstock-launcher")
     parser.add_argument("--runtime-dir", type=Path, required=True)
     parser.add_argument("--cgroup-root", type=Path, help="a cgroup v2 directory that is ours (default: our own unit's)")
+    parser.add_argument(
+        "--leave-after", type=float, help="end so many seconds after the last container and agent (default: never)"
+    )
     arguments = parser.parse_args()
     os.closerange(3, 1024)  # what we were born with; all that we open ourselves, exec closes
     paths.make_private(arguments.runtime_dir, 0o755)
     made = arguments.cgroup_root is not None and not arguments.cgroup_root.exists()
     root = _settle(arguments.cgroup_root)
     try:
-        server = Server(arguments.runtime_dir / "launcher.sock", root)
+        server = Server(arguments.runtime_dir / "launcher.sock", root, arguments.leave_after)
     except OSError as error:
         print(f"penstock-launcher: {error.filename}: {error.strerror}", file=sys.stderr)  # noqa: T201
         return 1
@@ -38,8 +43,8 @@ def main() -> int:
     gc.freeze()  # no collection touches, and so copies, these pages in a child
     server.serve()
     server.end_all()  # as when a unit is stopped: what it owns ends with it
-    if made and root is not None:
-        _leave(root)
+    if root is not None:
+        _leave(root, made=made)
     return 0
 
 
@@ -71,14 +76,17 @@ def _enter(cgroup: Path) -> None:
         os.close(descriptor)
 
 
-def _leave(root: Path) -> None:
-    """Remove a tree that we made."""
+def _leave(root: Path, *, made: bool) -> None:
+    """Remove the containers' cgroups, and the whole tree if we made it."""
     try:
-        _enter(root.parent)
-        _wait_until_empty(root)
-        for directory in sorted(root.rglob("*/"), reverse=True):  # what is below comes first
-            directory.rmdir()
-        root.rmdir()
+        if made:
+            _enter(root.parent)
+        left = root if made else root / "containers"
+        if left.exists():
+            _wait_until_empty(left)
+            for directory in sorted(left.rglob("*/"), reverse=True):  # what is below comes first
+                directory.rmdir()
+            left.rmdir()
     except OSError as error:
         print(f"penstock-launcher: {root} is left behind: {error.strerror}", file=sys.stderr)  # noqa: T201
 

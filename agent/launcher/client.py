@@ -62,6 +62,7 @@ class Launcher:
         on_lost: Callable[[], None],
         spawn: bool,
         cgroup_root: Path | None,
+        leave_after_s: float = 0.0,
     ) -> Launcher:
         """Connect; with ``spawn``, start a launcher that survives us if none answers. Exits not yet acknowledged come
         before this returns.
@@ -72,6 +73,7 @@ class Launcher:
             on_lost: called once if the launcher goes away: nobody can see how its containers end any more.
             spawn: outside systemd, where no unit starts it.
             cgroup_root: for one that is spawned: a cgroup v2 directory, ours or to be made.
+            leave_after_s: for one that is spawned: it ends so long after its last container and agent; 0: never.
 
         Raises:
             OSError: no launcher answers, or one cannot be started.
@@ -79,7 +81,7 @@ class Launcher:
         path = runtime_dir / "launcher.sock"
         connection = _dial(path)
         if connection is None and spawn:
-            await asyncio.to_thread(_spawn, runtime_dir, cgroup_root)
+            await asyncio.to_thread(_spawn, runtime_dir, cgroup_root, leave_after_s)
             connection = _dial(path)
         if connection is None:
             raise OSError(errno.ECONNREFUSED, f"no launcher answers at {path}; start penstock-containers.service")
@@ -222,7 +224,7 @@ def _dial(path: Path) -> socket.socket | None:
     return connection
 
 
-def _spawn(runtime_dir: Path, cgroup_root: Path | None) -> None:
+def _spawn(runtime_dir: Path, cgroup_root: Path | None, leave_after_s: float) -> None:
     """Start a launcher in a session of its own and wait until it says that it listens.
 
     It must not hold on to our standard output and error, which somebody may read to their end: it has a log file.
@@ -231,6 +233,8 @@ def _spawn(runtime_dir: Path, cgroup_root: Path | None) -> None:
     command = [sys.executable, "-I", "-m", "agent.launcher", "--runtime-dir", str(runtime_dir)]
     if cgroup_root is not None:
         command += ["--cgroup-root", str(cgroup_root)]
+    if leave_after_s:
+        command += ["--leave-after", str(leave_after_s)]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as ready, log.open("w") as output:
         address = f"\0penstock-launcher-{os.getpid()}-{os.urandom(4).hex()}"
         ready.bind(address)

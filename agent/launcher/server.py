@@ -1,8 +1,8 @@
 """The launcher's process: ``python -I -m agent.launcher --runtime-dir DIR``.
 
-It starts containers, waits for them, and keeps how they ended until an agent has recorded it. It outlives agents; it
-never decides anything. It waits for nothing but its selector, and whatever one connection says or leaves unread harms
-no other.
+It starts containers, waits for them, and keeps how they ended until an agent has recorded it. It outlives agents, but
+not for ever where nothing runs and no agent comes; it never decides anything. It waits for nothing but its selector,
+and whatever one connection says or leaves unread harms no other.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ import msgpack
 from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
 from agent.launcher.child import Spawner
+from agent.launcher.exits import Exits
 from agent.launcher.messages import MAX_MESSAGE_BYTES, Adopt, Exited, Running, Start, widen
 from agent.launcher.session import kill_session
 from penstock import sdnotify
 
 #: The buffer of a socket holds fewer requests than this.
 _MOST_REQUESTS = 100_000
+#: The agent that started the launcher may take so long to connect, however short it is to stay without one.
+_FIRST_AGENT_S = 120.0
 _DESCRIPTORS = 4  # stdin, stdout, stderr, and cgroup.procs
 
 
@@ -63,20 +66,23 @@ class _Agent:
 class Server:
     """One thread, one selector."""
 
-    def __init__(self, path: Path, cgroup_root: Path | None) -> None:
+    def __init__(self, path: Path, cgroup_root: Path | None, leave_after_s: float | None = None) -> None:
+        """``leave_after_s``: without an agent and without a container it ends after so long; None: never."""
         self._path = path
+        self._leave_after_s = leave_after_s
+        self._patience_s = leave_after_s and max(leave_after_s, _FIRST_AGENT_S)
         self._cgroup_root = cgroup_root
         self._spawner = Spawner()
         self._selector = selectors.DefaultSelector()
         self._children: dict[str, _Child] = {}
         self._starting: dict[str, _Child] = {}
-        self._exits: dict[str, Exited] = {}
         self._agents: set[_Agent] = set()
         self._ending = False
         self._stopping = False
         self._catching_up = False
         self._instance = os.urandom(8).hex()
         self._listening = _listen(path)
+        self._exits = Exits(path.with_name("exits"))
         self._watch(self._listening, self._accept)
         woken, wake = socket.socketpair()  # a signal must end select(), which Python would go on with
         wake.setblocking(False)
@@ -85,12 +91,16 @@ class Server:
         self._watch(woken, lambda _: woken.recv(64))
 
     def serve(self) -> None:
-        """Until an agent says shutdown and nothing runs any more, or until :meth:`stop`."""
+        """Until an agent says shutdown and nothing runs any more, nobody has needed it for long, or :meth:`stop`."""
         sdnotify.notify("READY=1")
         while not self._stopping:
-            if self._ending and not (self._children or self._starting or self._agents):
+            idle = not (self._children or self._starting or self._agents)
+            if idle and self._ending:
                 break
-            for key, events in self._selector.select():
+            ready = self._selector.select(self._patience_s if idle else None)
+            if idle and not ready:  # nothing has happened for so long
+                break
+            for key, events in ready:
                 if key.fd in self._selector.get_map():  # not closed by one of the events before it
                     key.data(events)
         self._path.unlink(missing_ok=True)
@@ -130,9 +140,10 @@ class Server:
         agent = _Agent(connection, pid)
         self._agents.add(agent)
         self._ending = False
+        self._patience_s = self._leave_after_s
         self._watch(connection, lambda events: self._serve(agent, events))
         self._send(agent, {"hello": str(self._cgroup_root or ""), "instance": self._instance})
-        for exited in list(self._exits.values()):
+        for exited in self._exits:
             self._send(agent, {"exited": astuple(exited)})
 
     def _serve(self, agent: _Agent, events: int) -> None:
@@ -231,7 +242,7 @@ class Server:
                 if (child := self._children.get(request["container"])) is not None:
                     self._kill_session(child)
             case "acknowledge":
-                self._exits.pop(request["container"], None)
+                self._exits.drop(request["container"])
             case "shutdown":
                 self._ending = True
             case other:
@@ -324,7 +335,7 @@ class Server:
             max_rss_bytes=used.ru_maxrss * 1024 if used is not None else 0,
             ended_at=time.time(),
         )
-        self._exits[container] = exited
+        self._exits.add(exited)  # first: an agent may acknowledge it at once
         for agent in list(self._agents):
             self._send(agent, {"exited": astuple(exited)})
 

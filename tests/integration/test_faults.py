@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +62,9 @@ class Scene:
         self._connect = connect
         self.agent: Any = None
         self.client: Any = None
+        mount = cgroup2_mount()
+        assert mount is not None
+        self.root = mount / f"penstock-test-{secrets.token_hex(4)}"  # others on this host have trees of their own
         self.innocent = ""
 
     async def begin(self, point: Point | None) -> None:
@@ -67,8 +72,9 @@ class Scene:
         times = 2 if point in STEPS and STEPS[point] is _resize_one else 1  # taking back confines the innocent
         environment = {"PENSTOCK_DIE_AT": f"{point.value}:{times}"} if point is not None else {}
         self.agent = self._start_agent(
-            environment=environment, t_alloc=2.0, t_preempt_cpu=0.2, t_preempt_memory=0.5, preempt_after=1,
-            preempt_cooldown_s=1.0, sample_interval_s=0.05, memory_bytes=100 << 20, repair_interval_s=0.1,
+            environment=environment, cgroup_root=self.root, t_alloc=2.0, t_preempt_cpu=0.2, t_preempt_memory=0.5,
+            preempt_after=1, preempt_cooldown_s=1.0, sample_interval_s=0.05, memory_bytes=100 << 20,
+            repair_interval_s=0.1,
         )  # fmt: skip
         self.client = await self._connect(self.agent)
 
@@ -202,22 +208,20 @@ async def _play(scene: Scene, point: Point, step: Callable[[Scene], Any]) -> Non
             await scene.client.call("kill", container=container)
     await eventually(lambda: _only_the_living_are_left(scene))
     assert set((await scene.states()).values()) == {"ended"}
-    assert not await asyncio.to_thread(_kernel)
+    assert not await asyncio.to_thread(_kernel, scene.root)
 
 
 async def _only_the_living_are_left(scene: Scene) -> None:
     """The kernel's view is the status: a cgroup for each that lives, frozen if it is paused, and nothing else."""
     states = {container: state for container, state in (await scene.states()).items() if state != "ended"}
     assert set(states.values()) <= {"running", "paused", "warned"}, states
-    kernel = await asyncio.to_thread(_kernel)
+    kernel = await asyncio.to_thread(_kernel, scene.root)
     assert kernel == {container: state == "paused" for container, state in states.items()}, (kernel, states)
 
 
-def _kernel() -> dict[str, bool]:
+def _kernel(root: Path) -> dict[str, bool]:
     """Containers of which there is a cgroup, and whether it is frozen; no network class but for them."""
-    mount = cgroup2_mount()
-    assert mount is not None
-    cgroups = {path.name: path for path in mount.glob("penstock-*/containers/c-*")}
+    cgroups = {path.name: path for path in root.glob("containers/c-*")}
     shown = subprocess.run(["tc", "class", "show", "dev", UPLINK], capture_output=True, text=True, check=True).stdout
     own = [line for line in shown.splitlines() if f" {HANDLE >> 16:x}:" in line and "leaf" in line]
     marked = [path for path in cgroups.values() if bpf.attached(path)]

@@ -21,11 +21,12 @@ async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
     clients: list[Client] = []
     pids: list[int] = []
 
-    async def make() -> Client:
+    async def make(leave_after_s: float = 0.0, cgroup_root: Path | None = None) -> Client:
         client = Client()
         client.launcher = await Launcher.connect(
-            tmp_path, client.exits.put_nowait, on_lost=client.lost.set, spawn=True, cgroup_root=None
-        )
+            tmp_path, client.exits.put_nowait, on_lost=client.lost.set, spawn=True, cgroup_root=cgroup_root,
+            leave_after_s=leave_after_s,
+        )  # fmt: skip
         clients.append(client)
         pids[:] = [launcher_pid(tmp_path)]
         return client

@@ -83,7 +83,7 @@ def start(container: str, *argv: str, **fields: object) -> Start:
     return Start(container=container, argv=argv, **values)  # type: ignore[arg-type]
 
 
-Connect = Callable[[], Awaitable[Client]]
+Connect = Callable[..., Awaitable[Client]]
 
 
 def launcher_pid(runtime: Path) -> int:

@@ -200,3 +200,55 @@ async def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "launcher.sock").mkdir()
     with pytest.raises(OSError, match=r"the launcher did not start: .*launcher.sock"):
         await Launcher.connect(tmp_path, print, on_lost=print, spawn=True, cgroup_root=None)
+
+
+async def test_an_exit_outlives_launchers_that_are_killed_and_those_that_end(connect: Connect, tmp_path: Path) -> None:
+    first = await connect()
+    await first.start("a", "sh", "-c", "exit 5")
+    exited = await first.exited()
+    pid = launcher_pid(tmp_path)
+    os.kill(pid, signal.SIGKILL)
+    await ends(pid)
+    kept = tmp_path / "exits"
+    for name in ("backup", "old.new"):
+        (kept / name).mkdir()
+    for name in ("half.new", "junk"):
+        (kept / name).write_bytes(b"\xc1")
+
+    second = await connect()
+    assert second.exits.get_nowait() == exited  # told before connect() returns
+    assert second.exits.empty()
+    pid = launcher_pid(tmp_path)
+    await second.launcher.running()  # by now the connection that asked for the pid is not new any more
+    await second.launcher.shutdown()
+    await second.launcher.close()
+    await ends(pid)
+
+    third = await connect()
+    assert third.exits.get_nowait() == exited
+    await third.launcher.acknowledge("a")
+    assert sorted(path.name for path in kept.iterdir()) == ["backup", "junk", "old.new"], "these are not the launcher's"
+
+
+async def test_without_agent_and_container_it_ends_with_its_cgroups(
+    connect: Connect, tmp_path: Path, cgroup: Path
+) -> None:
+    root = cgroup / "tree"
+    client = await connect(leave_after_s=0.1, cgroup_root=root)
+    pid = launcher_pid(tmp_path)
+    (root / "containers" / "a").mkdir(parents=True)  # as an agent leaves it
+    await client.start("a", "sh", "-c", "sleep 0.5; exit 5")
+    await client.launcher.close()
+    await ends(pid)
+    assert not root.exists()
+
+    again = await connect()
+    assert launcher_pid(tmp_path) != pid
+    assert again.exits.get_nowait().exit_status == 5, "it was there until its container had ended, and that is kept"
+
+
+async def test_with_an_agent_it_stays(connect: Connect, tmp_path: Path) -> None:
+    client = await connect(leave_after_s=0.01)
+    await client.start("a", "sh", "-c", "sleep 0.3")
+    await client.exited()
+    assert await client.launcher.running() == [] and not client.lost.is_set()
