@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -44,9 +45,20 @@ def configure(level: str = "info") -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr) if journal is None else lambda *_: journal,
+        logger_factory=lambda *_: journal or Lines(),
         cache_logger_on_first_use=True,
     )
+
+
+class Lines:
+    """Standard error, a line an entry. What it does not take, as a file on a full disk, is no reason to end work."""
+
+    def msg(self, line: str) -> None:
+        """Write it."""
+        with contextlib.suppress(OSError):
+            print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+    debug = info = warning = warn = error = critical = exception = fatal = failure = log = msg
 
 
 class Journal:
@@ -74,7 +86,7 @@ class Journal:
                     raise
                 self._send_file(entry)
         except OSError:
-            print(entry.decode(errors="replace"), file=sys.stderr, flush=True)  # noqa: T201
+            Lines().msg(entry.decode(errors="replace"))
 
     def _send_file(self, entry: bytes) -> None:
         descriptor = os.memfd_create("journal-entry", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import astuple
@@ -32,7 +33,7 @@ class Exits:
         try:
             replace_file(self._path(exited.container), msgpack.packb(astuple(exited)), sync=False)
         except OSError as error:
-            _say(f"how {exited.container} ended is kept in memory alone: {error.filename}: {error.strerror}")
+            say(f"how {exited.container} ended is kept in memory alone: {error.filename}: {error.strerror}")
 
     def drop(self, container: str) -> None:
         """An agent has recorded it."""
@@ -41,7 +42,7 @@ class Exits:
         try:
             self._path(container).unlink(missing_ok=True)
         except OSError as error:
-            _say(f"{error.filename}: {error.strerror}")
+            say(f"{error.filename}: {error.strerror}")
 
     def _path(self, container: str) -> Path:
         return self._directory / container
@@ -53,11 +54,13 @@ class Exits:
                 return
             exited = Exited(*msgpack.unpackb(path.read_bytes()))
         except (OSError, TypeError, ValueError) as error:  # msgpack's errors are ValueErrors
-            _say(f"{path} is not a record of how a container ended, and left alone: {error}")
+            say(f"{path} is not a record of how a container ended, and left alone: {error}")
             return
         if exited.container == path.name:
             self._ended[exited.container] = exited
 
 
-def _say(text: str) -> None:
-    print(f"penstock-launcher: {text}", file=sys.stderr)  # noqa: T201
+def say(text: str) -> None:
+    """Tell on standard error. Its file may lie on a full disk: that ends nobody's containers."""
+    with contextlib.suppress(OSError):
+        print(f"penstock-launcher: {text}", file=sys.stderr, flush=True)  # noqa: T201

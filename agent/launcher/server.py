@@ -17,7 +17,6 @@ import selectors
 import signal
 import socket
 import struct
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -31,7 +30,7 @@ import msgpack
 from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
 from agent.launcher.child import Spawner
-from agent.launcher.exits import Exits
+from agent.launcher.exits import Exits, say
 from agent.launcher.messages import MAX_MESSAGE_BYTES, Adopt, Exited, Running, Start, widen
 from agent.launcher.session import kill_session
 from penstock import sdnotify
@@ -168,7 +167,7 @@ class Server:
             request_id = int(request["id"])
             answer = self._handle(agent, request_id, request, descriptors)
         except (KeyError, TypeError, ValueError) as error:  # msgpack's errors are ValueErrors, too
-            print(f"penstock-launcher: not a request: {error!r}", file=sys.stderr)  # noqa: T201
+            say(f"not a request: {error!r}")
             self._drop(agent)
             return False
         except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import struct
 from collections.abc import Iterator
@@ -99,3 +100,18 @@ def test_elsewhere_lines_are_json(tmp_path: Path) -> None:
         structlog.get_logger().info("said", container="c-1")
         line = json.loads(stderr.read_text())
         assert (line["event"], line["container"], line["level"]) == ("said", "c-1", "info")
+
+
+def test_a_full_disk_ends_no_work(tmp_path: Path) -> None:
+    """Files take so many bytes, and the log is one."""
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with connected(tmp_path, stream="1:2") as stderr:
+        logs.configure()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, most[1]))
+        try:
+            for _ in range(3):
+                structlog.get_logger().info("more than there is room for")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, most)
+        structlog.get_logger().info("room again")
+        assert "room again" in stderr.read_text()

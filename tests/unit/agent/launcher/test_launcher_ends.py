@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -252,3 +253,16 @@ async def test_with_an_agent_it_stays(connect: Connect, tmp_path: Path) -> None:
     await client.start("a", "sh", "-c", "sleep 0.3")
     await client.exited()
     assert await client.launcher.running() == [] and not client.lost.is_set()
+
+
+async def test_a_disk_that_takes_no_record_of_an_end_ends_no_launcher(connect: Connect, tmp_path: Path) -> None:
+    """Its log is on the same disk: neither is written."""
+    client = await connect()
+    pid = launcher_pid(tmp_path)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    await client.start("a", "sh", "-c", "exit 5")
+    exited = await client.exited()
+    assert exited.exit_status == 5 and not list((tmp_path / "exits").iterdir())
+    await client.launcher.close()
+    again = await connect()
+    assert again.exits.get_nowait() == exited and launcher_pid(tmp_path) == pid
