@@ -79,6 +79,9 @@ def things(config: AgentConfig, *, kill: bool, purge: bool, host: Host) -> Itera
     for file in dict.fromkeys((listens, lock, *(config.runtime() / name for name in _RUNTIME))):
         if os.path.lexists(file):
             yield Thing(f"{file}", partial(file.unlink, missing_ok=True))
+    ends = config.runtime() / "exits"
+    if ends.is_dir() and (purge or not any(ends.iterdir())):
+        yield Thing(f"{ends}, with how containers ended", partial(shutil.rmtree, ends))
     state = config.state()
     if (chosen := disk_scheduler.kept(state)).exists():
         yield Thing("the agent's choice of disk schedulers", partial(_restore_schedulers, chosen))

@@ -82,6 +82,16 @@ def test_all_of_it_goes_once(bed: Bed) -> None:
     assert not bed.state.exists() and bed.remove(purge=True) == []
 
 
+def test_ends_that_no_agent_has_recorded_go_with_the_journal_alone(bed: Bed) -> None:
+    ends = bed.run / "exits"
+    ends.mkdir(parents=True)
+    (ends / "c-1").touch()
+    assert bed.remove() == []
+    assert bed.remove(purge=True) == [f"{ends}, with how containers ended"]
+    ends.mkdir()
+    assert bed.remove() == [f"{ends}, with how containers ended"] and not ends.exists()
+
+
 def test_the_cgroup_of_a_unit_stays_with_systemd(bed: Bed) -> None:
     tree = bed.tree(UNIT, "c-1")
     assert bed.remove() == [f"cgroups in {tree}"]
