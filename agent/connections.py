@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from agent import process
 from agent.caller import Caller
+from penstock.model.units import counted
 from penstock.transport.account import Account
 from penstock.wire.errors import RpcError, refused, unavailable
 
@@ -41,10 +42,12 @@ class Connections:
         if descriptor >= process.descriptors_for_clients():
             return unavailable("the agent is short of file descriptors", remedy="close connections, or try later")
         if silent > SILENT_PER_USER:
-            return refused(f"{user} has {silent} connections without hello", remedy="send hello, or close some")
+            return refused(
+                f"{user} has {counted(silent, 'connection')} without hello", remedy="send hello, or close some"
+            )
         if most and has > most and not caller.operator:
             return refused(
-                f"{user} has {has} connections; user_max_connections is {most}",
+                f"{user} has {counted(has, 'connection')}; user_max_connections is {most}",
                 remedy="close some, or ask an operator to raise user_max_connections",
             )
         return None

@@ -13,6 +13,7 @@ from agent.core.records import ContainerState
 from agent.core.snapshot import ContainerUse, HostUse
 from penstock.documents import Certificate, Degraded, Said, SetByHand
 from penstock.model import Capacity, Ended, Limits, ResourceKind
+from penstock.model.job_state import JobStanding
 from penstock.model.work import StageProgress
 from penstock.wire.cluster_api import Remaining
 
@@ -83,12 +84,14 @@ class Memory(Said, frozen=True, kw_only=True):
 
 
 class Job(Said, frozen=True, kw_only=True):
-    """A job on this node; its monotasks are counted on this node alone. ``waits``: why it is not admitted yet."""
+    """A job on this node; its monotasks are counted on this node alone. ``state``: here. ``waits``: why it is
+    not admitted yet."""
 
     job: str
     name: str
     user: str
     admitted: bool
+    state: JobStanding
     waits: str
     priority: float
     connections: int

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from agent.core.records import ContainerState
 from penstock.metrics import resource_metrics
+from penstock.model.job_state import JobStanding
 from penstock.security.certificates import certificate_metrics
 
 _PER_KIND = {
@@ -56,9 +57,9 @@ class AgentCollector(Collector):
         yield GaugeMetricFamily("penstock_t_alloc_ratio", "UBIS's T_alloc, as it is now.", value=status["t_alloc"])
         yield from _containers([each for each in status["containers"] if each["state"] != "ended"])
         yield from _preemptions(status)
-        jobs = Counter("admitted" if job["admitted"] else "waiting" for job in status["jobs"])
+        jobs = Counter(job["state"] for job in status["jobs"])
         known = GaugeMetricFamily("penstock_jobs", "Jobs known on this node.", labels=["state"])
-        for state in ("admitted", "waiting"):
+        for state in (JobStanding.WAITING, JobStanding.ADMITTED, JobStanding.RUNNING):
             known.add_metric([state], jobs[state])
         yield known
         if status["master"]["address"]:

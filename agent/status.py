@@ -10,11 +10,12 @@ import msgspec
 
 from agent.core import Node, draining
 from agent.core.reaction import BOUNDS_S
-from agent.core.records import ContainerRecord
+from agent.core.records import ContainerRecord, Job
 from agent.core.snapshot import ContainerUse
 from agent.history import resources
 from penstock import __version__
 from penstock.model import KINDS
+from penstock.model.job_state import JobStanding, standing
 
 
 def status_document(
@@ -82,6 +83,7 @@ def _jobs(node: Node) -> list[dict[str, Any]]:
             "name": job.record.name,
             "user": job.record.user,
             "admitted": job.record.admitted,
+            "state": _standing(node, job).value,
             "waits": job.waits,
             "priority": job.record.priority,
             "connections": len(job.sessions),
@@ -90,6 +92,13 @@ def _jobs(node: Node) -> list[dict[str, Any]]:
         }
         for job in node.jobs.values()
     ]
+
+
+def _standing(node: Node, job: Job) -> JobStanding:
+    counts, name = node.queues.job_counts(job.record.job), job.record.job
+    done = counts["done"] + counts["failed"] > 0
+    active = counts["running"] > 0 or any(held.container for held in node.held.of_job(name))
+    return standing(admitted=job.record.admitted, active=active, done=done)
 
 
 def _containers(node: Node, now: float) -> list[dict[str, Any]]:

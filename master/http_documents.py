@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from penstock.documents import Certificate, Degraded, Said, SetByHand
 from penstock.model import Capacity
+from penstock.model.job_state import JobStanding
 from penstock.model.work import StageProgress
 from penstock.wire.cluster_api import Draining
 from penstock.wire.master_api import Load
@@ -99,7 +100,7 @@ class JobStatus(Said, frozen=True, kw_only=True):
     name: str
     user: str
     origin: str
-    state: Literal["admitted", "waiting", "cancelling", "expected"]
+    state: JobStanding
     waits: str
     memory_bytes: int
     submitted_at: float

@@ -11,12 +11,13 @@ from prometheus_client.registry import Collector
 
 from penstock.metrics import resource_metrics
 from penstock.model import EndedBy
+from penstock.model.job_state import JobStanding
 from penstock.security.certificates import certificate_metrics
 
 Status = Callable[[], dict[str, Any]]
 _NODE_STATES = ("connected", "draining", "drained", "away", "expected")
 _ENDS = tuple(by.value for by in EndedBy)
-_JOB_STATES = ("admitted", "waiting", "cancelling", "expected")
+_JOB_STATES = tuple(JobStanding)
 #: What the cluster counts (``decisions`` of the status) → the metric, and what it counts.
 _COUNTERS = {
     "rounds": ("rounds", "Scheduling rounds that had something to place."),

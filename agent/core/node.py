@@ -231,8 +231,9 @@ class Node:
         else:
             quotas.check_job(self, event.session)
             fresh = self.fresh_id(f"{self.settings.node}-")
+            slack_only = request.opportunistic == "only"  # it takes nothing that could be reserved
             record = JobRecord(
-                job=fresh, name=request.name, user=session.user, memory_bytes=request.memory_bytes,
+                job=fresh, name=request.name, user=session.user, memory_bytes=0 if slack_only else request.memory_bytes,
                 priority=request.priority, submitted_at=event.at, admitted=not self.settings.has_master,
                 opportunistic=request.opportunistic, reservation=request.reservation,
             )  # fmt: skip

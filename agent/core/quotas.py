@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent.core.ledger import CORES_EPSILON
 from penstock.model import ContainerSpec
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 from penstock.wire.errors import RpcError, refused
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def check_job(node: Node, session: int) -> None:
         return
     has = sum(job.record.here and job.record.user == opened.user for job in node.jobs.values())
     if has >= most:
-        raise _over(opened.user, f"{has} jobs registered", "user_max_jobs", f"{most}", "end one first")
+        raise _over(opened.user, f"{counted(has, 'job')} registered", "user_max_jobs", f"{most}", "end one first")
 
 
 def check_queue(node: Node, session: int, monotasks: int) -> None:
@@ -46,7 +46,7 @@ def check_queue(node: Node, session: int, monotasks: int) -> None:
     own = [name for name, job in node.jobs.items() if job.record.user == opened.user]
     has = sum(node.queues.job_counts(name)["queued"] for name in own)
     if has + monotasks > most:
-        what = f"{has} monotasks queued, and {monotasks} more asked"
+        what = f"{counted(has, 'monotask')} queued, and {monotasks} more asked"
         raise _over(opened.user, what, "user_max_queued", f"{most}", "submit fewer at a time")
 
 
@@ -64,7 +64,7 @@ def check_tasks(node: Node, session: int, tasks: int) -> None:
         return
     has = sum(task.ended is None for job in own for task in job.tasks.values())
     if has + tasks > most:
-        what = f"{has} tasks that wait or run, and {tasks} more asked"
+        what = f"{counted(has, 'task')} that {'waits or runs' if has == 1 else 'wait or run'}, and {tasks} more asked"
         raise _over(opened.user, what, "user_max_tasks", f"{most}", "place fewer at a time")
 
 
@@ -79,7 +79,7 @@ def check_container(node: Node, session: int, spec: ContainerSpec) -> None:
         return
     own = [record for record in node.containers.live.values() if record.user == opened.user]
     if quotas.containers and len(own) >= quotas.containers:
-        what = f"{len(own)} containers"
+        what = counted(len(own), "container")
         raise _over(opened.user, what, "user_max_containers", f"{quotas.containers}", "wait until one ends")
     if spec.opportunistic:
         return  # it is promised nothing
@@ -87,7 +87,7 @@ def check_container(node: Node, session: int, spec: ContainerSpec) -> None:
     promised = [record.spec for record in own if not record.opportunistic]
     cores = sum(each.cpu_cores for each in promised)
     if quotas.cores and cores + spec.cpu_cores > quotas.cores + CORES_EPSILON:
-        what = f"{cores:g} cores promised, and {spec.cpu_cores:g} more asked"
+        what = f"{counted(cores, 'core')} promised, and {spec.cpu_cores:g} more asked"
         raise _over(opened.user, what, "user_max_cores", f"{quotas.cores:g}", remedy)
     held = sum(each.memory_bytes for each in promised)
     if quotas.memory_bytes and held + spec.memory_bytes > quotas.memory_bytes:

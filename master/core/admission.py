@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from master.core.records import Job
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 from penstock.wire import master_api as api
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
         elif not room.for_user(job.user):
             limit = cluster.settings.user_max_jobs
             job.waits_since = None  # it is not the cluster that keeps it waiting
-            _waits(cluster, job, "user jobs", f"{limit} jobs of {job.user} are running, which is user_max_jobs")
+            _waits(cluster, job, "user jobs", f"{job.user} runs {counted(limit, 'job')}, which is user_max_jobs")
         elif not room.jobs:
             limit = cluster.settings.max_running_jobs
-            _waits(cluster, job, "jobs", f"{limit} jobs are running, which is max_running_jobs")
+            _waits(cluster, job, "jobs", f"the cluster runs {counted(limit, 'job')}, which is max_running_jobs")
         elif not wanted or (first is None and wanted <= room.free_bytes):
             room.take(job.user, wanted)
             job.admitted, job.waits = True, ""
@@ -132,6 +132,9 @@ def _in_line(cluster: Cluster, order: Sequence[str], now: float) -> list[Job]:
 
 def _waits(cluster: Cluster, job: Job, kind: str, why: str) -> None:
     """The origin is told when the kind of reason changes; the numbers are in the status."""
-    job.waits = why
+    if not job.slack_only:
+        job.waits = why
+    elif not job.ready_count:
+        job.waits = ""  # all that it has runs
     if job.waits_told != kind and cluster.propose(job.origin, api.TellWaiting(job=job.job, why=why)):
         job.waits_told = kind

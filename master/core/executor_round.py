@@ -21,6 +21,7 @@ from master.placement.availability import lasting
 from master.placement.executors import machines_with_room
 from master.placement.workers import Mask
 from penstock.model import Profile
+from penstock.model.units import counted
 
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
@@ -142,7 +143,7 @@ def _say(cluster: Cluster, lacking: dict[str, str]) -> None:
     for task in cluster.executors.waiting.values():
         waiting[task.job] = waiting.get(task.job, 0) + 1
     for job, count in waiting.items():
-        waits[job] = f"{count} executors wait: {lacking.get(job, 'for what is forecast of them')}"
+        waits[job] = f"{counted(count, 'executor', 'wait')}: {lacking.get(job, 'for what is forecast of them')}"
     cluster.executors.waits = waits
 
 

@@ -66,7 +66,7 @@ def view(cluster: Cluster, job: Job) -> JobView:
         name=job.name,
         user=job.user,
         origin=job.origin,
-        state=_state(job, running),
+        state=job.standing.value,
         submitted_at=job.submitted_at,
         why=f"cancelled by {job.cancelled_by}" if job.cancelled_by else job.waits,
         stages=len(progress),
@@ -117,11 +117,3 @@ def _ended(leaving: dict[str, set[str]], past: Past) -> JobView:
     if holding is None:
         return past.view
     return msgspec.structs.replace(past.view, state="ending", nodes=sorted(holding)[:MOST_NODES])
-
-
-def _state(job: Job, running: int) -> str:
-    if job.cancelled_by:
-        return "cancelling"
-    if not job.admitted:
-        return "waiting"
-    return "running" if running or job.work.slots or job.work.done else "admitted"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.model import Ended, EndedBy
+from penstock.model.units import counted
 from penstock.wire.jobs_api import JobView, TaskFailure
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def outcome(job: Job, why: str, *, lost: bool) -> tuple[str, str]:
     if job.failures:
         first = job.failures[0]
         how = first.reason or f"{first.by}, exit status {first.exit_status}"
-        return "failed", f"{job.failed_tasks} tasks failed; first {first.task}: {how}"
+        return "failed", f"{counted(job.failed_tasks, 'task')} failed; first {first.task}: {how}"
     if job.tasks or not job.work.complete:
         return ("disconnected", why) if why else ("cancelled", "its framework ended it before it was done")
     if job.cancelled_tasks:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from master.core.work import Work
 from master.placement import Need
 from penstock.model import Capacity, KindAmounts, Profile, ResourceKind, TaskRequest
+from penstock.model.job_state import JobStanding, standing
 from penstock.model.work import Name, Opportunistic
 from penstock.wire.cluster_api import Draining, Remaining
 from penstock.wire.jobs_api import TaskFailure
@@ -160,6 +161,21 @@ class Job:
     failed_tasks: int = 0
     cancelled_tasks: int = 0
     failures: list[TaskFailure] = field(default_factory=list)  # the first of them
+
+    @property
+    def standing(self) -> JobStanding:
+        """Where it stands."""
+        if not self.described:
+            return JobStanding.EXPECTED
+        active = len(self.tasks) > self.ready_count or self.work.slots > 0
+        return standing(
+            admitted=self.admitted, active=active, done=self.work.done > 0, cancelled=bool(self.cancelled_by)
+        )
+
+    @property
+    def slack_only(self) -> bool:
+        """Whether all its tasks take nothing but slack, for which no admission is needed."""
+        return bool(self.tasks) and all(task.opportunistic == "only" for task in self.tasks.values())
 
     def ready_for_regular(self) -> dict[str, list[Task]]:
         """Its ready tasks by stage, but for executors, and for those that want slack and nothing else."""

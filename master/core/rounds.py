@@ -16,6 +16,7 @@ from master.core.snapshot import Picture, unfit
 from master.ordering import Ranking
 from master.placement import Stage, TaskPlacement, why_not
 from penstock.model import Ended, EndedBy
+from penstock.model.units import counted
 
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
@@ -162,13 +163,14 @@ def _say_what_waits(cluster: Cluster, stages: list[Stage], placement: TaskPlacem
     for name, why in over.items():
         job = cluster.jobs[name]
         if count := sum(len(tasks) for tasks in job.ready_for_regular().values()):
-            job.waits = f"{count} tasks wait: {why}"
+            job.waits = f"{counted(count, 'task', 'wait')}: {why}"
     for stage in stages:
         job = cluster.jobs[stage.job]
         left = [need for need in stage.needs if not job.tasks[need.task].node]
         if left:
             why = why_not(left[0], placement) + draining.note(cluster)
-            job.waits = f"{len(left)} tasks of stage {stage.stage} wait for a node: {why}"
+            wait = "waits" if len(left) == 1 else "wait"
+            job.waits = f"{counted(len(left), 'task')} of stage {stage.stage} {wait} for a node: {why}"
 
 
 def _found(cluster: Cluster, job: str, task: str) -> tuple[Job, Task]:

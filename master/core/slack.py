@@ -14,7 +14,7 @@ from master.core.snapshot import Picture, holds
 from master.opportunistic import Slack, why_not
 from master.ordering import Ranking
 from master.placement.workers import COLUMN
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 from penstock.wire import master_api as api
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ def _say_what_waits(cluster: Cluster, picture: Picture, slack: Slack, jobs: list
     """Of jobs all of whose other work is placed: what the rest, which takes nothing but slack, lacks."""
     for name in jobs:
         job = cluster.jobs[name]
-        for (stage, allows), tasks in job.ready.items():
-            if allows == "only" and not job.waits:
-                lacking = why_not(picture.asked(next(iter(tasks.values()))), slack) + draining.note(cluster)
-                job.waits = f"{len(tasks)} tasks of stage {stage} wait for slack: {lacking}"
+        only = [(stage, tasks) for (stage, allows), tasks in job.ready.items() if allows == "only"]
+        if only and (not job.waits or job.slack_only):
+            stage, tasks = only[0]
+            lacking = why_not(picture.asked(next(iter(tasks.values()))), slack) + draining.note(cluster)
+            wait = "waits" if len(tasks) == 1 else "wait"
+            job.waits = f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}"

@@ -76,7 +76,7 @@ def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
         "name": job.name,
         "user": job.user,
         "origin": job.origin,
-        "state": _job_state(job),
+        "state": job.standing.value,
         "waits": job.waits,
         "memory_bytes": job.memory_bytes,
         "submitted_at": job.submitted_at,
@@ -89,9 +89,3 @@ def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
         "stages": {stage: len(tasks) for (stage, _), tasks in job.ready.items()},
         "progress": [stage.row() for stage in job.work.told],
     }
-
-
-def _job_state(job: Job) -> str:
-    if job.cancelled_by:
-        return "cancelling"
-    return ("admitted" if job.admitted else "waiting") if job.described else "expected"

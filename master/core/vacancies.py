@@ -31,6 +31,7 @@ from master.placement.drr import Floats, Ints
 from master.placement.executors import RESOURCES, TOLERANCE
 from master.placement.workers import Mask
 from penstock.model import Profile
+from penstock.model.units import counted
 
 _NAMES = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
 
@@ -111,15 +112,20 @@ class Vacancies:
         machines = self.machines
         may = [machine for machine in range(len(machines)) if allowed is None or allowed[self.workers[machine]]]
         if not may:
-            return f"it may go to none of {len(machines)} nodes now"
+            return f"it may go to none of {counted(len(machines), 'node')} now"
         short = [
             (wanted > machines.available(machine)[:, : wanted.shape[1]] + _slack(machines, machine)).any(axis=1)
             for machine in may
         ]
         counts = np.sum(short, axis=0).tolist()
-        said = [f"{count} lack {name}" for name, count in zip(RESOURCES, counts, strict=True) if count]
+        said = [
+            f"{count} {'lacks' if count == 1 else 'lack'} {name}"
+            for name, count in zip(RESOURCES, counts, strict=True)
+            if count
+        ]
         over_s = wanted.shape[1] * self.grid.slot_s
-        return f"of {len(may)} nodes {', '.join(said) or 'none was reached'} within the {over_s:g} s of its profile"
+        lacking = ", ".join(said) or "none was reached"
+        return f"of {counted(len(may), 'node')} {lacking} within the {over_s:g} s of its profile"
 
 
 def _slack(machines: Machines, machine: int) -> Floats:

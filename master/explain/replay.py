@@ -9,6 +9,7 @@ from master.explain.recording import Recording
 from master.ordering import Ranking, ordering_of
 from master.placement import why_not
 from master.placement.ursa import Account
+from penstock.model.units import counted
 
 
 def explained(recording: Recording) -> dict[str, Any]:
@@ -94,6 +95,7 @@ def text(said: dict[str, Any], best: int = 3) -> str:
             + (f"; {barred} of {len(decision['fit'])} nodes barred" if barred else "")
         )
     for each in said["left"]:
-        lines.append(f"Left of stage {each['stage']} of {each['job']}: {len(each['tasks'])} tasks; {each['waits']}")
+        left = counted(len(each["tasks"]), "task")
+        lines.append(f"Left of stage {each['stage']} of {each['job']}: {left}; {each['waits']}")
     lines += [f"Not admitted: {job}" for job in said["not_admitted"]]
     return "\n".join(lines)

@@ -13,7 +13,7 @@ import numpy as np
 
 from master.placement.workers import COLUMN, COLUMN_NAMES, Floats, Mask
 from penstock.model import ResourceKind
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 
 #: Cores, disk slots, network slots, bytes of memory.
 Amounts = tuple[float, float, float, float]
@@ -126,5 +126,5 @@ def why_not(asked: Asked, slack: Slack) -> str:
     """What a task lacks, in words, for the status page."""
     if not len(slack.left):
         return "no node is connected"
-    said = [f"{count} lack {what}" for what, count in slack.lacks(asked).items()]
-    return f"of {len(slack.left)} nodes {', '.join(said) or 'none had slack when it was its turn'}"
+    said = [f"{count} {'lacks' if count == 1 else 'lack'} {what}" for what, count in slack.lacks(asked).items()]
+    return f"of {counted(len(slack.left), 'node')} {', '.join(said) or 'none had slack when it was its turn'}"

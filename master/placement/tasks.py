@@ -10,6 +10,7 @@ from master.placement import ursa
 from master.placement.singly import place_singly
 from master.placement.ursa import Account, Placement, Stage
 from master.placement.workers import Need, Workers
+from penstock.model.units import counted
 
 PlacementName = Literal["ursa", "tetris", "tetris2", "capacity"]
 #: Every placement that can be chosen.
@@ -62,5 +63,5 @@ def why_not(need: Need, placement: TaskPlacement) -> str:
     """What keeps a task from the workers, in words, for the status page."""
     if not len(placement):
         return "no node is connected"
-    said = [f"{count} lack {what}" for what, count in placement.lacks(need).items()]
-    return f"of {len(placement)} nodes {', '.join(said) or 'none could take it in this order'}"
+    said = [f"{count} {'lacks' if count == 1 else 'lack'} {what}" for what, count in placement.lacks(need).items()]
+    return f"of {counted(len(placement), 'node')} {', '.join(said) or 'none could take it in this order'}"

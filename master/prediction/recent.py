@@ -10,6 +10,7 @@ import numpy as np
 from master.prediction.align import alike, at_lengths, ends_of, whole
 from master.prediction.errors import errors_of, totals_missed
 from master.prediction.runs import Floats, Forecast, Run
+from penstock.model.units import counted
 
 #: "the average resource time series of the latest 3 runs"
 LATEST = 3
@@ -34,7 +35,7 @@ def mean_of_latest(runs: Sequence[Run], latest: int = LATEST) -> Forecast:
         low=np.maximum(0.0, mean.low - margin),
         high=mean.high + margin,
         stages=mean.stages,
-        by=f"mean of {len(chosen)} runs",
+        by=f"mean of {counted(len(chosen), 'run')}",
         error=float(np.mean([each.judged for each in missed])),
         errors=totals_missed(missed),
     )

@@ -38,6 +38,22 @@ def plain(value: object) -> Text:
     return Text("".join(c if c.isprintable() else "�" for c in str(value)))
 
 
+#: How jobs stand, or how they ended.
+JOB_STYLES = {
+    "admitted": "green",
+    "running": "green",
+    "waiting": "yellow",
+    "expected": "yellow",
+    "cancelling": "yellow",
+    "ending": "yellow",
+    "succeeded": "dim",
+    "failed": "red",
+    "lost": "red",
+    "disconnected": "red",
+    "cancelled": "yellow",
+}
+
+
 def styled(value: object, styles: Mapping[str, str], other: str = "") -> Text:
     """A word in the style that it has."""
     return Text(plain(value).plain, style=styles.get(str(value), other))

@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.cli.render import (
+    JOB_STYLES,
     Column,
     Fitted,
     amount,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from penstock.wire.reservation_api import Reserved
 
 _STATES = {"connected": "green", "away": "red", "expected": "yellow", "draining": "yellow", "drained": "yellow"}
-_STATES |= {"admitted": "green", "running": "green", "waiting": "yellow"}
 
 
 def cluster_view(
@@ -133,7 +133,7 @@ def _jobs(status: Mapping[str, Any]) -> Fitted | None:
         Column("job", field("job")),
         Column("name", field("name"), rank=1),
         Column("user", field("user"), rank=3),
-        Column("state", lambda row: styled(row.get("state", ""), _STATES)),
+        Column("state", lambda row: styled(row.get("state", ""), JOB_STYLES)),
         Column("placed", counted("placed"), right=True),
         Column("ready", counted("ready"), right=True),
         Column("", _progress, rank=5),

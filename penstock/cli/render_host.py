@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.cli.render import (
+    JOB_STYLES,
     Column,
     Fitted,
     amount,
@@ -221,7 +222,7 @@ def _jobs(status: Mapping[str, Any]) -> Fitted | None:
         Column("job", field("job")),
         Column("name", field("name"), rank=1),
         Column("user", field("user"), rank=4),
-        Column("state", lambda row: "admitted" if row.get("admitted") else "waits"),
+        Column("state", lambda row: styled(row.get("state", ""), JOB_STYLES)),
         Column("waiting", counted("queued"), right=True),
         *(Column(key, counted(key), right=True) for key in ("running", "done", "failed")),
         Column("stages", stages, rank=3),

@@ -9,21 +9,10 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from penstock.cli.render import Column, Fitted, counted, duration, field, listing, mapping, plain, styled
+from penstock.cli.render import JOB_STYLES, Column, Fitted, counted, duration, field, listing, mapping, plain, styled
 from penstock.model.units import format_bytes
 from penstock.wire.jobs_api import JobView
 
-_STYLES = {
-    "running": "green",
-    "waiting": "yellow",
-    "cancelling": "yellow",
-    "ending": "yellow",
-    "succeeded": "dim",
-    "failed": "red",
-    "lost": "red",
-    "disconnected": "red",
-    "cancelled": "yellow",
-}
 #: Work of fewer bytes is that of tasks that said nothing of theirs.
 _WORTH_TELLING = 1024
 #: So many placed tasks are shown; ``--json`` has more.
@@ -39,7 +28,7 @@ def table(jobs: Sequence[JobView], now: float, *, users: bool) -> Fitted:
         Column("job", field("job")),
         Column("name", field("name"), rank=1),
         *([Column("user", field("user"))] if users else []),
-        Column("state", lambda row: styled(row["said"], _STYLES)),
+        Column("state", lambda row: styled(row["said"], JOB_STYLES)),
         Column("stages", field("of_stages"), rank=4, right=True),
         Column("ready", counted("tasks_ready"), rank=5, right=True),
         Column("running", counted("tasks_running"), rank=2, right=True),
@@ -55,7 +44,7 @@ def details(job: JobView, now: float) -> Iterator[RenderableType]:
     """One job: where it stands, its stages, its failures."""
     row = _row(job, now)
     head = Text.assemble(plain(job.job), "  ", plain(job.name), f" of {plain(job.user)}: ")
-    head.append_text(styled(row["said"], _STYLES))
+    head.append_text(styled(row["said"], JOB_STYLES))
     head.append(f", {row['when']}")
     yield head
     if job.why:
@@ -101,7 +90,9 @@ def explanation(said: Mapping[str, Any]) -> Iterator[Text]:
     elif said.get("waits"):
         yield plain(f"  waits: {said['waits']}")
     room = said.get("room_containers")
-    yield plain(f"  holds {said.get('containers')} containers" + ("" if room is None else f", and may hold {room:g}"))
+    containers = said.get("containers")
+    held = f"  holds {containers} {'container' if containers == 1 else 'containers'}"
+    yield plain(held + ("" if room is None else f", and may hold {room:g}"))
     for stage in listing(said, "stages"):
         yield plain(f"  stage {stage.get('stage')}: {stage.get('ready')} ready; {stage.get('waits')}")
     placed = mapping(said, "placed")

@@ -13,6 +13,8 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
+from penstock.model.units import counted
+
 #: What keys send: escape sequences first, then single characters.
 _KEY = re.compile(rb"\x1b(?:\[|O)[0-9;]*[A-Za-z~]|.", re.DOTALL)
 _NAMES = {
@@ -71,7 +73,7 @@ class Framed:
             yield from line
             yield Segment.line()
         below = len(lines) - window.top - len(seen)
-        more = f"  {below} more lines below" if below > 0 else ""
+        more = f"  {counted(below, 'more line')} below" if below > 0 else ""
         yield Text(f"{self._says}{more}", style="reverse", no_wrap=True, overflow="ellipsis", end="")
 
 

@@ -29,6 +29,13 @@ class QuantityError(ValueError):
     """A quantity nobody can read; the message says what would do."""
 
 
+def counted(count: float, noun: str, verb: str = "") -> str:
+    """Return a count with its noun, and a verb where given: ``1 task waits``, ``2 tasks wait``."""
+    one = count == 1
+    said = f"{count:g} {noun}" if one else f"{count:g} {noun}s"
+    return f"{said} {verb}{'s' if one else ''}" if verb else said
+
+
 def _split(text: str, example: str) -> tuple[float, str]:
     match = _NUMBER.match(text)
     if match is None:

@@ -59,10 +59,14 @@ class TaskGraph:
         return list(found)
 
     def largest_level_bytes(self) -> int:
-        """The most memory asked by tasks of equal depth: an estimate of what the job holds at once, M(j)."""
+        """The most memory asked by tasks of equal depth: an estimate of what the job holds at once, M(j).
+
+        A task that takes nothing but slack holds nothing of what is reserved.
+        """
         levels: dict[int, int] = {}
         for name, depth in self.depth.items():
-            levels[depth] = levels.get(depth, 0) + self.tasks[name].memory_bytes
+            task = self.tasks[name]
+            levels[depth] = levels.get(depth, 0) + (0 if task.opportunistic == "only" else task.memory_bytes)
         return max(levels.values(), default=0)
 
     def _depths(self) -> dict[str, int]:

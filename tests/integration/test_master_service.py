@@ -285,7 +285,7 @@ async def test_status_metrics_and_health(connect: Callable[..., Any], master: Ma
     assert status["nodes"]["a"]["memory_free_bytes"] == 4 * 10**8
     assert status["tasks"] == {"ready": 1, "placed": 1, "ended": {}}
     waits = status["jobs"]["j"]["waits"]
-    assert waits == "1 tasks of stage s wait for a node: of 1 nodes 1 lack memory"
+    assert waits == "1 task of stage s waits for a node: of 1 node 1 lacks memory"
     for line in (
         'penstock_master_nodes{state="connected"} 1.0',
         'penstock_master_tasks{state="ready"} 1.0',

@@ -242,7 +242,7 @@ async def test_the_cluster_s_page_says_why_a_job_waits(
     (waits,) = [row for row in rows if "large" in row]
     (runs,) = [row for row in rows if EVIL in row]
     assert "16 TiB" in waits and "it wants 16 TiB reserved" in waits
-    assert "admitted" in runs and "map 6/8" in runs
+    assert "running" in runs and "map 6/8" in runs
     await see(shown, "document.querySelectorAll('#reservations tbody tr').length === 2")
     (evil, nightly) = await asyncio.to_thread(shown.texts, "#reservations tbody tr")
     assert evil.startswith(EVIL) and "later" in nightly and "2 cores" in nightly and "atom(<64MB" in nightly

@@ -2,7 +2,8 @@
 
 import { Charts } from "/static/chart.js";
 import {
-  $, Table, action, badge, bar, bytes, cores, day, duration, el, facts, lines, notices, number, outOf, percent, progress, rate, say,
+  $, JOB_STATES, Table, action, badge, bar, bytes, cores, day, duration, el, facts, lines, notices, number, outOf,
+  percent, progress, rate, say,
 } from "/static/dom.js";
 import { follow } from "/static/live.js";
 import { Plan } from "/static/plan.js";
@@ -74,8 +75,6 @@ async function explain(job, button) {
   }
   content.replaceChildren(...paragraphs.map((text) => el("p", {}, text)));
 }
-
-const JOB_STATES = { admitted: "good", waiting: "warn", cancelling: "warn", expected: "" };
 
 const jobs = new Table(
   $("jobs"),

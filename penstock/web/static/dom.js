@@ -92,6 +92,8 @@ export function notices(place, found) {
 // Of a bar the text may be several lines; it alarms where it is full and that is bad.
 export const bar = (share, text, { mark = null, alarms = false } = {}) =>
   ({ bar: [share, mark, alarms], text: [text].flat().filter(Boolean) });
+// Where a job stands, in the words of the status documents.
+export const JOB_STATES = { running: "good", admitted: "good", waiting: "warn", cancelling: "warn", expected: "" };
 export const badge = (text, look = "") => ({ badge: look, text });
 export const lines = (...texts) => ({ lines: texts.filter(Boolean) });
 export const progress = (stages) => ({ stages });

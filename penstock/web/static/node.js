@@ -2,7 +2,8 @@
 
 import { Charts } from "/static/chart.js";
 import {
-  $, Table, badge, bar, bytes, clock, cores, duration, day, facts, lines, notices, number, outOf, percent, progress, rate, say,
+  $, JOB_STATES, Table, badge, bar, bytes, clock, cores, duration, day, facts, lines, notices, number, outOf,
+  percent, progress, rate, say,
 } from "/static/dom.js";
 import { follow } from "/static/live.js";
 
@@ -114,7 +115,7 @@ const jobs = new Table(
   "Jobs on this node",
   [
     { label: "Job", look: "name", of: (job) => lines(job.name || job.job, `${job.job} · ${job.user}`) },
-    { label: "State", of: (job) => badge(job.admitted ? "admitted" : "waiting", job.admitted ? "good" : "warn") },
+    { label: "State", of: (job) => badge(job.state, JOB_STATES[job.state]) },
     { label: "Running", look: "number", of: (job) => number(job.running) },
     { label: "Waiting", look: "number", of: (job) => number(job.queued) },
     { label: "Done", look: "number", of: (job) => number(job.done) },

@@ -59,7 +59,7 @@ def test_a_refused_task_goes_back_and_is_not_offered_to_that_node_before_it_repo
     assert b.round() == [("t", "a")]
     b.serve(e.Answered("a", b.numbers["a"], [api.Refusal(index=0, reason="no room")]))
     assert b.round() == []
-    assert document(b.cluster, b.now)["jobs"]["j"]["waits"].startswith("1 tasks of stage s wait for a node: of 1 nodes")
+    assert document(b.cluster, b.now)["jobs"]["j"]["waits"].startswith("1 task of stage s waits for a node: of 1 node")
     b.heartbeat("a")
     assert b.round() == [("t", "a")]
     assert b.cluster.counts["refused"] == 1

@@ -92,7 +92,7 @@ def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
             b.node(name, **(more if name == "a" else here))
         status = document(b.cluster, b.now)
         assert status["jobs"]["j"] | {"waits": ""} == {
-            "name": "j", "user": "u", "origin": "a", "state": "admitted", "waits": "", "memory_bytes": 300 * MB,
+            "name": "j", "user": "u", "origin": "a", "state": "running", "waits": "", "memory_bytes": 300 * MB,
             "submitted_at": 7.0, "ready": 1, "placed": 1, "stages": {"s": 1},
             "progress": [stage.row() for stage in stages],
             "priority": -7.0, "service_container_s": 0.0, "slots": 0, "reservation": "",

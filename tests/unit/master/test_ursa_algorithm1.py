@@ -183,7 +183,7 @@ def test_every_placement_says_which_numbers_led_to_it() -> None:
 def test_why_not_counts_who_lacks_what() -> None:
     w = cluster(((100, 100, 100), (0, 12, 0), 1, 80, 100), ((100, 100, 100), (0, 0, 0), 1, 5, 100))
     said = why_not(need("t", 0, 1, 0, 20), AlgorithmOne(w, chunk=4, stage_aware=True))
-    assert said == "of 2 nodes 1 lack disk to spare, 1 lack memory"
+    assert said == "of 2 nodes 1 lacks disk to spare, 1 lacks memory"
 
 
 # ---------------------------------------------------------------- an independent reading of the paper

@@ -138,3 +138,11 @@ def test_a_job_goes_on_when_its_agent_stops(node: Node) -> None:
     name = registered(node, OWNER)
     assert node.handle(e.SessionClosed(OWNER, stopping=True), 1.0) == []
     assert name in node.jobs, "the next agent finds it in the journal, and its framework joins it again"
+
+
+def test_a_job_that_runs_on_slack_alone_reserves_no_memory(node: Node) -> None:
+    asked = RegisterJob(name="x", memory_bytes=10**9, opportunistic="only")
+    instructions = node.handle(e.JobRegistered(OWNER, asked, 0.0), 0.0)
+    [told] = [each.params for each in instructions if isinstance(each, TellMaster)]
+    assert isinstance(told, api.JobState)
+    assert told.memory_bytes == 0

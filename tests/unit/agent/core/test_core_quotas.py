@@ -96,7 +96,7 @@ def test_tasks_that_wait_or_run(node: Node) -> None:
 
 def test_containers_and_what_they_are_promised(node: Node) -> None:
     launch(node, EVE, cores=1.0, memory_bytes=6 * 10**5)
-    refused(lambda: launch(node, EVE, cores=0.6), "1 cores promised, and 0.6 more asked; user_max_cores is 1.5")
+    refused(lambda: launch(node, EVE, cores=0.6), "1 core promised, and 0.6 more asked; user_max_cores is 1.5")
     refused(lambda: launch(node, EVE, memory_bytes=5 * 10**5), "user_max_memory_bytes is", "run it opportunistic")
     launch(node, EVE, cores=0.6, opportunistic=True)  # promised nothing
     refused(lambda: launch(node, EVE), "eve has 2 containers; user_max_containers is 2", "wait until one ends")

@@ -111,8 +111,8 @@ def test_executors_hold_their_largest_demands() -> None:
     made.executors(*[executor(f"x{i}") for i in range(3)])
     made.ready("a", command("c", 1, 1.0))
     assert sorted(name for name, _ in made.round()) == ["x0", "x1"]
-    assert made.waits() == "1 tasks wait: user u holds 4 of 4 cores (user_max_cores)"
-    assert made.cluster.executors.waits["j"] == "1 executors wait: user u holds 4 of 4 cores (user_max_cores)"
+    assert made.waits() == "1 task waits: user u holds 4 of 4 cores (user_max_cores)"
+    assert made.cluster.executors.waits["j"] == "1 executor waits: user u holds 4 of 4 cores (user_max_cores)"
     ends(made, "x0", "j", made.cluster.jobs["j"].tasks["x0"].node)
     assert [name for name, _ in made.round(1.0)] == ["x2"]
 
@@ -169,7 +169,7 @@ def test_of_one_user_so_many_jobs_are_admitted_and_the_next_when_one_ends() -> N
     made.job("a", "e3", at=3.0, user="eve", memory=900 * MB)
     made.job("a", "bob", at=4.0, user="bob", memory=100 * MB)
     assert [name for name, job in made.cluster.jobs.items() if job.admitted] == ["eve", "e2", "bob"]
-    assert waits(made, "e3") == "2 jobs of eve are running, which is user_max_jobs"
+    assert waits(made, "e3") == "eve runs 2 jobs, which is user_max_jobs"
     assert [d.why for _, d in made.said(api.TellWaiting)] == [waits(made, "e3")]
     made.round(9.0)
     made.serve(e.Said("a", api.JobEnded(job="eve")))
@@ -200,7 +200,7 @@ def test_a_limit_that_falls_stops_nobody_and_one_that_rises_is_used_at_once() ->
     made.ready("a", command("more", 1, 1.0), job="eve")
     assert made.round() == []
     assert made.said(api.Withdraw) == []
-    assert waits(made, "eve") == "1 tasks wait: user eve holds 4 of 2 cores (user_max_cores)"
+    assert waits(made, "eve") == "1 task waits: user eve holds 4 of 2 cores (user_max_cores)"
     change(made, user_max_cores=5.0)
     assert [name for name, _ in made.round()] == ["more"]
 

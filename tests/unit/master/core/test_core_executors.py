@@ -52,7 +52,7 @@ def test_two_whose_peaks_exclude_each_other_share_a_node_if_their_profiles_fit()
     bed.executors(executor("e", "early"), executor("l", "late"), executor("e2", "early"))
     placed = bed.round()
     assert sorted(placed) == [("e", "a"), ("l", "a")]
-    assert bed.waits() == "1 executors wait: of 1 nodes 1 lack cpu within the 2 s of its profile"
+    assert bed.waits() == "1 executor waits: of 1 node 1 lacks cpu within the 2 s of its profile"
 
 
 def test_who_reserves_peaks_places_one_of_them_and_holds_the_peak() -> None:
@@ -105,7 +105,7 @@ def test_a_reservation_of_one_slot_holds_until_the_end() -> None:
     bed.beats("a", [(4, 900)] * 50 + [(2, 900)])
     bed.executors(executor("e0"))
     assert bed.round() == []
-    assert "1 lack cpu" in bed.waits()
+    assert "1 lacks cpu" in bed.waits()
 
 
 def test_regular_work_and_executors_do_not_take_the_same_room() -> None:
@@ -126,7 +126,7 @@ def test_one_that_is_pinned_waits_for_its_node_and_others_do_not_take_part() -> 
     bed = ExecutorBed("a", "b", forecasts={APP: profile((3, 100), (3, 100))})
     bed.executors(executor("e0", nodes=("b",)), executor("e1", nodes=("b",)))
     assert bed.round() == [("e0", "b")]
-    assert bed.waits() == "1 executors wait: of 1 nodes 1 lack cpu within the 2 s of its profile"
+    assert bed.waits() == "1 executor waits: of 1 node 1 lacks cpu within the 2 s of its profile"
     bed.executors(executor("e2"))
     assert bed.round() == [("e2", "a")]
 
@@ -161,7 +161,7 @@ def test_a_disk_that_is_known_counts_and_an_unknown_one_keeps_nobody_out() -> No
     )
     bed.executors(executor("e0", nodes=("a",)), executor("e1"))
     assert bed.round() == [("e1", "b")]
-    assert bed.waits() == "1 executors wait: of 1 nodes 1 lack disk within the 2 s of its profile"
+    assert bed.waits() == "1 executor waits: of 1 node 1 lacks disk within the 2 s of its profile"
 
 
 def test_long_profiles_are_looked_at_in_longer_slots() -> None:
@@ -222,7 +222,7 @@ def test_what_they_lack_is_known_while_no_node_reports() -> None:
     bed.executors(executor("e0"), executor("e1"))
     bed.round(0.1)
     lacking = bed.waits()
-    assert lacking.startswith("1 executors wait: of 1 nodes 1 lack cpu")
+    assert lacking.startswith("1 executor waits: of 1 node 1 lacks cpu")
     bed.round(0.1)
     assert bed.waits() == lacking
 
@@ -232,7 +232,7 @@ def test_without_a_node_they_say_so() -> None:
     bed.executors(executor("e0"))
     bed.serve(e.NodeAway("a"))
     bed.round()
-    assert bed.waits() == "1 executors wait: no node is connected"
+    assert bed.waits() == "1 executor waits: no node is connected"
 
 
 def test_bounds_that_no_node_has_are_refused_while_nothing_better_is_known() -> None:

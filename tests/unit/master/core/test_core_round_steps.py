@@ -101,7 +101,7 @@ def test_a_limit_on_running_jobs() -> None:
     for number in range(4):
         b.job("a", f"j{number}", at=float(number))
     assert [d.job for _, d in b.said(api.AdmitJob)] == ["j0", "j1"]
-    assert {d.why for _, d in b.said(api.TellWaiting)} == {"2 jobs are running, which is max_running_jobs"}
+    assert {d.why for _, d in b.said(api.TellWaiting)} == {"the cluster runs 2 jobs, which is max_running_jobs"}
     b.serve(e.Said("a", api.JobEnded(job="j0")))
     assert [d.job for _, d in b.said(api.AdmitJob)] == ["j0", "j1", "j2"]
 

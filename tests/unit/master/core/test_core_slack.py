@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from master.core import admission
 from master.core import events as e
 from master.core.status import document
 from master.explain import why
@@ -51,7 +52,25 @@ def test_work_that_wants_nothing_but_slack_is_neither_regular_nor_promoted() -> 
     allow(b, command("d", 950), opportunistic="only")
     b.round()
     said = document(b.cluster, b.now)["jobs"]["j"]["waits"]
-    assert said == "1 tasks of stage s wait for slack: of 1 nodes 1 lack memory"
+    assert said == "1 task of stage s waits for slack: of 1 node 1 lacks memory"
+
+
+def test_a_job_on_slack_alone_waits_for_slack_and_not_for_its_admission() -> None:
+    b = bed("a")
+    b.job("a", memory=2000 * MB)
+    b.round()
+    assert why.document(b.cluster, "j", b.now)["waits"].startswith("it wants 1.86 GiB reserved")
+    allow(b, command("c", 300), command("d", 950), opportunistic="only")
+    b.round()
+    lacking = "1 task of stage s waits for slack: of 1 node 1 lacks memory"
+    for said in (document(b.cluster, b.now)["jobs"]["j"], why.document(b.cluster, "j", b.now)):
+        assert said["waits"] == lacking
+    admission.look(b.cluster, b.now)  # what comes between two rounds does not hide the reason
+    assert b.cluster.jobs["j"].waits == lacking
+    assert b.cluster.jobs["j"].standing == "running", "one of its tasks runs"
+    b.serve(e.Said("a", api.TasksCancelled(job="j", tasks=["d"])))
+    b.round()
+    assert b.cluster.jobs["j"].waits == "", "all that it has runs"
 
 
 def test_slack_needs_no_admission_and_regular_room_does() -> None:
@@ -179,7 +198,7 @@ def test_work_that_may_run_on_slack_is_explained_as_regular_work_too() -> None:
     b.heartbeat("a", promised_memory_bytes=900 * MB, used_memory_bytes=950 * MB)
     allow(b, command("c", 300))
     b.round()
-    assert document(b.cluster, b.now)["jobs"]["j"]["waits"].endswith("of 1 nodes 1 lack memory")
+    assert document(b.cluster, b.now)["jobs"]["j"]["waits"].endswith("of 1 node 1 lacks memory")
     (stage,) = why.document(b.cluster, "j", b.now)["stages"]
     assert (stage["opportunistic"], stage["lacks"], stage["slack_lacks"]) == (True, {"memory": 1}, {"memory": 1})
     (job,) = record(b.cluster, b.now).jobs

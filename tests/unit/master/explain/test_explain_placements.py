@@ -57,4 +57,4 @@ def test_a_waiting_job_is_told_what_is_reserved() -> None:
     assert len(b.round()) == 1
     document = why.document(b.cluster, "j", b.now)
     assert document["stages"][0]["lacks"] == {"unreserved network bandwidth": 1}
-    assert "of 1 nodes 1 lack unreserved network bandwidth" in document["waits"]
+    assert "of 1 node 1 lacks unreserved network bandwidth" in document["waits"]

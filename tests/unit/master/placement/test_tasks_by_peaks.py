@@ -111,7 +111,9 @@ def test_who_waits_hears_what_is_lacking_where() -> None:
     assert policy.lacks(need("t", 10, 0, 100, 10)) == {
         "unreserved cores": 1, "unreserved network bandwidth": 1, "unreserved memory": 1
     }  # fmt: skip
-    assert why_not(need("t", 10, 0, 0, 10), policy) == ("of 2 nodes 1 lack unreserved cores, 1 lack unreserved memory")
+    assert why_not(need("t", 10, 0, 0, 10), policy) == (
+        "of 2 nodes 1 lacks unreserved cores, 1 lacks unreserved memory"
+    )
     assert why_not(need("t", 10, 0, 0, 10), placement("tetris2", (4, 4, 10, 100))).endswith(
         "could take it in this order"
     )

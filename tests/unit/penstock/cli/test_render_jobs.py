@@ -24,7 +24,7 @@ GOING = JobView(
     progress=[StageView(stage="map", tasks=8, done=8), StageView(stage="reduce", tasks=6, done=0, after=["map"])],
 )  # fmt: skip
 OVER = msgspec.structs.replace(
-    GOING, job="a-0", state="ended", outcome="failed", why="1 tasks failed; first t: exit status 3", ended_at=1030.0,
+    GOING, job="a-0", state="ended", outcome="failed", why="1 task failed; first t: exit status 3", ended_at=1030.0,
     failures=[TaskFailure(task="t", stage="map", node="beta", by="exit", exit_status=3, reason="")],
 )  # fmt: skip
 
@@ -58,7 +58,7 @@ def test_what_goes_on_comes_first_then_what_ended_the_latest_first() -> None:
     assert [row.split()[0] for row in rows] == ["a-1", "a-0", "a-9"]
     assert rows[0].split() == ["a-1", "words�[2J", "eve", "running", "1/2", "3", "2", "8", "3", "MiB", "cpu", "1m30s"]
     assert rows[1].split()[3:9] == ["failed", "1/2", "3", "2", "8", "1m00s"], "what is left of it nobody will do"
-    assert rows[1].endswith("1 tasks failed; first t: exit status 3")
+    assert rows[1].endswith("1 task failed; first t: exit status 3")
     assert "succeeded" in rows[2]
 
 
@@ -72,7 +72,7 @@ def test_on_a_narrow_terminal_what_matters_least_goes_first() -> None:
 def test_one_job_in_detail() -> None:
     lines = shown(*details(OVER, 1090.0))
     assert lines[0] == "a-0  words�[2J of eve: failed, ended 1m00s ago"
-    assert lines[1] == "  1 tasks failed; first t: exit status 3"
+    assert lines[1] == "  1 task failed; first t: exit status 3"
     assert "  tasks: 1 waiting, 3 ready, 2 running, 8 done, 0 failed" in lines
     assert "  on alpha, beta; registered on alpha" in lines
     assert ["reduce", "6", "0", "map"] in [line.split() for line in lines]
