@@ -59,7 +59,8 @@ def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: f
             out += [Notify(s, "job_admitted", JobRef(job=decision.job)) for s in sorted(job.sessions)]
         case TellWaiting() if job is not None:
             job.waits = decision.why
-            out += [Notify(s, "job_waiting", JobWaiting(job=decision.job, why=job.waits)) for s in sorted(job.sessions)]
+            told = JobWaiting(job=decision.job, why=job.waits, never=decision.never)
+            out += [Notify(s, "job_waiting", told) for s in sorted(job.sessions)]
         case SetPriority() if job is not None:
             job.record.priority = decision.priority
             node.queues.set_priority(decision.job, decision.priority, now)

@@ -49,6 +49,16 @@ class Ledger:
             )
         return ""
 
+    def refuse_ever(self, cores: float, memory_bytes: int, share: float) -> str:
+        """Why not even the empty node has this much, of which work may have a share; empty where it has."""
+        whole = f"{share:g} × " if share != 1.0 else ""
+        if memory_bytes > share * self.capacity.memory_bytes:
+            has = f"{whole}{format_bytes(self.capacity.memory_bytes)}"
+            return f"memory: {format_bytes(memory_bytes)} asked, this host has {has}"
+        if cores > share * self.capacity.cores + CORES_EPSILON:
+            return f"cpu: {cores:g} cores asked, this host has {whole}{self.capacity.cores:g}"
+        return ""
+
     def refuse_regular(self, cores: float, memory_bytes: int) -> str:
         """Why a promise of this size cannot be kept; empty when it can."""
         free_memory = self.capacity.memory_bytes - self.promised_memory_bytes

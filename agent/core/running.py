@@ -67,6 +67,11 @@ def _admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
         why = why or ledger.refuse_network(spec.network_bytes_per_s, node.settings.link_bytes_per_s)
         remedy = "ask for less, wait until something ends, or run it opportunistic"
     if why:
+        most = ledger.refuse_ever(
+            spec.cpu_cores, spec.memory_bytes, node.threshold.t_alloc if spec.opportunistic else 1.0
+        )
+        if most:
+            raise refused(f"this node cannot promise that: {most}", remedy="ask for less")
         raise refused(f"this node cannot promise that: {why}", remedy=remedy)
     record = ContainerRecord(
         container=node.fresh_id("c-"),

@@ -42,6 +42,13 @@ def never_fits(cluster: Cluster, job: Job) -> str:
     return f"it wants {format_bytes(job.memory_bytes)} reserved, the whole cluster has {format_bytes(total)}"
 
 
+def complete(cluster: Cluster, now: float) -> bool:
+    """Whether all nodes are here that a restarted master, or a lost connection, would have to be waited for."""
+    first = cluster.gathers_since
+    gathered = first is not None and now - first > cluster.settings.node_timeout_s
+    return gathered and all(node.connected for node in cluster.nodes.values())
+
+
 def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
     """Admit what fits, in the order of the jobs (Ursa: "the enforcement of SRJF in job admission … is similar as in
     EJF").
@@ -59,7 +66,9 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
     for job in _in_line(cluster, order, now):
         wanted = job.memory_bytes
         if wanted > room.total_bytes:
-            _waits(cluster, job, "too large", _too_large(cluster, job, room.total_bytes))
+            never = bool(never_fits(cluster, job)) and complete(cluster, now)
+            kind = "never" if never else "too large"
+            _waits(cluster, job, kind, _too_large(cluster, job, room.total_bytes, never=never))
         elif not room.for_user(job.user):
             limit = cluster.settings.user_max_jobs
             job.waits_since = None  # it is not the cluster that keeps it waiting
@@ -82,9 +91,9 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
             _waits(cluster, job, "behind", f"job {first.job} ({first.name}) stands before it and waits, too")
 
 
-def _too_large(cluster: Cluster, job: Job, total_bytes: int) -> str:
+def _too_large(cluster: Cluster, job: Job, total_bytes: int, *, never: bool) -> str:
     if why := never_fits(cluster, job):
-        return f"{why}; it waits for nodes to join"
+        return f"{why}; " + ("ask for less, or add nodes" if never else "it waits for nodes to join")
     wants, has = format_bytes(job.memory_bytes), format_bytes(total_bytes)
     return f"it wants {wants} reserved, the nodes that are not drained have {has}; it waits for `penstock undrain`"
 
@@ -136,5 +145,6 @@ def _waits(cluster: Cluster, job: Job, kind: str, why: str) -> None:
         job.waits = why
     elif not job.ready_count:
         job.waits = ""  # all that it has runs
-    if job.waits_told != kind and cluster.propose(job.origin, api.TellWaiting(job=job.job, why=why)):
+    waiting = api.TellWaiting(job=job.job, why=why, never=kind == "never")
+    if job.waits_told != kind and cluster.propose(job.origin, waiting):
         job.waits_told = kind

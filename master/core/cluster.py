@@ -67,6 +67,7 @@ class Cluster:
         self.executors = Executors(settings.executor_placement, draw)
         self.counts: Counter[str] = Counter()
         self.ready_tasks = 0
+        self.gathers_since: float | None = None  # the first registration, or the latest loss of a node; monotonic
         self.gathers_until = -math.inf  # nothing is placed before, monotonic
         self.changed = False  # since the last round, something that may let a task be placed
         self.room_changed = False  # what may be reserved, or who waits for it

@@ -30,6 +30,8 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     if cluster.fresh and (message.jobs or message.placed):
         # A former master gave out work that its origin may not have heard of; the node that has it may not be back yet.
         cluster.gathers_until = now + cluster.settings.gather_s
+    if cluster.gathers_since is None:
+        cluster.gathers_since = now
     node = cluster.expect(message.node, now)
     before = _fresh_connection(node, message, now)
     for held in before.values():

@@ -67,6 +67,7 @@ def _expire(cluster: Cluster, now: float) -> None:
 def _lose(cluster: Cluster, node: Node, why: str) -> None:
     """Its tasks are lost or placed again; the jobs that it is the origin of are over."""
     del cluster.nodes[node.name]
+    cluster.gathers_since = cluster.now
     cluster.table.remove(node)
     cluster.executors.usage.gone(node.name)
     cluster.counts["nodes_lost"] += 1
@@ -84,10 +85,10 @@ def _lose(cluster: Cluster, node: Node, why: str) -> None:
 
 
 def _refuse_unfit(cluster: Cluster, now: float) -> None:
-    """A task that no node can ever hold ends with the reason, once the cluster had time to gather."""
+    """End each task that no node can ever hold: at once if the cluster is complete, else later."""
     if not cluster.ready_tasks or not len(cluster.table.here()):
         return
-    timeout_s, shape = cluster.settings.node_timeout_s, cluster.table.shape
+    timeout_s, shape = 0.0 if admission.complete(cluster, now) else cluster.settings.node_timeout_s, cluster.table.shape
     for job in list(cluster.jobs.values()):
         too_large = admission.never_fits(cluster, job) if job.described else ""
         for (_, opportunistic), tasks in list(job.ready.items()):
@@ -99,9 +100,9 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
                     reason = unfit(cluster, task)
                 if not reason:  # what is foreseen of an executor changes
                     task.unfit_since, task.fits_in = None, -1 if task.elastic else shape
-                elif task.unfit_since is None:
-                    task.unfit_since = now
-                elif now - task.unfit_since > timeout_s:
+                    continue
+                task.unfit_since = now if task.unfit_since is None else task.unfit_since
+                if not timeout_s or now - task.unfit_since > timeout_s:
                     lifecycle.end(cluster, job, task, Ended(by=EndedBy.REFUSED, reason=reason))
 
 

@@ -13,6 +13,7 @@ from master.opportunistic import Asked, Slack
 from master.placement import AlgorithmOne, Need, PeakPlacement, Peaks, TaskPlacement, Unreserved, Workers
 from master.placement.workers import COLUMN, Mask
 from penstock.model import KINDS, ResourceKind, TaskRequest
+from penstock.model.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
@@ -179,4 +180,9 @@ def unfit(cluster: Cluster, task: Task) -> str:
         share = usable(node.t_alloc, task.opportunistic)
         if request.memory_bytes <= share * node.capacity.memory_bytes and cores <= share * node.capacity.cores:
             return ""
-    return f"no node that it may use could ever hold {request.memory_bytes} bytes and {cores:g} cores"
+    have = [node.capacity for node in (known if request.nodes else cluster.nodes.values())]
+    most_bytes, most_cores = max(each.memory_bytes for each in have), max(each.cores for each in have)
+    slack = " (on slack T_alloc of it)" if task.opportunistic else ""
+    asked = f"{format_bytes(request.memory_bytes)} and {counted(cores, 'core')}"
+    has = f"at most {format_bytes(most_bytes)} and {counted(most_cores, 'core')}"
+    return f"it asks for {asked}, and a node that it may use has {has}{slack}; ask for less"

@@ -27,7 +27,7 @@ from penstock.opgraph import (
     TaskSettled,
     TaskState,
 )
-from penstock.wire.agent_api import TaskStuck
+from penstock.wire.agent_api import JobWaiting, TaskStuck
 from penstock.wire.errors import RpcError
 
 #: So much of a failed task's output is shown: its last lines.
@@ -80,6 +80,7 @@ class Submission:
         async with await AgentClient.connect(client="penstock submit", reconnect_s=patience_s) as agent:
             self._job = await register(agent, work, self._reservation, self._manages)
             self._job.on_stuck = self._stuck
+            self._job.on_waiting = self._waits
             agent.on_link = self._linked
             self._report.begins(self._job.id)
             with self._report:
@@ -88,6 +89,9 @@ class Submission:
                     await self._until_over()
                 except JobCancelled as cancelled:
                     self._cancelled(cancelled)
+                except CommandError:
+                    await self._job.end()
+                    raise
                 finally:
                     for one in watched:
                         one.cancel()
@@ -179,6 +183,13 @@ class Submission:
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
         return task
+
+    def _waits(self, waiting: JobWaiting) -> None:
+        """Say what the job waits for, or give up where no waiting helps."""
+        if waiting.never:
+            self._events.put_nowait(CommandError(waiting.why))
+        else:
+            self._report.say(f"waits: {waiting.why}")
 
     def _stuck(self, stuck: TaskStuck) -> None:
         self._report.say(

@@ -26,6 +26,7 @@ from penstock.wire.agent_api import (
     Grants,
     JobRef,
     JobRegistered,
+    JobWaiting,
     Leased,
     Params,
     Place,
@@ -72,10 +73,10 @@ class Job:
             self._admitted.set()
         self.failure: Exception | None = None  # why nothing more comes
         self.over = False
-        #: Called when no slot of a kind may be kept idle any more.
-        self.on_recall: Callable[[ResourceKind], object] | None = None
+        self.on_recall: Callable[[ResourceKind], object] | None = None  # no slot of a kind may be kept idle any more
         #: Called when an executor is late and its node has nothing left to give: whose tasks to run twice, and where.
         self.on_stuck: Callable[[TaskStuck], object] = lambda stuck: None
+        self.on_waiting: Callable[[JobWaiting], object] = lambda waiting: None  # why it is not admitted yet
         #: Called when a granted monotask holds no slot any more, as it held one for too long; it may run on.
         self.on_slot_taken_back: Callable[[SlotTakenBack], object] = lambda taken: _LOG.warning(taken.why)
 
@@ -304,8 +305,10 @@ class Job:
                     self._wake(task)
             case SlotTakenBack():
                 self.on_slot_taken_back(params)
-            case TaskStuck():
-                self.on_stuck(params)
+            case TaskStuck() as stuck:
+                self.on_stuck(stuck)
+            case JobWaiting() as waiting:
+                self.on_waiting(waiting)
             case JobRef():
                 self.admit(peer)
             case CancelledBy(by=by):

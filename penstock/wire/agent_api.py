@@ -91,10 +91,11 @@ class JobRegistered(Result, frozen=True):
 
 
 class JobWaiting(Params, frozen=True):
-    """Agent → framework: why the job is not admitted yet."""
+    """Agent → framework: why the job is not admitted yet; ``never``: no nodes of the cluster can hold it."""
 
     job: str
     why: str
+    never: bool = False
 
 
 class JobRef(Params, frozen=True):

@@ -1,8 +1,7 @@
 """What agents say to the master over TCP, and what it says to them.
 
-Only agents connect to the master. Frameworks and the command speak to their host's agent, whose kernel vouches for who
-they are; the agent relays with the verified user. The relayed ``job`` ids are unique in the cluster: the agent that
-registered a job (its *origin*) made the id.
+Only agents connect to the master. Frameworks and the command speak to their host's agent, which relays with the user
+that its kernel vouches for. A ``job`` id is unique in the cluster: the agent that registered it (its *origin*) made it.
 
 A connection starts with ``register``; then the agent sends heartbeats and relays as notifications, in order, and the
 master sends ``decide`` requests. A decision is a proposal: the agent answers with those that it refused, and why.
@@ -266,9 +265,10 @@ class AdmitJob(Decision, frozen=True, tag="admit"):
 
 
 class TellWaiting(Decision, frozen=True, tag="waiting"):
-    """To the origin: the job is not admitted yet; ``why`` says what it waits for, and whether it can ever fit."""
+    """To the origin: the job is not admitted yet. ``why``: what it waits for; ``never``: the cluster cannot hold it."""
 
     job: str
+    never: bool = False
 
 
 class SetPriority(Decision, frozen=True, tag="priority"):

@@ -207,6 +207,36 @@ def test_a_task_that_no_node_can_ever_hold_ends_with_the_reason() -> None:
     b.round(4.0)
     reasons = {d.task: d.ended.reason for _, d in b.said(api.TellEnded)}
     assert reasons == {
-        "t": "no node that it may use could ever hold 2000000000 bytes and 0 cores",
+        "t": "it asks for 1.86 GiB and 0 cores, and a node that it may use has at most 954 MiB and 4 cores; "
+        "ask for less",
         "u": "none of its nodes (nowhere) is in the cluster",
     }
+
+
+def test_what_a_complete_cluster_can_never_hold_is_refused_at_once() -> None:
+    b = bed("a", node_timeout_s=5.0)
+    b.now += 6.0
+    b.heartbeat("a")
+    b.job("a")
+    b.ready("a", task("t", 2000))
+    b.round()
+    [(_, told)] = b.said(api.TellEnded)
+    assert told.ended.reason.startswith("it asks for 1.86 GiB")
+    b.job("a", "large", 2000 * MB)
+    b.round()
+    [(_, waits)] = b.said(api.TellWaiting)
+    assert waits.never
+    assert waits.why == "it wants 1.86 GiB reserved, the whole cluster has 954 MiB; ask for less, or add nodes"
+
+
+def test_a_node_that_is_away_is_waited_for_before_anything_is_refused() -> None:
+    b = bed("a", "b", node_timeout_s=5.0)
+    b.now += 6.0
+    b.heartbeat("a")
+    b.serve(e.NodeAway("b"))
+    b.job("a", "large", 4000 * MB)
+    b.job("a")
+    b.ready("a", task("t", 2000))
+    b.round()
+    assert b.said(api.TellEnded) == []
+    assert [told.never for _, told in b.said(api.TellWaiting)] == [False]

@@ -122,3 +122,12 @@ def test_other_limits_hold_at_once_and_end_nothing(node: Node) -> None:
     node.handle(e.Reconfigured(replace(settings, quotas=UserQuotas()), 0.0), 0.0)
     for _ in range(5):
         job(node, EVE)
+
+
+def test_what_the_host_never_has_is_refused_with_its_figure(node: Node) -> None:
+    remedy = "(ask for less)"  # no waiting helps
+    refused(lambda: launch(node, ROOT, memory_bytes=2**40), "memory: 1 TiB asked, this host has 954 MiB", remedy)
+    refused(lambda: launch(node, ROOT, cores=99), "cpu: 99 cores asked, this host has 8", remedy)
+    refused(lambda: launch(node, ROOT, cores=99, opportunistic=True), "asked, this host has 0.9 × 8", remedy)
+    launch(node, ROOT, cores=6)
+    refused(lambda: launch(node, ROOT, cores=6), "2 of 8 not promised yet", "wait until something ends")
