@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent.core import leaving
 from agent.core.instructions import Instruction, Notify
 from agent.core.records import Job
 from penstock.wire.jobs_api import CancelledBy
@@ -17,4 +18,4 @@ def cancelled(node: Node, job: Job, decision: CancelJob, now: float) -> list[Ins
     """Its queues, slots, tasks and containers here are given back, wherever it was registered."""
     told = CancelledBy(job=decision.job, by=decision.by)
     notes: list[Instruction] = [Notify(session, "job_cancelled", told) for session in sorted(job.sessions)]
-    return notes + node.end_job(job, now, f"cancelled by {decision.by}")
+    return notes + leaving.end_job(node, job, now, f"cancelled by {decision.by}")

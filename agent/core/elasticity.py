@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.core import events as e
+from agent.core import floors
 from agent.core.confinement import Promise, confine
 from agent.core.containers import ROOM
 from agent.core.following import EPSILON_S, Following, begin, limits_by_the_clock, limits_of, promise_of
@@ -348,6 +349,7 @@ def resize_requested(node: Node, event: e.ResizeRequested, now: float) -> list[I
         limits = record.limits.changed(event.limits)
     except msgspec.ValidationError as error:
         raise bad_request(str(error), field="limits") from None
+    floors.check_changes(event.limits)
     instructions = change(record, limits)
     if instructions:
         instructions.insert(0, Record(ROOM, record.container, record))
@@ -359,6 +361,8 @@ def follow_requested(node: Node, event: e.FollowRequested, now: float) -> list[I
     record = container_of(node, event.session, event.container)
     _must_live(record)
     _must_be_nobodys(record)
+    if event.profile is not None:
+        floors.check_profile(event.profile)
     record.profile, record.profile_at = event.profile, event.at
     if event.profile is None:
         node.elasticity.forget(record.container)

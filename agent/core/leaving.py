@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from agent.core import running
 from agent.core.events import JobLeft
-from agent.core.instructions import Instruction, Reply
+from agent.core.instructions import Instruction, Record, Reply, TellMaster
 from penstock.wire.agent_api import Done
 from penstock.wire.errors import bad_request
+from penstock.wire.master_api import JobEnded
 
 if TYPE_CHECKING:
     from agent.core.node import Node
@@ -39,4 +40,21 @@ def abandoned(node: Node, job: Job, now: float, why: str, merged_into: str | Non
     """End a job without connections. Without ``why`` its last connection left it in order: the job is done."""
     if not job.record.here:
         return running.forget_guest(node, job.record.job)
-    return node.end_job(job, now, why, done=not why, merged_into=merged_into or "")
+    return end_job(node, job, now, why, done=not why, merged_into=merged_into or "")
+
+
+def end_job(
+    node: Node, job: Job, now: float, why: str = "", *, done: bool = False, merged_into: str = ""
+) -> list[Instruction]:
+    """A job is over: its queues and tasks here at once, those elsewhere by the master."""
+    name = job.record.job
+    del node.jobs[name]
+    for session in job.sessions:
+        node.sessions[session].jobs.discard(name)
+    instructions: list[Instruction] = [Record("jobs", name, None)]
+    if job.record.here and node.settings.has_master:
+        instructions.append(TellMaster("job_ended", JobEnded(job=name, why=why, done=done, merged_into=merged_into)))
+    instructions += node.granted(node.queues.remove_job(name, now), now)
+    for held in node.held.of_job(name):
+        instructions += running.withdraw(node, held, why or "its job ended", now)
+    return instructions

@@ -10,7 +10,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from agent.core import deciding, elasticity, leaving, preempting, quotas, reconfiguring, recovery, running, slack, tasks
+from agent.core import (
+    deciding,
+    elasticity,
+    floors,
+    leaving,
+    preempting,
+    quotas,
+    reconfiguring,
+    recovery,
+    running,
+    slack,
+    tasks,
+)
 from agent.core import events as e
 from agent.core.attained import Attained
 from agent.core.containers import Containers
@@ -31,7 +43,7 @@ from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Recall, Submitted
 from penstock.wire.cluster_api import Draining
 from penstock.wire.errors import bad_request, refused, unavailable
-from penstock.wire.master_api import Heartbeat, JobEnded, JobState, Load
+from penstock.wire.master_api import Heartbeat, JobState, Load
 
 _DONE = Reply(Done())
 JOBS = "jobs"  # the journal's room
@@ -263,25 +275,7 @@ class Node:
 
     def _job_end_requested(self, event: e.JobEndRequested, now: float) -> list[Instruction]:
         job = self.job_of(event.session, event.job)
-        return [Reply(Done()), *self.end_job(job, now)]
-
-    def end_job(
-        self, job: Job, now: float, why: str = "", *, done: bool = False, merged_into: str = ""
-    ) -> list[Instruction]:
-        """A job is over: its queues and tasks here at once, those elsewhere by the master."""
-        name = job.record.job
-        del self.jobs[name]
-        for session in job.sessions:
-            self.sessions[session].jobs.discard(name)
-        instructions: list[Instruction] = [Record(JOBS, name, None)]
-        if job.record.here and self.settings.has_master:
-            instructions.append(
-                TellMaster("job_ended", JobEnded(job=name, why=why, done=done, merged_into=merged_into))
-            )
-        instructions += self.granted(self.queues.remove_job(name, now), now)
-        for held in self.held.of_job(name):
-            instructions += running.withdraw(self, held, why or "its job ended", now)
-        return instructions
+        return [Reply(Done()), *leaving.end_job(self, job, now)]
 
     # ------------------------------------------------------------ monotasks: the hot path
 
@@ -347,6 +341,7 @@ class Node:
         if not self.settings.has_master:
             raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
         quotas.check_tasks(self, event.session, len(event.tasks))
+        floors.check_tasks(event.tasks)
         return [Reply(Done()), *tasks.place(job, event.stage, event.tasks, event.opportunistic)]
 
     def _tasks_done(self, event: e.TasksReportedDone, now: float) -> list[Instruction]:

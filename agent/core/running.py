@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.core import events as e
-from agent.core import quotas, tasks
+from agent.core import floors, quotas, tasks
 from agent.core.confinement import confine
 from agent.core.containers import ROOM, how_it_ended
 from agent.core.instructions import (
@@ -58,6 +58,7 @@ def _admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
     """
     session = node.sessions[opened]
     quotas.check_container(node, opened, spec)
+    floors.check_limits(spec.limits, "container.limits.")
     ledger = node.ledger()
     if spec.opportunistic:
         why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, node.threshold.t_alloc)

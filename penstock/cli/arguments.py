@@ -12,7 +12,8 @@ from typing import NoReturn, TypeVar
 from penstock.cli import statuses
 from penstock.cli.errors import usage_error
 from penstock.model.container import Notice
-from penstock.model.units import parse_bytes, parse_duration_s, parse_rate
+from penstock.model.floors import least_of
+from penstock.model.units import format_bytes, parse_bytes, parse_duration_s, parse_rate
 
 T = TypeVar("T")
 
@@ -65,6 +66,18 @@ def _cores(text: str) -> float:
     return value
 
 
+def _at_least(name: str, read: Callable[[str], float], show: Callable[[float], str]) -> Callable[[str], float]:
+    """The same, refusing what is below the floor of a limit."""
+
+    def convert(text: str) -> float:
+        value = read(text)
+        if value < (least := least_of(name)):
+            raise ValueError(f"{text!r} is too little to run with; ask for at least {show(least)}")
+        return value
+
+    return convert
+
+
 def _key_value(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals or "\0" in text:
@@ -112,6 +125,10 @@ def or_none(read: Callable[[str], T]) -> Callable[[str], T | None]:
 size = _reads(parse_bytes)
 rate = _reads(parse_rate)
 cores = _reads(_cores)
+#: As limits of a container.
+memory_limit = _reads(_at_least("memory_max_bytes", parse_bytes, format_bytes))
+rate_limit = _reads(_at_least("disk_read_bytes_per_s", parse_rate, lambda least: f"{format_bytes(least)}/s"))
+cores_limit = _reads(_at_least("cpu_cores", _cores, lambda least: f"{least:g}"))
 duration = _reads(parse_duration_s)
 key_value = _reads(_key_value)
 count = _reads(_count)

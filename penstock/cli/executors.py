@@ -29,8 +29,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--executors", type=arguments.count, metavar="N", help="run N; each finds 0 to N-1 in $PENSTOCK_EXECUTOR")
     add("--application", metavar="NAME", help="what it is: earlier runs of this name predict what it will use")
     add("--input-bytes", type=arguments.size, metavar="SIZE", help="input of the whole run, for example 10GB")
-    add("--cpu", type=arguments.cores, metavar="CORES", help="promised to each; its share while unknown (default: 1)")
-    add("--memory", type=arguments.size, metavar="SIZE", help="promised to each, and its bound, for example 2G")
+    add(
+        "--cpu",
+        type=arguments.cores_limit,
+        metavar="CORES",
+        help="promised to each; its share while unknown (default: 1)",
+    )
+    add("--memory", type=arguments.memory_limit, metavar="SIZE", help="promised to each, and its bound, for example 2G")
     add("--run", metavar="NAME", help="jobs of the same NAME are one run of the application")
     add(
         "--sizing",

@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
+from penstock.model.floors import profile_too_small
 from penstock.model.profile import Profile
 
 _EXAMPLE = """FILE.json has a value for each slot of slot_s seconds; what it does not name is left as it is limited:
@@ -35,11 +36,14 @@ def _read(path: Path) -> Profile:
         CommandError: there is none; names the file and what is wrong with it.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Profile)
+        profile = msgspec.json.decode(path.read_bytes(), type=Profile)
     except OSError as error:
         raise usage_error(f"{path}: {error.strerror}") from None
     except msgspec.MsgspecError as error:
         raise usage_error(f"{path}: {error}") from None
+    for resource, wrong, remedy in profile_too_small(profile):
+        raise usage_error(f"{path}: {resource}: {wrong}; {remedy}")
+    return profile
 
 
 async def _follow(container: str, profile: Profile | None) -> int:

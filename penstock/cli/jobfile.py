@@ -41,6 +41,7 @@ from penstock.cli.errors import usage_error
 from penstock.cli.executors import executor_limits
 from penstock.model.container import ContainerSpec, Limits
 from penstock.model.executor import Executor, Sizing
+from penstock.model.floors import limits_too_small
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import QuantityError, parse_bytes
 from penstock.model.work import Name, Opportunistic, OpportunisticJob, TaskRequest
@@ -150,6 +151,8 @@ class JobFile:
         memory_bytes = self._bytes(task.memory, f"{where}memory")
         executor = self._executor(task.executor, where)
         limits = Limits(cpu_cores=task.cpu, memory_max_bytes=memory_bytes or None)
+        for limit, wrong, remedy in limits_too_small(limits):
+            raise usage_error(f"{self.path}: {where}{limit.partition('_')[0]}: {wrong}; {remedy}")
         return TaskRequest(
             task=task.name,
             usage=KindAmounts.single(task.kind, self._input_bytes(task, where)),

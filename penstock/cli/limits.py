@@ -14,7 +14,7 @@ from penstock.model.container import Choice, ContainerSpec, Limits
 Value = int | float | str | None
 #: Option → how it is read, its metavar, what it does, and the limits that it sets.
 _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str, tuple[str, ...]]] = {
-    "--cpu": (arguments.cores, "CORES", "at most so many cores, for example 0.5", ("cpu_cores",)),
+    "--cpu": (arguments.cores_limit, "CORES", "at most so many cores, for example 0.5", ("cpu_cores",)),
     "--burst": (
         arguments.burst,
         "TIME",
@@ -22,9 +22,9 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str, tuple[str, ...]]] = {
         ("cpu_burst_s",),
     ),
     "--cpus": (arguments.cpu_list, "LIST", "only on these processors, for example 0-3,8", ("cpus",)),
-    "--memory": (arguments.size, "SIZE", "at most so much memory, for example 64M", ("memory_max_bytes",)),
+    "--memory": (arguments.memory_limit, "SIZE", "at most so much memory, for example 64M", ("memory_max_bytes",)),
     "--disk": (
-        arguments.rate,
+        arguments.rate_limit,
         "RATE",
         "read and write at most so fast each, for example 10MB/s",
         ("disk_read_bytes_per_s", "disk_write_bytes_per_s"),
@@ -36,12 +36,12 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str, tuple[str, ...]]] = {
         ("disk_read_ops_per_s", "disk_write_ops_per_s"),
     ),
     "--net": (
-        arguments.rate,
+        arguments.rate_limit,
         "RATE",
         "send at most so fast, for example 100Mbit/s",
         ("network_egress_bytes_per_s",),
     ),
-    "--net-in": (arguments.rate, "RATE", "receive at most so fast", ("network_ingress_bytes_per_s",)),
+    "--net-in": (arguments.rate_limit, "RATE", "receive at most so fast", ("network_ingress_bytes_per_s",)),
     "--pids": (arguments.count, "N", "at most so many processes and threads", ("pids_max",)),
 }
 #: What the agent may say that it does not enforce → the option that asked for it.

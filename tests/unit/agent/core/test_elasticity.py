@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from agent.core import Node
@@ -121,12 +122,12 @@ def test_a_slot_that_is_like_the_one_before_is_not_said() -> None:
 def test_all_four_resources_follow() -> None:
     bed = Bed(limits=Limits(memory_high_bytes=MB))
     told = bed.follow(
-        Profile(cpu_cores=(1.5,), memory_bytes=(5 * MB,), disk_bytes_per_s=(7,), network_bytes_per_s=(9,))
+        Profile(cpu_cores=(1.5,), memory_bytes=(5 * MB,), disk_bytes_per_s=(7000,), network_bytes_per_s=(9000,))
     )
     (confinement,) = [one.confinement for one in told if isinstance(one, i.Confine)]
     assert confinement == Confinement(
-        cpu_cores=1.5, cpu_weight=10, memory_high_bytes=5 * MB, disk_read_bytes_per_s=7, disk_write_bytes_per_s=7,
-        network_egress_bytes_per_s=9, disk_weight=1000,
+        cpu_cores=1.5, cpu_weight=10, memory_high_bytes=5 * MB, disk_read_bytes_per_s=7000, disk_write_bytes_per_s=7000,
+        network_egress_bytes_per_s=9000, disk_weight=1000,
     )  # fmt: skip
 
 
@@ -163,3 +164,39 @@ def test_a_promise_is_protected_and_slack_is_not() -> None:
     (told,) = Bed(opportunistic=True, **promise).resize(pids_max=5)
     assert (told.opportunistic, told.memory_low_bytes, told.network_rate_bytes_per_s) == (True, 0, 0)
     assert told.disk_weight == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "says"),
+    [
+        ("memory_max_bytes", 1, "1 B is too little to run with .*ask for at least 1 MiB"),
+        ("memory_high_bytes", 1000, "memory_high_bytes.*1000 B is too little"),
+        ("cpu_cores", 1e-9, "1e-09 cores is too little to run with .*ask for at least 0.01 cores"),
+        ("network_egress_bytes_per_s", 1, "1 B/s is too little"),
+        ("network_ingress_bytes_per_s", 999, "too little"),
+        ("disk_read_bytes_per_s", 1, "too little"),
+        ("disk_write_bytes_per_s", 1, "too little"),
+    ],
+)
+def test_a_limit_that_nothing_runs_under_is_refused_at_every_door(limit: str, value: float, says: str) -> None:
+    bed = Bed(limits=Limits(cpu_cores=1.0))
+    with pytest.raises(RpcError, match=says):
+        bed.resize(**{limit: value})
+    assert bed.node.containers.live[bed.container].limits == Limits(cpu_cores=1.0)
+    limits = msgspec.convert({limit: value}, Limits)
+    with pytest.raises(RpcError, match="too little"):
+        bed.send(e.LaunchRequested(1, ContainerSpec(argv=("x",), limits=limits)))
+    with pytest.raises(RpcError, match="too little"):
+        bed.send(e.AdoptRequested(1, ContainerSpec(argv=("x",), limits=limits), 77, True))
+
+
+def test_a_profile_whose_lowest_value_is_too_low_is_refused_and_not_followed() -> None:
+    bed = Bed()
+    for profile in (
+        Profile(memory_bytes=(64 * MB, 1)),
+        Profile(cpu_cores=(1.0, 0.001)),
+        Profile(disk_bytes_per_s=(1,)),
+    ):
+        with pytest.raises(RpcError, match="too little"):
+            bed.follow(profile)
+    assert bed.node.containers.live[bed.container].profile is None

@@ -1,0 +1,49 @@
+"""The least that a limit may be: below, it stops what it limits, and is a slip of the pen or of a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from penstock.model.container import Limits
+from penstock.model.profile import Profile
+from penstock.model.units import format_bytes
+
+#: What the kernel enforces at least: 1 ms in each period of 100 ms (kernel/sched/core.c, min_cfs_quota_period).
+LEAST_CORES = 0.01
+LEAST_MEMORY_BYTES = 1 << 20
+#: Of what is read, written, sent and received.
+LEAST_BYTES_PER_S = 1000
+
+
+def least_of(name: str) -> float:
+    """Return the least value of a limit, or of a resource of a profile, by its name; 0 where any will do."""
+    if name == "cpu_cores":
+        return LEAST_CORES
+    if name.startswith("memory_"):
+        return LEAST_MEMORY_BYTES
+    return LEAST_BYTES_PER_S if name.endswith("_bytes_per_s") else 0
+
+
+def too_small(values: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Yield each limit that is below its floor: its name, what is wrong, and the remedy."""
+    for name, value in values.items():
+        least = least_of(name)
+        if isinstance(value, int | float) and value < least:
+            yield name, f"{_shown(name, value)} is too little to run with", f"ask for at least {_shown(name, least)}"
+
+
+def limits_too_small(limits: Limits) -> Iterator[tuple[str, str, str]]:
+    """As :func:`too_small`, of limits."""
+    return too_small({name: getattr(limits, name) for name in limits.__struct_fields__})
+
+
+def profile_too_small(profile: Profile) -> Iterator[tuple[str, str, str]]:
+    """As :func:`too_small`, of the lowest value that a profile has of each resource."""
+    resources = ("cpu_cores", "memory_bytes", "disk_bytes_per_s", "network_bytes_per_s")
+    return too_small({name: min(values) for name in resources if (values := getattr(profile, name))})
+
+
+def _shown(name: str, value: float) -> str:
+    if name == "cpu_cores":
+        return f"{value:g} cores"
+    return format_bytes(value) + ("/s" if name.endswith("_per_s") else "")
