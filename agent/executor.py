@@ -17,7 +17,7 @@ from agent.cgroups import CgroupTree
 from agent.confiner import Confiner
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.confinement import Confinement, confine
+from agent.core.confinement import Confinement, confine, worth_saying
 from agent.faults import Point, reach
 from agent.launcher import Exited, Launcher, LaunchFailed, Start
 from agent.launcher.oom import set_oom_score_adj
@@ -205,6 +205,9 @@ class Executor:
         """The cgroup with its limits, made before anything runs in it; what could not be enforced, and its door."""
         confinement = confine(spec, spec.limits, opportunistic=spec.opportunistic)
         not_enforced, cgroup = await self._confiner.create(container, confinement)
+        unmet = worth_saying(not_enforced, spec, spec.limits, opportunistic=spec.opportunistic) if spec.strict else {}
+        for name, why in unmet.items():
+            raise LaunchFailed(f"not started, as limits are strict: {name} is not enforced: {why}")
         if cgroup is None:
             return not_enforced, None
         procs = cgroup.open_procs()

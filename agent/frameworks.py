@@ -354,7 +354,7 @@ class FrameworkSession:
         return self._shell.launch(e.AdoptRequested(self._session, params.container, params.pid, params.tree))
 
     def _resize(self, params: api.Resize) -> object:
-        return self._shell.resize(e.ResizeRequested(self._session, params.container, params.limits))
+        return self._shell.resize(e.ResizeRequested(self._session, params.container, params.limits, params.strict))
 
     def _follow(self, params: api.Follow) -> object:
         return self._shell.dispatch(e.FollowRequested(self._session, params.container, params.profile, time.time()))

@@ -20,7 +20,7 @@ from agent.executor import Executor
 from agent.journal import Journal
 from penstock.transport import RpcPeer
 from penstock.wire.agent_api import Grants, Launched, Params, Resized
-from penstock.wire.errors import unavailable
+from penstock.wire.errors import refused, unavailable
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -190,11 +190,19 @@ class Shell:
         Raises:
             RpcError: refused by the node.
         """
+        record = self.node.containers.find(event.container)
+        before = record.limits if record is not None else None
         container = self.dispatch(event)
         assert isinstance(container, str)
         await self._executor.settled(container)
         record = self.node.containers.find(container)
         assert record is not None
+        unmet = [(name, why) for name, why in record.not_enforced.items() if event.limits.get(name) is not None]
+        if event.strict and unmet:
+            undone = {name: getattr(before, name) for name in event.limits}
+            self.dispatch(e.ResizeRequested(event.session, container, undone))
+            await self._executor.settled(container)
+            raise refused(f"limits are strict, and nothing was changed: {unmet[0][0]} is not enforced: {unmet[0][1]}")
         return Resized(limits=record.limits, not_enforced=record.not_enforced)
 
     def _settle_launches(self, event: e.Event) -> None:

@@ -164,6 +164,7 @@ class ResizeRequested:
     session: int
     container: str
     limits: LimitsChange
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

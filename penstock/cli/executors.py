@@ -125,6 +125,7 @@ def _request(options: argparse.Namespace, command: tuple[str, ...], executor: Ex
             cpu_cores=cores,
             memory_bytes=options.memory,
             opportunistic=bool(options.opportunistic),
+            strict=options.strict,
         ),
         executor=executor,
     )

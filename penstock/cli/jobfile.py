@@ -23,6 +23,8 @@ tasks of equal depth in the graph ask together, but not more than this host has.
 ``true`` (where it finds no regular room), ``"only"`` (and nowhere else: work that is in nobody's way). Of the job it
 holds for all its tasks, whatever they say: ``false`` opts out, a list names the stages that may.
 
+With ``strict = true`` no task starts where its host cannot enforce one of its limits: it fails, and says why.
+
 ``[task.executor]`` behind a task makes it an executor, whose demand is learnt from run to run: ``application`` (what it
 is learnt for), ``input_bytes`` (of the whole run), ``run`` (jobs of the same are one run), ``sizing`` (``"hard"`` or
 ``"shared"``), ``jvm`` (its Java heaps follow its memory). Its ``cpu`` and ``memory`` are its reservation until then.
@@ -88,6 +90,7 @@ class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     fail_fast: bool = False
     env: dict[str, str] = {}
     opportunistic: Opportunistic | list[str] | None = None
+    strict: bool = False
 
 
 class JobFile:
@@ -119,6 +122,8 @@ class JobFile:
             )
         except GraphError as error:
             raise usage_error(f"{path}: {error}") from None
+        if table.strict:
+            self.make_strict()
 
     def allow(self, opportunistic: OpportunisticJob) -> None:
         """What the command line says of slack comes before the file.
@@ -127,6 +132,13 @@ class JobFile:
             CommandError: status 2: it names a stage that there is not.
         """
         self.opportunistic = self._stages(self._table, opportunistic, "--opportunistic")
+
+    def make_strict(self) -> None:
+        """Let no task start where its host cannot enforce one of its limits."""
+        for name, request in self.requests.items():
+            assert request.command is not None
+            command = msgspec.structs.replace(request.command, strict=True)
+            self.requests[name] = msgspec.structs.replace(request, command=command)
 
     def _stages(self, table: JobTable, opportunistic: OpportunisticJob, where: str) -> OpportunisticJob:
         if isinstance(opportunistic, list):

@@ -65,6 +65,13 @@ def add_limits(parser: argparse.ArgumentParser, *, removable: bool = False) -> N
         default="kill",
         help="beyond --memory: kill (memory.max, the default) or reclaim and slow down (memory.high)",
     )
+    add_strict(group)
+
+
+def add_strict(parser: argparse._ActionsContainer) -> None:
+    """The option by which a limit that is not enforced is an error."""
+    text = "do nothing, and return 1, where the host cannot enforce one of the limits (otherwise that is a warning)"
+    parser.add_argument("--strict", action="store_true", help=text)
 
 
 def add_class(parser: argparse.ArgumentParser) -> None:
@@ -121,6 +128,7 @@ def specification(options: argparse.Namespace, argv: tuple[str, ...], **fields: 
         preempt=Choice(options.preempt or Choice.NORMAL),
         notice=options.notice,
         oom_group=options.oom_group,
+        strict=options.strict,
         **fields,
     )
 

@@ -23,15 +23,15 @@ def main(argv: list[str]) -> int:
         raise usage_error("no limit given; write for example `penstock resize CONTAINER --cpu 2 --memory none`")
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_resize(options.container, limits, as_json=options.json), named="container")
+    return converse(_resize(options.container, limits, strict=options.strict, as_json=options.json), named="container")
 
 
-async def _resize(container: str, limits: dict[str, Value], *, as_json: bool) -> int:
+async def _resize(container: str, limits: dict[str, Value], *, strict: bool, as_json: bool) -> int:
     from penstock.client import AgentClient
 
     async with await AgentClient.connect(client="penstock resize") as agent:
         running = await agent.attach(container)
-        now = await running.resize(**limits)
+        now = await running.resize(strict=strict, **limits)
     if as_json:
         import msgspec
 

@@ -9,6 +9,7 @@ from penstock.cli import arguments, executors, jobfile
 from penstock.cli.detach import detach
 from penstock.cli.errors import usage_error
 from penstock.cli.jobfile import JobFile
+from penstock.cli.limits import add_strict
 from penstock.cli.session import converse
 from penstock.cli.submission import Submission, Work
 from penstock.model.work import OpportunisticJob
@@ -40,6 +41,7 @@ def main(argv: list[str]) -> int:
         "--detach", action="store_true", help="print the job's id and return; it goes on without this terminal"
     )
     parser.add_argument("--manages", default="", help=argparse.SUPPRESS)
+    add_strict(parser)
     executors.add_options(parser)
     cut = argv.index("--") if "--" in argv else len(argv)
     options = parser.parse_args(argv[:cut])
@@ -79,4 +81,6 @@ def _work(options: argparse.Namespace, command: tuple[str, ...]) -> Work:
     file = JobFile(options.job)
     if options.opportunistic is not None:
         file.allow(options.opportunistic)
+    if options.strict:
+        file.make_strict()
     return file

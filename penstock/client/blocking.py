@@ -69,9 +69,9 @@ class BlockingContainer:
         """Kill everything in it."""
         self._loop.run(self._container.kill())
 
-    def resize(self, **limits: float | str | None) -> Limits:
-        """Change limits by their name; None takes one away."""
-        changed = self._loop.run(self._container.resize(**limits))
+    def resize(self, *, strict: bool = False, **limits: float | str | None) -> Limits:
+        """Change limits by their name; None takes one away. ``strict``: all of them, or it is an error."""
+        changed = self._loop.run(self._container.resize(strict=strict, **limits))
         self.not_enforced = self._container.not_enforced
         return changed
 

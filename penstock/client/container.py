@@ -52,15 +52,16 @@ class Container:
         """Kill everything in it; ``wait`` then says ``cancelled``."""
         await self._link.call("kill", lambda: ContainerRef(container=self.id), Done)
 
-    async def resize(self, **limits: float | str | None) -> Limits:
+    async def resize(self, *, strict: bool = False, **limits: float | str | None) -> Limits:
         """Change limits by their name (:class:`Limits`); None takes one away, those that are not named stay.
 
-        Returns once the kernel has them; ``not_enforced`` then says what it has not.
+        Returns once the kernel has them; ``not_enforced`` then says what it has not. ``strict``: where the host cannot
+        enforce one of them nothing is changed, and that is an error.
 
         Raises:
             RpcError: no such limit or not such a value; or the container has ended.
         """
-        asked = Resize(container=self.id, limits=dict(limits))
+        asked = Resize(container=self.id, limits=dict(limits), strict=strict)
         answer = await self._link.call("resize", lambda: asked, Resized)
         self.not_enforced = answer.not_enforced
         return answer.limits

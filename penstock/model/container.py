@@ -76,7 +76,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     (``detach`` false) is killed when the connection that launched it closes while the agent runs.
     ``network_bytes_per_s`` is what it is promised to be able to send. ``preempt`` and ``notice`` matter while it is
     opportunistic. With ``oom_group`` the kernel, when it kills for memory, kills the whole container and not one
-    process of it.
+    process of it. With ``strict`` it is not started where the host cannot enforce one of its limits.
     """
 
     argv: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -92,6 +92,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     notice: Notice | None = None
     oom_group: bool = False
     detach: bool = False
+    strict: bool = False
     stdio: str = ""
 
 

@@ -306,6 +306,7 @@ class Resize(Params, frozen=True):
 
     container: str
     limits: dict[str, int | float | str | None]
+    strict: bool = False
 
 
 class Resized(Result, frozen=True):

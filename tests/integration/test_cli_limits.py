@@ -153,3 +153,27 @@ async def test_limits_follow_a_profile(agent: Path, penstock: Penstock, tmp_path
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (await shown(penstock, "it"))["limits"]["cpu_cores"] == 0.25
     assert (await penstock("follow", container, "none")).returncode == 0
+
+
+async def test_strict_limits_that_the_host_cannot_enforce_keep_everything_as_it_was(
+    penstock: Penstock, sleeper: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    limit, marker = ("--memory", "64M"), tmp_path / "marker"
+    lenient = await penstock("run", *limit, "--", "true")
+    assert lenient.returncode == 0, lenient
+    if "not enforced" not in lenient.stderr:
+        pytest.skip("this host enforces --memory")
+    ran = await penstock("run", "--strict", *limit, "--", "touch", str(marker))
+    adopted = await penstock("adopt", "--strict", *limit, str(sleeper.pid))
+    live = (await penstock("run", "--detach", "--strict", "--", "sleep", "1000")).stdout.strip()
+    resized = await penstock("resize", "--strict", live, *limit)
+    for refused in (ran, adopted, resized):
+        assert refused.returncode == 1, refused
+        assert refused.stderr.count("\n") == 1, refused
+        assert "limits are strict" in refused.stderr
+        assert "memory_max_bytes is not enforced: " in refused.stderr
+    assert not marker.exists()
+    document = json.loads((await penstock("status", "--json")).stdout)
+    [kept] = [one for one in document["containers"] if one["container"] == live]
+    assert kept["limits"] == {}
+    assert (await penstock("kill", live)).returncode == 0

@@ -108,3 +108,14 @@ def test_a_stage_that_there_is_not_is_named_with_those_that_there_are(tmp_path: 
         slack_job(tmp_path, 'opportunistic = ["mop"]')
     with pytest.raises(CommandError, match="--opportunistic: no stage 'c'"):
         slack_job(tmp_path).allow(["c"])
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+def test_a_strict_job_starts_no_command_without_its_limits(tmp_path: Path, in_file: bool) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(f"strict = {str(in_file).lower()}\n" + JOB)
+    (tmp_path / "in.txt").touch()
+    job = JobFile(path)
+    assert {request.command.strict for request in job.requests.values() if request.command} == {in_file}
+    job.make_strict()  # as --strict does
+    assert all(request.command.strict for request in job.requests.values() if request.command)
