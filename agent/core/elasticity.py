@@ -28,6 +28,7 @@ from agent.core.reprovisioning import BOUNDED, Hindrance, Observation, corrected
 from agent.core.running import container_of
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Limits
+from penstock.model.reading import explained
 from penstock.wire.agent_api import Done
 from penstock.wire.errors import bad_request, refused
 
@@ -348,7 +349,8 @@ def resize_requested(node: Node, event: e.ResizeRequested, now: float) -> list[I
     try:
         limits = record.limits.changed(event.limits)
     except msgspec.ValidationError as error:
-        raise bad_request(str(error), field="limits") from None
+        at, wrong = explained(error, Limits)
+        raise bad_request(wrong, field=f"limits.{at}" if at else "limits") from None
     floors.check_changes(event.limits)
     instructions = change(record, limits)
     if instructions:

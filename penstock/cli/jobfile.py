@@ -44,6 +44,7 @@ from penstock.cli.executors import executor_limits
 from penstock.model.container import ContainerSpec, Limits
 from penstock.model.executor import Executor, Sizing
 from penstock.model.floors import limits_too_small
+from penstock.model.reading import explained
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import QuantityError, parse_bytes
 from penstock.model.work import Name, Opportunistic, OpportunisticJob, TaskRequest
@@ -235,7 +236,7 @@ def _read(path: Path) -> JobTable:
     try:
         return msgspec.convert(document, JobTable)
     except msgspec.ValidationError as error:
-        raise usage_error(f"{path}: {_located(str(error), document)}") from None
+        raise usage_error(f"{path}: {_located(error, document)}") from None
 
 
 def _known_keys(path: Path, table: dict[str, Any], of: type[msgspec.Struct], where: str) -> None:
@@ -247,17 +248,16 @@ def _known_keys(path: Path, table: dict[str, Any], of: type[msgspec.Struct], whe
             raise usage_error(f"{path}: {where}unknown key {key!r}; {hint}")
 
 
-def _located(message: str, document: dict[str, Any]) -> str:
-    """``… - at `$.task[1].kind``` → ``task 'count': kind: …``."""
-    text, _, at = message.partition(" - at `$")
-    at = at.rstrip("`").lstrip(".")
+def _located(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
+    """``task 'count': kind: …``: the task by its name, the key, and what is wrong with it."""
+    at, wrong = explained(error, JobTable)
     if at.startswith("task["):
         index, _, rest = at.removeprefix("task[").partition("]")
         # "[...]" in a list's item: msgspec names no index where it does not know one
         where = _task_at(document, int(index)) if index.isdigit() else ""
         key = rest.lstrip(".")
-        return f"{where}{f'{key}: ' if key else ''}{text}"
-    return f"{at}: {text}" if at else text
+        return f"{where}{f'{key}: ' if key else ''}{wrong}"
+    return f"{at}: {wrong}" if at else wrong
 
 
 def _task_at(document: dict[str, Any], index: int) -> str:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar, cast
 import msgpack
 import msgspec
 
+from penstock.model.reading import explained
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Message, Notification, Request, Response
 
@@ -270,8 +271,7 @@ def read(value: object, of: type[T]) -> T:
     try:
         return msgspec.convert(value, of, builtin_types=_NATIVE)
     except msgspec.ValidationError as error:
-        message, _, path = str(error).partition(" - at `$")
-        field = path.removesuffix("`").lstrip(".")
-        if not field and "`" in message:  # "Object missing required field `kind`", "… unknown field `x`"
-            field = message.split("`")[1] if "field" in message else "params"
-        raise bad_request(message, field=field or "params") from None
+        field, wrong = explained(error, of)
+        if not field and " key '" in wrong:  # one that is missing, or unknown
+            field = wrong.split("'")[1]
+        raise bad_request(wrong, field=field or "params") from None

@@ -14,6 +14,7 @@ from penstock.cli import arguments
 from penstock.cli.errors import CommandError
 from penstock.cli.executors import Executors, add_options
 from penstock.cli.jobfile import JobFile
+from penstock.cli.limits import add_strict
 from penstock.cli.main import main
 from penstock.cli.submission import Submission
 from penstock.model.container import Ended, EndedBy
@@ -29,6 +30,7 @@ def executors(*argv: str, command: tuple[str, ...] = ("./sort", "--all")) -> Exe
     parser.add_argument("job", nargs="?")
     parser.add_argument("--opportunistic", default=None)
     add_options(parser)
+    add_strict(parser)
     return Executors(parser.parse_args([*argv]), command)
 
 

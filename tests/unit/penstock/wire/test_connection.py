@@ -131,7 +131,7 @@ def test_a_wrong_item_is_named_by_its_place() -> None:
 
 
 def test_bounds_are_checked() -> None:
-    with pytest.raises(RpcError, match="<= 64"):
+    with pytest.raises(RpcError, match="at most 64"):
         read_params([{"container": "c", "signal": 65}], SignalContainer)
 
 

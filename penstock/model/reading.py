@@ -1,0 +1,73 @@
+"""What is wrong with a document, in plain words: the validator's own are about its types, not about the document."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+_NAMES = {
+    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
+    "object": "a table", "null": "nothing", "bytes": "bytes",
+}  # fmt: skip
+_BOUNDS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than", "==": "exactly"}
+_COUNTED = {"array": "item", "str": "character", "object": "entry", "bytes": "byte"}
+
+
+def explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
+    """Return where a document that was ``read_as`` a type is wrong (``task[1].kind``, or ""), and what is wrong."""
+    text, _, at = str(error).partition(" - at `")
+    where = at.rstrip("`").removeprefix("$").removeprefix(".")
+    if found := re.fullmatch(r"Object missing required field `(.+)`", text):
+        return where, f"the key {found[1]!r} is missing"
+    if found := re.fullmatch(r"Object contains unknown field `(.+)`", text):
+        return where, f"there is no key {found[1]!r}"
+    if found := re.fullmatch(r"Invalid enum value (.+)", text):
+        return where, f"{found[1]} is unknown; one of {', '.join(_choices(read_as, where)) or 'those documented'}"
+    if found := re.fullmatch(r"Expected `([a-z]+)` of length (>=|<=|==|>|<) (\d+)", text):
+        noun = _COUNTED.get(found[1], "item") + ("" if found[3] == "1" else "s")
+        return where, f"{_BOUNDS[found[2]]} {found[3]} {noun} expected"
+    if found := re.fullmatch(r"Expected `([a-z]+)` (>=|<=|>|<) (\S+)", text):
+        return where, f"{_named(found[1])} of {_BOUNDS[found[2]]} {found[3].removesuffix('.0')} expected"
+    if found := re.fullmatch(r"Expected `(.+)`, got `(.+)`", text):
+        return where, f"{_named(found[1])} expected, and {_named(found[2])} found"
+    if text == "Input data was truncated":
+        return where, "it is empty, or its end is missing"
+    return where, text[:1].lower() + text[1:]
+
+
+def _named(types: str) -> str:
+    """``int | str`` → ``a whole number or text``."""
+    return " or ".join(dict.fromkeys(_NAMES.get(each.strip(), each.strip()) for each in types.split("|")))
+
+
+def _choices(read_as: Any, where: str) -> list[str]:
+    """The values of the enumeration at a place of a type, as far as it can be found."""
+    kind: inspect.Type = inspect.type_info(read_as)
+    for step in re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\[[^\]]*\]", where):
+        kind = _into(kind, step)
+    for each in _alternatives(kind):
+        if isinstance(each, inspect.EnumType):
+            return [str(member.value) for member in each.cls]
+        if isinstance(each, inspect.LiteralType):
+            return [str(value) for value in each.values]
+    return []
+
+
+def _into(kind: inspect.Type, step: str) -> inspect.Type:
+    for each in _alternatives(kind):
+        if isinstance(each, inspect.StructType):
+            for field in each.fields:
+                if field.encode_name == step:
+                    return field.type
+        if step.startswith("[") and isinstance(each, inspect.ListType | inspect.VarTupleType):
+            return each.item_type
+    return inspect.AnyType()
+
+
+def _alternatives(kind: inspect.Type) -> list[inspect.Type]:
+    if isinstance(kind, inspect.Metadata):
+        return _alternatives(kind.type)
+    return list(kind.types) if isinstance(kind, inspect.UnionType) else [kind]
