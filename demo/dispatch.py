@@ -12,14 +12,21 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
 from agent.place import cgroup2_mount
 from demo import picture
 from demo.__main__ import main as demonstrate
-from tests.vm.__main__ import UNAVAILABLE
+from tests.vm.__main__ import NO_BOOT, UNAVAILABLE
 
 OUT = "demo-out"
 #: Emulation takes ten to thirty times the processor time.
-_MACHINE_MEGABYTES = 10
+_EMULATED_MEGABYTES = 10
+_EMULATED_MIB = 2048
+#: Enough for the demo's own choice of text where it computes as fast as the host; less where the host has little.
+_USER_MODE_MIB = 3072
+#: Of the host's available memory, how much a machine may have.
+_MEMORY_SHARE = 0.6
 _NEEDED = {"cpu", "memory"}
 
 
@@ -34,10 +41,16 @@ def missing_controllers() -> set[str]:
         return set(_NEEDED)
 
 
-def machine_command(source: str) -> list[str]:
-    """Return the command that runs the same demo in the virtual machine, which forwards port 7421 of its loopback."""
+def machine_command(source: str, *, user_mode: bool) -> list[str]:
+    """Return the command that runs the same demo in a virtual machine, which forwards port 7421 of its loopback."""
     run = [sys.executable, "-m", "tests.vm", "run", "--copy-out", f"{OUT}:{OUT}"]
-    inside = ["python", "-m", "demo", "--megabytes", str(_MACHINE_MEGABYTES), "--out", OUT, "--http", "127.0.0.1:7421"]
+    inside = ["python", "-m", "demo", "--out", OUT, "--http", "127.0.0.1:7421"]
+    if user_mode:
+        available_mib = int(psutil.virtual_memory().available * _MEMORY_SHARE) >> 20
+        run += ["--user-mode", "--memory", str(max(_EMULATED_MIB, min(_USER_MODE_MIB, available_mib)))]
+    else:
+        run += ["--memory", str(_EMULATED_MIB)]
+        inside += ["--megabytes", str(_EMULATED_MEGABYTES)]
     if source:
         run += ["--copy-in", f"{source}:demo-input"]
         inside += ["--input", "demo-input"]
@@ -61,7 +74,10 @@ def main(environment: Mapping[str, str]) -> int:
         "machine instead (DEMO=host runs it here, without limits).",
         flush=True,
     )
-    status = _in_machine(source)
+    status = _in_machine(source, user_mode=True)
+    if status in {UNAVAILABLE, NO_BOOT}:
+        print("No user-mode machine here (see above): the demo runs under QEMU, slower, with less text.", flush=True)
+        status = _in_machine(source, user_mode=False)
     if status == UNAVAILABLE:
         print("DEMO=host make demo runs it on this host without limits.", file=sys.stderr)
     elif status == 0:
@@ -70,10 +86,10 @@ def main(environment: Mapping[str, str]) -> int:
     return status
 
 
-def _in_machine(source: str) -> int:
+def _in_machine(source: str, *, user_mode: bool) -> int:
     # A Ctrl-C reaches the machine's harness, too, which stops the machine; we wait for that.
     signal.signal(signal.SIGINT, lambda *_: None)
-    with subprocess.Popen(machine_command(source)) as process:
+    with subprocess.Popen(machine_command(source, user_mode=user_mode)) as process:
         return process.wait()
 
 

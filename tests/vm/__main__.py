@@ -14,16 +14,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Self
 
 from tests.vm import checkout
-from tests.vm.host import UnavailableError, say
+from tests.vm.host import USER_MODE_TOOLS, UnavailableError, find, require_tools, say
 from tests.vm.image import ROOT, ensure_image
 from tests.vm.machine import DRIVES, HTTP_PORTS, Machine
 from tests.vm.remote import BootError, Remote
+from tests.vm.user_mode import Network, UserModeMachine
 
 UNAVAILABLE = 69
 NO_BOOT = 71
@@ -38,6 +39,8 @@ def main(argv: list[str]) -> int:
     arguments, unknown = parser.parse_known_args(argv)
     if unknown and arguments.do is not _test:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    if arguments.user_mode and arguments.drives:
+        parser.error("--drives: a machine in user mode has no drive models; leave one of the two out")
     arguments.pytest = unknown
     signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -56,6 +59,7 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.vm", description=__doc__)
+    parser.set_defaults(user_mode=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, do: object, summary: str) -> argparse.ArgumentParser:
@@ -77,6 +81,11 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     run.add_argument(
         "--copy-in", type=_pair, action="append", default=[], metavar="LOCAL:REMOTE", help="likewise, before"
+    )
+    run.add_argument(
+        "--user-mode",
+        action="store_true",
+        help="under user-mode Linux: computes as fast as this host; without --drives",
     )
     run.add_argument("command", nargs="+", metavar="-- CMD", help="the command and its arguments")
     test = command(
@@ -107,13 +116,13 @@ def _build(arguments: argparse.Namespace) -> int:
 
 
 def _shell(arguments: argparse.Namespace) -> int:
-    with _Prepared(memory_mib=arguments.memory, drives=arguments.drives) as machine:
+    with _prepared(arguments) as machine:
         forward(machine)
         return machine.shell()
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    with _Prepared(memory_mib=arguments.memory, drives=arguments.drives) as machine:
+    with _prepared(arguments) as machine:
         forward(machine)
         for local, remote in arguments.copy_in:
             machine.put(Path(local), _remote(remote))
@@ -130,30 +139,46 @@ def _test(arguments: argparse.Namespace) -> int:
     command = ["python", "-m", "pytest", f"--junit-xml={_REPORT}", "--timeout=300", "--durations=20", *extra]
     if not named:
         command.append("tests/kernel")
-    with _Prepared(memory_mib=arguments.memory, drives=arguments.drives) as machine:
+    with _prepared(arguments) as machine:
         status = machine.stream(_in_checkout(command))
         _bring_back(machine, _REPORT, ROOT / _REPORT)
     return status
 
 
-class _Prepared(Machine):
-    """A machine with the checkout in it; says how long that took."""
-
-    def __init__(self, *, memory_mib: int, drives: Sequence[str]) -> None:
-        super().__init__(memory_mib=memory_mib, forward=(), drives=drives)
-
-    def __enter__(self) -> Self:
+@contextmanager
+def _prepared(arguments: argparse.Namespace) -> Iterator[Remote]:
+    """A machine with the checkout in it; say how long that took."""
+    with ExitStack() as stack:
+        if arguments.user_mode:
+            require_user_mode()
         ensure_image()
         started = time.monotonic()
-        super().__enter__()
-        try:
-            booted = time.monotonic()
-            checkout.install(self)
-        except BaseException:
-            self._stop()
-            raise
+        machine: Remote
+        if arguments.user_mode:
+            network = stack.enter_context(Network())
+            machine = stack.enter_context(UserModeMachine(network, 1, memory_mib=arguments.memory))
+        else:
+            machine = stack.enter_context(Machine(memory_mib=arguments.memory, forward=(), drives=arguments.drives))
+        booted = time.monotonic()
+        checkout.install(machine)
         say(f"booted in {booted - started:.1f} s, checkout installed in {time.monotonic() - booted:.1f} s")
-        return self
+        yield machine
+
+
+def require_user_mode(tun: Path = Path("/dev/net/tun")) -> None:
+    """Check, in a moment, what a machine in user mode needs beyond what every machine does.
+
+    Raises:
+        UnavailableError: this host does not have it.
+    """
+    require_tools(USER_MODE_TOOLS)
+    if not os.access(tun, os.R_OK | os.W_OK):
+        raise UnavailableError(f"user mode: {tun} is missing or closed to this user; as root: modprobe tun")
+    mapped = [] if os.geteuid() == 0 else ["--map-root-user"]
+    command = [find("unshare"), *mapped, "--net", "true"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise UnavailableError(f"user mode: no network namespace can be made, run it as root: {done.stderr.strip()}")
 
 
 def forward(machine: Remote) -> dict[int, int]:
@@ -190,7 +215,7 @@ def _remote(path: str) -> str:
     return path if path.startswith("/") else f"{checkout.REMOTE}/{path}"
 
 
-def _bring_back(machine: Machine, remote: str, local: Path) -> None:
+def _bring_back(machine: Remote, remote: str, local: Path) -> None:
     """What the command did not get to write is missing, and the command's own status says why."""
     if machine.ssh(f"test -e {shlex.quote(_remote(remote))}", check=False).returncode == 0:
         machine.get(_remote(remote), local)

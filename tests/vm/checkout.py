@@ -14,7 +14,7 @@ from typing import IO
 
 from tests.vm.host import say
 from tests.vm.image import ROOT
-from tests.vm.machine import Machine
+from tests.vm.remote import Remote
 
 #: Where the checkout is in the machine, and the Python that has everything it needs.
 REMOTE = "/root/penstock"
@@ -39,7 +39,7 @@ def build_wheel(directory: Path) -> Path:
     return next(directory.glob("penstock-*.whl"))
 
 
-def install(machine: Machine) -> None:
+def install(machine: Remote) -> None:
     """Copy the checkout to :data:`REMOTE` and install it, editable, into the machine's venv."""
     with tempfile.TemporaryFile() as archive:
         pack(archive)

@@ -18,8 +18,8 @@ def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, list
         calls.append(("host", arguments))
         return 7
 
-    def in_machine(source: str) -> int:
-        calls.append(("machine", dispatch.machine_command(source)))
+    def in_machine(source: str, *, user_mode: bool) -> int:
+        calls.append(("machine", dispatch.machine_command(source, user_mode=user_mode)))
         return 5
 
     monkeypatch.chdir(tmp_path)
@@ -56,11 +56,48 @@ def test_in_the_machine_where_it_has_not(
     assert where == "machine"
     host, guest = command[: command.index("--")], command[command.index("--") + 1 :]
     assert f"{tmp_path}:demo-input" in host
-    assert guest[guest.index("--megabytes") + 1] == "10"
+    assert "--user-mode" in host
+    assert "--megabytes" not in guest, "where it computes as fast as the host, the demo chooses how much text"
     assert guest[-2:] == ["--input", "demo-input"]
     (line,) = capsys.readouterr().out.splitlines()
     assert "no cgroup v2 controllers (" in line
     assert "memory" in line
+
+
+@pytest.mark.parametrize("status", [69, 71])
+def test_under_qemu_with_less_text_where_no_user_mode_machine_can_be_had(
+    ran: list[tuple[str, list[str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+) -> None:
+    def in_machine(source: str, *, user_mode: bool) -> int:
+        ran.append(("machine", dispatch.machine_command(source, user_mode=user_mode)))
+        return status if user_mode else 69
+
+    controllers(monkeypatch, tmp_path, None)
+    monkeypatch.setattr(dispatch, "_in_machine", in_machine)
+    assert dispatch.main({}) == 69
+    (_, first), (_, second) = ran
+    assert "--user-mode" in first
+    assert "--user-mode" not in second
+    assert second[second.index("--megabytes") + 1] == "10"
+    told = capsys.readouterr()
+    assert "under QEMU" in told.out
+    assert "DEMO=host make demo" in told.err
+
+
+@pytest.mark.parametrize("written", [None, "{", '{"runs": {}}'])
+def test_a_picture_that_cannot_be_drawn_is_a_failure(
+    ran: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, written: str | None
+) -> None:
+    controllers(monkeypatch, tmp_path, None)
+    monkeypatch.setattr(dispatch, "_in_machine", lambda source, user_mode: 0)
+    if written is not None:
+        (tmp_path / "demo-out").mkdir()
+        (tmp_path / "demo-out" / "timeline.json").write_text(written)
+    assert dispatch.main({}) != 0
 
 
 def test_the_host_can_be_forced(

@@ -82,7 +82,7 @@ def test_less_text_where_memory_is_short_unless_asked_for(monkeypatch: pytest.Mo
 
 
 def test_the_daemons_take_the_settings_of_the_demo() -> None:
-    made, command = plan(10, 2.0), machine_command("")
+    made, command = plan(10, 2.0), machine_command("", user_mode=True)
     socket = "/run/master.sock"  # what `penstock up` sets
     load(MasterConfig, overrides={"listen": socket, **made.master_settings}).check()
     for http in (command[command.index("--http") + 1], Options(None, None, Path()).http):

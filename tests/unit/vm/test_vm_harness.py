@@ -6,11 +6,13 @@ import os
 import select
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.vm import __main__ as vm
 from tests.vm import host
-from tests.vm.__main__ import _parser
+from tests.vm.__main__ import UNAVAILABLE, _parser, main, require_user_mode
 from tests.vm.checkout import _commands, _files
 from tests.vm.image import ROOT, requirements
 from tests.vm.machine import DRIVES
@@ -37,6 +39,33 @@ def test_additional_disks_are_named_by_model(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         parse(["run", "--drives", "floppy", "--", "true"])
     assert "'floppy' is none of nvme, virtio" in capsys.readouterr().err
+
+
+def test_user_mode_has_no_drive_models(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["run", "--user-mode", "--drives", "nvme", "--", "true"])
+    assert caught.value.code == 2
+    assert "--drives: " in capsys.readouterr().err
+
+
+def test_what_user_mode_lacks_is_told_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def never() -> None:
+        raise AssertionError("nothing is built for a machine that cannot be had")
+
+    monkeypatch.setattr(vm, "require_tools", lambda tools: None)
+    monkeypatch.setattr(vm, "ensure_image", never)
+    with pytest.raises(host.UnavailableError, match=f"{tmp_path}/tun is missing"):
+        require_user_mode(tmp_path / "tun")
+    (tmp_path / "tun").touch()
+    monkeypatch.setattr(vm, "find", lambda program: "false")
+    with pytest.raises(host.UnavailableError, match="no network namespace"):
+        require_user_mode(tmp_path / "tun")
+    monkeypatch.setattr(vm.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(vm, "require_user_mode", lambda: require_user_mode(tmp_path / "tun"))
+    assert main(["run", "--user-mode", "--", "true"]) == UNAVAILABLE
+    assert "no virtual machine on this host: user mode: " in capsys.readouterr().err
 
 
 def test_commands_are_read_from_the_wheels_entry_points() -> None:
