@@ -1,1 +1,1 @@
-"""``python -m demo``: real analytics jobs on this host, once with cores split statically, once through Penstock."""
+"""``python -m demo``: real analytics jobs on this host: all at once, on a static split, and through Penstock."""

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from demo import origin
 from demo.corpus import CorpusError
 from demo.node import NodeFailed
 from demo.run import RunFailed
@@ -22,19 +23,23 @@ def parse(arguments: Sequence[str]) -> Options:
     """The command line; exit status 2 and one line for bad input."""
     parser = argparse.ArgumentParser(
         prog="python -m demo",
-        description="Real analytics jobs on this host: first with cores split statically, then through Penstock.",
+        description="Real analytics jobs on this host: all at once, on a static split, through Penstock.",
     )
     parser.add_argument("--input", type=Path, metavar="DIR", help="text of your own; default: what every machine has")
     parser.add_argument("--megabytes", type=int, metavar="N", help="default: 120, less where memory is short")
     parser.add_argument("--out", type=Path, metavar="DIR", default=Path("demo-out"), help="report.json, timeline.png")
     parser.add_argument("--http", metavar="ADDRESS:PORT", default="127.0.0.1:0", help="status; default: any free port")
+    parser.add_argument("--commit", metavar="TEXT", default=None, help="for the report; default: the checkout's")
+    parser.add_argument("--machine", metavar="TEXT", default=None, help="for the report; default: this host")
     parser.add_argument("--keep", action="store_true", help="keep text and outputs, too")
     options = parser.parse_args(arguments)
     if options.megabytes is not None and options.megabytes < 1:
         parser.error("--megabytes: must be at least 1")
     if options.input is not None and not options.input.is_dir():
         parser.error(f"--input: {options.input} is not a directory")
-    return Options(options.input, options.megabytes, options.out, options.http, options.keep)
+    commit = origin.commit() if options.commit is None else options.commit
+    machine = origin.machine() if options.machine is None else options.machine
+    return Options(options.input, options.megabytes, options.out, options.http, options.keep, commit, machine)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -12,21 +12,17 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import psutil
-
 from agent.place import cgroup2_mount
-from demo import picture
+from demo import origin, picture
 from demo.__main__ import main as demonstrate
 from tests.vm.__main__ import NO_BOOT, UNAVAILABLE
 
 OUT = "demo-out"
 #: Emulation takes ten to thirty times the processor time.
 _EMULATED_MEGABYTES = 10
-_EMULATED_MIB = 2048
-#: Enough for the demo's own choice of text where it computes as fast as the host; less where the host has little.
-_USER_MODE_MIB = 3072
-#: Of the host's available memory, how much a machine may have.
-_MEMORY_SHARE = 0.6
+#: User mode computes as fast as the host, but maps memory slower.
+_USER_MODE_MEGABYTES = 60
+_USER_MODE_MIB = 2560
 _NEEDED = {"cpu", "memory"}
 
 
@@ -44,13 +40,11 @@ def missing_controllers() -> set[str]:
 def machine_command(source: str, *, user_mode: bool) -> list[str]:
     """Return the command that runs the same demo in a virtual machine, which forwards port 7421 of its loopback."""
     run = [sys.executable, "-m", "tests.vm", "run", "--copy-out", f"{OUT}:{OUT}"]
-    inside = ["python", "-m", "demo", "--out", OUT, "--http", "127.0.0.1:7421"]
+    inside = ["python", "-m", "demo", "--out", OUT, "--http", "127.0.0.1:7421", "--commit", origin.commit()]
+    inside += ["--machine", f"{'user-mode Linux' if user_mode else 'emulated by QEMU'} on {origin.machine()}"]
+    inside += ["--megabytes", str(_USER_MODE_MEGABYTES if user_mode else _EMULATED_MEGABYTES)]
     if user_mode:
-        available_mib = int(psutil.virtual_memory().available * _MEMORY_SHARE) >> 20
-        run += ["--user-mode", "--memory", str(max(_EMULATED_MIB, min(_USER_MODE_MIB, available_mib)))]
-    else:
-        run += ["--memory", str(_EMULATED_MIB)]
-        inside += ["--megabytes", str(_EMULATED_MEGABYTES)]
+        run += ["--user-mode", "--memory", str(_USER_MODE_MIB)]
     if source:
         run += ["--copy-in", f"{source}:demo-input"]
         inside += ["--input", "demo-input"]

@@ -1,9 +1,10 @@
-"""Who may work when: the only difference between the two executors that run the very same jobs.
+"""Who may work when: the only difference between the executors that run the very same jobs.
 
-Static (:class:`SlotGate`): task slots of the job's own. A task takes a slot and keeps it while it reads, computes and
-writes; the reads of one task overlap with the computing of another, as in frameworks that pipeline inside a container
-of fixed size. Penstock (:class:`demo.granted.PenstockGate`): a task waits for the master to place it, and each of its
-monotasks for the agent's grant.
+Plain Linux and static (:class:`SlotGate`): task slots of the job's own. A task takes a slot and keeps it while it
+reads, computes and writes; the reads of one task overlap with the computing of another, as in frameworks that pipeline
+inside a container. Under plain Linux nothing else limits a job; on a static split its container has a share of the
+cores. Penstock (:class:`demo.granted.PenstockGate`): a task waits for the master to place it, and each of its monotasks
+for the agent's grant.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Gate(Protocol):
 
 
 class SlotGate:
-    """Static: see the module's docstring."""
+    """Plain Linux and static: see the module's docstring."""
 
     def __init__(self, slots: int) -> None:
         self._slots = asyncio.Semaphore(slots)

@@ -1,4 +1,4 @@
-"""The gate that asks Penstock. Apart from :mod:`demo.gates`: the static executor need not load what it does not use."""
+"""The gate that asks Penstock. Apart from :mod:`demo.gates`: the other executors need not load what it does not use."""
 
 from __future__ import annotations
 

@@ -76,6 +76,10 @@ class Plan:
         """Task slots of a static executor: one more than it has cores, so that reading overlaps with computing."""
         return min(self.workers, -int(-self.share // 1) + 1)
 
+    def slots_of(self, executor: str) -> int:
+        """Return the task slots of a job: one more than it may use cores, so that reading overlaps with computing."""
+        return self.slots if executor == "static" else self.workers + 1
+
     def affinity(self, index: int) -> tuple[int, ...]:
         """The cores that a job's share touches when it cannot be enforced otherwise."""
         usable = sorted(os.sched_getaffinity(0))
@@ -176,7 +180,7 @@ class Plan:
                 result=str(self.directory / executor / f"{name}.result.json"),
                 executor=executor,
                 workers=self.workers,
-                slots=self.slots,
+                slots=self.slots_of(executor),
                 cores=self.affinity(index) if static and not self.cpu_max_enforced else (),
                 socket=str(self.socket or ""),
                 memory_bytes=self.tasks_bytes,

@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+#: The executors of a demonstration, in the order of its runs.
+EXECUTORS = ("plain", "static", "penstock")
+
 
 class JobSpec(NamedTuple):
     """One job under one executor. Times everywhere are seconds of CLOCK_MONOTONIC, the same in every process.
 
-    ``slots`` are task slots of the static executor; ``socket`` is the agent's for Penstock. ``cores`` restricts the
-    job to some cores where ``cpu.max`` cannot be enforced. ``memory_bytes`` is M(j) of Ursa §4.2.1.
+    ``slots`` are task slots of the plain and the static executor; ``socket`` is the agent's for Penstock. ``cores``
+    restricts the job to some cores where ``cpu.max`` cannot be enforced. ``memory_bytes`` is M(j) of Ursa §4.2.1.
     """
 
     name: str

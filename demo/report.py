@@ -1,4 +1,4 @@
-"""The figures of both runs, as Ursa defines them (§5), and how they are shown."""
+"""The figures of all runs, as Ursa defines them (§5), and how they are shown."""
 
 from __future__ import annotations
 
@@ -21,30 +21,37 @@ KINDS = ("cpu", "disk", "network")
 class Figures(NamedTuple):
     """CPU time in core-seconds: ``x`` allocated, ``y`` there was, ``z`` used of what was allocated (Ursa §5).
 
+    Plain Linux allocates nothing: its ``x`` and ``z`` are None.
+
     ``used`` is all CPU time that the jobs' containers took. Under Penstock what exceeds ``z`` was spent outside CPU
     grants (starting, reading, pulling, writing, asking); a static share covers everything, so there it is ``z``.
     """
 
     makespan_s: float
     mean_completion_s: float
-    x: float
+    x: float | None
     y: float
-    z: float
+    z: float | None
     used: float
 
     @property
-    def se(self) -> float:
+    def se(self) -> float | None:
         """Scheduling efficiency X/Y: how much of what there is was allocated."""
-        return self.x / self.y
+        return None if self.x is None else self.x / self.y
 
     @property
-    def ue(self) -> float:
+    def ue(self) -> float | None:
         """Utilization efficiency Z/X: how much of what was allocated was used."""
-        return self.z / self.x if self.x else 0.0
+        return None if self.x is None or self.z is None else self.z / self.x if self.x else 0.0
+
+    @property
+    def outside(self) -> float | None:
+        """CPU time used outside of what was allocated."""
+        return None if self.z is None else self.used - self.z
 
     @property
     def utilization(self) -> float:
-        """All CPU time of the jobs over all there was: the same measure for both executors."""
+        """All CPU time of the jobs over all there was: the same measure for all executors."""
         return self.used / self.y
 
 
@@ -52,10 +59,12 @@ def figures(run: Run, plan: Plan) -> Figures:
     """The figures of one run."""
     y = plan.cores * run.makespan_s  # Y: all cores, for as long as the run took
     used = sum(job.cpu_seconds for job in run.jobs)
+    x: float | None = None
+    z: float | None = None
     if run.executor == "static":
         x = sum(plan.share * job.completion_s for job in run.jobs)  # X: a share is a job's for its whole life
         z = used  # Z: all that the job does, it does in its share
-    else:
+    elif run.executor == "penstock":
         works = [work for job in run.jobs for work in job.result.works if work.kind == "cpu"]
         x = sum(work.ended - work.began for work in works)  # X: CPU slots, from each grant to its completion
         z = sum(work.cpu_s for work in works)  # Z: CPU time of the workers' threads inside those grants
@@ -84,27 +93,32 @@ def differences(first: dict[str, str], second: dict[str, str]) -> list[str]:
 # ---------------------------------------------------------------- for people
 
 
-def table(runs: dict[str, Run], plan: Plan) -> list[str]:
-    """The runs side by side."""
+def table(runs: dict[str, Run], plan: Plan, own: dict[str, dict[str, float]]) -> list[str]:
+    """Return the runs side by side; ``own`` is the CPU time of Penstock's processes during each."""
     made = {name: figures(run, plan) for name, run in runs.items()}
-    rows: list[tuple[str, list[str]]] = [("", list(runs))]
+    rows: list[tuple[str, list[str]]] = [("", [_TITLES.get(name, name) for name in runs])]
 
-    def row(name: str, values: Iterable[float], unit: str) -> None:
-        shown = [f"{100 * v:.1f} %" if unit == "%" else f"{v:.2f} {unit}" for v in values]
-        rows.append((name, shown))
+    def row(name: str, values: Iterable[float | None], unit: str) -> None:
+        rows.append((name, ["" if v is None else f"{100 * v:.1f} %" if unit == "%" else f"{v:.2f} s" for v in values]))
 
     row("makespan", (f.makespan_s for f in made.values()), "s")
     row("mean job completion time", (f.mean_completion_s for f in made.values()), "s")
     for index, job in enumerate(next(iter(runs.values())).jobs):
         row(f"  {job.name}", (run.jobs[index].completion_s for run in runs.values()), "s")
+    row("CPU time of the jobs", (f.used for f in made.values()), "s")
+    row("CPU time of Penstock itself", (sum(own[name].values()) for name in runs), "s")
+    row("all CPU time of the jobs / Y", (f.utilization for f in made.values()), "%")
     row("CPU scheduling efficiency, SE = X/Y", (f.se for f in made.values()), "%")
     row("CPU utilization efficiency, UE = Z/X", (f.ue for f in made.values()), "%")
     row("  X, CPU time allocated", (f.x for f in made.values()), "s")
     row("  Y, cores × makespan", (f.y for f in made.values()), "s")
     row("  Z, CPU time used of X", (f.z for f in made.values()), "s")
-    row("  CPU time used outside X", (f.used - f.z for f in made.values()), "s")
-    row("all CPU time of the jobs / Y", (f.utilization for f in made.values()), "%")
+    row("  CPU time used outside X", (f.outside for f in made.values()), "s")
     return [f"  {name:<38}" + "".join(f"{value:>12}" for value in values) for name, values in rows]
+
+
+#: Headings of the table's columns, where they are not the executor's name.
+_TITLES = {"plain": "plain Linux"}
 
 
 def preemption_lines(run: Run) -> list[str]:

@@ -1,4 +1,4 @@
-"""The demonstration from beginning to end: text, Penstock, both runs, the comparison, the report."""
+"""The demonstration from beginning to end: text, Penstock, the runs, the comparison, the report."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from demo.operations import OPERATIONS, Cut
 from demo.picture import draw
 from demo.plan import Plan
 from demo.progress import Progress
+from demo.records import EXECUTORS
 from demo.run import Run, Runner
 from penstock.client import AgentClient
 from penstock.model.units import format_bytes
@@ -47,6 +49,8 @@ class Options(NamedTuple):
     out: Path
     http: str = "127.0.0.1:0"
     keep: bool = False
+    commit: str = ""
+    machine: str = ""
 
 
 def show(options: Options) -> int:
@@ -76,14 +80,16 @@ def show(options: Options) -> int:
             f"{corpus.size / _MEGABYTE:.0f} MB of {len(corpus.names)} files in {len(corpus.partitions)} parts"
         )
         plan = replace(plan, partitions=len(corpus.partitions), cpu_bytes_per_s=measured_rate(corpus))
-        plan, runs, more = _both(plan, options.http, progress)
-        differing = report.differences(*(_digests(plan, name) for name in runs))
-        _write(options.out, plan, runs, {**more, "input_bytes": corpus.size, "differences": differing})
-    for line in _conclusion(plan, runs, more, differing):
+        plan, runs, more = _all(plan, options, progress)
+        printed = list(_conclusion(plan, runs, more))
+        more |= {"input_bytes": corpus.size, "printed": printed, "date": datetime.now(UTC).date().isoformat()}
+        more |= {"commit": options.commit, "machine": options.machine}
+        _write(options.out, plan, runs, more)
+    for line in ("", *printed):
         progress.line(line)
     progress.line(_pictured(options.out))
     progress.line(f"everything: {options.out / 'report.json'}; the demo took {time.monotonic() - began:.0f} s")
-    return 1 if differing or not runs["penstock"].preemptions else 0
+    return 1 if more["differences"] or not runs["penstock"].preemptions else 0
 
 
 @contextlib.contextmanager
@@ -133,19 +139,21 @@ def _reaches(document: Document, size: int) -> bool:
     return document.offset + document.length >= min(_TRIAL_BYTES, size)
 
 
-def _both(plan: Plan, http: str, progress: Progress) -> tuple[Plan, dict[str, Run], dict[str, Any]]:
-    """Both runs on one Penstock."""
-    agent = {**plan.agent_settings, "http": http}
+def _all(plan: Plan, options: Options, progress: Progress) -> tuple[Plan, dict[str, Run], dict[str, Any]]:
+    """All runs on one Penstock."""
+    agent = {**plan.agent_settings, "http": options.http}
     progress.phase("starting agent and master")
     # Sockets have short paths only, so they live in the system's directory for temporary files.
     with (
         tempfile.TemporaryDirectory(prefix="penstock-demo-") as private,
         node.running(Path(private), agent, plan.master_settings) as up,
     ):
-        return asyncio.run(_runs(plan, up, progress))
+        return asyncio.run(_runs(plan, up, progress, keep=options.keep))
 
 
-async def _runs(plan: Plan, up: node.Node, progress: Progress) -> tuple[Plan, dict[str, Run], dict[str, Any]]:
+async def _runs(
+    plan: Plan, up: node.Node, progress: Progress, *, keep: bool
+) -> tuple[Plan, dict[str, Run], dict[str, Any]]:
     async with await AgentClient.connect(up.socket, client="demo") as agent:
         await _linked(agent)
         progress.done()
@@ -157,14 +165,30 @@ async def _runs(plan: Plan, up: node.Node, progress: Progress) -> tuple[Plan, di
             idle_class_enforced="opportunistic" in enforced,
         )
         progress.line(f"status while it lasts: http://{up.http}/status (also /metrics)")
-        runs, own = {}, {}
-        for executor in ("static", "penstock"):
+        runs, own, digests = {}, {}, {}
+        for executor in EXECUTORS:
+            await asyncio.to_thread(even_out, plan)
             progress.phase(f"{executor}: {', '.join(OPERATIONS)}")
             before = up.cpu_seconds()
             runs[executor] = await Runner(agent, plan, executor, progress.update).run()
             own[executor] = {name: used - before[name] for name, used in up.cpu_seconds().items()}
             progress.done()
-    return plan, runs, {"enforced": enforced, "penstock_cpu_seconds": own}
+            digests[executor] = await asyncio.to_thread(_digests, plan, executor, keep=keep)
+    differing = {
+        f"{executor}: {line}"
+        for executor in EXECUTORS[1:]
+        for line in report.differences(digests[EXECUTORS[0]], digests[executor])
+    }
+    return plan, runs, {"enforced": enforced, "penstock_cpu_seconds": own, "differences": sorted(differing)}
+
+
+def even_out(plan: Plan) -> None:
+    """Have each run begin alike: nothing waits to be written any longer, and all of the text was just read."""
+    os.sync()
+    for path in sorted(plan.text.glob("part-*")):
+        with path.open("rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass
 
 
 async def _linked(agent: AgentClient) -> None:
@@ -174,8 +198,14 @@ async def _linked(agent: AgentClient) -> None:
             await asyncio.sleep(0.05)
 
 
-def _digests(plan: Plan, executor: str) -> dict[str, str]:
-    return report.digests(plan.output(executor, name) for name in OPERATIONS)
+def _digests(plan: Plan, executor: str, *, keep: bool) -> dict[str, str]:
+    """Digest what a run wrote, and remove it: the next one shall find as much memory and disk."""
+    outputs = [plan.output(executor, name) for name in OPERATIONS]
+    found = report.digests(outputs)
+    if not keep:
+        for output in outputs:
+            shutil.rmtree(output)
+    return found
 
 
 # ---------------------------------------------------------------- what is said
@@ -188,10 +218,10 @@ def _introduction(plan: Plan) -> str:
     )
 
 
-def _conclusion(plan: Plan, runs: dict[str, Run], more: dict[str, Any], differing: list[str]) -> Iterator[str]:
+def _conclusion(plan: Plan, runs: dict[str, Run], more: dict[str, Any]) -> Iterator[str]:
+    yield from report.table(runs, plan, more["penstock_cpu_seconds"])
     yield ""
-    yield from report.table(runs, plan)
-    yield ""
+    yield "plain Linux: all jobs at once, nothing allocated, so without SE and UE; the runs were in the table's order"
     if plan.cpu_max_enforced:
         yield f"static: cpu.max gave each job {plan.share:.2f} cores"
     else:
@@ -199,18 +229,18 @@ def _conclusion(plan: Plan, runs: dict[str, Run], more: dict[str, Any], differin
             f"static: cpu.max is not enforced on this host, so each job's share of {plan.share:.2f} cores is the cores "
             "that it may run on, and jobs that share one may take what the other leaves"
         )
-    for executor, used in more["penstock_cpu_seconds"].items():
-        parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in used.items())
-        yield f"CPU time of Penstock itself, {executor}: {sum(used.values()):.2f} s ({parts})"
-    yield "opportunistic work in the Penstock run only: nothing in a static split could take it back in time"
+    used = more["penstock_cpu_seconds"]["penstock"]
+    parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in used.items())
+    yield f"CPU time of Penstock itself, penstock: {sum(used.values()):.2f} s ({parts})"
+    yield "opportunistic work in the Penstock run only: nothing in the others could take it back in time"
     yield from report.preemption_lines(runs["penstock"])
     if not runs["penstock"].preemptions:
         yield "FAILED: nothing was preempted, although memory was wanted"
-    if differing:
-        yield f"FAILED: {len(differing)} output files differ:"
+    if differing := more["differences"]:
+        yield f"FAILED: {len(differing)} output files differ from those of plain Linux:"
         yield from differing
     else:
-        yield "both runs wrote the same bytes in every output file"
+        yield "all runs wrote the same bytes in every output file"
 
 
 def _write(out: Path, plan: Plan, runs: dict[str, Run], more: dict[str, Any]) -> None:

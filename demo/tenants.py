@@ -81,9 +81,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--tally", type=Path, default=None)
     parser.add_argument("--yielding", action="store_true", help="run on idle CPU only, where the host cannot see to it")
     options = parser.parse_args(arguments)
-    if options.yielding:
-        give_way()
     held = fill(options.memory, sorted(options.text.glob("part-*")))
+    if options.yielding:
+        give_way()  # not before: the jobs wait until the memory is held
     print(f"{options.what}: {len(held)} bytes", flush=True)
     if options.what == "archive":
         archive(held, options.tally)

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from agent.place import choose_root
+from demo.records import EXECUTORS
 from demo.report import KINDS
 
 PROJECT = Path(__file__).parents[2]
@@ -57,17 +58,19 @@ def test_both_runs_agree_and_the_archive_is_preempted(tmp_path: Path, private: P
     said, complaints = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, said + complaints
     assert complaints == ""
-    assert "both runs wrote the same bytes" in said
+    assert "all runs wrote the same bytes" in said
     assert "status while it lasts: http://127.0.0.1:" in said
     report: dict[str, Any] = json.loads((out / "report.json").read_text())
     assert report["differences"] == []
-    for run in report["runs"].values():
+    for name, run in report["runs"].items():
         figures = run["figures"]
         # Two clocks measure a core's time, and a completion is timed in a thread that may have to wait for a processor
         # while its slot has its next holder: in a run of half a second that was seen to be 4 %.
-        assert 0 < figures["se"] <= 1.2
-        assert 0 < figures["ue"] <= 1.2
+        if name != "plain":
+            assert 0 < figures["se"] <= 1.2
+            assert 0 < figures["ue"] <= 1.2
         assert figures["makespan_s"] >= figures["mean_completion_s"] > 0
+    assert list(report["runs"]) == list(EXECUTORS)
     (preempted,) = report["runs"]["penstock"]["preemptions"]
     assert preempted["resource"] == "memory"
     assert "T_preempt" in preempted["reason"]
@@ -89,7 +92,7 @@ def test_interrupted_in_the_middle_nothing_stays(tmp_path: Path, private: Path) 
     process = start(out, "--megabytes", "60")
     assert process.stdout is not None
     for line in process.stdout:
-        if line.startswith("static:"):
+        if line.startswith("plain:"):
             break
     process.send_signal(signal.SIGINT)
     _, complaints = process.communicate(timeout=LIMIT_S)

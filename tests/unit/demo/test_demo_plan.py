@@ -50,6 +50,8 @@ def test_shares_add_up_and_slots_cover_them(megabytes: int, cores: float) -> Non
     jobs = made.jobs("static")
     assert made.share * len(jobs) == pytest.approx(min(cores, 8.0))
     assert made.slots >= made.share
+    assert {job.slots for job in made.jobs("plain")} == {made.workers + 1}, "one more than a job may use cores"
+    assert {job.cores for job in made.jobs("plain")} == {()}
     assert made.tasks == len(jobs) * (made.partitions + made.reducers)
 
 

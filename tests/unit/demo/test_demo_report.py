@@ -11,7 +11,7 @@ from demo import report
 from demo.picture import main as draw_main
 from demo.picture import running
 from demo.plan import Plan
-from demo.records import JobResult, Work
+from demo.records import EXECUTORS, JobResult, Work
 from demo.run import Archive, JobRun, Run
 from penstock.model.container import Ended, EndedBy
 
@@ -60,6 +60,13 @@ def test_penstock_allocates_from_grant_to_completion() -> None:
     assert figures.utilization == pytest.approx(8 / 30)
 
 
+def test_plain_linux_allocates_nothing() -> None:
+    figures = report.figures(run("plain"), PLAN)
+    assert (figures.x, figures.z, figures.se, figures.ue, figures.outside) == (None, None, None, None, None)
+    assert figures.used == 8
+    assert figures.utilization == pytest.approx(8 / 30)
+
+
 def test_differences_name_the_files(tmp_path: Path) -> None:
     for executor, text in (("one", b"a"), ("two", b"b")):
         for name in ("sort", "word-count"):
@@ -75,7 +82,7 @@ def test_differences_name_the_files(tmp_path: Path) -> None:
 
 
 def test_the_report_has_everything_and_is_json() -> None:
-    runs = {"static": run("static"), "penstock": run("penstock")}
+    runs = {name: run(name) for name in EXECUTORS}
     runs["penstock"].archive = Archive(123, 456, Ended(by=EndedBy.PREEMPTED, reason="memory: wanted"))
     runs["penstock"].preemptions = [{"container": "c-1", "resource": "memory", "reason": "memory: wanted", "at": 1.0}]
     document = json.loads(json.dumps(report.document(runs, PLAN, {"enforced": []})))
@@ -85,7 +92,10 @@ def test_the_report_has_everything_and_is_json() -> None:
     lines = report.preemption_lines(runs["penstock"])
     assert "c-1" in lines[0]
     assert "memory: wanted" in lines[0]
-    shown = "\n".join(report.table(runs, PLAN))
+    own = {name: {"agent": 0.25 * index, "master": 0.5} for index, name in enumerate(runs)}
+    shown = "\n".join(report.table(runs, PLAN, own))
+    assert "plain Linux      static    penstock" in shown
+    assert "0.50 s      0.75 s      1.00 s" in shown
     assert "inverted-index" in shown
     assert "10.00 s" in shown
 
