@@ -20,12 +20,21 @@ TOOLS = {
 }
 #: Only for machines in user mode.
 USER_MODE_TOOLS = {
-    "mmdebstrap": "mmdebstrap",
-    "patchelf": "patchelf",
     "ip": "iproute2",
     "nsenter": "util-linux",
     "taskset": "util-linux",
     "unshare": "util-linux",
+}
+#: Only where their kernel is built.
+KERNEL_BUILD_TOOLS = {
+    "apt-get": "apt",
+    "bc": "bc",
+    "bison": "bison",
+    "cc": "gcc",
+    "flex": "flex",
+    "make": "make",
+    "strip": "binutils",
+    "xz": "xz-utils",
 }
 #: Only where the image is built by somebody who is not root.
 _UNPRIVILEGED = {"newuidmap": "uidmap"}
@@ -45,7 +54,7 @@ def find(program: str) -> str:
     """
     found = shutil.which(program, path=_PATH)
     if found is None:
-        package = {**TOOLS, **USER_MODE_TOOLS}.get(program, program)
+        package = {**TOOLS, **USER_MODE_TOOLS, **KERNEL_BUILD_TOOLS}.get(program, program)
         raise UnavailableError(f"{program} is missing: apt-get install {package}")
     return found
 

@@ -243,15 +243,15 @@ def _forget_others(cache: Path, image: Image) -> None:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def run(command: list[str], stdout: IO[bytes] | None = None) -> None:
-    """A step of a build. What it says is shown if it fails; ``stdout`` gets what it puts out, where that is data.
+def run(command: list[str], stdout: IO[bytes] | None = None, cwd: Path = ROOT) -> None:
+    """Run a step of a build. Its output is shown if it fails; ``stdout`` gets its output, where that is data.
 
     Raises:
         subprocess.CalledProcessError: it failed.
     """
     done = subprocess.run(
         command,
-        cwd=ROOT,
+        cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=stdout or subprocess.PIPE,
         stderr=subprocess.PIPE,
