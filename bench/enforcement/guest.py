@@ -20,7 +20,9 @@ from bench.enforcement.bed import Bed
 from bench.enforcement.figures import Figure, Report
 
 SCRATCH = Path("/scratch")
-#: By which the slow disk of the virtual machine is known (tests/vm/machine.py), in sectors.
+#: The slow disk of the virtual machine: its name in user mode (tests/vm/user_mode.py), its size in sectors under QEMU
+#: (tests/vm/machine.py).
+_SLOW_DISK = "nullb0"
 _SLOW_SECTORS = 768 * 1024**2 // 512
 
 
@@ -73,7 +75,7 @@ def slow_directory() -> Path:
     (device,) = (
         Path("/dev") / each.name
         for each in Path("/sys/block").iterdir()
-        if int((each / "size").read_text()) == _SLOW_SECTORS
+        if each.name == _SLOW_DISK or int((each / "size").read_text()) == _SLOW_SECTORS
     )
     directory = Path("/run/penstock-slow")
     if not directory.is_mount():

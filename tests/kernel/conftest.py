@@ -1,4 +1,4 @@
-"""These tests need root and a kernel whose cgroup v2 hierarchy has the controllers: the project's virtual machine."""
+"""These tests need root and a kernel whose cgroup v2 hierarchy has the controllers: the project's virtual machines."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-#: What these say does not depend on what else the host does, however long they take: they may run beside anything. So
-#: may those that are marked themselves.
-_PATIENT = (
-    "test_cgroup_behaviours", "test_enforcement_contract", "test_faults_memory", "test_launcher_cgroups",
-    "test_machine", "test_units",
-)  # fmt: skip
+#: These need Debian's kernel, or drives that only QEMU emulates.
+_EMULATED = ("test_devices_bind", "test_disk_limit_falls")
+#: These run in both machines: what the other tests rely on is the same in both.
+_BOTH = ("test_enforcement_contract", "test_machine", "test_units")
 _NEEDED = {"cpu", "io", "memory", "pids"}
 _CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")
 
@@ -32,7 +30,9 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Before they are chosen by their marks."""
+    """Mark each test with the machines that it is for, before tests are selected by their marks."""
     for item in items:
-        if item.path.parent == Path(__file__).parent and item.path.stem in _PATIENT:
-            item.add_marker(pytest.mark.patient)
+        if item.path.stem not in _EMULATED:
+            item.add_marker(pytest.mark.native)
+        if item.path.stem in (*_EMULATED, *_BOTH):
+            item.add_marker(pytest.mark.emulated)

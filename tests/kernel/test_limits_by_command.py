@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -89,11 +90,16 @@ def _until(condition: Any) -> None:
         time.sleep(0.1)  # between two looks at a status that nothing else tells of
 
 
+def _root_disk() -> Path:
+    device = Path("/").stat().st_dev
+    return Path("/dev") / Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
+
+
 def test_direct_reads_keep_to_the_rate(host: Host) -> None:
     """5 MB/s asked for; 5 × 4 MiB read past the page cache, from the whole disk that the root is on."""
-    script = """
+    script = f"""
         import mmap, os, time
-        disk = os.open("/dev/vda", os.O_RDONLY | os.O_DIRECT)
+        disk = os.open("{_root_disk()}", os.O_RDONLY | os.O_DIRECT)
         block = mmap.mmap(-1, 1 << 20)
         os.readv(disk, [block])
         for _ in range(5):

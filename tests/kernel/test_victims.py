@@ -67,7 +67,6 @@ def bloating(bed: Bed, mebibytes: int, asks: int = 250, **spec: Any) -> Work:
     return work
 
 
-@pytest.mark.patient
 class TestMemory:
     """384 MiB are offered, T_preempt is at 345."""
 

@@ -25,10 +25,13 @@ from tests.vm.image import ROOT, ensure_image
 from tests.vm.machine import DRIVES, HTTP_PORTS, Machine
 from tests.vm.remote import BootError, Remote
 from tests.vm.user_mode import Network, UserModeMachine
+from tests.vm.user_mode_kernel import ensure_kernel
 
 UNAVAILABLE = 69
 NO_BOOT = 71
 _REPORT = "build/kernel-junit.xml"
+#: Of a machine in user mode; as under QEMU.
+_PROCESSORS = 2
 #: What tests/kernel/test_devices_bind.py builds its file systems on, and what test_isolation.py keeps busy.
 _TEST_DRIVES = ("nvme", "virtio", "slow")
 
@@ -39,8 +42,9 @@ def main(argv: list[str]) -> int:
     arguments, unknown = parser.parse_known_args(argv)
     if unknown and arguments.do is not _test:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    if arguments.user_mode and arguments.drives:
-        parser.error("--drives: a machine in user mode has no drive models; leave one of the two out")
+    arguments.drives = _drives_of(arguments)
+    if arguments.user_mode and set(arguments.drives) - {"slow"}:
+        parser.error("--drives: a machine in user mode has no drive but `slow`; leave one of the two out")
     arguments.pytest = unknown
     signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -59,7 +63,6 @@ def main(argv: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.vm", description=__doc__)
-    parser.set_defaults(user_mode=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, do: object, summary: str) -> argparse.ArgumentParser:
@@ -72,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
         )  # fmt: skip
         return added
 
-    command("build", _build, "build the image, unless the cache has it")
-    command("shell", _shell, "boot, and open a shell with the checkout installed")
+    build = command("build", _build, "build the image, unless the cache has it")
+    shell = command("shell", _shell, "boot, and open a shell with the checkout installed")
     run = command("run", _run, "boot, install the checkout, run a command in it")
     run.add_argument(
         "--copy-out", type=_pair, action="append", default=[], metavar="REMOTE:LOCAL",
@@ -82,16 +85,17 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--copy-in", type=_pair, action="append", default=[], metavar="LOCAL:REMOTE", help="likewise, before"
     )
-    run.add_argument(
-        "--user-mode",
-        action="store_true",
-        help="under user-mode Linux: computes as fast as this host; without --drives",
-    )
     run.add_argument("command", nargs="+", metavar="-- CMD", help="the command and its arguments")
     test = command(
         "test", _test, f"run tests/kernel in the machine as root, with pytest's own arguments; report: {_REPORT}"
     )
-    test.set_defaults(drives=_TEST_DRIVES)
+    test.set_defaults(drives=None)
+    for each in (run, test, shell, build):
+        each.add_argument(
+            "--user-mode",
+            action="store_true",
+            help="under user-mode Linux: computes as fast as this host; of --drives only `slow`",
+        )
     return parser
 
 
@@ -103,6 +107,14 @@ def _drives(text: str) -> tuple[str, ...]:
     return models
 
 
+def _drives_of(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the drives that were named, or those that the tests need."""
+    if arguments.drives is not None:
+        named: tuple[str, ...] = arguments.drives
+        return named
+    return ("slow",) if arguments.user_mode else _TEST_DRIVES
+
+
 def _pair(text: str) -> tuple[str, str]:
     left, colon, right = text.partition(":")
     if not (left and colon and right):
@@ -112,6 +124,9 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _build(arguments: argparse.Namespace) -> int:
     say(f"image: {ensure_image().directory}")
+    if arguments.user_mode:
+        require_user_mode()
+        say(f"kernel: {ensure_kernel()}")
     return 0
 
 
@@ -135,7 +150,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _test(arguments: argparse.Namespace) -> int:
     extra: list[str] = arguments.pytest
     named = [each for each in extra if not each.startswith("-") and each.startswith("tests/")]
-    # Ten times the processor time of the host: a test's own limit is wider, too.
+    # Under QEMU ten times the processor time of the host: a test's own limit is wider, too.
     command = ["python", "-m", "pytest", f"--junit-xml={_REPORT}", "--timeout=300", "--durations=20", *extra]
     if not named:
         command.append("tests/kernel")
@@ -156,7 +171,15 @@ def _prepared(arguments: argparse.Namespace) -> Iterator[Remote]:
         machine: Remote
         if arguments.user_mode:
             network = stack.enter_context(Network())
-            machine = stack.enter_context(UserModeMachine(network, 1, memory_mib=arguments.memory))
+            machine = stack.enter_context(
+                UserModeMachine(
+                    network,
+                    1,
+                    memory_mib=arguments.memory,
+                    processors=_PROCESSORS,
+                    slow_disk="slow" in arguments.drives,
+                )
+            )
         else:
             machine = stack.enter_context(Machine(memory_mib=arguments.memory, forward=(), drives=arguments.drives))
         booted = time.monotonic()
@@ -165,15 +188,13 @@ def _prepared(arguments: argparse.Namespace) -> Iterator[Remote]:
         yield machine
 
 
-def require_user_mode(tun: Path = Path("/dev/net/tun")) -> None:
+def require_user_mode() -> None:
     """Check, in a moment, what a machine in user mode needs beyond what every machine does.
 
     Raises:
         UnavailableError: this host does not have it.
     """
     require_tools(USER_MODE_TOOLS)
-    if not os.access(tun, os.R_OK | os.W_OK):
-        raise UnavailableError(f"user mode: {tun} is missing or closed to this user; as root: modprobe tun")
     mapped = [] if os.geteuid() == 0 else ["--map-root-user"]
     command = [find("unshare"), *mapped, "--net", "true"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

@@ -1,7 +1,7 @@
-"""Machines without an emulated processor: user-mode Linux (arch/um), for tests in which Python starts a thousand times.
+"""Machines without an emulated processor: user-mode Linux (arch/um). A loop takes as long there as on the host.
 
-The image is the one of :mod:`tests.vm.machine`; the kernel (:mod:`tests.vm.user_mode_kernel`) runs as processes of the host. They have one network among themselves and with the harness, in a network
-namespace that nobody else is in.
+The image is the one of :mod:`tests.vm.machine`; the kernel (:mod:`tests.vm.user_mode_kernel`) runs as processes of the
+host. The machines share one network with the harness, in a network namespace of its own.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ exec /sbin/init
 
 #: For `ip link set`: no packet is larger than the link's MTU; the kernel's driver does not receive larger ones.
 _SEGMENTS = "gso_max_size 1500 gso_max_segs 1"
+#: /dev/nullb0: a disk in memory, as slow as QEMU's model `slow` (MiB/s).
+_SLOW_DISK = ("null_blk.nr_devices=1", "null_blk.gb=1", "null_blk.memory_backed=1", "null_blk.mbps=38")
 
 
 class Network:
@@ -116,18 +118,22 @@ class Network:
 
 
 class UserModeMachine(Remote):
-    """One machine, on one of the host's processors. What it writes is forgotten.
+    """One machine. What it writes is lost when it ends.
 
-    ``number`` (from 1) is its own in the network, and the last of its address.
+    ``number`` (from 1) is unique in the network, and the last part of its address. With one of ``processors`` the
+    machine is kept on one of the host's. ``slow_disk`` adds /dev/nullb0.
     """
 
-    def __init__(self, network: Network, number: int, *, memory_mib: int = 1024, processors: int = 1) -> None:
+    def __init__(
+        self, network: Network, number: int, *, memory_mib: int = 1024, processors: int = 1, slow_disk: bool = False
+    ) -> None:
         super().__init__()
         self.address = f"{_PREFIX}.{number}"
         self._network = network
         self._number = number
         self._memory_mib = memory_mib
         self._processors = processors
+        self._disks = _SLOW_DISK if slow_disk else ("null_blk.nr_devices=0",)
         self._linux: subprocess.Popen[bytes] | None = None
 
     def boot(self, image: Image) -> None:
@@ -160,7 +166,7 @@ class UserModeMachine(Remote):
         # fmt: off
         return [
             *pinned, str(kernel), f"mem={self._memory_mib}M", f"ncpus={self._processors}", "seccomp=on",
-            f"uml_dir={here}", "quiet",
+            f"uml_dir={here}", "quiet", *self._disks,
             f"ubd0={here}/root,{disk}", f"ubd1={scratch}", "root=/dev/ubda", "rw",
             f"vec0:transport=raw,ifname={self._network.link(self._number)},mac={mac}",
             "con=null", "con0=null,fd:1", "ssl=null", "ssl0=null,fd:1", "audit=0", "selinux=0",

@@ -1,7 +1,7 @@
 """Build the kernel of machines in user mode from Debian's kernel source, and cache it.
 
-Linux can be compiled as a program of its host (arch/um). Debian's own build of it has neither PSI nor cpusets and runs on
-one processor; Linux runs on several since 6.19 (arch/um/kernel/smp.c), so the source is the newest in Debian 13's
+Linux can be compiled as a program of its host (arch/um). Debian's own build of it has neither PSI nor cpusets and runs
+on one processor; Linux runs on several since 6.19 (arch/um/kernel/smp.c), so the source is the newest in Debian 13's
 backports. `user_mode.config` says what is configured. Nothing is installed on the host but compilers.
 """
 
@@ -60,7 +60,10 @@ def _build(kernel: Path) -> None:
         source = work / "source"
         source.mkdir()
         package = _download(work)
-        unpack = f"dpkg-deb --fsys-tarfile {package} | tar -xO --wildcards './usr/src/*.tar.xz' | tar -xJ -C {source} --strip-components=1"
+        unpack = (
+            f"dpkg-deb --fsys-tarfile {package} | tar -xO --wildcards './usr/src/*.tar.xz' | "
+            f"tar -xJ -C {source} --strip-components=1"
+        )
         run(["bash", "-o", "pipefail", "-c", unpack])
         make = ["make", "-s", "-C", str(source), "ARCH=um", "LOCALVERSION=-penstock"]
         run([*make, "defconfig"])

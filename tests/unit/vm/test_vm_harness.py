@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.vm import __main__ as vm
-from tests.vm import host
-from tests.vm.__main__ import UNAVAILABLE, _parser, main, require_user_mode
+from tests.vm import host, user_mode_kernel
+from tests.vm.__main__ import UNAVAILABLE, _drives_of, _parser, main, require_user_mode
 from tests.vm.checkout import _commands, _files
 from tests.vm.image import ROOT, requirements
 from tests.vm.machine import DRIVES
@@ -33,7 +33,8 @@ def test_the_checkout_is_what_git_tracks_or_would_track() -> None:
 def test_additional_disks_are_named_by_model(capsys: pytest.CaptureFixture[str]) -> None:
     parse = _parser().parse_args
     assert parse(["run", "--", "true"]).drives == ()
-    assert set(parse(["test"]).drives) <= DRIVES.keys()
+    assert set(_drives_of(parse(["test"]))) == DRIVES.keys()
+    assert _drives_of(parse(["test", "--user-mode"])) == ("slow",)
     assert parse(["test", "--drives", "nvme,virtio"]).drives == ("nvme", "virtio")
     assert parse(["test", "--drives", ""]).drives == ()
     with pytest.raises(SystemExit):
@@ -41,7 +42,7 @@ def test_additional_disks_are_named_by_model(capsys: pytest.CaptureFixture[str])
     assert "'floppy' is none of nvme, virtio" in capsys.readouterr().err
 
 
-def test_user_mode_has_no_drive_models(capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_mode_has_no_drives_that_qemu_emulates(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["run", "--user-mode", "--drives", "nvme", "--", "true"])
     assert caught.value.code == 2
@@ -49,21 +50,17 @@ def test_user_mode_has_no_drive_models(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_what_user_mode_lacks_is_told_before_anything_is_built(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def never() -> None:
         raise AssertionError("nothing is built for a machine that cannot be had")
 
     monkeypatch.setattr(vm, "require_tools", lambda tools: None)
     monkeypatch.setattr(vm, "ensure_image", never)
-    with pytest.raises(host.UnavailableError, match=f"{tmp_path}/tun is missing"):
-        require_user_mode(tmp_path / "tun")
-    (tmp_path / "tun").touch()
     monkeypatch.setattr(vm, "find", lambda program: "false")
     with pytest.raises(host.UnavailableError, match="no network namespace"):
-        require_user_mode(tmp_path / "tun")
+        require_user_mode()
     monkeypatch.setattr(vm.signal, "signal", lambda number, handler: None)
-    monkeypatch.setattr(vm, "require_user_mode", lambda: require_user_mode(tmp_path / "tun"))
     assert main(["run", "--user-mode", "--", "true"]) == UNAVAILABLE
     assert "no virtual machine on this host: user mode: " in capsys.readouterr().err
 
@@ -104,3 +101,13 @@ def test_a_program_of_a_machine_in_user_mode_is_named_with_its_package(monkeypat
     monkeypatch.setattr(host, "_PATH", "/nonexistent")
     with pytest.raises(host.UnavailableError, match=r"taskset is missing: apt-get install util-linux"):
         host.find("taskset")
+
+
+def test_a_kernel_that_lacks_what_was_configured_is_refused(tmp_path: Path) -> None:
+    wanted = [line for line in user_mode_kernel._CONFIG.read_text().splitlines() if line.startswith("CONFIG_")]
+    made = tmp_path / ".config"
+    made.write_text("\n".join(wanted))
+    user_mode_kernel._require_config(made)
+    made.write_text("\n".join(line for line in wanted if line != "CONFIG_PSI=y"))
+    with pytest.raises(host.UnavailableError, match=r"cannot be configured with CONFIG_PSI=y$"):
+        user_mode_kernel._require_config(made)
