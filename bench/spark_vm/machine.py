@@ -9,11 +9,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.spark_vm import kernel
 from bench.spark_vm.disks import Disks
 from tests.vm import checkout
 from tests.vm.host import dying_with_us
 from tests.vm.image import ensure_image
+from tests.vm.user_mode_kernel import ensure_kernel
 
 #: Where the machine has the host's directory.
 SHARED = Path("/mnt")
@@ -33,7 +33,7 @@ def run(command: Sequence[str], shared: Path, disks: Disks, disk_bytes_per_s: in
     Returns:
         The command's exit status; 71 if the machine ended before it.
     """
-    linux, image = kernel.ensure(), ensure_image()
+    linux, image = ensure_kernel(), ensure_image()
     status = shared / "status"
     status.unlink(missing_ok=True)
     with (shared / "checkout.tgz").open("wb") as archive:

@@ -17,9 +17,10 @@ from penstock.testing.fake_cgroups import FakeCgroups
 
 
 class Bed:
-    """A prepared tree, and processes that live in it."""
+    """A prepared tree, and processes that live in it. ``kernel`` is the version that the tree behaves like."""
 
-    def __init__(self, root: Path, filesystem: Filesystem, disks: list[Disk]) -> None:
+    def __init__(self, root: Path, filesystem: Filesystem, disks: list[Disk], kernel: tuple[int, int] = (6, 1)) -> None:
+        self.kernel = kernel
         self.filesystem = filesystem
         self.disks = disks
         self.tree = CgroupTree(root, disks, filesystem)
@@ -116,4 +117,5 @@ def real_root() -> Path:
 
 def real_bed() -> Bed:
     """Under the host's cgroup2 mount, with the controllers that it has."""
-    return Bed(real_root(), KERNEL, whole_disks())
+    major, minor = os.uname().release.split(".")[:2]
+    return Bed(real_root(), KERNEL, whole_disks(), (int(major), int(minor)))

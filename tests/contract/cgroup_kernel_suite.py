@@ -169,9 +169,7 @@ class KernelContract:
             else:
                 assert got == (200_000, 2_000_000) and "CAP_SYS_RESOURCE" in trigger.compromise.remedy
 
-    @pytest.mark.parametrize(
-        ("stall_us", "window_us"), [(0, WINDOW_US), (WINDOW_US + 1, WINDOW_US), (1, 20_000_000), (1, 1)]
-    )
+    @pytest.mark.parametrize(("stall_us", "window_us"), [(0, WINDOW_US), (WINDOW_US + 1, WINDOW_US), (1, 20_000_000)])
     def test_triggers_that_the_kernel_does_not_take(self, bed: Bed, stall_us: int, window_us: int) -> None:
         cgroup = bed.tree.create("a")
         descriptors = len(list(Path("/proc/self/fd").iterdir()))

@@ -32,7 +32,8 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with the machines that it is for, before tests are selected by their marks."""
     for item in items:
-        if item.path.stem not in _EMULATED:
+        only_emulated = item.path.stem in _EMULATED or item.get_closest_marker("emulated") is not None
+        if not only_emulated:
             item.add_marker(pytest.mark.native)
-        if item.path.stem in (*_EMULATED, *_BOTH):
+        if only_emulated or item.path.stem in _BOTH:
             item.add_marker(pytest.mark.emulated)

@@ -256,6 +256,7 @@ def test_a_limit_on_all_holds_for_their_sum(inside: Inside, tree: CgroupTree) ->
     tree.cap()
 
 
+@pytest.mark.emulated  # the remedy is a module of Debian's kernel
 def test_check_says_what_can_be_had_and_what_helps() -> None:
     """All but shares of a link whose rate nobody knows, and weights on disks, for which the remedy is tried."""
     lines = check(1)

@@ -27,12 +27,13 @@ USER_MODE_TOOLS = {
 }
 #: Only where their kernel is built.
 KERNEL_BUILD_TOOLS = {
-    "apt-get": "apt",
     "bc": "bc",
     "bison": "bison",
     "cc": "gcc",
     "flex": "flex",
     "make": "make",
+    "mmdebstrap": "mmdebstrap",
+    "patch": "patch",
     "strip": "binutils",
     "xz": "xz-utils",
 }
