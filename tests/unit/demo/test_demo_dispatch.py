@@ -100,6 +100,14 @@ def test_a_picture_that_cannot_be_drawn_is_a_failure(
     assert dispatch.main({}) != 0
 
 
+def test_qemu_can_be_forced(ran: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    controllers(monkeypatch, tmp_path, "cpu memory\n")
+    assert dispatch.main({"DEMO": "qemu"}) == 5
+    ((where, command),) = ran
+    assert where == "machine"
+    assert "--user-mode" not in command
+
+
 def test_the_host_can_be_forced(
     ran: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
