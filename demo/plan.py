@@ -16,7 +16,7 @@ _BASE_BYTES = 48 * MIB
 _HELD = {"word-count": 0.3, "inverted-index": 0.5, "sort": 1.5}
 #: Estimated memory of a task over its input (m2i of Ursa §4.2.1): the text, what is made of it, what is written.
 MEMORY_TO_INPUT = 3
-#: How many map tasks of work each core shall have before it, and what it takes to give it one.
+#: How many tasks of work each core shall have before it, and what it takes to give it one.
 _TASKS_AHEAD = 3
 _LATENCY_S = 0.2
 #: More cores than this would be more than these inputs are worth; of a larger host the demo uses so many.
@@ -93,8 +93,11 @@ class Plan:
     @property
     def tasks_bytes(self) -> int:
         """Memory for the placed tasks of one job, M(j) of Ursa §4.2.1."""
-        largest = max(self.text_bytes // self.partitions, self.text_bytes // self.reducers)
-        return MEMORY_TO_INPUT * 2 * self.workers * largest
+        return MEMORY_TO_INPUT * 2 * self.workers * self._largest_bytes
+
+    @property
+    def _largest_bytes(self) -> int:
+        return max(self.text_bytes // self.partitions, self.text_bytes // self.reducers)
 
     @property
     def jobs_bytes(self) -> int:
@@ -130,9 +133,9 @@ class Plan:
 
     @property
     def ept_s(self) -> float:
-        """Ursa's EPT: the time of some map tasks on each core, so that a core has its next task before a round, the
-        word about it and its read have passed. Ten times more on an emulated machine than on a real one."""
-        return _TASKS_AHEAD * (self.text_bytes / self.partitions) / self.cpu_bytes_per_s + _LATENCY_S
+        """Ursa's EPT: the time of some tasks of the larger stage on each core, so that a core has its next task before
+        a round, its message and its read have passed. Ten times more on an emulated machine than on a real one."""
+        return _TASKS_AHEAD * self._largest_bytes / self.cpu_bytes_per_s + _LATENCY_S
 
     @property
     def master_settings(self) -> dict[str, str]:
@@ -142,7 +145,7 @@ class Plan:
         return {
             "ordering": "fifo",
             "ept_s": f"{self.ept_s:.3f}",
-            "interval_s": f"{self.ept_s / 8:.3f}",
+            "interval_s": f"{self.ept_s / 10:.3f}",
             "default_cpu_bytes_per_s": f"{self.cpu_bytes_per_s:.0f}",
             "http": "127.0.0.1:0",
         }

@@ -33,8 +33,8 @@ DEFAULT_MEGABYTES = 120
 _MEGABYTE = 1_000_000
 #: Of the memory that is available, how much we take at most.
 _MEMORY_SHARE = 0.8
-#: How much text is enough to see how fast a core is.
-_TRIAL_BYTES = 256 * 1024
+#: How much text is enough to see how fast a core is. Of less, a map's results fit the core's caches.
+_TRIAL_BYTES = 1024 * 1024
 
 
 class ShowFailed(Exception):  # noqa: N818 - named for what the reader is told
