@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from agent.config import AgentConfig
 from demo import origin
 from demo.corpus import CorpusError
 from demo.node import NodeFailed
 from demo.run import RunFailed
 from demo.show import Options, ShowFailed, show
 from penstock.client import AgentUnavailable
+from penstock.config.settings import SettingsError, load
 from penstock.wire.errors import RpcError
 
 _TOLD = (ShowFailed, CorpusError, NodeFailed, RunFailed, AgentUnavailable, RpcError, OSError, TimeoutError)
@@ -37,6 +39,10 @@ def parse(arguments: Sequence[str]) -> Options:
         parser.error("--megabytes: must be at least 1")
     if options.input is not None and not options.input.is_dir():
         parser.error(f"--input: {options.input} is not a directory")
+    try:
+        load(AgentConfig, overrides={"http": options.http}).check()
+    except SettingsError as error:  # now, and not when the text is written and the agent starts
+        parser.error(f"--http: {options.http} will not do, name 127.0.0.1:PORT: {error}")
     commit = origin.commit() if options.commit is None else options.commit
     machine = origin.machine() if options.machine is None else options.machine
     return Options(options.input, options.megabytes, options.out, options.http, options.keep, commit, machine)

@@ -67,7 +67,13 @@ def test_the_archive_tallies_what_it_has_done_however_it_ends(tmp_path: Path) ->
 
 
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--megabytes", "0"], ["--input", str(tmp_path / "none")], ["--megabytes", "x"]):
+    for arguments in (
+        ["--megabytes", "0"],
+        ["--input", str(tmp_path / "none")],
+        ["--megabytes", "x"],
+        ["--http", "0.0.0.0:7421"],
+        ["--http", "nowhere"],
+    ):
         with pytest.raises(SystemExit) as caught:
             parse(arguments)
         assert caught.value.code == 2
