@@ -15,7 +15,7 @@ from tests.vm import host, user_mode_kernel
 from tests.vm.__main__ import UNAVAILABLE, _drives_of, _parser, main, require_user_mode
 from tests.vm.checkout import _commands, _files
 from tests.vm.image import ROOT, requirements
-from tests.vm.machine import DRIVES
+from tests.vm.machine import DRIVES, Machine
 
 
 def test_requirements_are_those_of_pyproject_with_its_own_extras_expanded() -> None:
@@ -63,6 +63,25 @@ def test_what_user_mode_lacks_is_told_before_anything_is_built(
     monkeypatch.setattr(vm.signal, "signal", lambda number, handler: None)
     assert main(["run", "--user-mode", "--", "true"]) == UNAVAILABLE
     assert "no virtual machine on this host: user mode: " in capsys.readouterr().err
+
+
+def test_http_ports_are_forwarded_from_loopback_to_loopback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "ssh").write_text(
+        f'#!/bin/sh\necho "$*" >> {tmp_path}/called\ncase "$*" in *:7422*) echo "port taken" >&2; exit 255;; esac\n'
+    )
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    machine = Machine()
+    machine.directory = tmp_path
+    ports = vm.forward(machine)
+    assert list(ports) == [7421], "one that fails is told, and not in the list"
+    told = capsys.readouterr().err
+    assert f"http://127.0.0.1:7421 in the machine is http://127.0.0.1:{ports[7421]} here" in told
+    assert "port 7422 of the machine is not forwarded: port taken" in told
+    first = (tmp_path / "called").read_text().splitlines()[0]
+    assert first == f"-F {tmp_path}/ssh_config -O forward -L 127.0.0.1:{ports[7421]}:127.0.0.1:7421 vm"
 
 
 def test_commands_are_read_from_the_wheels_entry_points() -> None:
