@@ -6,12 +6,14 @@ production work may run ahead of its time (§5). ``early`` places everything as 
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from master.reservations.plan import EPSILON, Piece, Plan
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
+from master.reservations.shapes import Shape, given, shapes
 
 #: How often an order without gaps is tried with all of it moved, to close a gap.
 _TRIES = 64
@@ -20,6 +22,7 @@ _TRIES = 64
 Placed = list[list[Piece]]
 #: Steps [near, far) seen from the edge, and how many bundles have room there, as a quotient.
 _Run = tuple[int, int, float]
+_NO_ROOM: _Run = (0, sys.maxsize, -1.0)
 #: So many runs of the plan are looked at first.
 _LOOK = 32
 
@@ -30,21 +33,34 @@ class Gree:
     def __init__(self, plan: Plan, *, early: bool = False) -> None:
         self._plan = plan
         self._early = early
+        self._shortest = False
 
     def place(self, expression: Expression, now: int, horizon: int) -> Placed | None:
         """What to promise within [now, horizon); None: it does not fit. The plan stays as it is.
 
         ``expression`` is in its normal form.
         """
-        placed = self._place(expression, now, horizon)
+        placed = self._fitted(expression, now, horizon)
         self._undo(placed or [])
         return placed
 
     def promise(self, reservation: str, expression: Expression, now: int, horizon: int) -> Placed | None:
         """As :meth:`place`, and add it to the plan."""
-        placed = self._place(expression, now, horizon)
+        placed = self._fitted(expression, now, horizon)
         if placed is not None:
             self._plan.add_taken(reservation, (piece for pieces in placed for piece in pieces))
+        return placed
+
+    def _fitted(self, expression: Expression, start: int, finish: int) -> Placed | None:
+        """Taken in the plan if it fits; else atoms may be given more than their work, where that takes less time.
+
+        Of several atoms, one may otherwise leave the others too little time.
+        """
+        placed = self._place(expression, start, finish)
+        if placed is None and not isinstance(expression, Atom) and any(map(_has_shorter, atoms_of(expression))):
+            self._shortest = True
+            placed = self._place(expression, start, finish)
+            self._shortest = False
         return placed
 
     def _place(self, expression: Expression, start: int, finish: int) -> Placed | None:
@@ -127,15 +143,19 @@ class Gree:
             if block is None:
                 self._undo([pieces])
                 return None
-            piece, edge = block
+            found, edge = block
             low, high = (edge, high) if self._early else (low, edge)
-            self._plan.take(piece)
-            pieces.append(piece)
-            left -= (piece.finish - piece.start) * piece.number
+            for piece in found:
+                self._plan.take(piece)
+                pieces.append(piece)
+                left -= (piece.finish - piece.start) * piece.number
         return pieces
 
-    def _block(self, atom: Atom, low: int, high: int, own: list[Piece], left: int) -> tuple[Piece, int] | None:
-        """The next block, as near to the edge as one of a lease's length fits, and the next edge."""
+    def _block(self, atom: Atom, low: int, high: int, own: list[Piece], left: int) -> tuple[list[Piece], int] | None:
+        """Return the next block, as near to the edge as one of a lease's length fits, and the next edge.
+
+        A block that has room for all that is left has the shape that gives least; any other gives no more than is left.
+        """
         gang, lease, height = atom.gang, atom.lease, atom.parallelism
         begins = lowest = length = far = 0
         room = 0.0
@@ -153,17 +173,42 @@ class Gree:
                 break
         if length < lease:
             return None
-        number = max(gang, min(height, -(-left // lease)))
-        wanted = begins + max(lease, -(-left // number))  # as long as there is work
+        ahead = _Ahead(begins + lease, [(far, room)], runs)
+        tall = max(gang, -(-left // lease))
+        if tall <= height:
+            return self._pieces(atom, begins, self._last(atom, begins, left, tall, ahead)), 0
         limited = height < atom.parallelism  # by the plan: beyond its lowest run there is room for more
+        wanted = begins + left // height  # as long as there is work for all
         ends = begins + lease
-        while ends < wanted and room >= number and not (limited and room >= number + 1):
+        while ends < wanted and room >= height and not (limited and room >= height + 1):
             ends = min(far, wanted)
-            _, far, room = next(runs, (0, 0, -1.0))
+            far, room = ahead.next()
+        if ends == wanted:
+            for each in shapes(left, range(height, gang - 1, -1), gang, lease):
+                if ahead.fits(begins, each):
+                    return self._pieces(atom, begins, each), 0
         edge = min(ends, lowest) if limited else ends
-        if self._early:
-            return Piece(begins, ends, atom.bundle, number), edge
-        return Piece(-ends, -begins, atom.bundle, number), -edge
+        return self._pieces(atom, begins, [(ends - begins, height)]), edge if self._early else -edge
+
+    def _last(self, atom: Atom, begins: int, left: int, tall: int, ahead: _Ahead) -> Shape:
+        """The shape of what is left, where ``tall`` bundles in a lease's length would do it."""
+        most = tall * atom.lease
+        if most > left and not self._shortest:
+            numbers = range(left // atom.lease, atom.gang - 1, -1)
+            for each in shapes(left, numbers, atom.gang, atom.lease):
+                if given(each) < most and ahead.fits(begins, each):
+                    return each
+        return [(atom.lease, tall)]
+
+    def _pieces(self, atom: Atom, begins: int, shape: Shape) -> list[Piece]:
+        """The pieces of a shape, from the edge outwards."""
+        pieces = list[Piece]()
+        for steps, number in shape:
+            ends = begins + steps
+            span = (begins, ends) if self._early else (-ends, -begins)
+            pieces.append(Piece(*span, atom.bundle, number))
+            begins = ends
+        return pieces
 
     def _runs(self, atom: Atom, low: int, high: int, own: list[Piece]) -> Iterator[_Run]:
         """How many bundles have room within [low, high), from the edge on; mirrored where late is wanted."""
@@ -184,6 +229,44 @@ class Gree:
             else:
                 marks = [-mark for mark in reversed(marks)]
                 yield zip(marks, marks[1:], reversed(rooms), strict=False)
+
+
+def _has_shorter(atom: Atom) -> bool:
+    """Whether more than its work may take less time."""
+    return atom.lease > 1 and atom.work % atom.lease > 0
+
+
+class _Ahead:
+    """What there is room for from the end of a lease on, looked at as far as it is asked for."""
+
+    __slots__ = ("_known", "_runs", "_since")
+
+    def __init__(self, since: int, known: list[tuple[int, float]], runs: Iterator[_Run]) -> None:
+        self._since = since
+        self._known = known
+        self._runs = runs
+
+    def next(self) -> tuple[int, float]:
+        """The next run: how far it goes, and how many bundles have room in it; behind the last one none have."""
+        _, far, room = next(self._runs, _NO_ROOM)
+        self._known.append((far, room))
+        return far, room
+
+    def fits(self, begins: int, shape: Shape) -> bool:
+        """Return whether a shape that begins at the edge has room beyond the lease."""
+        index, ends = 0, begins
+        for steps, number in shape:
+            start, ends = max(ends, self._since), ends + steps
+            while start < ends:
+                far, room = self._known[index]
+                if far > start and room < number:
+                    return False
+                if far < ends:
+                    index += 1
+                    if index == len(self._known):
+                        self.next()
+                start = max(start, far)
+        return True
 
 
 def _from_edge(first: int, last: int, *, early: bool) -> Iterator[tuple[int, int]]:

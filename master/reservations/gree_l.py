@@ -9,6 +9,10 @@ from __future__ import annotations
 from master.reservations.gree import Gree, Placed
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window
+from master.reservations.shapes import shapes, steps_of
+
+#: Steps [near, far) seen from the edge, and how many bundles have room there.
+_Run = tuple[int, int, int]
 
 
 class GreeL(Gree):
@@ -62,14 +66,14 @@ class GreeL(Gree):
         if self._tall or not atom.work or length < atom.lease:
             return super()._atom(atom, start, finish)
         number = max(atom.gang, -(-atom.work // length))
-        if number <= atom.parallelism:
-            steps = max(atom.lease, -(-atom.work // number))
-            a, b = (start, start + steps) if self._early else (finish - steps, finish)
-            piece = Piece(a, b, atom.bundle, number)
-            if self._fits(piece):
+        flat = shapes(atom.work, range(number, atom.parallelism + 1), atom.gang, atom.lease)
+        best = next((each for each in flat if steps_of(each) <= length), [])
+        pieces = self._pieces(atom, start if self._early else -finish, best)
+        if pieces and all(map(self._fits, pieces)):
+            for piece in pieces:
                 self._plan.take(piece)
-                return [piece]
-        if atom.lease == 1 and (pieces := self._level(atom, start, finish)) is not None:
+            return pieces
+        if atom.lease == 1 and (pieces := self._level(atom, start, finish)):
             for each in pieces:
                 self._plan.take(each)
             return pieces
@@ -81,38 +85,58 @@ class GreeL(Gree):
             piece.number * amount <= free + 1e-6 for amount, free in zip(piece.bundle.amounts, lowest, strict=True)
         )
 
-    def _level(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
-        """The lowest height at which the work is done, cut off where there is less room; for leases of one step."""
+    def _level(self, atom: Atom, start: int, finish: int) -> list[Piece]:
+        """The lowest height at which the work is done, cut off where there is less room; for leases of one step.
+
+        As many steps as gangs of the work, those nearest to the edge, where not even the lowest height needs all.
+        """
         runs = [
-            (near, far, int(room)) if self._early else (-far, -near, int(room))
+            (near, far, min(int(room), atom.parallelism))
             for near, far, room in self._runs(atom, start, finish, [])
             if room >= atom.gang
         ]
-        if sum((far - near) * min(room, atom.parallelism) for near, far, room in runs) < atom.work:
-            return None
+        gangs, rest = divmod(atom.work, atom.gang)
+        nearest = _first_steps(runs, gangs)
+        if rest and _given(nearest, atom.parallelism) < atom.work:
+            nearest = _first_steps(runs, gangs + 1)
+        if _given(nearest, atom.parallelism) < atom.work:
+            return []
         low, high = atom.gang, atom.parallelism
         while low < high:
             middle = (low + high) // 2
-            if sum((far - near) * min(room, middle) for near, far, room in runs) >= atom.work:
+            if _given(nearest, middle) >= atom.work:
                 high = middle
             else:
                 low = middle + 1
-        return self._cut(atom, runs, low)
+        return self._cut(atom, nearest, low)
 
-    def _cut(self, atom: Atom, runs: list[tuple[int, int, int]], level: int) -> list[Piece]:
+    def _cut(self, atom: Atom, runs: list[_Run], level: int) -> list[Piece]:
         """At that height, but one less farther from the edge as far as the work allows."""
-        spare = sum((far - near) * min(room, level) for near, far, room in runs) - atom.work
+        spare = _given(runs, level) - atom.work
         pieces: list[Piece] = []
         for near, far, room in reversed(runs):  # from the far end on
             number = min(room, level)
             lower = min(far - near, spare) if number == level > atom.gang else 0
             spare -= lower
-            split = (far - lower, far) if self._early else (near, near + lower)
-            rest = (near, far - lower) if self._early else (near + lower, far)
-            for (a, b), bundles in ((split, number - 1), (rest, number)):
-                if a < b:
-                    pieces.append(Piece(a, b, atom.bundle, bundles))
+            for begins, steps, bundles in ((far - lower, lower, number - 1), (near, far - near - lower, number)):
+                if steps:
+                    pieces += self._pieces(atom, begins, [(steps, bundles)])
         return pieces
+
+
+def _given(runs: list[_Run], level: int) -> int:
+    """The bundle-steps of runs at a height."""
+    return sum((far - near) * min(room, level) for near, far, room in runs)
+
+
+def _first_steps(runs: list[_Run], steps: int) -> list[_Run]:
+    """The runs, cut off behind so many steps."""
+    found = list[_Run]()
+    for near, far, room in runs:
+        if steps > 0:
+            found.append((near, min(far, near + steps), room))
+        steps -= far - near
+    return found
 
 
 def _bounds(expression: Expression) -> tuple[int, int | None]:

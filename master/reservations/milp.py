@@ -127,12 +127,16 @@ class _Model:
         busy = {slot: self.binary() for slot in slots}
         one = _AtomVars(atom, height, busy)
         self.atoms.append(one)
-        self.bound({**dict.fromkeys(height.values(), float(self.quantum)), chosen: -float(atom.work)}, 0.0)
+        lease = -(-atom.lease // self.quantum)
+        given = dict.fromkeys(height.values(), float(self.quantum))
+        self.bound({**given, chosen: -float(atom.work)}, low=0.0)
+        # Exactly the work, or what leases and gangs need above it: less than what can be given at once.
+        self.bound({**given, chosen: -float(atom.work + atom.gang * lease * self.quantum - 1)}, high=0.0)
         for slot in slots:
             self.bound({height[slot]: 1.0, busy[slot]: -float(atom.parallelism)}, high=0.0)
             self.bound({height[slot]: 1.0, busy[slot]: -float(atom.gang)}, low=0.0)
             self.bound({busy[slot]: 1.0, chosen: -1.0}, high=0.0)
-        self._changes(one, -(-atom.lease // self.quantum))
+        self._changes(one, lease)
         return one
 
     def _changes(self, one: _AtomVars, lease: int) -> None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from master.reservations.gree import Gree
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import Atom, Bundle
+from master.reservations.shapes import Shape, shapes
+from master.reservations.shapes import given as given_by
 
 _Run = tuple[int, int, int]
 _BUNDLES = (Bundle(cpu_cores=1.0), Bundle(cpu_cores=2.0, memory_bytes=3), Bundle(memory_bytes=2, disk_bytes_per_s=1))
@@ -34,7 +36,7 @@ def runs(plan: Plan, atom: Atom, low: int, high: int, own: list[Piece]) -> list[
     return found[::-1]
 
 
-def block(atom: Atom, line: list[_Run], left: int) -> tuple[Piece, int] | None:
+def block(atom: Atom, line: list[_Run], left: int) -> tuple[list[Piece], int] | None:
     """The first lease's length from the edge on in which a gang has room, stretched while there is work and room."""
     for first in range(len(line)):
         for last in range(first, len(line)):
@@ -42,22 +44,53 @@ def block(atom: Atom, line: list[_Run], left: int) -> tuple[Piece, int] | None:
             if min(room for _, _, room in part) < atom.gang:
                 break
             if part[0][1] - part[-1][0] >= atom.lease:
-                return stretched(atom, part, line[last:], left)
+                return stretched(atom, part, line[first:], left)
     return None
 
 
-def stretched(atom: Atom, part: list[_Run], behind: list[_Run], left: int) -> tuple[Piece, int]:
-    """As high as the lowest run of the lease lets it be; the next edge is that run's."""
-    height = min(atom.parallelism, *(room for _, _, room in part), atom.parallelism)
-    number, ends = max(atom.gang, min(height, -(-left // atom.lease))), part[0][1]
-    begins, wanted = ends - atom.lease, ends - max(atom.lease, -(-left // number))
-    limited = height < atom.parallelism
-    for start, _, room in behind:
-        if begins <= wanted or room < number or (limited and room > number):
-            break
-        begins = max(start, wanted)
+def stretched(atom: Atom, part: list[_Run], line: list[_Run], left: int) -> tuple[list[Piece], int]:
+    """As high as the lowest run of the lease lets it be; the next edge is that run's.
+
+    No more than is left where any shape of it has room; else the least that the lease and the gang need.
+    """
+    height, ends = min(atom.parallelism, *(room for _, _, room in part), atom.parallelism), part[0][1]
+    tall = max(atom.gang, -(-left // atom.lease))
+    if tall <= height:
+        best = [(atom.lease, tall)]
+        for each in shapes(left, range(min(height, left // atom.lease), atom.gang - 1, -1), atom.gang, atom.lease):
+            if given_by(each) < given_by(best) and has_room(each, line, atom.lease):
+                best = each
+        return pieces_of(best, ends, atom), 0
+    begins, limited = ends - atom.lease, height < atom.parallelism
+    wanted, rooms = ends - left // height, [part[-1][2], room_at(line, begins - 1)]
+    while begins > wanted and min(rooms) >= height and not (limited and max(rooms) > height):
+        begins -= 1
+        rooms = [room_at(line, begins - 1)]
+    if begins == wanted:
+        for each in shapes(left, range(height, atom.gang - 1, -1), atom.gang, atom.lease):
+            if has_room(each, line, atom.lease):
+                return pieces_of(each, ends, atom), 0
     lowest = next((start for start, _, room in part if room == height), part[0][0])
-    return Piece(begins, ends, atom.bundle, number), max(begins, lowest) if limited else begins
+    return [Piece(begins, ends, atom.bundle, height)], max(begins, lowest) if limited else begins
+
+
+def room_at(line: list[_Run], step: int) -> int:
+    return next((room for start, finish, room in line if start <= step < finish), -1)
+
+
+def has_room(shape: Shape, line: list[_Run], lease: int) -> bool:
+    """Whether there is room for it in each step; within the lease there is."""
+    heights = [number for steps, number in shape for _ in range(steps)]
+    edge = line[0][1]
+    return all(room_at(line, edge - 1 - at) >= number for at, number in enumerate(heights) if at >= lease)
+
+
+def pieces_of(shape: Shape, ends: int, atom: Atom) -> list[Piece]:
+    found = []
+    for steps, number in shape:
+        found.append(Piece(ends - steps, ends, atom.bundle, number))
+        ends -= steps
+    return found
 
 
 def placed(plan: Plan, atom: Atom) -> list[Piece] | None:
@@ -70,10 +103,11 @@ def placed(plan: Plan, atom: Atom) -> list[Piece] | None:
             for piece in pieces:
                 plan.give_back(piece)
             return None
-        piece, high = found
-        plan.take(piece)
-        pieces.append(piece)
-        left -= (piece.finish - piece.start) * piece.number
+        blocks, high = found
+        for piece in blocks:
+            plan.take(piece)
+            pieces.append(piece)
+            left -= (piece.finish - piece.start) * piece.number
     return pieces
 
 

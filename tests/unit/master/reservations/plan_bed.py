@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from master.reservations.gree import Placed
 from master.reservations.plan import Piece, Plan
-from master.reservations.rdl import Bundle, Expression, unsatisfied
+from master.reservations.rdl import Bundle, Expression, atoms_of, unsatisfied
 
 CORE = Bundle(cpu_cores=1.0)
 
@@ -24,8 +24,15 @@ def intervals(pieces: list[Piece]) -> list[tuple[int, int, int]]:
     return found
 
 
-def wrong(expression: Expression, placed: Placed) -> str:
-    """Why what was placed is not what was asked for; empty if it is."""
+def wrong(expression: Expression, placed: Placed, *, quantum: int = 1) -> str:
+    """Why what was placed is not what was asked for, or more than that; empty if it is.
+
+    More than the work is what a lease and a gang need: less than the least that an atom can be given at once.
+    """
+    for atom, pieces in zip(atoms_of(expression), placed, strict=True):
+        unit = atom.gang * -(-atom.lease // quantum) * quantum
+        if (work := sum((piece.finish - piece.start) * piece.number for piece in pieces)) >= atom.work + unit:
+            return f"{work} bundle-steps, {atom.work} and less than {unit} more are asked for"
     return unsatisfied(expression, [intervals(pieces) for pieces in placed])
 
 

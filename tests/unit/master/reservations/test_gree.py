@@ -56,6 +56,27 @@ def test_as_tall_and_as_late_as_there_is_room() -> None:
     ]
 
 
+def test_no_more_than_the_work_is_given() -> None:
+    assert place(cluster(100), "window(atom(b,1,100,1,101),0,10)") == [(8, 9, 1), (9, 10, 100)]
+    assert place(cluster(100), "window(atom(b,1,100,1,101),0,10)", early=True) == [(0, 1, 100), (1, 2, 1)]
+    assert place(cluster(100), "window(atom(b,1,100,10,101),0,11)") == [(0, 1, 1), (1, 11, 10)]
+    assert place(cluster(100, (3, 5, 98)), "window(atom(b,1,100,1,260),0,10)") == [(7, 8, 60), (8, 10, 100)]
+
+
+def test_what_a_lease_or_a_gang_needs_is_more_than_the_work() -> None:
+    assert place(cluster(100), "window(atom(b,1,100,10,101),0,10)") == [(0, 10, 11)], "a lease is all the time there is"
+    assert place(cluster(100), "window(atom(b,3,4,1,5),0,10)") == [(8, 10, 3)]
+    assert place(cluster(100), "window(atom(b,3,4,1,7),0,10)") == [(8, 9, 3), (9, 10, 4)]
+    assert place(cluster(100), "window(atom(b,5,5,4,1),0,10)") == [(6, 10, 5)]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_an_order_takes_more_than_its_work_where_that_saves_the_time_it_needs(early: bool) -> None:
+    text = "window(order(atom(b,1,100,10,101),atom(b,1,100,10,101)),0,{})"
+    assert place(cluster(100), text.format(20), early=early) == [(0, 10, 11), (10, 20, 11)]
+    assert sum((b - a) * n for a, b, n in place(cluster(100), text.format(22), early=early) or []) == 202
+
+
 def test_a_lease_is_as_high_as_its_lowest_point() -> None:
     """Then the search goes on to the left of that point, also upon what is placed."""
     assert place(cluster(10, (14, 16, 6)), "window(atom(b,1,10,8,80),0,20)") == [(6, 14, 6), (12, 20, 4)]

@@ -27,13 +27,20 @@ def place(plan: Plan, text: str, *, early: bool = False, fallback: bool = True) 
 
 def test_one_height_from_the_beginning_to_the_end() -> None:
     assert place(cluster(100), "window(atom(b,1,10,1,60),0,20)") == [(0, 20, 3)]
-    assert place(cluster(100), "window(atom(b,1,10,5,61),0,20)") == [(4, 20, 4)]
+    assert place(cluster(100), "window(atom(b,1,10,5,61),0,20)") == [(4, 5, 1), (5, 20, 4)]
     assert place(cluster(100), "window(atom(b,6,10,5,60),0,20)", early=True) == [(0, 10, 6)]
 
 
 def test_no_higher_than_it_must_be_where_there_is_less_room() -> None:
     assert place(cluster(10, (10, 20, 8)), "window(atom(b,1,10,1,60),0,20)") == [(0, 10, 4), (10, 20, 2)]
     assert place(cluster(10, (10, 20, 8)), "window(atom(b,1,10,1,65),0,20)") == [(0, 5, 4), (5, 10, 5), (10, 20, 2)]
+
+
+def test_no_more_than_the_work_where_not_even_the_lowest_height_needs_all_steps() -> None:
+    assert place(cluster(1, (99, 100, 1)), "window(atom(b,1,1,1,10),0,100)") == [(89, 99, 1)]
+    assert place(cluster(1, (0, 1, 1)), "window(atom(b,1,1,1,10),0,100)", early=True) == [(1, 11, 1)]
+    assert place(cluster(9, (9, 10, 7)), "window(atom(b,3,4,1,7),0,10)") == [(7, 8, 3), (8, 9, 4)]
+    assert place(cluster(3, (9, 10, 3)), "window(atom(b,3,4,1,7),0,10)") == [(6, 9, 3)]
 
 
 def test_parts_of_an_order_share_the_time_by_what_they_need() -> None:

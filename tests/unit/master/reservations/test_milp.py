@@ -66,7 +66,7 @@ def test_slots_of_several_steps_keep_the_language() -> None:
     assert solved is not None
     placed = solved.placed["r0"]
     assert placed is not None
-    assert wrong(requests["r0"], placed) == ""
+    assert wrong(requests["r0"], placed, quantum=5) == ""
 
 
 @given(st.lists(expressions, min_size=1, max_size=3), st.integers(1, 5))
