@@ -12,10 +12,13 @@ from typing import Protocol
 
 from master.reservations.gree import Placed
 from master.reservations.plan import Piece, Plan
-from master.reservations.rdl import Bundle, Expression, Request, atoms_of, infeasible, normalized, turn
+from master.reservations.rdl import Bundle, Expression, Recurrence, Request, atoms_of, infeasible, normalized
 from master.reservations.remaining import remaining
 from master.reservations.repair import Cut, fits
 from master.reservations.sharing import SharingPolicy
+
+#: Each turn is planned at once: more of them would keep everybody waiting.
+MOST_TURNS = 10_000
 
 
 class Planner(Protocol):
@@ -62,6 +65,10 @@ class Reservation:
     next_turn: int = 0
     #: Turns that lost capacity took away, by their keys; they are promised again if it returns in time.
     cut: dict[str, Cut] = field(default_factory=dict)
+    recurrence: Recurrence | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.recurrence = None if self.request.every is None else Recurrence(self.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +241,16 @@ class Agenda:
         """All that are in sight, or none; why not."""
         if one.request.every is None:
             return self._plan_turn(one, None, now)
-        numbers = self._in_sight(one, now)
-        first = normalized(one.request.expression)
-        if numbers and infeasible(turn(first, numbers[0], one.request.every), now):
+        recurrence, numbers = one.recurrence, self._in_sight(one, now)
+        assert recurrence is not None
+        while numbers and recurrence.begins(numbers[0]) < now and infeasible(recurrence.turn(numbers[0]), now):
             numbers = numbers[1:]  # too late for that one
         if not numbers:
-            return "no turn of it lies within the plan's horizon"
+            return "no turn of it begins within the plan's horizon, and before its end if it has one"
+        if len(numbers) > MOST_TURNS:
+            return (
+                f"{len(numbers)} turns of it lie within the plan's horizon; at most {MOST_TURNS}: write a longer period"
+            )
         for number in numbers:
             one.next_turn = number + 1
             why = self._plan_turn(one, number, now)
@@ -248,11 +259,10 @@ class Agenda:
         return ""
 
     def _plan_turn(self, one: Reservation, number: int | None, now: int) -> str:
-        expression = normalized(one.request.expression)
-        key = one.id
-        if number is not None:
-            assert one.request.every is not None
-            expression, key = turn(expression, number, one.request.every), f"{one.id}+{number}"
+        if number is None or one.recurrence is None:
+            expression, key = normalized(one.request.expression), one.id
+        else:
+            expression, key = one.recurrence.turn(number), f"{one.id}+{number}"
         placed = self._planner.promise(key, expression, now, self._last(expression, now))
         if placed is not None:
             one.turns[key] = Turn(key, expression, placed)
@@ -261,11 +271,10 @@ class Agenda:
 
     def _in_sight(self, one: Reservation, now: int) -> range:
         """The numbers of its turns that begin before the horizon and are not planned."""
-        every, until = one.request.every, one.request.until
-        if every is None:
+        if one.recurrence is None:
             return range(0)
-        last = now + self._horizon if until is None else min(now + self._horizon, until)
-        return range(max(one.next_turn, now // every), -(-last // every))
+        numbers = one.recurrence.turns(now, now + self._horizon)
+        return range(max(one.next_turn, numbers.start), numbers.stop)
 
     def _goes_on(self, one: Reservation, now: int) -> bool:
         return one.request.every is not None and (one.request.until is None or now < one.request.until)

@@ -14,14 +14,15 @@ from master.reservations.rdl import (
     Calendar,
     Expression,
     RdlError,
+    Recurrence,
     Request,
     atoms_of,
     from_json,
     normalized,
     parse,
     parse_bundle,
-    turn,
 )
+from master.reservations.rdl.calendar import LAST_STEP
 from penstock.model.units import QuantityError, parse_duration_s
 
 #: A shorter step is a mistake in writing.
@@ -102,16 +103,28 @@ def read(data: bytes, name: str) -> Requests:
     for index, each in enumerate(file.requests):
         try:
             if isinstance(each.rdl, str):
-                asked.append((each, parse(each.rdl, calendar, bundles)))
+                request = parse(each.rdl, calendar, bundles)
             else:
-                asked.append((each, from_json(each.rdl, calendar, bundles)))
+                request = from_json(each.rdl, calendar, bundles)
+            asked.append((each, _with_turns(request)))
         except RdlError as error:
             raise RequestsError(f"{name}: requests[{index}] ({each.name}): {error}") from None
     names = [each.name for each in file.requests]
     if twice := [each for index, each in enumerate(names) if each in names[:index]]:
         raise RequestsError(f"{name}: requests: the name {twice[0]!r} stands twice")
     until = horizon if horizon is not None else _latest([request for _, request in asked])
-    return Requests(plan, [turn for each, request in asked for turn in _turns(each, request, until)], calendar, until)
+    return Requests(plan, [one for each, request in asked for one in _turns(each, request, until)], calendar, until)
+
+
+def _with_turns(request: Request) -> Request:
+    """The request.
+
+    Raises:
+        RdlError: it recurs, and has no turn.
+    """
+    if request.every is not None and not Recurrence(request).turns(0, LAST_STEP):
+        raise RdlError(f"no turn begins before step {request.until}, where the recurrence ends (until)")
+    return request
 
 
 def _plan(said: str | list[_Capacity], calendar: Calendar) -> Plan:
@@ -134,15 +147,18 @@ def _latest(requests: list[Request]) -> int:
 
 
 def _last_step(request: Request) -> int | None:
+    if request.every is not None and request.until is not None:
+        recurrence = Recurrence(request)
+        return max((recurrence.ends(number) for number in recurrence.turns(0, request.until)[-1:]), default=None)
     finishes = [atom.finish for atom in atoms_of(normalized(request.expression)) if atom.finish is not None]
     return max(finishes, default=None)
 
 
 def _turns(said: _Asked, request: Request, horizon: int) -> list[Asked]:
-    """Once, or as often as ``every`` says until the horizon."""
-    expression = normalized(request.expression)
+    """Once, or as often as ``every`` says until the horizon; the first turn also where it ends later."""
     if request.every is None:
-        return [Asked(said.name, said.owner, expression)]
-    until = horizon if request.until is None else min(horizon, request.until)
-    times = range(max(1, until // request.every))
-    return [Asked(f"{said.name}+{number}", said.owner, turn(expression, number, request.every)) for number in times]
+        return [Asked(said.name, said.owner, normalized(request.expression))]
+    recurrence = Recurrence(request)
+    within = [number for number in recurrence.turns(0, horizon) if recurrence.ends(number) <= horizon]
+    numbers = within or recurrence.turns(0, LAST_STEP)[:1]
+    return [Asked(f"{said.name}+{number}", said.owner, recurrence.turn(number)) for number in numbers]

@@ -12,11 +12,11 @@ from master.reservations.rdl.expressions import (
     Request,
     Window,
     atoms_of,
-    turn,
 )
 from master.reservations.rdl.feasible import infeasible
 from master.reservations.rdl.json_form import from_json, to_json
 from master.reservations.rdl.normal import alternatives, normalized
+from master.reservations.rdl.recurring import Recurrence
 from master.reservations.rdl.satisfied import Allocation, unsatisfied
 from master.reservations.rdl.text import parse, parse_bundle, show
 
@@ -29,6 +29,7 @@ __all__ = [
     "Calendar",
     "Expression",
     "Order",
+    "Recurrence",
     "RdlError",
     "Request",
     "Window",
@@ -41,6 +42,5 @@ __all__ = [
     "parse_bundle",
     "show",
     "to_json",
-    "turn",
     "unsatisfied",
 ]

@@ -95,12 +95,15 @@ Expression = Atom | Any | All | Order | Window
 class Request(_Node, frozen=True, kw_only=True, tag=False):
     """An expression, and how often it is meant (beyond the paper).
 
-    ``every`` (steps; None: once): again each so many steps, its windows with it, ``until`` a step if that is said.
+    ``every`` (steps; None: once): again each so many steps, its windows with it; no turn begins ``until`` a step or
+    later, if that is said. ``base`` is the step from which periods are counted: the one in which the request was made
+    where a window is relative to that, else 0.
     """
 
     expression: Expression
     every: Count | None = None
     until: Steps | None = None
+    base: Steps = 0
 
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
@@ -108,27 +111,6 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
     if isinstance(expression, Atom):
         return ()
     return (expression.part,) if isinstance(expression, Window) else expression.parts
-
-
-def turn(expression: Expression, number: int, every: int) -> Expression:
-    """The ``number``-th time (from 0) that a request in its normal form is meant, ``every`` so many steps.
-
-    Its windows move along; what has none lies within its own turn.
-    """
-    by = number * every
-    match expression:
-        case Atom(bundle, gang, parallelism, lease, work, start, finish):
-            first = by if start is None else start + by
-            last = by + every if finish is None else finish + by
-            return Atom(bundle, gang, parallelism, lease, work, first, last)
-        case Window(part, start, finish):
-            return Window(turn(part, number, every), start + by, finish + by)
-        case Any(parts):
-            return Any(tuple(turn(part, number, every) for part in parts))
-        case All(parts):
-            return All(tuple(turn(part, number, every) for part in parts))
-        case Order(parts, no_gap):
-            return Order(tuple(turn(part, number, every) for part in parts), no_gap)
 
 
 def atoms_of(expression: Expression) -> Iterator[Atom]:

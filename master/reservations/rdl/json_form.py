@@ -35,11 +35,12 @@ def from_json(value: object, calendar: Calendar | None = None, bundles: Mapping[
     if every == 0 or ("until" in value and every is None):
         raise RdlError("rdl: $.every: a period of one step at least")
     until = reader.time(value["until"], "$.until", last=True) if "until" in value else None
-    return Request(expression=expression, every=every, until=until)
+    base = reader.now if every is not None and reader.relative else 0
+    return Request(expression=expression, every=every, until=until, base=base)
 
 
 def to_json(request: Request) -> dict[str, Anything]:
-    """What :func:`from_json` reads; times are steps."""
+    """What :func:`from_json` reads; times are steps, and periods those from step 0."""
     said = _expression(request.expression)
     if request.every is not None:
         said["every"] = request.every
@@ -67,6 +68,9 @@ class _Reader:
     def __init__(self, calendar: Calendar, bundles: Mapping[str, Bundle]) -> None:
         self._calendar = calendar
         self._bundles = bundles
+        self.now = calendar.now
+        #: Whether a window of the expression counts from ``now``.
+        self.relative = False
 
     def expression(self, value: object, at: str, depth: int) -> Expression:
         if depth > DEEPEST:
@@ -113,6 +117,7 @@ class _Reader:
     def _window(self, inside: list[object], at: str, depth: int) -> Window:
         if len(inside) != 3:
             raise RdlError(f"rdl: {at}: [expression, start, finish]")
+        self.relative |= any(isinstance(each, str) and each.startswith("+") for each in inside[1:])
         start, finish = self.time(inside[1], f"{at}[1]"), self.time(inside[2], f"{at}[2]", last=True)
         if why := self._calendar.no_window(start, finish):
             raise RdlError(f"rdl: {at}[2]: {why}")

@@ -149,17 +149,20 @@ class _Reader:
         self._bundles = bundles
 
     def request(self, tree: _Tree) -> Request:
-        expression = self._expression(_tree(tree.children[0]))
+        asked = _tree(tree.children[0])
+        expression = self._expression(asked)
         if len(tree.children) == 1:
             return Request(expression=expression)
         every = _tree(tree.children[1])
         period = self._steps(_tree(every.children[0]).children[0], self._calendar.period)
         if not period:
             raise self._wrong(every, "a period takes one step at least")
+        relative = any(token.type == "AHEAD" for token in asked.scan_values(lambda each: isinstance(each, Token)))
+        base = self._calendar.now if relative else 0
         if len(every.children) == 1:
-            return Request(expression=expression, every=period)
+            return Request(expression=expression, every=period, base=base)
         until = self._time(_tree(_tree(every.children[1]).children[0]), last=True)
-        return Request(expression=expression, every=period, until=until)
+        return Request(expression=expression, every=period, until=until, base=base)
 
     def _expression(self, tree: _Tree) -> Expression:
         match tree.data:

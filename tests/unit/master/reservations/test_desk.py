@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -60,6 +61,50 @@ def test_a_promise_ends_by_its_deadline_and_begins_no_sooner_than_asked() -> Non
     with pytest.raises(Declined, match=r"ends at step .* whole steps of 60 s") as said:
         one.create(entry("r-3", "window(atom(b,1,1,1min,1min),+30s,+90s)"), NOW)
     assert said.value.malformed
+
+
+@pytest.mark.parametrize(
+    ("window", "begins_s"),
+    [
+        ("+1h,+3h", [3600, 90_000, 176_400]),
+        ("+30h,+32h", [108_000, 194_400]),
+        ("2027-01-15T10:00:00Z,2027-01-15T12:00:00Z", [7200, 93_600, 180_000]),
+        ("2026-12-06T10:00:00Z,2026-12-06T12:00:00Z", [7200, 93_600, 180_000]),
+        ("2027-01-16T10:00:00+02:00,2027-01-16T12:00:00+02:00", [86_400, 172_800]),
+        ("0,2h", [57_600, 144_000, 230_400]),
+    ],
+)
+@pytest.mark.parametrize("json", [False, True])
+def test_what_recurs_begins_when_it_says_and_again_each_period(window: str, begins_s: list[float], json: bool) -> None:
+    """Now is 2027-01-15T08:00:00Z; three days are planned."""
+    one = desk(planner="gree_early", horizon_s=3 * 86_400.0)
+    if json:
+        rdl: Any = {"window": [{"atom": ["b", 4, 4, "1h", "4h"]}, *window.split(",")], "every": "24h"}
+    else:
+        rdl = f"window(atom(b,4,4,1h,4h),{window}) every 24h"
+    one.create(Entry("r", "", "eve", rdl, NOW), NOW)
+    assert pieces(one, "r") == [(begins, begins + 3600, 4) for begins in begins_s]
+    one.advance(NOW + 86_400)
+    after = [begins for begins in [*begins_s, begins_s[-1] + 86_400] if begins + 3600 > 86_400]
+    assert pieces(one, "r") == [(begins, begins + 3600, 4) for begins in after]
+
+
+def test_what_has_no_window_lies_in_the_period_of_what_has_one() -> None:
+    one = desk(planner="gree_early", horizon_s=2 * 86_400.0)
+    one.create(entry("r", "order(window(atom(b,1,1,1h,1h),+1h,+20h),atom(b,1,1,1h,1h)) every 24h"), NOW)
+    assert pieces(one, "r") == [(h * 3600, h * 3600 + 3600, 1) for h in (1, 2, 25, 26)]
+
+
+def test_a_recurrence_without_a_turn_or_with_too_many_is_refused() -> None:
+    one = desk()
+    for rdl, said in (
+        ("window(atom(b,1,1,1h,1h),+8d,+9d) every 24h", "no turn of it begins within the plan's horizon"),
+        ("window(atom(b,1,1,1h,1h),+1h,+3h) every 24h until +30min", "and before its end"),
+        ("window(atom(b,1,1,5h,5h),+1h,+3h) every 24h", "turn 0: its lease of 18000 takes"),
+        ("atom(b,1,1,1,1) every 1s", "604800 turns of it lie within the plan's horizon; at most 10000"),
+    ):
+        with pytest.raises(Declined, match=said):
+            one.create(entry("r", rdl), NOW)
 
 
 def test_a_no_says_why() -> None:

@@ -121,6 +121,26 @@ def test_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--plot" in capsys.readouterr().err
 
 
+def test_turns_begin_before_the_end_and_lie_within_the_horizon(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def turns(rdl: str, **more: Any) -> list[str]:
+        assert main([file(tmp_path, requests=[{"name": "a", "rdl": rdl}], step="1h", **more), "--early"]) == 0
+        return [line.removeprefix("accepted  ") for line in capsys.readouterr().out.splitlines()[:-1]]
+
+    assert turns("window(atom(b,1,1,1,1),+30h,+32h) every 24h until 80h") == [
+        "a+1: [30, 31) × 1",
+        "a+2: [54, 55) × 1",
+        "a+3: [78, 79) × 1",
+    ]
+    assert turns("window(atom(b,1,1,1,1),2h,4h) every 24h", horizon="52h") == [
+        "a+0: [2, 3) × 1",
+        "a+1: [26, 27) × 1",
+        "a+2: [50, 51) × 1",
+    ]
+    assert turns("window(atom(b,1,1,1,1),2h,4h) every 24h", horizon="51h") == ["a+0: [2, 3) × 1", "a+1: [26, 27) × 1"]
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -132,6 +152,10 @@ def test_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ({"bundles": {"b": "2GB"}}, "bundles, capacity, horizon: rdl: character 1"),
         ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1)"}]}, "requests[0] (x): rdl: character 13"),
         ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1,1)"}] * 2}, "the name 'x' stands twice"),
+        (
+            {"requests": [{"name": "x", "rdl": "window(atom(b,1,1,1,1),5,9) every 9 until 5"}]},
+            "(x): no turn begins before",
+        ),
         ({"requests": [{"name": "x"}]}, "missing required field `rdl`"),
     ],
 )
