@@ -33,7 +33,7 @@ def measure(
     requests: Mapping[str, Expression], placed: Mapping[str, Placed | None], plan: Plan, until: int
 ) -> Measures:
     """Of what was asked, in its normal form, what was given, and the plan with it over the steps [0, until)."""
-    work = {name: _work(expression) for name, expression in requests.items()}
+    work = {name: work_of(expression) for name, expression in requests.items()}
     accepted = [name for name, given in placed.items() if given is not None]
     asked = sum(work.values())
     utilization = _utilization(plan, until)
@@ -43,18 +43,19 @@ def measure(
         requests=len(requests),
         accepted=len(accepted),
         acceptance=sum(work[name] for name in accepted) / asked if asked else 1.0,
-        preemption=sum(_downs(given, plan) for given in placed.values() if given is not None),
+        preemption=sum(preemption(given, plan) for given in placed.values() if given is not None),
         uniformity=sqrt(variance) / mean if mean else 0.0,
     )
 
 
-def _work(expression: Expression) -> float:
-    """Of the first alternative, in bundle-steps times the bundle's cores, or of what it has where it has none."""
+def work_of(expression: Expression) -> float:
+    """Return the work of the first alternative, in bundle-steps times the bundle's cores (1 where it has none)."""
     first = (alternatives(expression, 1000) or [expression])[0]
     return sum(atom.work * (atom.bundle.cpu_cores or 1.0) for atom in atoms_of(first))
 
 
-def _downs(placed: Placed, plan: Plan) -> float:
+def preemption(placed: Placed, plan: Plan) -> float:
+    """Return the sum of the downward steps of what one request is promised, each as a share of the cluster."""
     held = Steps((0.0, 0.0, 0.0, 0.0))
     for pieces in placed:
         for piece in pieces:

@@ -5,10 +5,15 @@ atoms. Time is cut into slots of ``quantum`` steps. Within them the model has wh
 parallelism, demand, gangs, leases, choices, orders, overflow instead of infeasibility, and least preemption. Leases are
 those of the language (each bundle stays), not only those of rigid jobs, and order has one boundary for each pair
 instead of starts and finishes.
+
+The best is, first, that most requests are accepted, and of as many those of most work; then, that there is least
+preemption; then, that least is given beyond the work. What is accepted is solved for alone: beside it, the costs of
+preemption would lie below a solver's tolerances.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,19 +21,28 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from master.reservations.gree import Placed
+from master.reservations.gree import Gree, Placed
+from master.reservations.gree_l import GreeL
+from master.reservations.measures import preemption, work_of
 from master.reservations.plan import Piece, Plan
-from master.reservations.rdl import All, Any, Atom, Expression, Order, Window
+from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
 
-#: What a request that is not placed costs, beside changes of height of at most this much in all.
-_REJECTED, _CHANGES = 1.0, 1e-3
+#: What all that is given beyond the work costs, beside 1 for the least downward step that there can be.
+_BEYOND = 0.1
+#: Sums are compared to so many digits behind the point.
+_SAME = 9
+#: By how much the solver may miss a bound.
+_TOLERANCE = 1e-6
+#: So long it looks at least.
+_LEAST_S = 0.1
+_Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
     """``placed``: request → what it is given, for each atom; None where it is rejected.
 
-    ``optimal``: nothing better exists; else it is the best that was found in time.
+    ``optimal``: nothing better exists; else it is the best that was found in time, which may be a greedy planner's.
     """
 
     placed: Mapping[str, Placed | None]
@@ -43,27 +57,69 @@ def solve(
     *,
     quantum: int = 1,
     time_limit_s: float = 60.0,
-) -> Solved | None:
+) -> Solved:
     """Place what can be placed within [now, horizon) of what is free in the plan, which stays as it is.
 
-    None: not even a first solution was found in time. Expressions are in their normal form.
+    Expressions are in their normal form. What is placed is no worse than what :class:`Gree` and :class:`GreeL` place.
     """
+    if not requests:
+        return Solved({}, optimal=True)
+    greedy = min(
+        (_greedily(planner, plan, requests, now, horizon) for planner in (Gree(plan), GreeL(plan))),
+        key=lambda placed: _cost(placed, requests, plan),
+    )
     model = _Model(now, (horizon - now) // quantum, quantum)
-    roots = {name: model.binary(cost=-_REJECTED) for name in requests}
+    roots = {name: model.binary() for name in requests}
     trees = {name: model.expression(each, roots[name]) for name, each in requests.items()}
     model.capacity(plan)
-    x, optimal = model.solved(time_limit_s)
+    weights = {roots[name]: work_of(each) for name, each in requests.items()}
+    known = {roots[name] for name, given in greedy.items() if given is not None}
+    x, optimal = model.best(plan, weights, list(trees.values()), known, time_limit_s)
     if x is None:
-        return None
+        return Solved(greedy, optimal=False)
     placed = {name: model.placed(trees[name], x) if x[roots[name]] > 0.5 else None for name in requests}
+    if _cost(greedy, requests, plan) < _cost(placed, requests, plan):
+        return Solved(greedy, optimal=False)
     return Solved(placed, optimal)
+
+
+def _greedily(
+    planner: Gree, plan: Plan, requests: Mapping[str, Expression], now: int, horizon: int
+) -> dict[str, Placed | None]:
+    """What a greedy planner places of all requests, one after the other; the plan stays as it is."""
+    placed: dict[str, Placed | None] = {}
+    taken: list[Piece] = []
+    for name, expression in requests.items():
+        given = placed[name] = planner.place(expression, now, horizon)
+        for piece in (piece for pieces in given or () for piece in pieces):
+            plan.take(piece)
+            taken.append(piece)
+    for piece in taken:
+        plan.give_back(piece)
+    return placed
+
+
+def _cost(
+    placed: Mapping[str, Placed | None], requests: Mapping[str, Expression], plan: Plan
+) -> tuple[int, float, float, int]:
+    """What is less where it is better, in this order: less requests or work accepted, preemption, work given beyond."""
+    accepted, work, preempted, beyond = 0, 0.0, 0.0, 0
+    for name, given in placed.items():
+        if given is not None:
+            accepted, work = accepted + 1, work + work_of(requests[name])
+            preempted += preemption(given, plan)
+            for atom, pieces in zip(atoms_of(requests[name]), given, strict=True):
+                if pieces:
+                    beyond += sum((piece.finish - piece.start) * piece.number for piece in pieces) - atom.work
+    return -accepted, -round(work, _SAME), round(preempted, _SAME), beyond
 
 
 @dataclass(slots=True)
 class _AtomVars:
-    """Of one atom: which variable its height is in each slot."""
+    """Of one atom: which variable its height is in each slot, and which one says whether it is given its work."""
 
     atom: Atom
+    chosen: int
     height: dict[int, int]
     busy: dict[int, int]
 
@@ -74,20 +130,20 @@ class _Model:
     slots: int
     quantum: int
     atoms: list[_AtomVars] = field(default_factory=list)
-    _cost: list[float] = field(default_factory=list)
     _upper: list[float] = field(default_factory=list)
+    _whole: list[bool] = field(default_factory=list)
     _rows: list[tuple[dict[int, float], float, float]] = field(default_factory=list)
 
     # ------------------------------------------------------------ variables and constraints
 
-    def integer(self, upper: float, cost: float = 0.0) -> int:
-        """A whole number from 0 on."""
-        self._cost.append(cost)
+    def variable(self, upper: float, *, whole: bool = True) -> int:
+        """A number from 0 on."""
         self._upper.append(upper)
-        return len(self._cost) - 1
+        self._whole.append(whole)
+        return len(self._upper) - 1
 
-    def binary(self, cost: float = 0.0) -> int:
-        return self.integer(1.0, cost)
+    def binary(self) -> int:
+        return self.variable(1.0)
 
     def bound(self, terms: Mapping[int, float], low: float = -np.inf, high: float = np.inf) -> None:
         """low ≤ Σ coefficient × variable ≤ high."""
@@ -123,9 +179,9 @@ class _Model:
         first = 0 if atom.start is None else max(0, -(-(atom.start - self.now) // self.quantum))
         last = self.slots if atom.finish is None else min(self.slots, (atom.finish - self.now) // self.quantum)
         slots = range(first, max(first, last)) if atom.work else range(0)
-        height = {slot: self.integer(atom.parallelism) for slot in slots}
+        height = {slot: self.variable(atom.parallelism) for slot in slots}
         busy = {slot: self.binary() for slot in slots}
-        one = _AtomVars(atom, height, busy)
+        one = _AtomVars(atom, chosen, height, busy)
         self.atoms.append(one)
         lease = -(-atom.lease // self.quantum)
         given = dict.fromkeys(height.values(), float(self.quantum))
@@ -140,11 +196,10 @@ class _Model:
         return one
 
     def _changes(self, one: _AtomVars, lease: int) -> None:
-        """Bundles that come in each slot: they cost (the y of (8), (9)), and stay for the lease."""
+        """Bundles that come in each slot (the y of (8), (9)) stay for the lease."""
         came: dict[int, int] = {}
-        scale = _CHANGES / (len(one.height) * one.atom.parallelism or 1)
         for slot, height in one.height.items():
-            came[slot] = self.integer(one.atom.parallelism, cost=scale)
+            came[slot] = self.variable(one.atom.parallelism)
             before = {one.height[slot - 1]: -1.0} if slot - 1 in one.height else {}
             self.bound({height: 1.0, came[slot]: -1.0, **before}, high=0.0)
             within = {came[each]: -1.0 for each in range(slot - lease + 1, slot + 1) if each in came}
@@ -191,25 +246,83 @@ class _Model:
                     scale = max(terms.values())
                     self.bound({each: value / scale for each, value in terms.items()}, high=max(0.0, amount) / scale)
 
-    # ------------------------------------------------------------ the solver
+    # ------------------------------------------------------------ the best
 
-    def solved(self, time_limit_s: float) -> tuple[npt.NDArray[np.float64] | None, bool]:
-        """Values of all variables, and whether nothing better exists."""
+    def best(
+        self, plan: Plan, work: Mapping[int, float], trees: list[list[_AtomVars]], known: set[int], time_limit_s: float
+    ) -> tuple[_Values | None, bool]:
+        """Values of all variables, and whether nothing better exists; None: nothing was found in time.
+
+        ``work`` is that of each request by the variable that accepts it; those of ``known`` fit together.
+        """
+        until, most, proven, accepted = time.monotonic() + time_limit_s, None, True, known
+        total = sum(work.values()) + 1.0
+        if len(known) < len(work):
+            most, proven = self._solved({root: -1 - each / total for root, each in work.items()}, time_limit_s)
+            found = known if most is None else {root for root in work if most[root] > 0.5}
+            accepted = max(found, known, key=lambda roots: (len(roots), sum(work[root] for root in roots)))
+        self.bound(dict.fromkeys(work, 1.0), low=len(accepted))
+        share = sum(work[root] for root in accepted) / total
+        self.bound({root: each / total for root, each in work.items()}, low=share - _TOLERANCE)
+        cost = self._preemption(plan, trees) | self._beyond()
+        least, optimal = self._solved(cost, max(_LEAST_S, until - time.monotonic()))
+        return (most if least is None else least), proven and optimal
+
+    def _preemption(self, plan: Plan, trees: list[list[_AtomVars]]) -> dict[int, float]:
+        """For each request and slot, how far what it has steps down: the largest share of the cluster in any dimension.
+
+        Variable → its cost, which is 1 for the least step that an atom can make.
+        """
+        marks = [plan.capacity.at(self.now + slot * self.quantum) for slot in range(self.slots + 1)]
+        shares = (
+            amount / has
+            for one in self.atoms
+            for capacity in marks
+            for amount, has in zip(one.atom.bundle.amounts, capacity, strict=True)
+            if amount and has
+        )
+        unit, costs = min(shares, default=1.0), dict[int, float]()
+        for tree in trees:
+            for slot in sorted({slot + 1 for one in tree for slot in one.height}):
+                down = self.variable(np.inf, whole=False)
+                costs[down] = 1.0
+                for index, has in enumerate(marks[slot]):
+                    terms = dict[int, float]()
+                    for one in tree:
+                        share = one.atom.bundle.amounts[index] / has / unit if has else 0.0
+                        for at, sign in ((slot - 1, -1.0), (slot, 1.0)):
+                            if share and at in one.height:
+                                terms[one.height[at]] = sign * share
+                    if terms:
+                        self.bound({down: 1.0, **terms}, low=0.0)
+        return costs
+
+    def _beyond(self) -> dict[int, float]:
+        """Variable → its cost, which is :data:`_BEYOND` at most for all that is given beyond the work."""
+        most = sum(one.atom.gang * (one.atom.lease + self.quantum) for one in self.atoms)
+        costs = dict[int, float]()
+        for one in self.atoms:
+            costs |= dict.fromkeys(one.height.values(), _BEYOND / most * self.quantum)
+            costs[one.chosen] = costs.get(one.chosen, 0.0) - _BEYOND / most * one.atom.work
+        return costs
+
+    def _solved(self, cost: Mapping[int, float], time_limit_s: float) -> tuple[_Values | None, bool]:
+        """Values of all variables at which the cost is least, and whether it is proven to be."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
 
         counts = [len(terms) for terms, _, _ in self._rows]
         columns = [column for terms, _, _ in self._rows for column in terms]
         values = [value for terms, _, _ in self._rows for value in terms.values()]
-        matrix = csr_array((values, columns, np.cumsum([0, *counts])), shape=(len(self._rows), len(self._cost)))
+        matrix = csr_array((values, columns, np.cumsum([0, *counts])), shape=(len(self._rows), len(self._upper)))
         found = milp(
-            c=np.array(self._cost),
-            integrality=np.ones(len(self._cost)),
+            c=np.array([cost.get(variable, 0.0) for variable in range(len(self._upper))]),
+            integrality=np.array(self._whole, dtype=int),
             bounds=Bounds(0, np.array(self._upper)),
             constraints=LinearConstraint(
                 matrix, [low for _, low, _ in self._rows], [high for _, _, high in self._rows]
             ),
-            options={"time_limit": time_limit_s},
+            options={"time_limit": time_limit_s, "mip_rel_gap": 0.0},
         )
         return (None if found.x is None else np.round(found.x)), found.status == 0
 

@@ -250,7 +250,6 @@ def _planned(requests: Requests, nodes: int, horizon: int) -> list[tuple[str, Ma
         found.append((name, {key: by.promise(key, each, 0, horizon) for key, each in requests.items()}, plan))
     plan = cluster(nodes)
     solved = solve(plan, requests, 0, horizon, time_limit_s=600.0)
-    assert solved is not None
     for key, placed in solved.placed.items():
         plan.add(key, (piece for pieces in placed or () for piece in pieces))
     return [*found, ("milp", solved.placed, plan)]
