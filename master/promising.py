@@ -17,6 +17,7 @@ from master.reservations.calls import Answered, answer
 from master.reservations.desk import Desk, Entry
 from master.reservations.follower import Follower
 from master.reservations.kept import Kept, from_kept, to_keep
+from master.reservations.past import KeptPast
 from master.reservations.rdl import Bundle
 from master.reservations.repair import Cut
 from master.store.database import StoreError
@@ -39,6 +40,7 @@ class _Before:
 
     entry: Entry | None
     reservation: Reservation | None
+    past: list[KeptPast]
 
 
 #: An entry, its reservation (None: dropped for good), its turns and what was cut: another object for each change.
@@ -83,7 +85,10 @@ class Promising:
             found: Bundle | None = await asyncio.to_thread(self._store.capacity)
             self._expected = found or Bundle()
             kept = await asyncio.to_thread(self._store.all, self.desk.settings.step_s)
+            past = await asyncio.to_thread(self._store.past)
             self.desk.set_capacity(self._expected, time.time())
+            for owner, runs in past.items():
+                self.desk.set_past(owner, runs)
             for one in kept:
                 self.desk.restore(*from_kept(one))
                 self._written[one.id] = self._kept(one.id)
@@ -109,9 +114,9 @@ class Promising:
         """
         async with self._lock:
             fresh = self._fresh_id()
-            named = str(asked.params.get("reservation", "")) or fresh
-            before = _Before(self.desk.entries.get(named), self.desk.known(named))
             await self._follow_or_log()
+            named = str(asked.params.get("reservation", "")) or fresh
+            before = self._before(named)
             answered = self._answer(asked, fresh)
             if answered.changed:
                 await self._write(answered, before)
@@ -119,6 +124,10 @@ class Promising:
                 log.info("reservation", call=asked.call, reservation=answered.changed, user=asked.user)
                 self._wake()
             return answered.answer
+
+    def _before(self, id: str) -> _Before:  # noqa: A002 - the field's name
+        one = self.desk.known(id)
+        return _Before(self.desk.entries.get(id), one, [] if one is None else self.desk.past(one.owner))
 
     def _answer(self, asked: OnBehalf, fresh: str) -> Answered:
         try:
@@ -165,9 +174,11 @@ class Promising:
         kept = {id: self._kept(id) for id in self.desk.entries}  # noqa: A001 - the field's name
         changed = [self._to_keep(id) for id, now in kept.items() if now != self._written.get(id)]  # noqa: A001
         deleted = [id for id in self._written if id not in kept]  # noqa: A001
-        if changed or deleted:
-            await asyncio.to_thread(self._store.keep, changed, deleted)
+        past = self._changed_past()
+        if changed or deleted or past:
+            await asyncio.to_thread(self._store.keep, changed, deleted, past)
         self._written = kept
+        self.desk.agenda.quotas.changed -= past.keys()
         await self._write_capacity()
 
     def _follow_capacity(self) -> list[Dropped | Returned]:
@@ -202,20 +213,26 @@ class Promising:
     def _to_keep(self, id: str) -> Kept:  # noqa: A002 - the field's name
         return to_keep(self.desk.entries[id], self.desk.known(id), self.desk.settings.step_s)
 
+    def _changed_past(self) -> dict[str, list[KeptPast]]:
+        return {owner: self.desk.past(owner) for owner in self.desk.agenda.quotas.changed}
+
     async def _write(self, answered: Answered, before: _Before) -> None:
         if self._store is None:
             return
         id, entry = answered.changed, self.desk.entries.get(answered.changed)  # noqa: A001 - the field's name
-        changed = [self._to_keep(id)] if entry is not None else []
+        changed, past = [self._to_keep(id)] if entry is not None else [], self._changed_past()
         try:
-            await asyncio.to_thread(self._store.keep, changed, [] if changed else [id])
+            await asyncio.to_thread(self._store.keep, changed, [] if changed else [id], past)
         except StoreError as error:
             if entry is not None:
-                self.desk.delete(id)
+                self.desk.delete(id, time.time())
             if before.entry is not None:
                 self.desk.restore(before.entry, before.reservation)
+            if before.reservation is not None:
+                self.desk.set_past(before.reservation.owner, before.past)
             log.error("a reservation could not be written down", why=str(error))
             raise unavailable(f"it could not be written down, so nothing has changed: {error}") from None
+        self.desk.agenda.quotas.changed -= past.keys()
         self._written.pop(id, None)
         if entry is not None:
             self._written[id] = self._kept(id)

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from master.reservations.gree import Placed
-from master.reservations.plan import Piece, Plan
+from master.reservations.plan import Piece, Plan, Steps
+from master.reservations.quotas import Quotas, sum_of
 from master.reservations.rdl import Bundle, Expression, Recurrence, Request, atoms_of, infeasible, normalized
 from master.reservations.remaining import remaining
-from master.reservations.repair import Cut, fits
-from master.reservations.sharing import SharingPolicy
+from master.reservations.repair import Cut, after, fits
+from master.reservations.sharing import Instantaneous, Integral, Show
 
 #: Each turn is planned at once: more of them would keep everybody waiting.
 MOST_TURNS = 10_000
@@ -99,12 +100,14 @@ class Agenda:
         planner: Callable[[Plan], Planner],
         *,
         horizon: int,
-        policies: Sequence[SharingPolicy] = (),
+        policies: Sequence[Instantaneous | Integral] = (),
+        show: Show = str,
     ) -> None:
+        """``show`` puts a step as messages have it."""
         self.plan = Plan(capacity)
         self._planner = planner(self.plan)
         self._horizon = horizon
-        self._policies = policies
+        self.quotas = Quotas(self.plan, policies, show)
         self._reservations: dict[str, Reservation] = {}
         #: Those all of whose turns were cut.
         self._cut_off: dict[str, Reservation] = {}
@@ -133,11 +136,15 @@ class Agenda:
             raise KeyError(f"the reservation {id} exists")
         self._sequence += 1
         one = Reservation(id, owner, request, self._sequence)
-        why = self._plan_turns(one, now) or self._too_much(one)
+        return self._create(one, now, None)
+
+    def _create(self, one: Reservation, now: int, before: Steps | None) -> str:
+        """``before`` is what it replaces."""
+        why = self._plan_turns(one, now, before)
         if why:
-            self._forget(one)
+            self._forget(one, now)
         else:
-            self._reservations[id] = one
+            self._reservations[one.id] = one
         return why
 
     def update(self, id: str, request: Request, now: int) -> str:  # noqa: A002 - the field's name
@@ -147,23 +154,23 @@ class Agenda:
             KeyError: there is none.
         """
         old = self._reservations.pop(id)
-        self._forget(old)
-        why = self.create(id, old.owner, request, now)
+        self._forget(old, now)
+        before = sum_of(piece for each in old.turns.values() for piece in after(each.pieces, now))
+        why = self._create(Reservation(id, old.owner, request, old.sequence), now, before)
         if why:
             for each in old.turns.values():
                 self.plan.add(each.key, each.pieces)
+                self.quotas.take_again(old.owner, each.pieces, now)
             self._reservations[id] = old
-        else:
-            self._reservations[id].sequence = old.sequence
         return why
 
-    def delete(self, id: str) -> None:  # noqa: A002 - the field's name
-        """Its time is everybody's again.
+    def delete(self, id: str, now: int = 0) -> None:  # noqa: A002 - the field's name
+        """Its time from ``now`` on is everybody's again.
 
         Raises:
             KeyError: there is none.
         """
-        self._forget(self._reservations.pop(id))
+        self._forget(self._reservations.pop(id), now)
 
     def give_up(self, id: str) -> None:  # noqa: A002 - the field's name
         """Give back nothing of one that was cut off."""
@@ -182,18 +189,20 @@ class Agenda:
             return
         for each in one.turns.values():
             self.plan.add(each.key, each.pieces)
+            self.quotas.take(one.owner, each.pieces)
         self._reservations[one.id] = one
         self._sequence = max(self._sequence, one.sequence)
 
     def advance(self, now: int) -> list[Dropped]:
         """Time has passed: what is over is forgotten; turns that come into sight are planned, if they can be."""
         dropped: list[Dropped] = []
+        self.quotas.advance(now)
         for one in self.reservations():
             for each in [each for each in one.turns.values() if each.ends <= now]:
-                self._drop(one, each)
+                self._drop(one, each, now)
             for number in self._in_sight(one, now):
                 one.next_turn = number + 1
-                why = self._plan_turn(one, number, now)
+                why = self._plan_turn(one, number, now, None)
                 if why:
                     dropped.append(Dropped(one.id, one.owner, f"{one.id}+{number}", why))
             if not one.turns and not self._goes_on(one, now):
@@ -214,7 +223,7 @@ class Agenda:
             found = next(holding, None)
             if found is None:  # nobody is promised anything then
                 break
-            self._drop(*found)
+            self._drop(*found, now)
             moved.append(found)
         return self._anew(moved, now)
 
@@ -223,7 +232,7 @@ class Agenda:
         returned: list[Returned] = []
         for one in sorted((*self._reservations.values(), *self._cut_off.values()), key=lambda one: one.sequence):
             for key, cut in list(one.cut.items()):
-                found = self._again(cut, now)
+                found = self._again(one.owner, cut, now)
                 if found is not None:
                     del one.cut[key]
                     one.turns[key] = found
@@ -237,10 +246,10 @@ class Agenda:
 
     # ------------------------------------------------------------ inside
 
-    def _plan_turns(self, one: Reservation, now: int) -> str:
+    def _plan_turns(self, one: Reservation, now: int, before: Steps | None) -> str:
         """All that are in sight, or none; why not."""
         if one.request.every is None:
-            return self._plan_turn(one, None, now)
+            return self._plan_turn(one, None, now, before)
         recurrence, numbers = one.recurrence, self._in_sight(one, now)
         assert recurrence is not None
         while numbers and recurrence.begins(numbers[0]) < now and infeasible(recurrence.turn(numbers[0]), now):
@@ -253,21 +262,21 @@ class Agenda:
             )
         for number in numbers:
             one.next_turn = number + 1
-            why = self._plan_turn(one, number, now)
+            why = self._plan_turn(one, number, now, before)
             if why:
                 return f"turn {number}: {why}"
         return ""
 
-    def _plan_turn(self, one: Reservation, number: int | None, now: int) -> str:
+    def _plan_turn(self, one: Reservation, number: int | None, now: int, before: Steps | None) -> str:
         if number is None or one.recurrence is None:
             expression, key = normalized(one.request.expression), one.id
         else:
             expression, key = one.recurrence.turn(number), f"{one.id}+{number}"
-        placed = self._planner.promise(key, expression, now, self._last(expression, now))
+        placed, why = self._promise(one.owner, key, expression, now, before)
         if placed is not None:
             one.turns[key] = Turn(key, expression, placed)
             return ""
-        return infeasible(expression, now, self._most()) or "no room beside what is promised"
+        return why or infeasible(expression, now, self._most()) or "no room beside what is promised"
 
     def _in_sight(self, one: Reservation, now: int) -> range:
         """The numbers of its turns that begin before the horizon and are not planned."""
@@ -288,21 +297,37 @@ class Agenda:
         """All that the cluster has at its best."""
         return Bundle.of(max(values) for values in zip(*self.plan.capacity.rows, strict=True))
 
-    def _too_much(self, one: Reservation) -> str:
-        others = [each for other in self.reservations(one.owner) for each in other.turns.values()]
-        pieces = [piece for each in (*others, *one.turns.values()) for piece in each.pieces]
-        said = (policy.too_much(self.plan, one.owner, pieces) for policy in self._policies)
-        return next((why for why in said if why), "")
+    def _promise(
+        self, owner: str, key: str, expression: Expression, now: int, before: Steps | None
+    ) -> tuple[Placed | None, str]:
+        """What to promise within the owner's quota; None: why not, empty where there is no room at all."""
+        last = self._last(expression, now)
+        placed = self._planner.promise(key, expression, now, last)
+        if placed is None or not (why := self.quotas.accept(owner, _flat(placed), None, before)):
+            return placed, ""
+        self.plan.remove(key)
+        for limit in self.quotas.limits(owner, expression, now, last, before):
+            with self.plan.limited(limit):
+                placed = self._planner.promise(key, expression, now, last)
+                if placed is None and before is None:  # the limits behind the first leave less room
+                    break
+                if placed is not None and not self.quotas.accept(owner, _flat(placed), limit, before):
+                    return placed, ""
+                if placed is not None:
+                    self.plan.remove(key)
+        return None, why
 
-    def _forget(self, one: Reservation) -> None:
+    def _forget(self, one: Reservation, now: int) -> None:
         for each in one.turns.values():
             self.plan.remove(each.key)
+            self.quotas.release(one.owner, each.pieces, now)
 
-    def _drop(self, one: Reservation, each: Turn) -> None:
+    def _drop(self, one: Reservation, each: Turn, now: int) -> None:
         self.plan.remove(each.key)
+        self.quotas.release(one.owner, each.pieces, now)
         del one.turns[each.key]
 
-    def _again(self, cut: Cut, now: int) -> Turn | None:
+    def _again(self, owner: str, cut: Cut, now: int) -> Turn | None:
         """A turn that was cut, in the plan again: as it was; else all that was not given, at another time; else what
         is left of it when some of its time was missed."""
         turn, left, coming = cut.turn, cut.left(), cut.coming(now)
@@ -310,11 +335,14 @@ class Agenda:
         if not fitting or cut.missed(now):
             placed = self._planner.promise(turn.key, left, now, self._last(left, now))
             if placed is not None:
-                return Turn(turn.key, left, placed)
+                found = Turn(turn.key, left, placed)
+                self.quotas.take(owner, found.pieces)
+                return found
         if not fitting:
             return None
         found = Turn(turn.key, turn.expression, cut.rest(now)) if cut.missed(now) else turn
         self.plan.add(turn.key, found.pieces)
+        self.quotas.take_again(owner, found.pieces, now)
         return found
 
     def _anew(self, moved: list[tuple[Reservation, Turn]], now: int) -> list[Dropped]:
@@ -325,6 +353,7 @@ class Agenda:
             placed = self._planner.promise(each.key, left, now, self._last(left, now))
             if placed is not None:
                 one.turns[each.key] = Turn(each.key, left, placed)
+                self.quotas.take(one.owner, one.turns[each.key].pieces)
                 continue
             one.cut[each.key] = Cut(each, now)
             why = "the cluster has less than was promised, and no room for it in its time"
@@ -332,3 +361,7 @@ class Agenda:
             if not one.turns and not self._goes_on(one, now):
                 self._cut_off[one.id] = self._reservations.pop(one.id)
         return dropped
+
+
+def _flat(placed: Placed) -> list[Piece]:
+    return [piece for pieces in placed for piece in pieces]

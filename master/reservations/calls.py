@@ -46,7 +46,7 @@ def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answere
                 return Answered(show(desk, reservation, at), reservation)
             case api.DeleteReservation(reservation):
                 _owned(desk, reservation, asked)
-                desk.delete(reservation)
+                desk.delete(reservation, at)
                 return Answered(_all(desk, asked.user, at), reservation)
             case api.ListReservations(everybody, then):
                 if everybody and not asked.operator:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from master.reservations.agenda import Agenda, Dropped, Planner, Reservation, Re
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.launches import LaunchDelays
+from master.reservations.past import KeptPast
 from master.reservations.plan import Piece, Plan, Vector
 from master.reservations.rdl import (
     Bundle,
@@ -28,7 +29,7 @@ from master.reservations.rdl import (
     parse,
     parse_bundle,
 )
-from master.reservations.sharing import Instantaneous, Integral, SharingPolicy
+from master.reservations.sharing import Instantaneous, Integral
 from master.reservations.supply import Supply
 
 #: So many stretches of time in which nothing changes are kept in mind.
@@ -77,9 +78,9 @@ class DeskSettings:
     bundles: Mapping[str, Bundle] = field(default_factory=dict)
     tenants: Mapping[str, str] = field(default_factory=dict)
 
-    def policies(self) -> list[SharingPolicy]:
+    def policies(self) -> list[Instantaneous | Integral]:
         """Those that bind."""
-        found: list[SharingPolicy] = []
+        found: list[Instantaneous | Integral] = []
         if self.most_at_once < 1:
             found.append(Instantaneous(self.most_at_once))
         if self.most_over_time < 1:
@@ -175,7 +176,7 @@ class Desk:
         self.entries[id] = Entry(entry.id, entry.name, entry.user, rdl, entry.created_at)
         return self.kept(id)
 
-    def delete(self, id: str) -> None:  # noqa: A002 - the field's name
+    def delete(self, id: str, at: float) -> None:  # noqa: A002 - the field's name
         """Its time is everybody's again.
 
         Raises:
@@ -184,7 +185,7 @@ class Desk:
         if self._entry(id).dropped:
             self.agenda.give_up(id)
         else:
-            self.agenda.delete(id)
+            self.agenda.delete(id, self.step(at))
         del self.entries[id]
 
     def owned(self, user: str | None = None) -> list[Entry]:
@@ -275,6 +276,17 @@ class Desk:
         self.entries[entry.id] = entry
         if reservation is not None:
             self.agenda.restore(reservation, cut_off=bool(entry.dropped))
+
+    def past(self, owner: str) -> list[KeptPast]:
+        """Return what an owner had of reservations that are over, as far as quotas count it."""
+        runs = self.agenda.quotas.past(owner)
+        return [KeptPast(self.unix(a), self.unix(b), (row[0], row[1], row[2], row[3])) for a, b, row in runs]
+
+    def set_past(self, owner: str, past: Iterable[KeptPast]) -> None:
+        """Take :meth:`past` back as it was written down, whatever the length of its steps was."""
+        step_s = self.settings.step_s
+        runs = [(self.step(run.start), math.ceil(run.finish / step_s), run.amounts) for run in past]
+        self.agenda.quotas.set_past(owner, runs)
 
     def step(self, at: float) -> int:
         """The step that it is."""

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from master.reservations.plan import EPSILON, Piece, Plan
+from master.reservations.plan import EPSILON, Piece, Plan, Steps
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
 from master.reservations.shapes import Shape, given, shapes
 
@@ -221,6 +221,8 @@ class Gree:
         for a, b in _from_edge(first, last, early=self._early):
             marks = [max(starts[a], low), *starts[a + 1 : b], starts[b] if b < last else high]
             rooms = _rooms(needs, a, b, float(atom.parallelism))
+            if self._plan.limit is not None:
+                marks, rooms = _limited(self._plan.limit, atom, marks, rooms)
             beside = [piece for piece in own if piece.start < marks[-1] and piece.finish > marks[0]]
             if beside:
                 marks, rooms = _beside(beside, marks, rooms, atom.parallelism)
@@ -290,6 +292,21 @@ def _rooms(needs: list[tuple[list[float], float]], first: int, last: int, most: 
         # Here planning spends its time, and calls of min() would double it.
         rooms = [a if a < b else b for a, b in zip(rooms, bundles, strict=True)]  # noqa: FURB136
     return rooms
+
+
+def _limited(limit: Steps, atom: Atom, marks: list[int], rooms: list[float]) -> tuple[list[int], list[float]]:
+    """The runs between ``marks``, cut where the limit changes: no more bundles than it has room for."""
+    first, last = limit.span(marks[0], marks[-1])
+    needs = [(limit.columns[index], float(amount)) for index, amount in enumerate(atom.bundle.amounts) if amount]
+    others = _rooms(needs, first, last, float(atom.parallelism))
+    changes = limit.starts[first + 1 : last]
+    if changes != marks[1:-1]:
+        cut = sorted({*marks, *changes})
+        rooms = [rooms[bisect_right(marks, mark) - 1] for mark in cut[:-1]]
+        begins = [marks[0], *changes]
+        others = [others[bisect_right(begins, mark) - 1] for mark in cut[:-1]]
+        marks = cut
+    return marks, list(map(min, rooms, others))
 
 
 def _beside(own: list[Piece], marks: list[int], rooms: list[float], most: int) -> tuple[list[int], list[float]]:

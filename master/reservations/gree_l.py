@@ -80,7 +80,7 @@ class GreeL(Gree):
         return super()._atom(atom, start, finish) if self._fallback else None
 
     def _fits(self, piece: Piece) -> bool:
-        lowest = self._plan.free.lowest(piece.start, piece.finish)
+        lowest = self._plan.lowest(piece.start, piece.finish)
         return all(
             piece.number * amount <= free + 1e-6 for amount, free in zip(piece.bundle.amounts, lowest, strict=True)
         )

@@ -5,8 +5,9 @@ Every dimension counts. Steps are whole numbers from 0 on; behind the last chang
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from master.reservations.rdl import Bundle
@@ -34,6 +35,22 @@ class Steps:
         self.starts: list[int] = [0]
         self.columns: tuple[list[float], ...] = tuple([float(amount)] for amount in amounts)
 
+    @classmethod
+    def of(cls, starts: Sequence[int], columns: Iterable[Sequence[float]]) -> Steps:
+        """Return amounts from given steps on, a column for each resource; nothing before the first of them."""
+        made = cls((0.0, 0.0, 0.0, 0.0))
+        lead = [] if starts[0] == 0 else [0]
+        made.starts = [*lead, *starts]
+        made.columns = tuple([*map(float, lead), *column] for column in columns)
+        return made
+
+    def times(self, factor: float) -> Steps:
+        """Return the same, each amount so many times."""
+        made = Steps((0.0, 0.0, 0.0, 0.0))
+        made.starts = self.starts[:]
+        made.columns = tuple([factor * amount for amount in column] for column in self.columns)
+        return made
+
     @property
     def rows(self) -> list[list[float]]:
         """The amounts of each run."""
@@ -58,6 +75,25 @@ class Steps:
         """The least of each amount in [start, finish)."""
         first, last = bisect_right(self.starts, start) - 1, bisect_right(self.starts, finish - 1)
         return [min(column[first:last]) for column in self.columns]
+
+    def span(self, start: int, finish: int) -> tuple[int, int]:
+        """Return the range of the runs that reach into [start, finish)."""
+        return bisect_right(self.starts, start) - 1, bisect_left(self.starts, finish)
+
+    def between(self, start: int, finish: int) -> Iterator[tuple[int, int, list[float]]]:
+        """Yield (from, to, amounts) of each run, cut to [start, finish)."""
+        a, b = self.span(start, finish)
+        for index in range(a, b):
+            end = self.starts[index + 1] if index + 1 < b else finish
+            yield max(start, self.starts[index]), end, [column[index] for column in self.columns]
+
+    def forget(self, before: int) -> None:
+        """Have nothing in the steps before one."""
+        index = self._cut(before)
+        del self.starts[1:index]
+        for column in self.columns:
+            column[0:index] = [0.0] if index else []
+        self._join(1)
 
     def runs(self, since: int = 0) -> Iterator[tuple[int, int | None, list[float]]]:
         """(from, to, amounts) of those that hold in ``since`` or later; the last one has no end."""
@@ -95,6 +131,10 @@ class Plan:
         self.free = Steps(capacity.amounts)
         #: Another number for each change of what is promised.
         self.version = 0
+        #: The same of the capacity.
+        self.capacity_version = 0
+        #: What planners may take beside what is free, while :meth:`limited`.
+        self.limit: Steps | None = None
         self._pieces: dict[str, tuple[Piece, ...]] = {}
 
     def __contains__(self, reservation: object) -> bool:
@@ -152,6 +192,7 @@ class Plan:
     def set_capacity(self, since: int, capacity: Bundle, until: int | None = None) -> None:
         """The cluster has so much in [since, until), or from ``since`` on; what is promised stays promised."""
         changes = Steps((0.0, 0.0, 0.0, 0.0))
+        self.capacity_version += 1
         for start, finish, row in self.capacity.runs():
             first, end = max(start, since), _earlier(finish, until)
             if end is None or first < end:
@@ -181,13 +222,33 @@ class Plan:
                 return max(start, since)
         return None
 
+    @contextmanager
+    def limited(self, limit: Steps | None) -> Iterator[None]:
+        """Within, planners may take no more than that, and what they take counts there, too."""
+        self.limit = limit
+        try:
+            yield
+        finally:
+            self.limit = None
+
+    def lowest(self, start: int, finish: int) -> list[float]:
+        """Return the least of each amount in [start, finish) that a planner may take."""
+        free = self.free.lowest(start, finish)
+        return free if self.limit is None else list(map(min, free, self.limit.lowest(start, finish)))
+
     def take(self, piece: Piece) -> None:
         """Count a piece as promised, whoever it is for: a planner's tries."""
-        self.free.add(piece.start, piece.finish, [-piece.number * amount for amount in piece.bundle.amounts])
+        amounts = [-piece.number * amount for amount in piece.bundle.amounts]
+        self.free.add(piece.start, piece.finish, amounts)
+        if self.limit is not None:
+            self.limit.add(piece.start, piece.finish, amounts)
 
     def give_back(self, piece: Piece) -> None:
         """The contrary."""
-        self.free.add(piece.start, piece.finish, [piece.number * amount for amount in piece.bundle.amounts])
+        amounts = [piece.number * amount for amount in piece.bundle.amounts]
+        self.free.add(piece.start, piece.finish, amounts)
+        if self.limit is not None:
+            self.limit.add(piece.start, piece.finish, amounts)
 
 
 def _in_time(pieces: Iterable[Piece]) -> tuple[Piece, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,17 +26,13 @@ class Cut:
         """Return what of the request was not given when the turn was cut."""
         return remaining(self.turn.expression, self.turn.placed, self.since)
 
-    def past(self) -> list[Piece]:
-        """Return what the turn was promised before it was cut."""
-        return [clipped for piece in self.turn.pieces if (clipped := _clip(piece, 0, self.since)) is not None]
-
     def missed(self, now: int) -> bool:
         """Return whether time has passed in which the turn was to be promised something."""
         return any(_clip(piece, self.since, now) is not None for piece in self.turn.pieces)
 
     def coming(self, now: int) -> list[Piece]:
         """Return what the turn was to be promised from ``now`` on."""
-        return [clipped for piece in self.turn.pieces if (clipped := _clip(piece, now, None)) is not None]
+        return after(self.turn.pieces, now)
 
     def rest(self, now: int) -> Placed:
         """Return the turn's pieces without what was missed between the cut and ``now``."""
@@ -44,6 +41,11 @@ class Cut:
             parts = [part for piece in pieces for part in (_clip(piece, 0, self.since), _clip(piece, now, None))]
             found.append([part for part in parts if part is not None])
         return found
+
+
+def after(pieces: Iterable[Piece], now: int) -> list[Piece]:
+    """Return what pieces have from step ``now`` on."""
+    return [clipped for piece in pieces if (clipped := _clip(piece, now, None)) is not None]
 
 
 def fits(plan: Plan, pieces: list[Piece]) -> bool:

@@ -1,26 +1,25 @@
 """PURE. Sharing policies: how much of the cluster one user, or one tenant, may have promised (Rayon §5.2).
 
-A policy looks at all that an owner would be promised and says what is too much, or nothing.
+A policy looks at what an owner has and would have, and says what is too much. :mod:`master.reservations.quotas` keeps
+what owners have, and tells planners.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Protocol
 
-from master.reservations.plan import EPSILON, Piece, Plan, Steps
+import numpy as np
+import numpy.typing as npt
 
+from master.reservations.plan import EPSILON, Piece, Steps
+
+Floats = npt.NDArray[np.float64]
 _NAMES = ("cpu", "disk", "network", "memory")
-
-
-class SharingPolicy(Protocol):
-    """Any number of them may be in force; the first that says something decides."""
-
-    def too_much(self, plan: Plan, owner: str, pieces: Iterable[Piece]) -> str:
-        """Why an owner may not be promised these pieces, all of them, in a line; empty if he may."""
+#: Shares of bytes are no whole numbers: so large a part of a limit is rounding.
+ROUNDING = 1e-12
+#: Step → its time, as messages show it.
+Show = Callable[[int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +28,24 @@ class Instantaneous:
 
     share: float
 
-    def too_much(self, plan: Plan, owner: str, pieces: Iterable[Piece]) -> str:
-        """See :class:`SharingPolicy`."""
-        used = _used(pieces)
-        marks = sorted({*used.starts, *plan.capacity.starts})
-        for step in marks:
-            for name, amount, has in zip(_NAMES, used.at(step), plan.capacity.at(step), strict=True):
-                if amount > self.share * has + EPSILON:
-                    got = f"{amount / has:.1%}" if has else "some"
-                    return f"{owner} would have {got} of the {name} at step {step}, and may have {self.share:.1%}"
+    def too_much(self, capacity: Steps, owner: str, used: Steps, new: Iterable[Piece], show: Show) -> str:
+        """Why ``new`` pieces, which ``used`` counts already, are too much, in a line; empty if they are not."""
+        for piece in new:
+            for start, finish, has in capacity.between(piece.start, piece.finish):
+                a, b = used.span(start, finish)
+                for index, amount in enumerate(has):
+                    if max(used.columns[index][a:b]) > self.share * amount * (1 + ROUNDING) + EPSILON:
+                        return self._line(capacity, owner, used, start, finish, show)
         return ""
+
+    def _line(self, capacity: Steps, owner: str, used: Steps, start: int, finish: int, show: Show) -> str:
+        """What is too much first, in [start, finish), for which the cluster has the same throughout."""
+        for step, _, row in used.between(start, finish):
+            for name, amount, has in zip(_NAMES, row, capacity.at(step), strict=True):
+                if amount > self.share * has * (1 + ROUNDING) + EPSILON:
+                    got = f"{amount / has:.1%}" if has else "some"
+                    return f"{owner} would have {got} of the {name} at {show(step)}, and may have {self.share:.1%}"
+        raise AssertionError("found before")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,50 +55,80 @@ class Integral:
     share: float
     window: int
 
-    def too_much(self, plan: Plan, owner: str, pieces: Iterable[Piece]) -> str:
-        """See :class:`SharingPolicy`.
-
-        What a window holds rises and falls in straight lines as it slides: it is the most where the window begins or
-        ends at a step in which something changes.
-        """
-        used = _Sums(_used(pieces))
-        has = _Sums(plan.capacity)
-        marks = {*used.starts, *has.starts}
-        for start in sorted({max(0, each) for mark in marks for each in (mark, mark - self.window)}):
-            for index, name in enumerate(_NAMES):
-                amount = used.between(start, start + self.window, index)
-                limit = self.share * has.between(start, start + self.window, index)
-                if amount > limit + EPSILON * self.window:
-                    got = f"{amount / limit * self.share:.1%}" if limit else "some"
-                    return (
-                        f"{owner} would have {got} of the {name} in the {self.window} steps from {start} on, "
-                        f"and may have {self.share:.1%}"
-                    )
+    def too_much(self, capacity: Steps, owner: str, used: Steps, new: Iterable[Piece], show: Show) -> str:
+        """As :meth:`Instantaneous.too_much`, of the windows that reach over ``new`` pieces."""
+        new = list(new)
+        if not new:
+            return ""
+        first, last = min(piece.start for piece in new), max(piece.finish for piece in new)
+        room = Windows(self, capacity, used, first, last)
+        for index in resources_of(new):
+            left = room.left(index)
+            worst = int(np.argmin(left))
+            if left[worst] < -EPSILON * self.window:
+                begins, allowed = int(room.begins[worst]), room.allowed(index)[worst]
+                got = f"{(1 - left[worst] / allowed) * self.share:.1%}" if allowed else "some"
+                return (
+                    f"{owner} would have {got} of the {_NAMES[index]} from {show(begins)} to "
+                    f"{show(begins + self.window)}, and may have {self.share:.1%}"
+                )
         return ""
 
 
+class Windows:
+    """The windows of an :class:`Integral` that reach into [first, last): where they begin, and what is left in them.
+
+    What a window holds rises and falls in straight lines as it slides: it is the most where the window begins or ends
+    at a step in which something changes, and these are the windows looked at.
+    """
+
+    def __init__(self, policy: Integral, capacity: Steps, used: Steps, first: int, last: int) -> None:
+        window = policy.window
+        low, high = max(0, first - window), last + window
+        self._share = policy.share
+        self._window = window
+        self._used = _Sums(used, low, high)
+        self._has = _Sums(capacity, low, high)
+        marks = np.concatenate((self._used.starts, self._has.starts))
+        begins = np.concatenate((marks, marks - window, (low, first, last - 1)))
+        begins = begins[(begins >= low) & (begins < last)]
+        begins.sort()
+        self.begins = begins
+
+    def left(self, index: int) -> Floats:
+        """Return what an owner may still have of a resource in each window, in amounts × steps."""
+        left: Floats = self.allowed(index) - self._used.between(self.begins, self._window, index)
+        return left
+
+    def allowed(self, index: int) -> Floats:
+        """Return what an owner may have of a resource in each window."""
+        allowed: Floats = self._has.between(self.begins, self._window, index) * (self._share * (1 + ROUNDING))
+        return allowed
+
+
 class _Sums:
-    """Sums of a step function over any stretch of time."""
+    """Sums of a step function over stretches of time within [low, high]."""
 
-    def __init__(self, steps: Steps) -> None:
-        self.starts = steps.starts
-        self._rows = steps.rows
-        lengths = [b - a for a, b in zip(self.starts, self.starts[1:], strict=False)]
-        self._before = [
-            list(accumulate((row[index] * n for row, n in zip(steps.rows, lengths, strict=False)), initial=0.0))
-            for index in range(len(_NAMES))
-        ]
+    def __init__(self, steps: Steps, low: int, high: int) -> None:
+        a, b = steps.span(low, high)
+        self._columns = [column[a:b] for column in steps.columns]
+        starts = np.array(steps.starts[a:b], dtype=np.int64)
+        starts[0] = low
+        self.starts = starts
+        self._ends = np.append(starts, high)
+        self._lengths = np.diff(self._ends)
 
-    def between(self, start: int, finish: int, index: int) -> float:
-        return self._until(finish, index) - self._until(start, index)
+    def between(self, begins: npt.NDArray[np.int64], length: int, index: int) -> Floats:
+        """Return the sum over each [begin, begin + length)."""
+        if len(self.starts) == 1:
+            flat: Floats = np.full(len(begins), self._columns[index][0] * length)
+            return flat
+        sums = np.zeros(len(self._ends))
+        np.cumsum(self._lengths * np.array(self._columns[index]), out=sums[1:])
+        found: Floats = np.interp(begins + length, self._ends, sums) - np.interp(begins, self._ends, sums)
+        return found
 
-    def _until(self, step: int, index: int) -> float:
-        row = bisect_right(self.starts, step) - 1
-        return self._before[index][row] + self._rows[row][index] * (step - self.starts[row])
 
-
-def _used(pieces: Iterable[Piece]) -> Steps:
-    used = Steps((0.0, 0.0, 0.0, 0.0))
-    for piece in pieces:
-        used.add(piece.start, piece.finish, [piece.number * amount for amount in piece.bundle.amounts])
-    return used
+def resources_of(pieces: Iterable[Piece]) -> list[int]:
+    """Return the indices of the resources that pieces have some of."""
+    return sorted({index for piece in pieces for index, amount in enumerate(piece.bundle.amounts) if amount})

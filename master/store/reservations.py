@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 import sqlalchemy as sa
 
 from master.reservations.kept import Kept
+from master.reservations.past import KeptPast
 from master.reservations.rdl import Bundle
 from master.store.database import METADATA, Database, StoreError
 
@@ -17,6 +20,12 @@ _RESERVATIONS = sa.Table(
     sa.Column("sequence", sa.BigInteger, nullable=False),
     sa.Column("kept", sa.LargeBinary, nullable=False),
 )
+_PAST = sa.Table(
+    "reserved_past",
+    METADATA,
+    sa.Column("owner", sa.Text, primary_key=True),
+    sa.Column("past", sa.LargeBinary, nullable=False),
+)
 _CAPACITY = sa.Table(
     "reserved_capacity",
     METADATA,
@@ -25,14 +34,19 @@ _CAPACITY = sa.Table(
 )
 
 
+_NO_PAST: Mapping[str, list[KeptPast]] = {}
+
+
 class ReservationStore:
     """Blocking, as its database is; every call is one transaction, done when it returns."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def keep(self, changed: list[Kept], deleted: list[str]) -> None:
+    def keep(self, changed: list[Kept], deleted: list[str], past: Mapping[str, list[KeptPast]] = _NO_PAST) -> None:
         """Write down what changed, and forget what is over: all of it or nothing.
+
+        ``past``: owner → what quotas count of reservations that are over.
 
         Raises:
             StoreError: the database does not do it.
@@ -47,6 +61,23 @@ class ReservationStore:
                     for one in changed
                 ]
                 connection.execute(sa.insert(_RESERVATIONS), rows)
+            if past:
+                connection.execute(sa.delete(_PAST).where(_PAST.c.owner.in_(list(past))))
+            if had := [{"owner": owner, "past": msgspec.json.encode(runs)} for owner, runs in past.items() if runs]:
+                connection.execute(sa.insert(_PAST), had)
+
+    def past(self) -> dict[str, list[KeptPast]]:
+        """Return what quotas count of reservations that are over, by owner.
+
+        Raises:
+            StoreError: the database does not tell.
+        """
+        with self._database.transaction() as connection:
+            rows = connection.execute(sa.select(_PAST.c.owner, _PAST.c.past)).all()
+        try:
+            return {row.owner: msgspec.json.decode(row.past, type=list[KeptPast]) for row in rows}
+        except msgspec.DecodeError as error:
+            raise StoreError(f"store: {self._database.shown}: what was reserved cannot be read: {error}") from None
 
     def all(self, step_s: float) -> list[Kept]:
         """What is kept, in the order in which it was accepted.

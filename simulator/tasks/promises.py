@@ -70,7 +70,7 @@ class Reservations:
     def ended(self, reservation: str) -> None:
         """Its job is over; what it did not need is everybody's again."""
         if reservation in self._desk.entries:
-            self._desk.delete(reservation)
+            self._desk.delete(reservation, self._clock.now_s)
 
     def _look(self) -> None:
         now_s = self._clock.now_s

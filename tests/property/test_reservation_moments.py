@@ -51,7 +51,7 @@ def test_what_is_promised_is_what_the_plan_says(acts: list[tuple[str, object]]) 
             elif kind == "update" and some:
                 desk.update(some, str(what), at)
             elif kind == "delete" and some:
-                desk.delete(some)
+                desk.delete(some, at)
             elif kind == "cores":
                 desk.set_capacity(Bundle(cpu_cores=float(str(what)), memory_bytes=64 * 10**9), at)
             elif kind == "advance":

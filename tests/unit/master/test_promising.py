@@ -40,11 +40,11 @@ class Broken(ReservationStore):
 
 @asynccontextmanager
 async def promising(
-    path: Path | None, cluster: Cluster, wake: Callable[[], object] = lambda: None
+    path: Path | None, cluster: Cluster, wake: Callable[[], object] = lambda: None, **settings: Any
 ) -> AsyncIterator[Promising]:
     ids = iter(range(1000))
     store = Broken(Database(str(path))) if path is not None else None
-    desk = Desk(DeskSettings())
+    desk = Desk(DeskSettings(**settings))
     fresh = f"r{time.monotonic_ns()}"
     one = Promising(desk, store, cluster, lead_s=2.0, fresh_id=lambda: f"{fresh}-{next(ids)}", wake=wake)
     await one.start()
@@ -173,6 +173,36 @@ async def test_what_was_dropped_is_given_back_with_the_node_though_the_master_be
         assert any("promised again" in each.why for each in said if isinstance(each, api.TellWaiting))
     async with promising(tmp_path / "db", b.cluster) as third:
         assert (await ask(third, "reservations")).reservations == [made]
+
+
+async def test_what_a_user_had_counts_in_the_window_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    quota: dict[str, Any] = {"most_over_time": 0.5, "window_s": 1000.0}
+    half = "window(atom(<1core>,8,8,250s,2000),+0s,+250s)"
+    async with promising(tmp_path / "db", cluster().cluster, **quota) as one:
+        await ask(one, "reserve", rdl=half)
+        now += 250.0
+        second = await ask(one, "reserve", rdl=half)
+        assert isinstance(one._store, Broken)
+        one._store.broken = True
+        now += 100.0
+        with pytest.raises(RpcError, match="nothing has changed"):
+            await ask(one, "delete_reservation", reservation=second.reservation)
+        one._store.broken = False
+        await ask(one, "delete_reservation", reservation=second.reservation)
+    async with promising(tmp_path / "db", cluster().cluster, **quota) as again:
+        with pytest.raises(RpcError, match=r"eve would have 60\.0% of the cpu"):
+            await ask(again, "reserve", rdl=half)
+        await ask(again, "reserve", rdl=half.replace("250", "150").replace("2000", "1200"))
+        now += 5000.0
+    async with promising(tmp_path / "db", cluster().cluster, **quota) as third:
+        await ask(third, "reserve", rdl=half.replace("250", "500").replace("2000", "4000"))
+        await third._look()
+        assert third._store is not None
+        assert third._store.past() == {}
 
 
 async def test_what_a_call_finds_dropped_is_told_and_written_down(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.plan import Plan
 from master.reservations.rdl import Bundle, Request, parse
-from master.reservations.sharing import Instantaneous, SharingPolicy
+from master.reservations.sharing import Instantaneous
 from tests.unit.master.reservations.plan_bed import CORE, wrong
 from tests.unit.master.reservations.test_gree import _ASKED, _CAPACITY
 
 
-def agenda(cores: float = 10.0, horizon: int = 100, policies: tuple[SharingPolicy, ...] = ()) -> Agenda:
+def agenda(cores: float = 10.0, horizon: int = 100, policies: tuple[Instantaneous, ...] = ()) -> Agenda:
     return Agenda(Bundle(cpu_cores=cores), Gree, horizon=horizon, policies=policies)
 
 

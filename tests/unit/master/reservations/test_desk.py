@@ -120,7 +120,7 @@ def test_a_no_says_why() -> None:
         one.create(entry("r-4", "window(atom(b,8,8,20s,160),+0s,+20s)"), NOW)
     with pytest.raises(Declined, match="already"):
         one.create(entry("r-3", "atom(b,1,1,1,1)"), NOW)
-    for unknown in (lambda: one.delete("r-9"), lambda: one.kept("r-9"), lambda: one.update("r-9", "x", NOW)):
+    for unknown in (lambda: one.delete("r-9", NOW), lambda: one.kept("r-9"), lambda: one.update("r-9", "x", NOW)):
         with pytest.raises(Declined):
             unknown()
 
@@ -155,7 +155,7 @@ def test_what_a_smaller_cluster_cannot_keep_is_dropped_and_told() -> None:
         one.kept("r-2")
     with pytest.raises(Declined, match="create another"):
         one.update("r-2", "atom(b,1,1,1,1)", NOW)
-    one.delete("r-2")
+    one.delete("r-2", NOW)
     assert [each.id for each in one.owned()] == ["r-1"]
 
 
@@ -207,12 +207,12 @@ def test_what_a_lost_node_took_is_given_back_only_where_there_is_room_and_its_ow
     assert pieces(one, "late") == [(4180, 4200, 8)], "beyond the hour that is repaired"
     dropped = one.set_capacity(smaller, NOW + 1801)
     assert [each.id for each in dropped] == ["late"], "its time draws near, and the node is not back"
-    one.delete("late")
+    one.delete("late", NOW + 1801)
     one.create(entry("rigid", "window(atom(b,6,6,20s,120),+10min,+20min)"), NOW + 1801)
     one.set_capacity(Bundle(cpu_cores=2.0, memory_bytes=100 << 30), NOW + 1802)
     assert one.entries["rigid"].dropped
     assert one.set_capacity(Bundle(cpu_cores=4.0, memory_bytes=100 << 30), NOW + 1803) == []
-    one.delete("rigid")
+    one.delete("rigid", NOW + 1803)
     assert one.set_capacity(CLUSTER, NOW + 1804) == [], "nobody wants it any more"
 
 

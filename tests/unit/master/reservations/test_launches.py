@@ -83,7 +83,7 @@ def test_room_is_made_as_much_earlier_for_bundles_that_wait_longer() -> None:
     assert follower.changes_at(80.0) == 87.0
     assert follower.lead_of(follower.promised(89.0)["large"], 80.0) == 3.0
     assert follower.lead_of(follower.promised(89.0)["small"], 80.0) == 1.0
-    desk.delete("large")
+    desk.delete("large", 80.0)
     assert set(follower.promised(89.0)) == {"small"}
 
 

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.reservations.plan import Piece, Plan
+from master.reservations.plan import Piece, Plan, Steps
+from master.reservations.quotas import sum_of
 from master.reservations.rdl import Bundle
 from master.reservations.sharing import Instantaneous, Integral
 from tests.unit.master.reservations.plan_bed import CORE
@@ -22,12 +23,12 @@ _PIECES = st.lists(
 )
 
 
-def cluster(changes: list[tuple[int, int]]) -> tuple[Plan, np.ndarray]:
+def cluster(changes: list[tuple[int, int]]) -> tuple[Steps, np.ndarray]:
     plan, plain = Plan(Bundle(cpu_cores=10.0)), np.full(200, 10.0)
     for since, cores in changes:
         plan.set_capacity(since, Bundle(cpu_cores=float(cores)))
         plain[since:] = cores
-    return plan, plain
+    return plan.capacity, plain
 
 
 def heights(pieces: list[Piece]) -> np.ndarray:
@@ -40,37 +41,43 @@ def heights(pieces: list[Piece]) -> np.ndarray:
 _CHANGES = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 20)), max_size=3)
 
 
-@given(_CHANGES, _PIECES, st.sampled_from([0.1, 0.2, 0.5, 1.0]))
-def test_at_no_time_more_than_its_share(changes: list[tuple[int, int]], pieces: list[Piece], share: float) -> None:
-    plan, capacity = cluster(changes)
-    allowed = (heights(pieces) <= share * capacity + 1e-9).all()
-    assert (Instantaneous(share).too_much(plan, "eve", pieces) == "") == allowed
-
-
-@given(_CHANGES, _PIECES, st.sampled_from([0.05, 0.1, 0.3]), st.integers(1, 25))
-def test_in_no_window_more_than_its_share(
-    changes: list[tuple[int, int]], pieces: list[Piece], share: float, window: int
+@given(_CHANGES, _PIECES, _PIECES, st.sampled_from([0.1, 0.2, 0.5, 1.0]))
+def test_at_no_time_more_than_its_share(
+    changes: list[tuple[int, int]], old: list[Piece], new: list[Piece], share: float
 ) -> None:
-    plan, capacity = cluster(changes)
+    capacity, plain = cluster(changes)
+    there = heights(new) > 0
+    allowed = (heights([*old, *new]) <= share * plain + 1e-9)[there].all()
+    assert (Instantaneous(share).too_much(capacity, "eve", sum_of([*old, *new]), new, str) == "") == allowed
+
+
+@given(_CHANGES, _PIECES, _PIECES, st.sampled_from([0.05, 0.1, 0.3]), st.integers(1, 25))
+def test_in_no_window_more_than_its_share(
+    changes: list[tuple[int, int]], old: list[Piece], new: list[Piece], share: float, window: int
+) -> None:
+    capacity, plain = cluster(changes)
     ones = np.ones(window)
-    used, has = np.convolve(heights(pieces), ones, "valid"), np.convolve(capacity, ones, "valid")
-    allowed = (used <= share * has + 1e-6 * window).all()
-    said = Integral(share, window).too_much(plan, "eve", pieces)
+    used, has = np.convolve(heights([*old, *new]), ones, "valid"), np.convolve(plain, ones, "valid")
+    begins, first = np.arange(len(used)), min((piece.start for piece in new), default=200)
+    reaching = (begins + window > first) & (begins < max((piece.finish for piece in new), default=0))
+    allowed = (used <= share * has + 1e-6 * window)[reaching].all()
+    said = Integral(share, window).too_much(capacity, "eve", sum_of([*old, *new]), new, str)
     assert (said == "") == allowed, said
 
 
 def test_the_line_says_who_what_when_and_how_much() -> None:
-    plan, _ = cluster([])
+    capacity, _ = cluster([])
     pieces = [Piece(5, 15, CORE, 3)]
-    assert Instantaneous(0.2).too_much(plan, "eve", pieces) == (
-        "eve would have 30.0% of the cpu at step 5, and may have 20.0%"
+    assert Instantaneous(0.2).too_much(capacity, "eve", sum_of(pieces), pieces, str) == (
+        "eve would have 30.0% of the cpu at 5, and may have 20.0%"
     )
-    assert Integral(0.05, 100).too_much(plan, "eve", [Piece(5, 25, CORE, 3)]) == (
-        "eve would have 6.0% of the cpu in the 100 steps from 0 on, and may have 5.0%"
+    pieces = [Piece(5, 25, CORE, 3)]
+    assert Integral(0.05, 100).too_much(capacity, "eve", sum_of(pieces), pieces, "step {}".format) == (
+        "eve would have 6.0% of the cpu from step 0 to step 100, and may have 5.0%"
     )
 
 
 def test_every_resource_counts() -> None:
     plan = Plan(Bundle(cpu_cores=10.0, memory_bytes=100))
     fat = [Piece(0, 5, Bundle(cpu_cores=1.0, memory_bytes=60), 1)]
-    assert "60.0% of the memory" in Instantaneous(0.5).too_much(plan, "eve", fat)
+    assert "60.0% of the memory" in Instantaneous(0.5).too_much(plan.capacity, "eve", sum_of(fat), fat, str)

@@ -1,0 +1,307 @@
+"""PURE. What each owner has promised, over time, and how much more the sharing policies allow (Rayon §5.2).
+
+Planners see the rest of an owner's quota as a limit beside what is free. At any time that is exact. What may be had in
+a sliding window is no limit of a step: plans are tried with limits under which no window can hold too much, and each
+plan is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from master.reservations.plan import EPSILON, Piece, Plan, Steps
+from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
+from master.reservations.sharing import ROUNDING, Floats, Instantaneous, Integral, Show, Windows
+
+Ints = npt.NDArray[np.int64]
+_NOTHING = (0.0, 0.0, 0.0, 0.0)
+#: More than anybody wants.
+_UNBOUND = 1e30
+#: So large a part may be missing by rounding.
+_NEARLY = 1e-9
+#: A limit that follows from windows changes at most so often.
+_MOST_MARKS = 512
+
+
+@dataclass(slots=True)
+class _Owner:
+    """``used`` in all, from the last window on; ``past``: of it, of turns that the agenda knows no longer. ``room``:
+    the rest at any time, of the capacity of that version."""
+
+    used: Steps = field(default_factory=lambda: Steps(_NOTHING))
+    past: Steps = field(default_factory=lambda: Steps(_NOTHING))
+    room: Steps | None = None
+    version: int = -1
+
+
+class Quotas:
+    """What owners have, told by :meth:`take` and :meth:`release`; what they may have, by :meth:`limits` and
+    :meth:`accept`."""
+
+    def __init__(self, plan: Plan, policies: Sequence[Instantaneous | Integral], show: Show = str) -> None:
+        self._plan = plan
+        self._policies = policies
+        self._show = show
+        self._at_once = min((each.share for each in policies if isinstance(each, Instantaneous)), default=None)
+        self._over_time = [each for each in policies if isinstance(each, Integral)]
+        self._window = max((each.window for each in self._over_time), default=0)
+        self._owners: dict[str, _Owner] = {}
+        self._known_since = 0  # nothing is counted of the time before
+        #: Owners whose past has changed since it was written down.
+        self.changed: set[str] = set()
+
+    @property
+    def bound(self) -> bool:
+        """Whether any policy is in force."""
+        return bool(self._policies)
+
+    # ------------------------------------------------------------ what owners have
+
+    def take(self, owner: str, pieces: Iterable[Piece]) -> None:
+        """Count pieces as the owner's."""
+        if self.bound:
+            self._change(owner, pieces, self._known_since, 1)
+
+    def release(self, owner: str, pieces: Sequence[Piece], now: int) -> None:
+        """Count the pieces' future no longer; in the window, their past stays the owner's."""
+        if self.bound:
+            self._change(owner, pieces, now, -1)
+            self._record(owner, pieces, now, 1)
+
+    def take_again(self, owner: str, pieces: Sequence[Piece], now: int) -> None:
+        """The contrary of :meth:`release`."""
+        if self.bound:
+            self._record(owner, pieces, now, -1)
+            self._change(owner, pieces, now, 1)
+
+    def advance(self, now: int) -> None:
+        """Time has passed: forget what no window that ends later reaches."""
+        self._known_since = max(self._known_since, now - self._window)
+        for name, one in list(self._owners.items()):
+            if _over(one.used, self._known_since):
+                one.used.forget(self._known_since)
+            if _over(one.past, self._known_since):
+                one.past.forget(self._known_since)
+                self.changed.add(name)
+            if not any(map(any, one.used.columns)) and not any(map(any, one.past.columns)):
+                del self._owners[name]
+
+    def past(self, owner: str) -> list[tuple[int, int, list[float]]]:
+        """Return what the owner had of turns that are over: (start, finish, amounts)."""
+        one = self._owners.get(owner)
+        runs = () if one is None else one.past.runs()
+        return [(start, finish, row) for start, finish, row in runs if finish is not None and any(row)]
+
+    def set_past(self, owner: str, past: Iterable[tuple[int, int, Sequence[float]]]) -> None:
+        """Replace :meth:`past`, as it was written down."""
+        if not self._window:
+            return
+        one = self._owners.setdefault(owner, _Owner())
+        for start, finish, row in self.past(owner):
+            for steps in (one.used, one.past):
+                steps.add(start, finish, [-amount for amount in row])
+        for start, finish, amounts in past:
+            if max(start, self._known_since) < finish:
+                for steps in (one.used, one.past):
+                    steps.add(max(start, self._known_since), finish, amounts)
+        one.version = -1
+        self.changed.add(owner)
+
+    # ------------------------------------------------------------ what they may have
+
+    def limits(
+        self, owner: str, expression: Expression, first: int, last: int, before: Steps | None = None
+    ) -> Iterator[Steps | None]:
+        """Yield limits for a planner to try within [first, last), one after the other, where :meth:`accept` found
+        something against a plan without.
+
+        ``before`` is what an update would replace: no more than that at any time is never too much.
+        """
+        one = self._owners.setdefault(owner, _Owner())
+        if (room := self._room(one)) is not None:
+            yield room
+        if before is not None:
+            yield before.times(1.0)
+        if self._over_time:
+            first, last = _bounds(expression, first, last)
+            for divided in (False, True):
+                limit = self._within_windows(one, expression, first, last, divided=divided)
+                if limit is not None:
+                    yield limit
+
+    def accept(self, owner: str, pieces: Sequence[Piece], limit: Steps | None, before: Steps | None = None) -> str:
+        """Count pieces that were planned with a limit; why they are too much, in a line, and then they do not count.
+
+        Empty: they are not. None as the limit: there was none.
+        """
+        one = self._owners.setdefault(owner, _Owner())
+        within_room = limit is not None and limit is one.room
+        for piece in pieces:
+            one.used.add(piece.start, piece.finish, _amounts(piece))
+        why = ""
+        if before is None or not _within(pieces, before):
+            policies = self._over_time if within_room else self._policies
+            said = (each.too_much(self._plan.capacity, owner, one.used, pieces, self._show) for each in policies)
+            why = next((line for line in said if line), "")
+        if why:
+            for piece in pieces:
+                one.used.add(piece.start, piece.finish, _amounts(piece, -1))
+            return why
+        if not within_room and one.room is not None:
+            for piece in pieces:
+                one.room.add(piece.start, piece.finish, _amounts(piece, -1))
+        if before is not None:
+            for piece in pieces:
+                before.add(piece.start, piece.finish, _amounts(piece, -1))
+        return ""
+
+    # ------------------------------------------------------------ inside
+
+    def _change(self, owner: str, pieces: Iterable[Piece], since: int, sign: int) -> None:
+        """Of what pieces have from a step on."""
+        one = self._owners.setdefault(owner, _Owner())
+        for piece in pieces:
+            if max(piece.start, since) < piece.finish:
+                one.used.add(max(piece.start, since), piece.finish, _amounts(piece, sign))
+                if one.room is not None:
+                    one.room.add(max(piece.start, since), piece.finish, _amounts(piece, -sign))
+
+    def _record(self, owner: str, pieces: Iterable[Piece], now: int, sign: int) -> None:
+        """What pieces had before a step, as past of the owner."""
+        if not self._window:
+            return
+        one = self._owners.setdefault(owner, _Owner())
+        for piece in pieces:
+            start, finish = max(piece.start, self._known_since), min(piece.finish, now)
+            if start < finish:
+                one.past.add(start, finish, _amounts(piece, sign))
+                self.changed.add(owner)
+
+    def _room(self, one: _Owner) -> Steps | None:
+        """What the owner may still have at any time; None: anything."""
+        if self._at_once is None:
+            return None
+        if one.room is None or one.version != self._plan.capacity_version:
+            room = one.used.times(-1.0)
+            for start, finish, row in self._plan.capacity.runs():
+                room.add(start, finish, [self._at_once * amount * (1 + ROUNDING) for amount in row])
+            one.room, one.version = room, self._plan.capacity_version
+        return one.room
+
+    def _within_windows(
+        self, one: _Owner, expression: Expression, first: int, last: int, *, divided: bool
+    ) -> Steps | None:
+        """A limit under which no window holds too much: where each window has room for all that is wanted, or
+        ``divided``, at each step an equal part of what is left in the fullest window around it. None: it leaves no room
+        for what is wanted."""
+        room = self._room(one)
+        limit = _Limit(first, last, Steps((_UNBOUND,) * 4) if room is None else room)
+        for policy in self._over_time:
+            windows = Windows(policy, self._plan.capacity, one.used, first, last)
+            marks = _thinned(np.concatenate((windows.begins, windows.begins + policy.window)), first, last)
+            for index, (most, least) in enumerate(zip(_wanted(expression, max), _wanted(expression, min), strict=True)):
+                if not most:
+                    continue
+                left = _least_around(marks, last, policy.window, windows.begins, windows.left(index))
+                if divided:
+                    left /= min(policy.window, last - first)
+                    if left @ np.diff(marks, append=last) < least * (1 - _NEARLY):
+                        return None
+                else:
+                    left = np.where(left >= most * (1 - _NEARLY), _UNBOUND, 0.0)
+                    if not left.any():
+                        return None
+                limit.bound(index, marks, left)
+        return limit.steps()
+
+
+class _Limit:
+    """Amounts over [first, last), the least of several."""
+
+    def __init__(self, first: int, last: int, steps: Steps) -> None:
+        a, b = steps.span(first, last)
+        self.starts = np.array(steps.starts[a:b], dtype=np.int64)
+        self.starts[0] = first
+        self._columns = [np.array(column[a:b]) for column in steps.columns]
+
+    def bound(self, index: int, marks: Ints, most: Floats) -> None:
+        """Allow no more of a resource than ``most``, from each mark on."""
+        starts = np.union1d(self.starts, marks)
+        own = np.searchsorted(self.starts, starts, side="right") - 1
+        self._columns = [column[own] for column in self._columns]
+        self.starts = starts
+        others = most[np.searchsorted(marks, starts, side="right") - 1]
+        self._columns[index] = np.minimum(self._columns[index], others)
+
+    def steps(self) -> Steps:
+        """Return it as a planner takes it."""
+        return Steps.of(self.starts.tolist(), [column.tolist() for column in self._columns])
+
+
+def _thinned(marks: Ints, first: int, last: int) -> Ints:
+    """``first``, and at most so many of the marks in [first, last) as a limit has."""
+    within = np.unique(marks[(marks > first) & (marks < last)])
+    return np.append(first, within[:: -(-len(within) // _MOST_MARKS) or 1])
+
+
+def _least_around(marks: Ints, last: int, window: int, begins: Ints, left: Floats) -> Floats:
+    """For each stretch between marks, the least that is left in any window that reaches into it."""
+    lows, highs = np.maximum(0, marks - window + 1), np.append(marks[1:], last) - 1
+    a, b = np.searchsorted(begins, lows), np.searchsorted(begins, highs, side="right")
+    ranges = np.column_stack((a, b)).ravel()
+    padded = np.append(left, np.inf)
+    within = np.where(a < b, np.minimum.reduceat(padded, ranges)[::2], np.inf)
+    at_ends = np.minimum(np.interp(lows, begins, left), np.interp(highs, begins, left))
+    found: Floats = np.maximum(0.0, np.minimum(within, at_ends))
+    return found
+
+
+def _bounds(expression: Expression, first: int, last: int) -> tuple[int, int]:
+    """Where in [first, last) an expression in its normal form may lie."""
+    atoms = list(atoms_of(expression))
+    starts = [atom.start or 0 for atom in atoms]
+    finishes = [last if atom.finish is None else atom.finish for atom in atoms]
+    begins = max(first, min(starts))
+    return begins, max(begins + 1, min(last, max(finishes)))
+
+
+def _wanted(expression: Expression, chosen: Callable[[Iterable[float]], float]) -> list[float]:
+    """What it takes of each resource in all, amounts × steps; of alternatives what ``chosen`` says."""
+    match expression:
+        case Atom():
+            return [expression.work * float(amount) for amount in expression.bundle.amounts]
+        case Window(part):
+            return _wanted(part, chosen)
+        case Any(parts):
+            return [chosen(values) for values in zip(*(_wanted(part, chosen) for part in parts), strict=True)]
+        case All(parts) | Order(parts):
+            return [sum(values) for values in zip(*(_wanted(part, chosen) for part in parts), strict=True)]
+
+
+def _over(steps: Steps, before: int) -> bool:
+    """Whether something of it lies before a step."""
+    return len(steps.starts) > 1 and steps.starts[1] < before
+
+
+def _amounts(piece: Piece, sign: int = 1) -> list[float]:
+    return [sign * piece.number * amount for amount in piece.bundle.amounts]
+
+
+def sum_of(pieces: Iterable[Piece]) -> Steps:
+    """Return what pieces have together over time."""
+    found = Steps(_NOTHING)
+    for piece in pieces:
+        found.add(piece.start, piece.finish, _amounts(piece))
+    return found
+
+
+def _within(pieces: Sequence[Piece], before: Steps) -> bool:
+    """Whether pieces have at no time more than was there before."""
+    left = before.times(1.0)
+    for piece in pieces:
+        left.add(piece.start, piece.finish, _amounts(piece, -1))
+    return all(min(left.lowest(piece.start, piece.finish)) >= -EPSILON for piece in pieces)
