@@ -13,10 +13,19 @@ from typing import Protocol
 from master.reservations.gree import Placed
 from master.reservations.plan import Piece, Plan, Steps
 from master.reservations.quotas import Quotas, sum_of
-from master.reservations.rdl import Bundle, Expression, Recurrence, Request, atoms_of, infeasible, normalized
+from master.reservations.rdl import (
+    Bundle,
+    Expression,
+    Recurrence,
+    Request,
+    Wording,
+    atoms_of,
+    infeasible,
+    normalized,
+)
 from master.reservations.remaining import remaining
 from master.reservations.repair import Cut, after, fits
-from master.reservations.sharing import Instantaneous, Integral, Show
+from master.reservations.sharing import Instantaneous, Integral
 
 #: Each turn is planned at once: more of them would keep everybody waiting.
 MOST_TURNS = 10_000
@@ -101,13 +110,14 @@ class Agenda:
         *,
         horizon: int,
         policies: Sequence[Instantaneous | Integral] = (),
-        show: Show = str,
+        wording: Wording | None = None,
     ) -> None:
-        """``show`` puts a step as messages have it."""
+        """``wording`` puts steps as messages have them."""
         self.plan = Plan(capacity)
         self._planner = planner(self.plan)
         self._horizon = horizon
-        self.quotas = Quotas(self.plan, policies, show)
+        self._wording = wording or Wording()
+        self.quotas = Quotas(self.plan, policies, self._wording.time)
         self._reservations: dict[str, Reservation] = {}
         #: Those all of whose turns were cut.
         self._cut_off: dict[str, Reservation] = {}
@@ -276,7 +286,7 @@ class Agenda:
         if placed is not None:
             one.turns[key] = Turn(key, expression, placed)
             return ""
-        return why or infeasible(expression, now, self._most()) or "no room beside what is promised"
+        return why or infeasible(expression, now, self._most(), self._wording) or "no room beside what is promised"
 
     def _in_sight(self, one: Reservation, now: int) -> range:
         """The numbers of its turns that begin before the horizon and are not planned."""

@@ -24,6 +24,7 @@ from master.reservations.rdl import (
     Calendar,
     RdlError,
     Request,
+    Wording,
     atoms_of,
     from_json,
     parse,
@@ -130,6 +131,7 @@ class Desk:
             PLANNERS[settings.planner],
             horizon=max(1, math.floor(settings.horizon_s / settings.step_s)),
             policies=settings.policies(),
+            wording=Wording(settings.step_s),
         )
         self.supply = Supply(max(2, math.ceil(REPAIR_AHEAD_S / settings.step_s)))
         self._repaired_until = 0  # the step up to which the plan does without what is away

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
+from penstock.cli.moments import moment, with_local_times
 
 if TYPE_CHECKING:
     from penstock.wire.reservation_api import FreeRun, PromisedPiece, Reservations, Reserved
@@ -87,8 +88,8 @@ def show_then(found: Reservations, at: float, *, as_json: bool) -> None:
     else:
         print("nothing of it is promised then")
     for run in found.free[:_SHOWN]:
-        until = "from then on" if run.finish is None else f"to {_moment(run.finish)}"
-        print(f"free  {_moment(run.start)} {until}  {_amounts(run)}")
+        until = "from then on" if run.finish is None else f"to {moment(run.finish)}"
+        print(f"free  {moment(run.start)} {until}  {_amounts(run)}")
     if len(found.free) > _SHOWN:
         print(f"… {len(found.free) - _SHOWN} more; --json has all")
 
@@ -115,7 +116,7 @@ def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
         lines = [_piece(piece) for piece in one.promised[:_SHOWN]]
         if len(one.promised) > _SHOWN:
             lines.append(f"… {len(one.promised) - _SHOWN} more")
-        promised = Text("\n".join(lines)) if not one.dropped else plain(f"dropped: {one.dropped}")
+        promised = Text("\n".join(lines)) if not one.dropped else plain(f"dropped: {with_local_times(one.dropped)}")
         if one.launch_delay_s and not one.dropped:
             promised.append(f"\nroom is made {one.launch_delay_s:.1f} s before: so long such bundles waited for theirs")
         table.add_row(plain(one.reservation), plain(one.name), plain(one.user), promised)
@@ -123,7 +124,7 @@ def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
 
 
 def _piece(piece: PromisedPiece) -> str:
-    return f"{_moment(piece.start)} to {_moment(piece.finish)}  {piece.bundles} × {_amounts(piece)}"
+    return f"{moment(piece.start)} to {moment(piece.finish)}  {piece.bundles} × {_amounts(piece)}"
 
 
 def _amounts(of: PromisedPiece | FreeRun) -> str:
@@ -134,9 +135,3 @@ def _amounts(of: PromisedPiece | FreeRun) -> str:
     for kind, rate in (("disk", of.disk_bytes_per_s), ("network", of.network_bytes_per_s)):
         amounts += [f"{format_bytes(int(rate))}/s {kind}"] if rate else []
     return ", ".join(amounts) or "nothing"
-
-
-def _moment(at: float) -> str:
-    """In local time; today without the date."""
-    then, today = datetime.fromtimestamp(at).astimezone(), datetime.fromtimestamp(time.time()).astimezone()
-    return then.strftime("%H:%M:%S" if then.date() == today.date() else "%Y-%m-%d %H:%M:%S")

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from penstock.cli.errors import CommandError
+from penstock.cli.moments import with_local_times
 from penstock.cli.statuses import Status
 from penstock.client import AgentUnavailable
 from penstock.wire.errors import ErrorCode, RpcError
@@ -33,4 +34,5 @@ def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:
             status = error.body.exit_status or Status.FAILED
         else:
             status = Status.UNKNOWN if named and error.body.field == named else Status.USAGE
-        raise CommandError(str(error), status=status) from None
+        text = with_local_times(str(error)) if error.code is ErrorCode.REFUSED else str(error)
+        raise CommandError(text, status=status) from None

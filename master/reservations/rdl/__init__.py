@@ -19,6 +19,7 @@ from master.reservations.rdl.normal import alternatives, normalized
 from master.reservations.rdl.recurring import Recurrence
 from master.reservations.rdl.satisfied import Allocation, unsatisfied
 from master.reservations.rdl.text import parse, parse_bundle, show
+from master.reservations.rdl.wording import Wording
 
 __all__ = [
     "All",
@@ -42,5 +43,6 @@ __all__ = [
     "parse_bundle",
     "show",
     "to_json",
+    "Wording",
     "unsatisfied",
 ]

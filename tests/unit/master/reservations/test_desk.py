@@ -100,7 +100,7 @@ def test_a_recurrence_without_a_turn_or_with_too_many_is_refused() -> None:
     for rdl, said in (
         ("window(atom(b,1,1,1h,1h),+8d,+9d) every 24h", "no turn of it begins within the plan's horizon"),
         ("window(atom(b,1,1,1h,1h),+1h,+3h) every 24h until +30min", "and before its end"),
-        ("window(atom(b,1,1,5h,5h),+1h,+3h) every 24h", "turn 0: its lease of 18000 takes"),
+        ("window(atom(b,1,1,5h,5h),+1h,+3h) every 24h", "turn 0: its lease takes 5 h"),
         ("atom(b,1,1,1,1) every 1s", "604800 turns of it lie within the plan's horizon; at most 10000"),
     ):
         with pytest.raises(Declined, match=said):
@@ -123,6 +123,23 @@ def test_a_no_says_why() -> None:
     for unknown in (lambda: one.delete("r-9", NOW), lambda: one.kept("r-9"), lambda: one.update("r-9", "x", NOW)):
         with pytest.raises(Declined):
             unknown()
+
+
+def test_a_no_tells_times_and_sizes() -> None:
+    one = desk(most_at_once=0.5, most_over_time=0.4, window_s=100.0)  # NOW is 2027-01-15 08:00 in UTC
+    for rdl, said in (
+        ("window(atom(b,1,1,90s,90),+0s,+1min)", "its lease takes 1.5 min, and from 2027-01-15T08:00:00Z to its end at "
+         "2027-01-15T08:01:00Z it has 1 min"),
+        ("window(atom(b,1,2,1s,7200),+0s,+1min)", "2 h of a bundle at 2 at once takes 1 h"),
+        ("atom(<200GiB>,1,1,5s,5)", "1 bundles at once want 200 GiB of memory; the cluster has 100 GiB of memory"),
+        ("atom(<1GB/s disk>,1,1,5s,5)", "want 954 MiB/s of disk; the cluster has nothing of disk"),
+        ("window(atom(b,6,6,5s,30),+10s,+15s)", "eve would have 60.0% of the cpu at 2027-01-15T08:00:10Z, and may"),
+        ("window(atom(b,5,5,90s,450),+0s,+90s)", "45.0% of the cpu from 2027-01-15T07:59:50Z to 2027-01-15T08:01:30Z"),
+    ):  # fmt: skip
+        with pytest.raises(Declined) as no:
+            one.create(entry("r", rdl), NOW)
+        assert said in str(no.value)
+        assert "step" not in str(no.value)
 
 
 def test_an_update_that_does_not_fit_keeps_what_was() -> None:

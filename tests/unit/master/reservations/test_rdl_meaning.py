@@ -118,12 +118,12 @@ def test_choices_go_to_the_top_the_preferred_ones_first() -> None:
 
 def test_what_is_infeasible_says_why() -> None:
     assert "10 bundle-steps at 2 at once takes 5 steps" in infeasible(Window(Atom(B, 1, 2, 1, 10), 0, 4))
-    assert "its lease of 9" in infeasible(Window(Atom(B, 1, 2, 9, 10), 0, 8))
+    assert "its lease takes 9 steps" in infeasible(Window(Atom(B, 1, 2, 9, 10), 0, 8))
     ordered = Window(Order((Atom(B, 1, 1, 1, 3), Atom(B, 1, 1, 1, 3))), 0, 5)
-    assert "from step 3 to its end at 5" in infeasible(ordered)
+    assert "from step 3 to its end at step 5" in infeasible(ordered)
     assert infeasible(Window(Atom(B, 1, 1, 1, 3), 0, 5), now=3)
     capacity = Bundle(cpu_cores=4.0, memory_bytes=8)
-    assert "5 bundles at once want 5 cpu_cores; the cluster has 4" in infeasible(Atom(B, 5, 9, 1, 9), 0, capacity)
+    assert "5 bundles at once want 5 cores; the cluster has 4 cores" in infeasible(Atom(B, 5, 9, 1, 9), 0, capacity)
     assert infeasible(Window(Atom(B, 1, 9, 1, 9), 0, 3), 0, capacity) == ""
     assert "9 bundle-steps at 4 at once takes 3" in infeasible(Window(Atom(B, 1, 9, 1, 9), 0, 2), 0, capacity)
     assert "; or " in infeasible(Any((Window(Atom(B, 1, 1, 1, 3), 0, 2), Window(Atom(B, 1, 1, 1, 4), 0, 2))))

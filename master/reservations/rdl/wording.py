@@ -1,0 +1,50 @@
+"""How refusals put steps and amounts: as times and sizes where steps are moments of real time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from penstock.model.units import format_bytes
+
+_UNITS = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0))
+_BYTES = {
+    "memory_bytes": ("of memory", ""),
+    "disk_bytes_per_s": ("of disk", "/s"),
+    "network_bytes_per_s": ("of network", "/s"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """``step_s`` is the length of a step from the Unix epoch on (seconds); None: steps are told as such."""
+
+    step_s: float | None = None
+
+    def time(self, step: int) -> str:
+        """Return when a step begins: ``2026-11-24T14:30:00Z``, which commands show in local time."""
+        if self.step_s is None:
+            return f"step {step}"
+        try:
+            at = datetime.fromtimestamp(step * self.step_s, UTC)
+        except (ValueError, OverflowError, OSError):  # beyond what calendars have
+            return f"Unix time {step * self.step_s:.0f}"
+        return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    def span(self, steps: int) -> str:
+        """Return how long so many steps take: ``90 s``, ``1.5 h``."""
+        if self.step_s is None:
+            return f"{steps} steps"
+        seconds = steps * self.step_s
+        for unit, length_s in _UNITS:
+            if seconds >= length_s:
+                return f"{seconds / length_s:.4g} {unit}"
+        return f"{seconds:.4g} s"
+
+
+def amount(resource: str, value: float) -> str:
+    """Return an amount of a resource: ``4 cores``, ``8 GiB of memory``."""
+    if resource == "cpu_cores":
+        return f"{value:g} cores"
+    of, per = _BYTES[resource]
+    return f"{format_bytes(value)}{per} {of}" if value else f"nothing {of}"
