@@ -118,9 +118,9 @@ def test_a_job_file_says_which_tasks_are_executors(tmp_path: Path) -> None:
     ("executor", "line"),
     [
         ('aplication = "x"', "task 'a': executor: unknown key 'aplication'; did you mean 'application'?"),
-        ("jvm = true", "task 'a': executor: Object missing required field `application`"),
+        ("jvm = true", "task 'a': executor: the key 'application' is missing"),
         ('application = "x"\ninput_bytes = "2Q"', "task 'a': executor: input_bytes: '2Q': unknown unit 'Q'"),
-        ('application = "x"\nsizing = "soft"', "task 'a': executor.sizing: Invalid enum value 'soft'"),
+        ('application = "x"\nsizing = "soft"', "task 'a': executor.sizing: 'soft' is unknown; one of hard, shared"),
     ],
 )
 def test_what_a_job_file_says_wrongly_is_one_line(tmp_path: Path, executor: str, line: str) -> None:
