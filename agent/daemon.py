@@ -16,24 +16,24 @@ from typing import Any
 import structlog
 import uvloop
 
-from agent import place, process
+from agent import left_behind, place, process
 from agent.cgroups import CgroupTree, holding, limited_disks, whole_disks
 from agent.check.facts import Host as CheckedHost
 from agent.check.facts import enforcement
 from agent.check.facts.links import links_out
 from agent.config import AgentConfig
 from agent.confiner import Confiner
-from agent.core import Node, draining, turns
+from agent.core import Node
 from agent.core import events as e
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
+from agent.core.records import ContainerState
 from agent.executor import Executor
 from agent.frameworks import Frameworks
 from agent.history import resources
 from agent.http import StatusSite
-from agent.journal import LAUNCHER, Journal, LastLauncher
+from agent.journal import Journal
 from agent.jvm import JvmHeaps
 from agent.launcher import Exited, Launcher
-from agent.left_behind import confinements, never_began
+from agent.launching import Launching
 from agent.link import Link
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
 from agent.network import NetworkLimiter
@@ -53,7 +53,6 @@ from penstock.security import doors
 from penstock.security.certificates import CertificateWatch
 from penstock.security.http_access import HttpAccess, access_of
 from penstock.trouble import Troubles
-from penstock.wire.cluster_api import Draining
 
 log = structlog.get_logger()
 
@@ -100,7 +99,8 @@ class Agent:
         self._outputs = self._config.state() / "outputs"
         self._exits: list[Exited] = []
         self._taken_back = False
-        self._launcher: Launcher
+        self._launching: Launching
+        self._stopping = False
         self._tree: CgroupTree | None = None
         self._shell: Shell
         self._executor: Executor
@@ -133,20 +133,24 @@ class Agent:
         instance = secrets.token_hex(4)
         disks = whole_disks()
         process.choose_disk_scheduler(config.disk_scheduler, [disk.name for disk in disks], config.state())
-        self._launcher = await self._connect_launcher(instance)
-        self._closers.append(self._launcher.close)
-        self._tree = self._prepare_tree()
+        journal = Journal(config.state() / "journal")
+        self._launching = Launching(
+            config, journal, instance, self._troubles, self._launcher_says, self._launcher_lost
+        )  # fmt: skip
+        launcher = await self._launching.connect()
+        self._closers.append(self._launching.close)
+        self._tree = self._prepare_tree(launcher.cgroup_root)
         seen = CheckedHost(links=partial(links_out, config.network_link_bytes_per_s))
         self._enforcement = {name: _fact(fact) for name, fact in enforcement(self._tree, seen).items()}
         network = self._limit_network()
         link = await _slowest(network) if network is not None else 0
         node = Node(config.node_settings(instance=instance, disks=len(disks), link_bytes_per_s=link))
-        journal = Journal(config.state() / "journal")
         self._stdio = Stdio(config.socket_path().with_name("stdio.sock"))
         self._closers.append(self._stdio.close)
-        held = holding.needed(os.uname().release)
-        self._confiner = Confiner(self._tree, network, self._confined, holds_disks=held)
-        self._executor = Executor(self._launcher, self._tree, self._confiner, self._stdio, self._outputs)
+        self._confiner = Confiner(
+            self._tree, network, self._confined, holds_disks=holding.needed(os.uname().release)
+        )  # fmt: skip
+        self._executor = Executor(launcher, self._tree, self._confiner, self._stdio, self._outputs)
         self._shell = Shell(node, journal, self._executor)
         self._heaps = JvmHeaps(self._tree, self._shell.note, config.jvm_heap_share)
         self._closers.append(self._heaps.close)
@@ -155,7 +159,7 @@ class Agent:
             self._watch_over(self._tree, node.settings.capacity)
         if config.master:
             self._link = self._link_to_master(config, node.settings.node)
-        await self._take_back(journal)
+        await self._take_back(journal, launcher)
         await self._open_site(node, access)
         enforced = sorted(name for name, fact in self._enforcement.items() if fact["ok"])
         self._frameworks = Frameworks(
@@ -181,22 +185,7 @@ class Agent:
         master = endpoint(config.master, "master")
         return Link(self._shell, master, doors.contexts(config, "master", master, name), config.master_name)
 
-    async def _connect_launcher(self, instance: str) -> Launcher:
-        config = self._config
-        root = place.choose_root(instance) if config.cgroup_root == "auto" else Path(config.cgroup_root)
-        if root is not None and root.exists():
-            place.vacate(root)
-        return await Launcher.connect(
-            config.runtime(),
-            self._launcher_says,
-            on_lost=self._launcher_lost,
-            spawn=config.spawn_launcher,
-            cgroup_root=root,
-            leave_after_s=config.launcher_leave_after_s,
-        )
-
-    def _prepare_tree(self) -> CgroupTree | None:
-        root = self._launcher.cgroup_root
+    def _prepare_tree(self, root: Path | None) -> CgroupTree | None:
         if root is None:
             log.warning("no cgroup v2 tree: limits are not enforced", remedy="penstock check")
             return None
@@ -246,42 +235,32 @@ class Agent:
             self._exits.append(exited)
 
     def _launcher_lost(self) -> None:
-        log.critical("the launcher is gone: its containers' exits cannot be seen; stopping so that we are restarted")
-        signal.raise_signal(signal.SIGTERM)
+        """Another one is started for new work, or the service manager starts it, and us, anew."""
+        if not self._taken_back:
+            log.critical("the launcher is gone; stopping so that we are restarted")
+            signal.raise_signal(signal.SIGTERM)
+            return
+        log.critical("the launcher is gone: how its containers exit cannot be seen; they go on within their limits")
+        self._executor.launcher_lost()
+        self._shell.dispatch(e.LauncherLost(time.time()))
+        if self._stopping:
+            self._executor.give_up()
+        elif self._config.spawn_launcher:
+            self._launching.replace(self._executor.use)
+        else:
+            signal.raise_signal(signal.SIGTERM)
 
-    async def _take_back(self, journal: Journal) -> None:
-        """What the journal knows and the launcher still runs."""
-        runs = await self._launcher.running()
-        running = {run.container: run.pid for run in runs}
-        containers = journal.read("containers", ContainerRecord)
-        last = next(iter(journal.read(LAUNCHER, LastLauncher)), None)
-        instance = self._launcher.instance
-        await self._confiner.take_back(confinements(containers, running))
+    async def _take_back(self, journal: Journal, launcher: Launcher) -> None:
+        """What the journal knows and the launcher, or the cgroups, say that it still runs."""
+        runs = await launcher.running()
         exits = frozenset(exited.container for exited in self._exits)
-        removed_by_core = {record.container for record in containers if record.ended is None} | running.keys() | exits
-        self._shell.dispatch(
-            e.Recovered(
-                jobs=journal.read("jobs", JobRecord),
-                tasks=journal.read("tasks", HeldTask),
-                containers=containers,
-                running=running,
-                exits_to_come=exits,
-                at=time.time(),
-                draining=next(iter(journal.read(draining.ROOM, Draining)), None),
-                waits=next(iter(journal.read(turns.ROOM, turns.Waits)), None),
-                never_began=never_began(
-                    containers,
-                    running.keys() | exits,
-                    self._tree,
-                    same_launcher=last is not None and last.instance == instance != "",
-                ),
-                owners={run.container: run.user for run in runs},
-            )
-        )
-        # Not before what an earlier launcher had begun is settled in the journal: it would be started again.
-        journal.write(
-            LAUNCHER, LAUNCHER, LastLauncher(instance=instance, cgroup_root=str(self._tree.root if self._tree else ""))
-        )
+        same = self._launching.same_as_before(launcher)
+        recovered = left_behind.look(journal, runs, exits, self._tree, same_launcher=same)
+        await self._confiner.take_back(left_behind.confinements(recovered.containers, recovered.running))
+        live = {record.container for record in recovered.containers if record.ended is None}
+        removed_by_core = live | recovered.running.keys() | exits
+        self._shell.dispatch(recovered)
+        self._launching.settled(launcher, self._tree.root if self._tree is not None else None)
         self._taken_back = True
         for exited in self._exits:
             self._executor.exited(exited)
@@ -329,7 +308,7 @@ class Agent:
 
     def _periodic(self) -> Periodic:
         return Periodic(
-            self._shell, self._sampler, self._confiner, self._heaps, self._watch, self._outputs,
+            self._shell, self._executor, self._sampler, self._confiner, self._heaps, self._watch, self._outputs,
             lambda: self._config, self._troubles,
         )  # fmt: skip
 
@@ -358,14 +337,17 @@ class Agent:
 
     async def close(self) -> None:
         """Close everything; containers go on under the launcher. One of our own that nobody needs ends too."""
+        self._stopping = True
         if self._frameworks_up():
+            await self._launching.stop_replacing()
             self._frameworks.close()
+            if self._launching.launcher is None:
+                self._executor.give_up()
             await self._let_the_dying_die()
             await self._executor.settle()
-            if self._config.spawn_launcher and not self._shell.node.containers.live:
-                await self._launcher.shutdown()
-        elif hasattr(self, "_launcher") and self._config.spawn_launcher and not self._exits:
-            await process.end_idle_launcher(self._launcher)
+            await self._launching.release(unused=not self._shell.node.containers.live)
+        elif hasattr(self, "_launching") and not self._exits:
+            await self._launching.release_idle()
         for closer in reversed(self._closers):
             closing = closer()
             if asyncio.iscoroutine(closing):
@@ -374,12 +356,15 @@ class Agent:
     async def _let_the_dying_die(self) -> None:
         """What we just hung up on is being killed; the launcher ends with us only when that is over."""
         deadline = time.monotonic() + 5.0
-        node, going = self._shell.node, (ContainerState.STARTING, ContainerState.STOPPING)
+        node, going = self._shell.node, {ContainerState.STOPPING}
+        if self._launching.launcher is not None:
+            going.add(ContainerState.STARTING)
         # Once, at the end, for milliseconds: not worth an event of its own.
         while self._shell.peers or any(record.state in going for record in node.containers.live.values()):
             if time.monotonic() > deadline:
                 return
             await asyncio.sleep(0.01)
+            self._executor.look_at_orphans()
 
     def _frameworks_up(self) -> bool:
         return hasattr(self, "_frameworks")

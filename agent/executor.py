@@ -8,8 +8,9 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 
@@ -19,12 +20,13 @@ from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement, confine, worth_saying
 from agent.faults import Point, reach
-from agent.launcher import Exited, Launcher, LaunchFailed, Start
+from agent.launcher import Exited, Launcher, LauncherGone, LaunchFailed, Start
 from agent.launcher.oom import set_oom_score_adj
 from agent.stdio import Stdio
 from penstock.model import ContainerSpec
 
 log = structlog.get_logger()
+T = TypeVar("T")
 #: oom_score_adj of opportunistic work: should the host itself ever run out of memory, it goes before all else.
 _FIRST_TO_GO = 1000
 #: An end that could not be looked at for want of descriptors is looked at again.
@@ -40,7 +42,9 @@ class Executor:
         self, launcher: Launcher, tree: CgroupTree | None, confiner: Confiner, stdio: Stdio, outputs: Path
     ) -> None:
         self.on_event: Callable[[e.Event], object] = lambda event: None
-        self._launcher = launcher
+        self._launcher: Launcher | None = launcher
+        self._launcher_changed = asyncio.Event()
+        self._orphans: set[str] = set()
         self._tree = tree
         self._confiner = confiner
         self._stdio = stdio
@@ -63,7 +67,7 @@ class Executor:
         if self._tree is not None:
             self._tree.get(container).kill()
         else:
-            self._spawn(self._launcher.kill_session(container))
+            self._spawn(self._kill_session(container))
         reach(Point.KILL_DONE)
 
     def freeze(self, container: str, *, frozen: bool) -> None:
@@ -94,11 +98,13 @@ class Executor:
 
     def remove(self, container: str) -> None:
         """Forget it: cgroup, network class, the launcher's memory of it."""
+        self._orphans.discard(container)
         self._spawn(self._remove(container))
 
     def exited(self, ended: Exited) -> None:
         """The launcher says that a container's first process ended: what it left behind ends with it."""
         reach(Point.EXIT_SEEN)
+        self._orphans.discard(ended.container)
         sample = None
         if self._tree is not None:
             cgroup = self._tree.get(ended.container)
@@ -112,7 +118,7 @@ class Executor:
                 asyncio.get_running_loop().call_later(_EXIT_AGAIN_S, self.exited, ended)
                 return
         else:
-            self._spawn(self._launcher.kill_session(ended.container))
+            self._spawn(self._kill_session(ended.container))
         self.on_event(
             e.ContainerExited(
                 container=ended.container,
@@ -127,8 +133,54 @@ class Executor:
         reach(Point.EXIT_TOLD)
 
     async def signal(self, container: str, signum: int) -> None:
-        """Signal its first process and that one's process group; one that is gone is no error."""
-        await self._launcher.signal(container, signum)
+        """Signal its first process and that one's process group; one that is gone is no error.
+
+        Of a container whose launcher died every process is signalled: no parent keeps the first one's pid from being
+        given to another process.
+        """
+        if container in self._orphans and self._tree is not None:
+            self._tree.get(container).send_signal(signum)
+        elif self._launcher is not None:
+            with contextlib.suppress(LauncherGone):
+                await self._launcher.signal(container, signum)
+
+    # ------------------------------------------------------------ a launcher that died
+
+    def launcher_lost(self) -> None:
+        """The launcher died: starts wait for the next one (:meth:`use`), or for :meth:`give_up`."""
+        self._launcher = None
+        self._launcher_changed.clear()
+
+    def use(self, launcher: Launcher) -> None:
+        """Start containers with this launcher from now on."""
+        self._launcher = launcher
+        self._launcher_changed.set()
+        self.look_at_orphans()
+
+    def give_up(self) -> None:
+        """No launcher comes any more: leave the starts that wait for one to the next agent, whose journal has them."""
+        self._launcher_changed.set()
+
+    def watch_orphan(self, container: str) -> None:
+        """See WatchOrphan."""
+        self._orphans.add(container)
+        asyncio.get_running_loop().call_soon(self.look_at_orphans)
+
+    def look_at_orphans(self) -> None:
+        """Report the end of each container without a parent whose last process is gone.
+
+        Not before the next launcher is there, or none comes: the one that died may have left how a container exited.
+        """
+        if self._launcher is None and not self._launcher_changed.is_set():
+            return
+        for container in sorted(self._orphans):
+            try:
+                lives = self._tree is not None and self._tree.get(container).populated()
+            except OSError as error:  # no descriptor is free: the next look is soon
+                log.warning("a container could not be looked at", container=container, why=str(error))
+                return
+            if not lives:
+                self.exited(Exited(container, None, None, 0.0, 0, time.time()))
 
     def keep_stdio(self, token: str, user: str, session: int) -> None:
         """Descriptors that were passed for a task are kept until it starts or its connection is gone."""
@@ -170,7 +222,10 @@ class Executor:
                     container=container, user=instruction.user, argv=spec.argv, env=spec.env, cwd=spec.cwd,
                     oom_score_adj=_FIRST_TO_GO if spec.opportunistic else 0,
                 )  # fmt: skip
-                pid = await self._launcher.start(start, procs_fd=procs, stdio=stdio)
+                pid = await self._ask(lambda launcher: launcher.start(start, procs_fd=procs, stdio=stdio))
+            except LauncherGone as gone:
+                self._start_in_doubt(container, not_enforced, gone)
+                return
             except LaunchFailed as error:
                 self.on_event(e.ContainerNotStarted(container, str(error), error.exit_status))
                 return
@@ -187,17 +242,52 @@ class Executor:
         with contextlib.ExitStack() as opened:
             try:
                 not_enforced, procs = await self._create(container, instruction.spec, opened)
-                await self._launcher.adopt(
-                    container, instruction.pid, instruction.user, procs_fd=procs, tree=instruction.tree
-                )
+                pid, user, tree = instruction.pid, instruction.user, instruction.tree
+                await self._ask(lambda launcher: launcher.adopt(container, pid, user, procs_fd=procs, tree=tree))
                 if instruction.spec.opportunistic and self._tree is not None:
                     set_oom_score_adj(self._tree.get(container).path, _FIRST_TO_GO)
+            except LauncherGone as gone:
+                self._start_in_doubt(container, not_enforced, gone)
+                return
             except (LaunchFailed, OSError) as error:
                 self.on_event(e.ContainerNotStarted(container, str(error)))
                 return
         reach(Point.START_LAUNCHED)
         self.on_event(e.ContainerStarted(container, instruction.pid, not_enforced, time.time()))
         reach(Point.START_TOLD)
+
+    async def _ask(self, ask: Callable[[Launcher], Awaitable[T]]) -> T:
+        """Ask the launcher, or the next one if that has died without being asked.
+
+        Raises:
+            LauncherGone: the launcher died and may have done it; or none was asked, and none will be.
+        """
+        while True:
+            if self._launcher is None:
+                await self._launcher_changed.wait()
+            if (launcher := self._launcher) is None:
+                raise LauncherGone(asked=False)
+            try:
+                return await ask(launcher)
+            except LauncherGone as gone:
+                if gone.asked or self._launcher is launcher:
+                    raise
+
+    def _start_in_doubt(self, container: str, not_enforced: dict[str, str], gone: LauncherGone) -> None:
+        """The launcher died before it answered: the container runs if its cgroup holds a process."""
+        if not gone.asked:
+            return  # the journal says `starting`, and the next agent knows that no launcher was asked
+        cgroup = self._tree.get(container) if self._tree is not None else None
+        if cgroup is not None and cgroup.populated():
+            pid = next(iter(cgroup.pids()), 0)
+            self.on_event(e.ContainerStarted(container, pid, not_enforced, time.time(), orphaned=True))
+        else:
+            self.on_event(e.ContainerNotStarted(container, "the launcher died while it started it"))
+
+    async def _kill_session(self, container: str) -> None:
+        if self._launcher is not None:
+            with contextlib.suppress(LauncherGone):
+                await self._launcher.kill_session(container)
 
     async def _create(
         self, container: str, spec: ContainerSpec, opened: contextlib.ExitStack
@@ -255,5 +345,7 @@ class Executor:
             else:
                 log.warning("cgroup still populated, left behind", container=container, path=str(cgroup.path))
         reach(Point.REMOVE_CGROUP_DONE)
-        await self._launcher.acknowledge(container)
+        if self._launcher is not None:
+            with contextlib.suppress(LauncherGone):
+                await self._launcher.acknowledge(container)
         reach(Point.REMOVE_ACKNOWLEDGED)

@@ -1,39 +1,81 @@
-"""What an earlier agent left behind: the limits of what runs, and the recorded containers that never began."""
+"""What an earlier agent left behind, judged by its journal, the launcher and the cgroups."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
 from agent.cgroups import CgroupTree
+from agent.core import draining, turns
+from agent.core import events as e
 from agent.core.confinement import Confinement, confine
-from agent.core.records import ContainerRecord, ContainerState
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
+from agent.journal import Journal
+from agent.launcher import Running
+from penstock.wire.cluster_api import Draining
 
 
-def never_began(
-    containers: Iterable[ContainerRecord], known: AbstractSet[str], tree: CgroupTree | None, *, same_launcher: bool
-) -> frozenset[str]:
+def look(
+    journal: Journal,
+    runs: Collection[Running],
+    exits: frozenset[str],
+    tree: CgroupTree | None,
+    *,
+    same_launcher: bool,
+) -> e.Recovered:
+    """Return what the node has to take back.
+
+    Args:
+        journal: of the earlier agent.
+        runs: what the launcher runs.
+        exits: containers of which the launcher has told the end.
+        tree: None: there are no cgroups, and what a launcher that died has left cannot be seen.
+        same_launcher: whether the launcher is the one that the earlier agent would have asked for containers.
+    """
+    containers = journal.read("containers", ContainerRecord)
+    live = [record for record in containers if record.ended is None]
+    running = {run.container: run.pid for run in runs}
+    orphans = _orphans(live, running.keys() | exits, tree)
+    return e.Recovered(
+        jobs=journal.read("jobs", JobRecord),
+        tasks=journal.read("tasks", HeldTask),
+        containers=containers,
+        running=running | orphans,
+        orphans=frozenset(orphans),
+        never_began=_never_began(live, running.keys() | orphans.keys() | exits) if same_launcher else frozenset(),
+        exits_to_come=exits,
+        at=time.time(),
+        draining=next(iter(journal.read(draining.ROOM, Draining)), None),
+        waits=next(iter(journal.read(turns.ROOM, turns.Waits)), None),
+        owners={run.container: run.user for run in runs},
+    )
+
+
+def _orphans(containers: Iterable[ContainerRecord], known: AbstractSet[str], tree: CgroupTree | None) -> dict[str, int]:
+    """Return container → pid of those that run, and that no launcher knows: theirs died."""
+    found = {}
+    for record in containers if tree is not None else ():
+        assert tree is not None
+        cgroup = tree.get(record.container)
+        if record.container not in known and cgroup.populated():
+            found[record.container] = record.pid or next(iter(cgroup.pids()), 0)
+    return found
+
+
+def _never_began(containers: Iterable[ContainerRecord], known: AbstractSet[str]) -> frozenset[str]:
     """Return the containers that can be started anew, because nothing of them has ever run.
 
     A container is journaled as ``starting`` before the launcher is asked for it, and as ``running`` afterwards. So one
     that is still ``starting`` never ran if the launcher that would have been asked has never heard of it. Another
     launcher cannot tell: the one before it may have started the container, and died.
-
-    Args:
-        containers: as the journal has them.
-        known: containers that the launcher runs, or of which it has told the end.
-        tree: None: there are no cgroups.
-        same_launcher: whether the launcher is the one that the earlier agent was connected to.
     """
-    if not same_launcher:
-        return frozenset()
     return frozenset(
         record.container
         for record in containers
         if record.state in {ContainerState.STARTING, ContainerState.STOPPING}
         and not record.pid
         and record.container not in known
-        and not (tree is not None and tree.get(record.container).populated())
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from agent.config import AgentConfig
 from agent.confiner import Confiner
 from agent.core import events as e
+from agent.executor import Executor
 from agent.jvm import JvmHeaps
 from agent.monitor import MemoryWatch, Sampler
 from agent.output import forget_outputs, trim_output
@@ -21,10 +22,11 @@ class Periodic:
     """One per agent; runs until cancelled. What the system refuses is a trouble, and is tried again."""
 
     def __init__(
-        self, shell: Shell, sampler: Sampler, confiner: Confiner, heaps: JvmHeaps, watch: MemoryWatch | None,
-        outputs: Path, config: Callable[[], AgentConfig], troubles: Troubles,
+        self, shell: Shell, executor: Executor, sampler: Sampler, confiner: Confiner, heaps: JvmHeaps,
+        watch: MemoryWatch | None, outputs: Path, config: Callable[[], AgentConfig], troubles: Troubles,
     ) -> None:  # fmt: skip
         self._shell, self._sampler, self._confiner = shell, sampler, confiner
+        self._executor = executor
         self._heaps, self._watch = heaps, watch
         self._outputs = outputs
         self._config = config
@@ -48,6 +50,7 @@ class Periodic:
 
     async def _sample(self) -> None:
         containers = self._shell.node.containers
+        self._executor.look_at_orphans()
         traffic = await self._confiner.counters()
         snapshot = self._sampler.sample(list(containers.live), traffic)
         self._shell.dispatch(e.Sampled(snapshot, time.time()))

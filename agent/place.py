@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+#: What the names of roots begin with that launchers make; the instance of the agent follows, 8 digits.
+_MADE = "penstock-"
+
 
 def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
     """The cgroup v2 mount, also where it hangs beside v1 controllers (there it has none of its own)."""
@@ -47,8 +50,13 @@ def choose_root(instance: str) -> Path | None:
     if is_delegated(own) and os.access(own, os.W_OK):
         return own
     if os.geteuid() == 0 and os.access(mount, os.W_OK):
-        return mount / f"penstock-{instance}"
+        return mount / f"{_MADE}{instance}"
     return None
+
+
+def was_made_by_launcher(root: Path) -> bool:
+    """Whether a root is one that :func:`choose_root` names, and that an earlier launcher made."""
+    return root.parent == cgroup2_mount() and root.name.startswith(_MADE) and len(root.name) == len(_MADE) + 8
 
 
 def vacate(root: Path) -> None:

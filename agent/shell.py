@@ -92,6 +92,7 @@ class Shell:
             i.StartContainer: lambda start: self._once_journaled(start.container, partial(self._start, start)),
             i.AdoptProcess: lambda adopt: self._once_journaled(adopt.container, partial(do.adopt, adopt)),
             i.KillContainer: self._kill,
+            i.WatchOrphan: lambda orphan: do.watch_orphan(orphan.container),
             i.Confine: lambda change: do.confine(change.container, change.confinement),
             i.Freeze: lambda freeze: do.freeze(freeze.container, frozen=freeze.frozen),
             i.Reclaim: lambda reclaim: do.reclaim(reclaim.container, reclaim.size_bytes),

@@ -137,6 +137,7 @@ def _container(node: Node, record: ContainerRecord, use: ContainerUse | None, no
         "profile": _profile(node, record, now),
         "executor": _executor(node, record, now),
         "adopted": record.adopted,
+        "orphaned": record.orphaned,
         "not_enforced": record.not_enforced,
         "sample": msgspec.to_builtins(use) if use is not None else {},
         "ended": msgspec.to_builtins(record.ended) if record.ended is not None else None,
@@ -179,6 +180,8 @@ def _note(record: ContainerRecord, use: ContainerUse | None) -> str:
     notes = []
     if record.unrecorded:
         notes.append("its record was lost: it goes on, and limits of its CPU, memory and disk stay as they were")
+    if record.orphaned:
+        notes.append("its launcher died: its exit status will not be known")
     if use is None:
         return "; ".join(notes)
     if use.oom_kills:

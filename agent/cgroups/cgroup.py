@@ -131,11 +131,30 @@ class Cgroup:
     def _kill_each(self) -> None:
         """Before 5.14: frozen, nobody forks between reading and killing; cgroups made below are killed too."""
         self.freeze(True)
-        for cgroup in (self.path, *self._below()):
-            for pid in Cgroup(cgroup, self._controllers, self._surroundings, self._filesystem).pids():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        for pid in self._members():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.freeze(False)
+
+    def send_signal(self, signum: int) -> None:
+        """Send a signal to every process in it and below; what enters meanwhile may be missed.
+
+        Raises:
+            OSError: no descriptor is free.
+        """
+        with contextlib.ExitStack() as opened:
+            pidfds = {}
+            for pid in self._members():
+                with contextlib.suppress(ProcessLookupError):
+                    pidfds[pid] = os.pidfd_open(pid)  # Linux 5.3
+                    opened.callback(os.close, pidfds[pid])
+            for pid in pidfds.keys() & set(self._members()):  # not given to a process elsewhere before it was opened
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfds[pid], signum)
+
+    def _members(self) -> list[int]:
+        cgroups = (Cgroup(p, self._controllers, self._surroundings, self._filesystem) for p in self._below())
+        return [pid for cgroup in (self, *cgroups) for pid in cgroup.pids()]
 
     def pids(self) -> list[int]:
         """The processes in it, without those below."""

@@ -17,6 +17,7 @@ from agent.core.instructions import (
     Signal,
     StartContainer,
     WatchMemory,
+    WatchOrphan,
 )
 from agent.core.records import ContainerRecord, ContainerState
 from penstock.model import Ended, EndedBy
@@ -81,6 +82,12 @@ class Containers:
             record.state = ContainerState.RUNNING
             return [Record(ROOM, container, record)]
         return [KillContainer(container, record.stopping_reason)]  # it was unwanted before it had started
+
+    def orphan(self, container: str) -> list[Instruction]:
+        """The launcher that started it died. It goes on; only its exit status will not be known."""
+        record = self.live[container]
+        record.orphaned = True
+        return [Record(ROOM, container, record), WatchOrphan(container)]
 
     def confined(self, container: str, not_enforced: dict[str, str]) -> None:
         """The kernel was told what holds for it, as far as it goes."""
@@ -163,10 +170,10 @@ def how_it_ended(record: ContainerRecord, event: ContainerExited) -> Ended:
     by, reason = EndedBy.EXIT, ""
     if record.stopping_by is not None:
         by, reason = record.stopping_by, record.stopping_reason
-    elif event.exit_status is None and record.adopted:
+    elif event.exit_status is None and record.adopted and not record.orphaned:
         reason = "it was adopted: how it exited only its parent could see"
     elif event.exit_status is None:
-        by, reason = EndedBy.LOST, "it ended while nobody could see how"
+        by, reason = EndedBy.LOST, "the launcher that could see its exit status died"
     elif event.oom_kills and event.signal == 9:
         limit = record.spec.limits.memory_max_bytes
         by = EndedBy.OOM

@@ -195,12 +195,16 @@ class KillRequested:
 
 @dataclass(frozen=True, slots=True)
 class ContainerStarted:
-    """The launcher started it. ``not_enforced``: requested limit → why this host does not enforce it."""
+    """The launcher started it. ``not_enforced``: requested limit → why this host does not enforce it.
+
+    ``orphaned``: the launcher died meanwhile.
+    """
 
     container: str
     pid: int
     not_enforced: dict[str, str]
     at: float
+    orphaned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +227,13 @@ class ContainerExited:
     memory_peak_bytes: int
     oom_kills: int
     ended_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherLost:
+    """The launcher died: no parent sees how the containers that it started end. Starts under way end by themselves."""
+
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,9 +307,9 @@ class Reconfigured:
 class Recovered:
     """First event after a restart of the agent: what the journal knows and the launcher still runs.
 
-    ``running`` maps container → pid. ``never_began`` names recorded containers that the launcher, the one which they
-    would have been started by, was not asked to start. A recorded container that is in neither, and whose exit the
-    launcher will not report, is lost. One that runs without a readable record goes on: of ``owners``.
+    ``running`` maps container → pid. ``orphans`` names those of them whose launcher died. ``never_began`` names
+    recorded containers that no launcher was asked to start. A recorded container that is in none of them, and whose
+    exit the launcher will not report, is lost. One that runs without a readable record goes on: of ``owners``.
     """
 
     jobs: list[JobRecord]
@@ -311,6 +322,7 @@ class Recovered:
     waits: Waits | None = None
     never_began: frozenset[str] = frozenset()
     owners: dict[str, str] = field(default_factory=dict)
+    orphans: frozenset[str] = frozenset()
 
 
 Event = (
@@ -336,6 +348,7 @@ Event = (
     | ContainerStarted
     | ContainerNotStarted
     | ContainerExited
+    | LauncherLost
     | Confined
     | Reclaimed
     | Woken

@@ -74,6 +74,13 @@ class KillContainer:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchOrphan:
+    """The container's launcher died: answer ContainerExited once its cgroup holds no process."""
+
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
 class Confine:
     """Tell the kernel what holds for a container now, in place: resized, following its profile, or promoted.
 
@@ -154,6 +161,7 @@ Instruction = (
     | StartContainer
     | AdoptProcess
     | KillContainer
+    | WatchOrphan
     | Confine
     | Freeze
     | Reclaim

@@ -110,6 +110,7 @@ class Node:
             e.ContainerStarted: partial(running.container_started, self),
             e.ContainerNotStarted: partial(running.container_not_started, self),
             e.ContainerExited: partial(running.container_exited, self),
+            e.LauncherLost: partial(running.launcher_lost, self),
             e.Confined: partial(elasticity.confined, self),
             e.Reclaimed: partial(preempting.reclaimed, self),
             e.MemoryLooked: partial(preempting.memory_looked, self),

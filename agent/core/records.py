@@ -117,6 +117,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     recorded: Recorded | None = None  # of an executor: what it used, as far as that has been journaled
     adopted: bool = False
     unrecorded: bool = False  # an earlier agent's record was lost: the request is not known
+    orphaned: bool = False  # its launcher died: its processes run on, and nobody sees their exit status
     not_enforced: dict[str, str] = {}
     stopping_by: EndedBy | None = None
     stopping_reason: str = ""

@@ -37,6 +37,8 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
             node.elasticity.follow(container, now - (event.at - (container.profile_at or event.at)))
         if container.executor is not None:
             node.executors.resumed(container, event.at, now)
+    for name in sorted(event.orphans):
+        thawed += node.containers.orphan(name) if name in node.containers.live else []
     thawed += node.containers.watch()
     node.draining = event.draining
     tasks = _tasks(node, event, now) + draining.give_back(node, now)
@@ -135,6 +137,7 @@ def _containers(node: Node, event: e.Recovered, live: list[ContainerRecord], now
                 never = e.ContainerNotStarted(container, "the agent was restarted before it was started: it never ran")
                 instructions += running.container_not_started(node, never, now)
         elif container not in event.exits_to_come:
+            record.orphaned = True
             gone = e.ContainerExited(container, None, None, 0.0, 0, 0, event.at)
             instructions += running.container_exited(node, gone, now)
     return instructions

@@ -130,6 +130,17 @@ def container_started(node: Node, event: e.ContainerStarted, now: float) -> list
         wanted = confine(record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise)
         if wanted != confine(record.spec, record.spec.limits, opportunistic=record.spec.opportunistic):
             instructions.append(Confine(event.container, wanted))
+    if event.orphaned:
+        instructions += node.containers.orphan(event.container)
+    return instructions
+
+
+def launcher_lost(node: Node, event: e.LauncherLost, now: float) -> list[Instruction]:
+    """What runs goes on without a parent. What is being started is not its child yet, as far as is known."""
+    instructions: list[Instruction] = []
+    for record in list(node.containers.live.values()):
+        if record.pid and not record.orphaned:
+            instructions += node.containers.orphan(record.container)
     return instructions
 
 

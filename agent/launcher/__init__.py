@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from agent.launcher.messages import Adopt, Exited, Running, Start
 
 if TYPE_CHECKING:
-    from agent.launcher.client import Launcher, LaunchFailed
+    from agent.launcher.client import Launcher, LauncherGone, LaunchFailed
 
-__all__ = ["Adopt", "Exited", "LaunchFailed", "Launcher", "Running", "Start"]
+__all__ = ["Adopt", "Exited", "LaunchFailed", "Launcher", "LauncherGone", "Running", "Start"]
 
 
 def __getattr__(name: str) -> object:
     """The client is for the agent: its asyncio would double the process that every start forks."""
-    if name in {"Launcher", "LaunchFailed"}:
+    if name in {"Launcher", "LauncherGone", "LaunchFailed"}:
         from agent.launcher import client
 
         return getattr(client, name)

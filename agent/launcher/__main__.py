@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from agent.launcher.server import Server
-from agent.place import cgroup2_mount, is_delegated, own_cgroup
+from agent.place import cgroup2_mount, is_delegated, own_cgroup, was_made_by_launcher
 from penstock import paths
 
 #: How long the killed may take to be gone before their tree is left behind.
@@ -31,8 +31,9 @@ def main() -> int:
     arguments = parser.parse_args()
     os.closerange(3, 1024)  # what we were born with; all that we open ourselves, exec closes
     paths.make_private(arguments.runtime_dir, 0o755)
-    made = arguments.cgroup_root is not None and not arguments.cgroup_root.exists()
-    root = _settle(arguments.cgroup_root)
+    root = arguments.cgroup_root
+    made = root is not None and (not root.exists() or was_made_by_launcher(root))
+    root = _settle(root)
     try:
         server = Server(arguments.runtime_dir / "launcher.sock", root, arguments.leave_after)
     except OSError as error:

@@ -35,6 +35,14 @@ class LaunchFailed(Exception):  # noqa: N818 - it reads as what it says
         self.exit_status = exit_status
 
 
+class LauncherGone(LaunchFailed):
+    """The launcher died. ``asked``: it may have done what it was asked for, else it was not asked."""
+
+    def __init__(self, *, asked: bool) -> None:
+        super().__init__("the launcher is gone")
+        self.asked = asked
+
+
 class Launcher:
     """A connection to the launcher; make one with :meth:`connect`."""
 
@@ -100,7 +108,7 @@ class Launcher:
         """Start a command; its pid once it runs.
 
         Raises:
-            LaunchFailed: a step on the way failed; says which.
+            LaunchFailed: a step on the way failed; says which. LauncherGone: nobody can say whether it was started.
         """
         descriptors = [*stdio, *([procs_fd] if procs_fd is not None else [])]
         answer = await self._ask({"do": "start", "start": astuple(start)}, descriptors)
@@ -157,6 +165,11 @@ class Launcher:
         self._lost()
         self._connection.close()
 
+    @property
+    def gone(self) -> bool:
+        """Whether it died, or we hung up."""
+        return self._closed
+
     # ------------------------------------------------------------ inside
 
     async def _ask(self, request: dict[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
@@ -172,14 +185,27 @@ class Launcher:
         except OSError as error:
             if error.errno == errno.EMSGSIZE:
                 raise LaunchFailed(f"arguments and environment are too large ({len(data)} bytes)") from None
+            if error.errno in {errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN}:
+                self._read_to_the_end()
+                raise LauncherGone(asked=False) from None
             raise LaunchFailed(f"the launcher does not answer: {error.strerror}") from None
         finally:
             self._waiting.pop(request_id, None)
+
+    def _read_to_the_end(self) -> None:
+        """Take what a launcher that is gone has said before, and then its end."""
+        while not self._closed:
+            self._readable()
 
     def _readable(self) -> None:
         try:
             data = self._connection.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
+            return
+        except ConnectionResetError:
+            # It died with requests unread. The kernel says so once; then come what it has sent, and the end. uvloop
+            # does not watch a socket any more that had an error.
+            self._read_to_the_end()
             return
         except OSError:
             data = b""
@@ -202,7 +228,7 @@ class Launcher:
         waiting: list[asyncio.Future[Any]] = [self._hello, *self._waiting.values()]
         for future in waiting:
             if not future.done():
-                future.set_exception(LaunchFailed("the launcher is gone"))
+                future.set_exception(LauncherGone(asked=True))
                 future.exception()  # seen: whoever waits hears it all the same
         if not self._closed:
             self._closed = True

@@ -106,14 +106,16 @@ class Server:
 
     def end_all(self) -> None:
         """Kill every container and wait for them; an adopted process without a cgroup was only watched."""
-        for container, child in (self._children | self._starting).items():
-            if child.adopted and not child.confined:
-                continue
-            self._kill_session(child)
-            if self._cgroup_root is not None:
-                kill = self._cgroup_root / "containers" / container / "cgroup.kill"
-                with contextlib.suppress(FileNotFoundError):  # Linux before 5.14, or it was removed
-                    kill.write_bytes(b"1")  # also what left the session
+        children = (self._children | self._starting).values()
+        for child in children:
+            if child.confined or not child.adopted:
+                self._kill_session(child)
+        if self._stopping and self._cgroup_root is not None:
+            # Also what left the session, and containers of a launcher that died; no such files before Linux 5.14.
+            for kill in self._cgroup_root.glob("containers/*/cgroup.kill"):
+                with contextlib.suppress(FileNotFoundError):  # it was removed
+                    kill.write_bytes(b"1")
+        for child in children:
             if not child.adopted:
                 os.waitpid(child.running.pid, 0)
 

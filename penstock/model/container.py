@@ -107,7 +107,7 @@ class EndedBy(enum.StrEnum):
     DISCONNECTED = "disconnected"  # attached, and its client went away
     REFUSED = "refused"  # never started: the node could not keep the promise
     FAILED = "failed"  # never started: the command or its surroundings could not be set up
-    LOST = "lost"  # it ended while nobody could see how (its launcher died, or its node)
+    LOST = "lost"  # nobody could see how it ended: its launcher died, or its node
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

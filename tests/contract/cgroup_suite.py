@@ -153,6 +153,16 @@ class ProcessesContract:
         assert [process.wait(30) for process in inside] == [-signal.SIGKILL] * 3
         assert answers(beside)
 
+    def test_a_signal_reaches_what_is_below_and_not_what_is_beside(self, bed: Bed) -> None:
+        cgroup, beside = bed.tree.create("a"), bed.tree.create("b")
+        bed.filesystem.mkdir(bytes(cgroup.path / "below"))
+        processes = [bed.enter(cgroup), bed.enter(bed.below(cgroup, "below"))]
+        other = bed.enter(beside)
+        cgroup.send_signal(signal.SIGTERM)
+        assert [process.wait(60) for process in processes] == [-signal.SIGTERM] * 2
+        assert echo(other, "lives") == "lives"
+        bed.tree.get("gone").send_signal(signal.SIGTERM)
+
     def test_a_process_is_in_one_cgroup_at_a_time(self, bed: Bed) -> None:
         cgroup, other = bed.tree.create("a"), bed.tree.create("b")
         process = bed.enter(cgroup)

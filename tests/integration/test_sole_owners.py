@@ -106,12 +106,11 @@ def _wait_for_http(address: str) -> None:
 
 def test_an_agent_that_does_not_start_leaves_no_launcher(tmp_path: Path) -> None:
     runtime, state = tmp_path / "run", tmp_path / "state"
-    state.mkdir(mode=0o700)
-    (state / "journal").write_text("no directory")
+    (runtime / "stdio.sock" / "in the way").mkdir(parents=True)
     places = {"runtime_dir": str(runtime), "state_dir": str(state), "http": "127.0.0.1:0"}
     try:
         line = _refused("agent", [part for pair in places.items() for part in ("--set", "=".join(pair))])
-        assert f"{state / 'journal'}" in line
+        assert f"{runtime / 'stdio.sock'}" in line
         assert (runtime / "launcher.log").exists()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             if probe.connect_ex(str(runtime / "launcher.sock")) == 0:  # it may be about to end

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.core import Node, tasks
+from agent.core import Node, tasks, turns
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement, confine
@@ -81,6 +83,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.frozen: set[str] = set()
         self.warned: set[str] = set()
         self.confined: dict[str, Confinement] = {}
+        self.orphans: set[str] = set()  # containers whose launcher died
         self.alarm: float | None = None
         self.watched = False
 
@@ -111,6 +114,9 @@ class NodeMachine(RuleBasedStateMachine):
                 case i.Freeze(container, frozen):
                     assert container in self.processes, "freezes what does not run"
                     (self.frozen.add if frozen else self.frozen.discard)(container)
+                case i.WatchOrphan(container):
+                    assert container in self.processes and container not in self.orphans, "watched twice"
+                    self.orphans.add(container)
                 case i.Signal(container, signum):
                     assert container in self.processes and container not in self.frozen, "notice to who cannot hear it"
                     assert signum == NOTICE.signal
@@ -338,15 +344,26 @@ class NodeMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------ kernel and launcher
 
     @precondition(lambda self: self.starting)
-    @rule(data=st.data(), works=st.booleans())
-    def start(self, data: st.DataObject, works: bool) -> None:
+    @rule(data=st.data(), works=st.booleans(), orphaned=st.booleans())
+    def start(self, data: st.DataObject, works: bool, orphaned: bool) -> None:
         container = data.draw(st.sampled_from(sorted(self.starting)))
         self.starting.discard(container)
         if works:
             self.processes.add(container)
-            self.send(e.ContainerStarted(container, 42, {}, self.now))
+            self.send(e.ContainerStarted(container, 42, {}, self.now, orphaned=orphaned))
+            assert (container in self.orphans) == orphaned
         else:
             self.send(e.ContainerNotStarted(container, "no such command"))
+
+    @rule()
+    def launcher_dies(self) -> None:
+        """What it had started runs on; what it starts is answered for as any start."""
+        promised = self.node.ledger()
+        self.send(e.LauncherLost(self.now))
+        assert self.orphans == self.processes
+        ledger = self.node.ledger()
+        assert ledger.promised_cores == promised.promised_cores
+        assert ledger.promised_memory_bytes == promised.promised_memory_bytes
 
     @precondition(lambda self: self.processes)
     @rule(data=st.data(), status=st.sampled_from([0, 1, 137]), oom=st.booleans())
@@ -356,8 +373,14 @@ class NodeMachine(RuleBasedStateMachine):
         self.processes.discard(container)
         self.doomed.discard(container)
         self.frozen.discard(container)
-        signal = 9 if status == 137 else None
-        self.send(e.ContainerExited(container, status, signal, 0.1, 5, int(oom), self.now))
+        if container in self.orphans:  # nobody saw how
+            self.orphans.discard(container)
+            self.send(e.ContainerExited(container, None, None, 0.1, 5, int(oom), self.now))
+            assert (self.ended[container] is EndedBy.LOST) == (not asked)
+        else:
+            signal = 9 if status == 137 else None
+            self.send(e.ContainerExited(container, status, signal, 0.1, 5, int(oom), self.now))
+            assert self.ended[container] is not EndedBy.LOST
         by = self.ended[container]
         ours = {EndedBy.CANCELLED, EndedBy.PREEMPTED, EndedBy.DISCONNECTED}
         assert (by in ours) == asked, f"{by}, though a kill was {'' if asked else 'not '}asked for"
@@ -394,14 +417,14 @@ class NodeMachine(RuleBasedStateMachine):
         for container in sorted(self.processes):
             self.send(e.Reclaimed(container, 0))
 
-    @rule(lost=st.booleans(), same_launcher=st.booleans())
-    def restart(self, lost: bool, same_launcher: bool) -> None:
-        """The agent is killed and comes back; the launcher went on (or, rarely, died with all it ran).
+    @rule(data=st.data(), lost=st.booleans(), same_launcher=st.booleans())
+    def restart(self, data: st.DataObject, lost: bool, same_launcher: bool) -> None:
+        """The agent is killed and comes back; the launcher went on, or died, and with it some of what it ran.
 
         Starts have never reached the launcher, which only the launcher that was to get them can say.
         """
         node = Node(replace(SETTINGS, instance=f"x{self.fresh()}"))
-        records = {"jobs": [], "tasks": [], "containers": [], "node": []}  # type: ignore[var-annotated]
+        records: defaultdict[str, list[Any]] = defaultdict(list)
         for (room, _), record in self.journal.items():
             records[room].append(record)
         never_began = frozenset(self.starting) if same_launcher and not lost else frozenset()
@@ -411,10 +434,13 @@ class NodeMachine(RuleBasedStateMachine):
         anew = never_began & placed & wanted
         self.launched -= anew
         self.begun = {key: container for key, container in self.begun.items() if container not in anew}
+        orphans = frozenset(self.orphans)
         if lost:
-            self.processes.clear()
-            self.frozen.clear()
-            self.doomed.clear()
+            orphans = data.draw(st.frozensets(st.sampled_from(sorted(self.processes)))) if self.processes else orphans
+            self.processes &= orphans
+            self.frozen &= orphans
+            self.doomed &= orphans
+        self.orphans.clear()
         self.sessions.clear()
         self.jobs.clear()
         self.forget(None)
@@ -434,9 +460,12 @@ class NodeMachine(RuleBasedStateMachine):
                 exits_to_come=frozenset(),
                 at=self.now,
                 draining=next((r for r in records["node"] if isinstance(r, Draining)), None),
+                waits=next((r for r in records[turns.ROOM] if isinstance(r, turns.Waits)), None),
                 never_began=never_began,
+                orphans=orphans,
             )
         )
+        assert self.orphans == orphans
         assert never_began <= anew | self.ended.keys()
         assert EndedBy.LOST not in {self.ended[container] for container in never_began - anew}
         assert before <= self.unheard, "an end is lost"
@@ -534,6 +563,7 @@ class NodeMachine(RuleBasedStateMachine):
             for container in sorted(self.processes):
                 self.processes.discard(container)
                 self.frozen.discard(container)
+                self.orphans.discard(container)
                 self.send(e.ContainerExited(container, 0, None, 0.0, 0, 0, self.now))
         for key in sorted(self.unheard):
             self.hear(key)
