@@ -34,6 +34,7 @@ from master.reservations.desk import Desk
 from master.service import MasterService
 from master.store.database import Database, StoreError, file_of
 from master.store.reservations import ReservationStore
+from master.training import models
 from penstock import __version__, paths, sdnotify
 from penstock.config.answers import Configuring
 from penstock.config.endpoint import endpoint
@@ -134,6 +135,9 @@ class Master:
         except OSError as error:
             raise StartError(f"http: cannot listen on {self._config.http}: {error.strerror or error}") from error
         log.info("master started", listen=self.service.address, http=self.site.address, version=__version__)
+        for model, why_not in models().items():
+            if why_not:
+                log.warning("forecasts are made without a model", model=model, reason=why_not)
 
     def _own_store(self) -> None:
         """Lock the store's file: two masters would each list, and change, what the other one promised.
@@ -220,6 +224,7 @@ class Master:
             "certificates": self.certificates.rows(),
             "degraded": self._troubles.rows(),
             "reservations": self.promising.counts if self.promising is not None else {},
+            "models": models(),
             **document(self.service.cluster, time.monotonic()),
         }
 

@@ -52,6 +52,7 @@ class Forecasting:
         self._trouble = ""
         self._applications: dict[str, Application] = {}
         self._learning: set[str] = set()
+        self._unavailable: dict[str, str] = {}  # models that the last training went without
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._answers = ThreadPoolExecutor(1, "forecasts")
@@ -193,8 +194,16 @@ class Forecasting:
             log.warning("no model was learnt", application=application, reason=str(error))
             return
         if predictor is not None:
+            self._complain_of_models(predictor.unavailable)
             self._application(application).learnt_from(history, predictor)
             self._say(e.Learnt(application))
+
+    def _complain_of_models(self, unavailable: dict[str, str]) -> None:
+        """One line for each model that training goes without, when that is new."""
+        for name, why in unavailable.items():
+            if self._unavailable.get(name) != why:
+                log.warning("forecasts are made without a model", model=name, reason=why)
+        self._unavailable = dict(unavailable)
 
     def _say(self, event: e.Forecasted | e.Learnt) -> None:
         if not self._stopping.is_set():

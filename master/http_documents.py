@@ -138,7 +138,8 @@ class PromisedNow(Said, frozen=True, kw_only=True):
 
 
 class Status(Said, frozen=True, kw_only=True):
-    """What the master knows. ``decisions``: what was counted since its start; ``started_at`` is Unix time."""
+    """What the master knows. ``decisions``: what was counted since its start; ``started_at`` is Unix time; ``models``:
+    each model of prediction → why it is not available, empty: it is."""
 
     version: str
     started_at: float
@@ -148,6 +149,7 @@ class Status(Said, frozen=True, kw_only=True):
     certificates: list[Certificate]
     degraded: list[Degraded]
     reservations: dict[Literal["accepted", "rejected", "missed"], int]
+    models: dict[str, str]
     resources: dict[Literal["cpu", "memory", "disk", "network"], Resource]
     nodes: dict[str, NodeStatus]
     jobs: dict[str, JobStatus]

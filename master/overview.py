@@ -19,7 +19,7 @@ MOST_NODES, MOST_JOBS, MOST_PREEMPTIONS = 500, 200, 20
 #: So old may be what is answered, seconds.
 _FRESH_S = 1.0
 #: What of the document is for everybody; the rest (who changed what, which reservation is promised what) for operators.
-_FOR_ALL = frozenset({"version", "started_at", "resources", "tasks", "memory", "decisions", "ordering"})
+_FOR_ALL = frozenset({"version", "started_at", "resources", "tasks", "memory", "decisions", "ordering", "models"})
 
 
 class Overview:

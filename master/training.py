@@ -14,6 +14,7 @@ from threading import Event
 
 from master.prediction import Predictor, Rules, Run
 from master.prediction.models import Model, Neighbours, Svr
+from penstock import extras
 
 #: Learns from runs; None: it was stopped before it was done. Raises TrainingError.
 Train = Callable[[Rules, Sequence[Run], Event], Predictor | None]
@@ -25,6 +26,12 @@ _LOOK_S = 0.2
 MOST_CPU_S = 120
 #: Numerical libraries take every processor that there is unless they are told.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def models() -> dict[str, str]:
+    """Return every model, and why it is not available; an empty text: it is."""
+    missing = f"scikit-learn is not installed; remedy: {extras.install('prediction')}"
+    return {Svr.name: "" if extras.is_installed("sklearn") else missing, Neighbours.name: ""}
 
 
 class TrainingError(Exception):

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from agent.check.facts import Fact, enforcement, paths, probe_tree
+from agent.check.facts import Fact, enforcement, libraries, paths, probe_tree
 from penstock.cli.arguments import Parser
 from penstock.paths import state_dir
 
@@ -24,16 +24,18 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     with probe_tree() as tree:
         facts = enforcement(tree)
-    needed = list(facts)
+    needed, optional = list(facts), libraries()
     if arguments.need is not None:
         needed = [name.strip() for name in arguments.need.split(",")]
-        if (complaint := _complaint(needed, facts)) is not None:
+        if (complaint := _complaint(needed, facts | optional)) is not None:
             print(f"penstock check: --need: {complaint}", file=sys.stderr)
             return 2
-    # Where the agent and most work writes is worth a line, and no reason to fail: whoever depends on it names it.
-    usual = paths(_usual(), facts) if arguments.need is None else {}
+    # Where the agent and most work writes, and libraries that a feature needs, are worth a line and no reason to fail:
+    # --need and --path name what a host depends on.
+    usual = optional | paths(_usual(), facts) if arguments.need is None else {}
     asked = paths(arguments.path, facts)
-    shown = {name: facts[name] for name in needed} | usual | asked
+    known = facts | optional
+    shown = {name: known[name] for name in needed} | usual | asked
     if arguments.json:
         print(json.dumps({name: {"ok": f.ok, "why": f.why, "remedy": f.remedy} for name, f in shown.items()}))
     else:

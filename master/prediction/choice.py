@@ -48,16 +48,25 @@ class Predictor:
         self._learnt: _Learnt | None = None
         #: What each model missed held-back settings by when it was last looked at; name → error.
         self.errors: dict[str, float] = {}
+        #: Models that could not be trained because their library cannot be imported; name → why.
+        self.unavailable: dict[str, str] = {}
 
     def learn(self, runs: Sequence[Run]) -> None:
-        """Train every model on all but some settings, in turns, and keep the one that misses those least."""
+        """Train every model on all but some settings, in turns, and keep the one that misses those least.
+
+        A model whose library is missing takes no part.
+        """
         runs = alike(runs)
-        self._learnt, self.errors = None, {}
+        self._learnt, self.errors, self.unavailable = None, {}, {}
         if len({run.settings for run in runs}) < self.rules.settings:
             return
         for make in self._models:
-            held_back = tuple(_held_back(make, runs))
             model = make()
+            try:
+                held_back = tuple(_held_back(make, runs))
+            except ImportError as error:
+                self.unavailable[model.name] = str(error)
+                continue
             learnt = _Learnt(model, held_back)
             self.errors[model.name] = learnt.error
             if self._learnt is None or learnt.error < self._learnt.error:
@@ -76,7 +85,8 @@ class Predictor:
 
     def _why_not(self, same: int) -> str:
         if self._learnt is not None:
-            return f"{self._learnt.model.name} missed held-back settings by {self._learnt.error:.0%}"
+            others = "".join(f"; {name} is not available: {why}" for name, why in self.unavailable.items())
+            return f"{self._learnt.model.name} missed held-back settings by {self._learnt.error:.0%}{others}"
         return f"{same} of {self.rules.runs} runs with these settings, too few others"
 
 

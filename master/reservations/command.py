@@ -18,6 +18,7 @@ from master.reservations.measures import Measures, measure
 from master.reservations.milp import solve
 from master.reservations.rdl import Bundle, infeasible
 from master.reservations.requests_file import Asked, Requests, RequestsError, read
+from penstock import extras
 from penstock.cli.arguments import Parser
 
 _EXAMPLE = """\
@@ -86,7 +87,7 @@ def _solved(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | 
             time_limit_s=options.time_limit_s,
         )
     except ModuleNotFoundError:
-        raise RequestsError("--planner milp needs scipy: pip install 'penstock[milp]'") from None
+        raise RequestsError(f"--planner milp needs scipy; install it with `{extras.install('milp')}`") from None
     for name, placed in solved.placed.items():
         if placed is not None:
             asked.plan.add(name, (piece for pieces in placed for piece in pieces))
@@ -139,7 +140,8 @@ def _drawn(asked: Requests, placed: Mapping[str, Placed | None], path: Path) -> 
 
         draw(asked.plan, {name: given for name, given in placed.items() if given is not None}, asked.horizon, path)
     except ModuleNotFoundError:
-        print("penstock plan: --plot needs matplotlib: pip install 'penstock[simulate]'", file=sys.stderr)  # noqa: T201
+        remedy = f"install it with `{extras.install('simulate')}`"
+        print(f"penstock plan: --plot needs matplotlib; {remedy}", file=sys.stderr)  # noqa: T201
         return 2
     except (OSError, ValueError) as error:
         print(f"penstock plan: --plot: {path}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)  # noqa: T201

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock import extras
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
 
@@ -124,8 +125,8 @@ def _command_of(daemon: str, argv: list[str]) -> int:
         try:
             return int(entry.load()(argv))
         except ImportError as error:
-            raise CommandError(f"{error}; install it with `pip install 'penstock[{daemon}]'`") from None
-    raise CommandError(f"the {daemon} is not installed; install it with `pip install 'penstock[{daemon}]'`")
+            raise CommandError(f"{error}; install it with `{extras.install(daemon)}`") from None
+    raise CommandError(f"the {daemon} is not installed; install it with `{extras.install(daemon)}`")
 
 
 # ---------------------------------------------------------------- set
@@ -178,7 +179,7 @@ def _writer(daemon: str) -> Callable[[ConfigSet, dict[str, str]], None]:
     try:
         from penstock.config import file
     except ImportError as error:
-        raise CommandError(f"--persist: {error}; install it with `pip install 'penstock[{daemon}]'`") from None
+        raise CommandError(f"--persist: {error}; install it with `{extras.install(daemon)}`") from None
 
     def write(answer: ConfigSet, values: dict[str, str]) -> None:
         try:

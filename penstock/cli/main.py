@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 
-from penstock import __version__
+from penstock import __version__, extras
 from penstock.cli.errors import CommandError
 from penstock.cli.statuses import Status
 
@@ -118,7 +118,7 @@ def find(name: str) -> Callable[[list[str]], int]:
 
 def _not_installed(name: str, why: str) -> str:
     extra = _EXTRAS.get(name)
-    return f"{why}; install it with `pip install 'penstock[{extra}]'`" if extra else why
+    return f"{why}; install it with `{extras.install(extra)}`" if extra else why
 
 
 def _unknown(name: str) -> str:

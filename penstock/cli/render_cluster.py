@@ -71,6 +71,8 @@ def _headline(status: Mapping[str, Any], now: float) -> Text:
         pieces.append(f"memory {format_bytes(reserved)} of {format_bytes(reservable)} reserved")
     if "ordering" in status:
         pieces.append(f"order {status['ordering']}")
+    if models := [name for name, why_not in mapping(status, "models").items() if not why_not]:
+        pieces.append(f"forecasts by {', '.join(models)}")
     return plain(" · ".join(pieces))
 
 

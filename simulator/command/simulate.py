@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from penstock import extras
 from penstock.cli import arguments as read
 from penstock.cli.errors import CommandError, usage_error
 from simulator.command.progress import Progress
@@ -82,7 +83,7 @@ def _can_plot(path: Path) -> None:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise usage_error("--plot needs matplotlib; install it with `pip install 'penstock[simulate]'`") from None
+        raise usage_error(f"--plot needs matplotlib; install it with `{extras.install('simulate')}`") from None
     mpl.use("Agg")
 
 

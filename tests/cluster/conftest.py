@@ -31,6 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.variables = {
             "penstock_venv_wheel": str(wheel),
             "penstock_venv_wheelhouse": "/opt/wheelhouse",
+            "penstock_venv_extras": ["agent", "master"],  # the image has no scikit-learn; forecasts are by neighbours
             "penstock_ca_directory": str(directory / "ca"),
             "penstock_master_http": "0.0.0.0:7422",
             # Beside other tests a machine stands still for longer than a node may be silent by default.

@@ -10,10 +10,11 @@ from agent.cgroups import CgroupTree
 from agent.check.facts.base import HOST, Fact, Host
 from agent.check.facts.disks import paths
 from agent.check.facts.host import clock, delegation, pressure, swap, users
+from agent.check.facts.libraries import libraries
 from agent.check.facts.network import ingress, network, promises
 from agent.check.facts.tree import of_tree, probe_tree, without_tree
 
-__all__ = ["Fact", "Host", "HOST", "enforcement", "paths", "probe_tree"]
+__all__ = ["Fact", "Host", "HOST", "enforcement", "libraries", "paths", "probe_tree"]
 
 
 def enforcement(tree: CgroupTree | None, host: Host = HOST) -> dict[str, Fact]:

@@ -120,6 +120,7 @@ follow((status, history) => {
     ["since", day(status.started_at)],
     ["agents connect to", status.listen],
     ["order of jobs", status.ordering],
+    ["forecasts by", Object.keys(status.models).filter((model) => !status.models[model]).join(", ")],
     ["tasks", `${placed} placed, ${ready} ready`],
     ["memory reserved", `${bytes(status.memory.reserved_bytes)} of ${bytes(status.memory.reservable_bytes)}`],
   ]);

@@ -36,6 +36,30 @@ def test_every_variable_is_declared_and_no_other(role: str) -> None:
         assert name.endswith(("_token", "_operator", "_reader")) <= bool(option.get("no_log")), name
 
 
+def _extras(hostname: str, groups: dict[str, list[str]]) -> list[str]:
+    default = _yaml(_ANSIBLE / "roles/penstock_venv/defaults/main.yml")["penstock_venv_extras"]
+    expression = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False).compile_expression(
+        default.removeprefix("{{").removesuffix("}}"), undefined_to_none=False
+    )
+    found: list[str] = expression(inventory_hostname=hostname, groups=groups)
+    return found
+
+
+def test_masters_get_the_library_that_forecasts_settings_never_seen() -> None:
+    groups = {"penstock_masters": ["head"], "penstock_agents": ["head", "node1"]}
+    assert _extras("head", groups) == ["agent", "master", "prediction"]
+    assert _extras("node1", groups) == ["agent", "master"]
+    assert _extras("node1", {"penstock_agents": ["node1"]}) == ["agent", "master"]
+
+
+def test_the_extras_that_are_installed_are_those_of_the_wheel() -> None:
+    with (_ANSIBLE.parent / "pyproject.toml").open("rb") as file:
+        declared = tomllib.load(file)["project"]["optional-dependencies"]
+    assert set(_extras("head", {"penstock_masters": ["head"]})) <= set(declared)
+    tasks = (_ANSIBLE / "roles/penstock_venv/tasks/main.yml").read_text()
+    assert "| basename }}[{{ penstock_venv_extras | join(',') }}]'" in tasks
+
+
 def _render(daemon: str, config: dict[str, Any]) -> str:
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, autoescape=False)
     environment.filters["to_json"] = lambda value, **options: json.dumps(value, **options)

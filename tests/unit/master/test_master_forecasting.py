@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from master.core import events as e
 from master.core.instructions import Predict, StoreRun
@@ -20,7 +22,7 @@ from master.prediction.application import ForecastSettings
 from master.prediction.models import Neighbours
 from master.profiles import Profiles
 from master.store import Database, Depository
-from master.training import Train, TrainingError, in_a_process
+from master.training import Train, TrainingError, in_a_process, models
 from tests.unit.master.prediction.made_runs import grid, made
 
 Make = Callable[..., "Heard"]
@@ -107,6 +109,52 @@ async def test_new_settings_are_forecast_by_a_model_that_is_learnt_beside(make: 
     answer = await heard.forecast(asked)
     assert answer.by == "neighbours"
     assert answer.profile.slots == pytest.approx(made(12, 2).mean.shape[1], rel=0.2)
+
+
+class Bare(Neighbours):
+    """Cannot be learnt here."""
+
+    name = "bare"
+
+    def learn(self, runs: Sequence[Run]) -> None:
+        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
+
+
+async def test_a_model_without_its_library_is_logged_once_and_the_others_forecast(make: Make, tmp_path: Path) -> None:
+    def train(rules: Rules, runs: Sequence[Run], stopping: threading.Event) -> Predictor:
+        predictor = Predictor(rules, [Bare, Neighbours])
+        predictor.learn(runs)
+        return predictor
+
+    path = tmp_path / "kept.db"
+    database = Database(str(path))
+    for number, run in enumerate(grid()):
+        Depository(database).add("u/app", run, ended_at=float(number), slot_s=3.0)
+    database.close()
+    heard = make(str(path), train)
+    with capture_logs() as logged:
+        await heard.forecast(made(12, 2).settings)
+        assert await heard.next() == e.Learnt("u/app")  # by training
+        heard.forecasting.ask(StoreRun("u/app", "another", 3.0, grid()[0]))
+        assert [await heard.next(), await heard.next()] == [e.Learnt("u/app")] * 2  # it is kept; training, again
+    assert (await heard.forecast(made(12, 2).settings)).by == "neighbours"
+    assert [line for line in logged if line["log_level"] == "warning"] == [
+        {
+            "event": "forecasts are made without a model", "log_level": "warning",
+            "model": "bare", "reason": "No module named 'sklearn'",
+        }
+    ]  # fmt: skip
+
+
+def test_every_model_is_named_with_the_remedy_where_its_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.extras.is_installed", lambda module: True)
+    assert models() == {"svr": "", "neighbours": ""}
+    monkeypatch.setattr("penstock.extras.is_installed", lambda module: module != "sklearn")
+    why = models()
+    assert why["neighbours"] == ""
+    assert why["svr"] == (
+        f"scikit-learn is not installed; remedy: {sys.executable} -m pip install 'penstock[prediction]'"
+    )
 
 
 @pytest.mark.parametrize("kind", ["nowhere", "no database"])

@@ -24,6 +24,7 @@ PATHS = {"/": Fact(False, "9p", "use ext4"), "/data": Fact(True, "ext4 on vda; i
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "probe_tree", lambda: contextlib.nullcontext(None))
     monkeypatch.setattr(command, "enforcement", lambda tree: FACTS)
+    monkeypatch.setattr(command, "libraries", dict)
     monkeypatch.setattr(command, "paths", lambda asked, facts: {f"path {p}": PATHS[str(p)] for p in asked})
     monkeypatch.setattr(command, "_usual", lambda: [Path("/")])
 

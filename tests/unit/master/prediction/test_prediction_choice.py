@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -21,6 +22,15 @@ class _Wrong(Neighbours):
     def predict(self, settings: Settings) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
         mean, peak, stages = super().predict(settings)
         return 10 * mean, 10 * peak, stages
+
+
+class _WithoutItsLibrary(Neighbours):
+    """Cannot be learnt here."""
+
+    name = "bare"
+
+    def learn(self, runs: Sequence[Run]) -> None:
+        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
 
 
 def test_the_same_settings_get_the_mean_of_the_latest_runs() -> None:
@@ -107,6 +117,30 @@ def test_a_model_that_misses_by_too_much_is_not_believed() -> None:
     predictor.learn(runs)
     said = predictor.predict(made(24, 3).settings, runs)
     assert said.by.startswith("peak reservation (wrong missed held-back settings by")
+
+
+def test_a_model_whose_library_is_missing_takes_no_part() -> None:
+    runs = grid()
+    for models in ([_WithoutItsLibrary, Neighbours], [Neighbours, _WithoutItsLibrary]):
+        predictor = Predictor(Rules(error=1.0), models)
+        predictor.learn(runs)
+        assert predictor.predict(made(24, 3).settings, runs).by == "neighbours"
+        assert set(predictor.errors) == {"neighbours"}
+        assert predictor.unavailable == {"bare": "No module named 'sklearn'"}
+
+
+def test_a_reservation_names_the_model_that_is_missing() -> None:
+    runs = grid()
+    predictor = Predictor(Rules(error=0.3), [_WithoutItsLibrary, _Wrong])
+    predictor.learn(runs)
+    assert "; bare is not available: No module named 'sklearn'" in predictor.predict(made(24, 3).settings, runs).by
+
+
+def test_without_any_model_bounds_are_reserved() -> None:
+    runs = grid()
+    predictor = Predictor(Rules(), [_WithoutItsLibrary])
+    predictor.learn(runs)
+    assert predictor.predict(made(24, 3).settings, runs).reservation
 
 
 def test_a_model_needs_several_settings() -> None:

@@ -166,6 +166,7 @@ CLUSTER: dict[str, Any] = {
     "version": "0.1.0",
     "started_at": NOW - 93.4,
     "ordering": "ejf",
+    "models": {"svr": "scikit-learn is not installed", "neighbours": ""},
     "resources": STATUS["resources"],
     "nodes": {
         "beta": {
@@ -207,7 +208,7 @@ def promised(name: str, *pieces: tuple[float, float], dropped: str = "") -> Rese
     "fact",
     [
         "1 of 2 nodes connected · master 0.1.0 · up 1m33s · tasks 1 placed, 7 ready",
-        "memory 1 GiB of 4 GiB reserved · order ejf",
+        "memory 1 GiB of 4 GiB reserved · order ejf · forecasts by neighbours",
         "3.5 / 16",
         "8 GiB / 64 GiB",
         "4, 2 GiB",

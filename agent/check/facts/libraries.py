@@ -1,0 +1,29 @@
+"""Libraries that features of the master need beyond what the master itself needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.check.facts.base import Fact
+from penstock import extras
+
+#: Extra → its library as it is imported and as it is called, what it is for, what happens without it.
+_OPTIONAL = {
+    "prediction": ("sklearn", "scikit-learn", "forecasts by svr and neighbours", "forecasts by neighbours only"),
+    "milp": ("scipy", "scipy", "penstock plan --planner milp", "no penstock plan --planner milp"),
+}
+#: The master cannot run without it, and the agent does not need it.
+_OF_A_MASTER = "sqlalchemy"
+
+
+def libraries(is_installed: Callable[[str], bool] = extras.is_installed) -> dict[str, Fact]:
+    """Extra → fact, where a master is installed; nothing elsewhere."""
+    if not is_installed(_OF_A_MASTER):
+        return {}
+    facts = {}
+    for extra, (module, library, use, without) in _OPTIONAL.items():
+        if is_installed(module):
+            facts[extra] = Fact(True, use)
+        else:
+            facts[extra] = Fact(False, f"{without}: {library} is not installed", extras.install(extra))
+    return facts
