@@ -6,6 +6,9 @@ import shlex
 import sys
 from importlib.util import find_spec
 
+#: Daemon → a library that it cannot run without and that no other extra of Penstock's brings.
+OF_A_DAEMON = {"agent": "pyroute2", "master": "sqlalchemy"}
+
 
 def is_installed(module: str) -> bool:
     """Return whether a top-level module can be found; it is not imported."""

@@ -12,11 +12,10 @@ import socket
 import subprocess
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from penstock import paths
+from penstock import extras, paths
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError
 from penstock.cli.session import converse
@@ -37,9 +36,10 @@ _IN_SCOPE = "PENSTOCK_UP_SCOPE"
 def main(argv: list[str]) -> int:
     """The command; returns its exit status."""
     options = _parse(argv)
-    for package in ("agent", "master"):
-        if find_spec(package) is None:
-            raise CommandError(f"{package} is not installed; `pip install 'penstock[agent,master]'`")
+    for daemon, library in extras.OF_A_DAEMON.items():
+        if not extras.is_installed(library):
+            remedy = f"install it with `{extras.install('agent,master')}`"
+            raise CommandError(f"the {daemon} needs {library}, which is not installed; {remedy}")
     _enter_scope(argv)
     return converse(_Up(options).run())
 

@@ -12,13 +12,11 @@ _OPTIONAL = {
     "prediction": ("sklearn", "scikit-learn", "forecasts by svr and neighbours", "forecasts by neighbours only"),
     "milp": ("scipy", "scipy", "penstock plan --planner milp", "no penstock plan --planner milp"),
 }
-#: The master cannot run without it, and the agent does not need it.
-_OF_A_MASTER = "sqlalchemy"
 
 
 def libraries(is_installed: Callable[[str], bool] = extras.is_installed) -> dict[str, Fact]:
     """Extra → fact, where a master is installed; nothing elsewhere."""
-    if not is_installed(_OF_A_MASTER):
+    if not is_installed(extras.OF_A_DAEMON["master"]):
         return {}
     facts = {}
     for extra, (module, library, use, without) in _OPTIONAL.items():

@@ -1,0 +1,99 @@
+"""The wheel in virtual environments that have what its extras name, and nothing else.
+
+Distributions are linked from the environment that runs the tests, so that an environment takes a second and no index
+is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment in which the wheel is installed."""
+
+    directory: Path
+
+    @property
+    def python(self) -> Path:
+        return self.directory / "bin/python"
+
+    def run(
+        self, *argv: str, cwd: Path | None = None, environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """``penstock ARGV…`` to its end."""
+        return subprocess.run(
+            [str(self.directory / "bin/penstock"), *argv], cwd=cwd, env={**os.environ, **(environment or {})},
+            capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120, check=False,
+        )  # fmt: skip
+
+
+def build(directory: Path) -> Path:
+    """The wheel of this checkout."""
+    from hatchling.builders.wheel import WheelBuilder
+
+    (built,) = WheelBuilder(str(ROOT)).build(directory=str(directory), versions=["standard"])
+    return Path(built)
+
+
+def installed(wheel: Path, directory: Path, *extras: str) -> Environment:
+    """Install the wheel with these extras into a fresh environment."""
+    made = Environment(directory)
+    venv.create(directory, symlinks=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", str(made.python), "install",
+         "--no-index", "--no-deps", "--no-compile", str(wheel)],
+        check=True,
+    )  # fmt: skip
+    (site,) = directory.glob("lib/python3*/site-packages")
+    (ours,) = site.glob("penstock-*.dist-info")
+    for needed in _closure(Distribution.at(ours), set(extras)):
+        _link(needed, site)
+    return made
+
+
+def _closure(of: Distribution, extras: set[str]) -> list[Distribution]:
+    """All distributions that one needs with these extras, itself left out."""
+    found: dict[str, Distribution] = {}
+    seen: set[tuple[str, str]] = set()
+
+    def follow(one: Distribution, wanted: set[str]) -> None:
+        for requirement in _required(one, wanted):
+            name = re.sub(r"[-_.]+", "-", requirement.name).lower()
+            fresh = {extra for extra in ("", *requirement.extras) if (name, extra) not in seen}
+            seen.update((name, extra) for extra in fresh)
+            if name == "penstock":
+                follow(of, fresh)
+            elif fresh:
+                found[name] = distribution(name)
+                follow(found[name], fresh)
+
+    follow(of, {"", *extras})
+    return list(found.values())
+
+
+def _required(one: Distribution, extras: set[str]) -> Iterator[Requirement]:
+    for requirement in map(Requirement, one.requires or ()):
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
+            yield requirement
+
+
+def _link(needed: Distribution, site: Path) -> None:
+    """Its packages and its metadata: the first part of each of its files' paths."""
+    names = {file.parts[0] for file in needed.files or () if file.parts[0] not in {"..", "__pycache__"}}
+    for name in names:
+        if not (site / name).exists():
+            (site / name).symlink_to(str(needed.locate_file(name)))
