@@ -8,12 +8,16 @@ DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
 
-.PHONY: help venv image demo test test-host test-dask-old test-spark test-vm test-cluster check bench bench-enforcement bench-victims bench-spark-vm docs man clean
+.PHONY: help venv wheel image demo test test-host test-dask-old test-spark test-vm test-cluster check bench bench-enforcement bench-victims bench-spark-vm docs man clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 venv: $(VENV)  ## everything that development needs, in .venv
+
+wheel: | .venv/bin/python  ## the wheel for other environments and hosts, in dist/
+	@$(RUN) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls dist/penstock-*.whl
 
 image: | .venv/bin/python  ## the image of the tests' virtual machines, in ~/.cache/penstock
 	@.venv/bin/python -m tests.vm build

@@ -23,11 +23,13 @@ from tests.docs_pages import ROOT
 _PLAIN = frozenset((
     ".", "apt-get", "awk", "cat", "cc", "cd", "chmod", "cp", "curl", "date", "echo", "export", "false", "git",
     "grep", "groupadd", "head", "install", "ip", "journalctl", "kill", "less", "ls", "man", "mkdir", "mv", "nc",
-    "openssl", "pgrep", "printf", "python3", "scp", "sed", "seq", "sleep", "sort", "source", "spark-class",
+    "openssl", "pgrep", "printf", "scp", "sed", "seq", "sleep", "sort", "source", "spark-class",
     "spark-submit", "ss", "ssh", "stat", "sudo", "systemctl", "tail", "tc", "tee", "test", "timedatectl", "touch",
     "true", "uname", "unset", "usermod", "watch", "wc",
 ))
 # fmt: on
+#: The checkout, or its wheel in dist/, and the extras.
+_OF_OURS = re.compile(r"(\.|dist/penstock-(?P<version>[^-]+)-py3-none-any\.whl)(?P<extras>(\[.*)?)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 _OPERATORS = {";", "&&", "||", "|", "&", "(", ")"}
@@ -158,7 +160,9 @@ def _only_parsing() -> Iterator[None]:
 def _python(argv: list[str]) -> None:
     if argv[:1] == ["-m"]:
         module = argv[1]
-        if module == "build":
+        if module in {"build", "pip"}:
+            if module == "pip":
+                _pip(argv[2:])
             return
         if find_spec(module) is None:
             raise WrongError(f"there is no module {module!r}")
@@ -178,16 +182,20 @@ def _pip(argv: list[str]) -> None:
     if argv[:1] != ["install"]:
         raise WrongError(f"pip {' '.join(argv)}: only `pip install` is looked at")
     for word in argv[1:]:
-        if word.startswith("-") or word.endswith(".whl"):
+        if word.startswith("-"):
             continue
+        ours = _OF_OURS.fullmatch(word)
         try:
-            wanted = Requirement("penstock" + word[word.index("[") :] if word.startswith(".[") else word)
+            wanted = Requirement(f"penstock{ours['extras']}" if ours else word)
         except InvalidRequirement as error:
             raise WrongError(f"pip install {word}: {error}") from None
-        if wanted.name == "penstock":
-            unknown = wanted.extras - set(_PYPROJECT["project"]["optional-dependencies"])
-            if unknown:
-                raise WrongError(f"pip install {word}: there is no extra {', '.join(sorted(unknown))}")
+        if not ours and wanted.name.lower() == "penstock":
+            raise WrongError(f"pip install {word}: it is on no index; name the checkout ('.') or the wheel in dist/")
+        if ours and ours["version"] not in {None, _PYPROJECT["project"]["version"]}:
+            raise WrongError(f"pip install {word}: `make wheel` builds {_PYPROJECT['project']['version']}")
+        unknown = wanted.extras - set(_PYPROJECT["project"]["optional-dependencies"]) if ours else set()
+        if unknown:
+            raise WrongError(f"pip install {word}: there is no extra {', '.join(sorted(unknown))}")
 
 
 def _make(argv: list[str]) -> None:
@@ -232,6 +240,7 @@ def _penstock(argv: list[str]) -> None:
 _CHECKED: dict[str, Callable[[list[str]], None]] = {
     "penstock": _penstock,
     "python": _python,
+    "python3": _python,
     "pip": _pip,
     "make": _make,
     "ansible-playbook": _ansible_playbook,

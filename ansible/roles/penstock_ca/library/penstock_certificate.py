@@ -133,7 +133,7 @@ def _fault(options: dict[str, Any]) -> str:
     if renew_days >= days:
         return f"penstock_ca_renew_days: {renew_days} is not below penstock_ca_days ({days}): each run would renew"
     if not Path(wheel).is_file():
-        return f"penstock_ca_wheel: {wheel}: no such file on the controller; `python -m build --wheel` makes it"
+        return f"penstock_ca_wheel: {wheel}: no such file on the controller; `make wheel` builds it in dist/"
     try:
         import cryptography
     except ImportError:
