@@ -101,7 +101,8 @@ def _check(config: AgentConfig, found: _Found, *, kill: bool, purge: bool) -> li
         Refused: an agent answers; something runs and is not to be killed; a directory is not ours.
     """
     if _answers(config.socket_path(), socket.SOCK_STREAM) is not None:
-        raise Refused(f"an agent answers at {config.socket_path()}: stop it first (systemctl stop penstock-agent)")
+        remedy = "stop it first (Ctrl-C in `penstock up`, or systemctl stop penstock-agent)"
+        raise Refused(f"an agent answers at {config.socket_path()}: {remedy}")
     state = config.state()
     if purge and state.is_dir() and not any((state / name).exists() for name in _STATE):
         raise Refused(f"--purge: {state} does not look like an agent's state directory")

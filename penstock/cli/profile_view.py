@@ -25,7 +25,7 @@ _FORECAST = "━"
 def amount(resource: str, value: float) -> str:
     """A resource's use, as people read it."""
     if "cpu" in resource or "core" in resource:
-        return f"{value:.2f}"
+        return f"{value:.2g}" if 0 < value < 0.01 else f"{value:.2f}"
     return format_bytes(value) + ("" if "memory" in resource else "/s")
 
 

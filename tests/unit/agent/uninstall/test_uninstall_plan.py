@@ -129,7 +129,7 @@ def test_an_agent_that_answers_is_a_reason_to_refuse_whatever_is_asked(bed: Bed)
     with socket.socket(socket.AF_UNIX) as agent:
         agent.bind(str(bed.run / "agent.sock"))
         agent.listen()
-        with pytest.raises(Refused, match=r"an agent answers at .*: stop it first"):
+        with pytest.raises(Refused, match=r"an agent answers at .*: stop it first \(Ctrl-C in `penstock up`"):
             bed.remove(kill=True, purge=True)
 
 

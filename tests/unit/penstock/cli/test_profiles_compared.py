@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.cli.profile_view import amount
 from penstock.cli.profiles import Application, Forecast, Foretold, Run, Series, Settings, compare, stretched
 
 
@@ -94,3 +95,14 @@ def test_without_the_masters_word_it_is_the_mean_of_up_to_three_runs_before_with
 def test_series_that_do_not_fit_are_refused(mean: Series) -> None:
     with pytest.raises(ValueError, match="series"):
         application([run("a", mean)])
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "shown"),
+    [
+        ("cpu", 0.0, "0.00"), ("cpu", 0.0041, "0.0041"), ("cores", 0.01, "0.01"), ("cpu", 2.5, "2.50"),
+        ("memory", 64 << 20, "64 MiB"), ("disk", 1 << 20, "1 MiB/s"),
+    ],
+)  # fmt: skip
+def test_what_was_used_is_never_shown_as_nothing(resource: str, value: float, shown: str) -> None:
+    assert amount(resource, value) == shown
