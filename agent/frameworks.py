@@ -90,7 +90,7 @@ class Frameworks:
 
     def _connection(self) -> RpcPeer:
         self._sessions += 1
-        return SharedPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes, api.TYPED)
+        return SharedPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes, api.TYPED, unparsed=True)
 
 
 class FrameworkSession:

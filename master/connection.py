@@ -19,7 +19,7 @@ from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Done, Result
 from penstock.wire.connection import read, read_params
-from penstock.wire.errors import ErrorCode, RpcError, bad_request, refused
+from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request, refused
 from penstock.wire.reservation_api import OnBehalf
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class AgentConnection:
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
         """As a request, without an answer; errors come back as the notification ``error``."""
         if method == "error":
-            log.warning("an agent complains", node=self.node, params=params)
+            log.warning("an agent complains", node=self.node, why=str(RpcError.of(read_params(params, ErrorBody))))
             return
         message = self._read(method, params)
         if isinstance(message, api.Register):

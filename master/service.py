@@ -116,7 +116,7 @@ class MasterService:
         Raises:
             OSError: the port or path is taken.
         """
-        self._port = Listener(lambda: RpcPeer(AgentConnection(self)), _refused)
+        self._port = Listener(lambda: RpcPeer(AgentConnection(self), unparsed=True), _refused)
         if isinstance(place, UnixEndpoint):
             self._port.listen_unix(place.path)
         else:

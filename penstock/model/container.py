@@ -11,6 +11,10 @@ import msgspec
 Positive = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
 #: More than any host has; in the kernel's microseconds it is still an integer.
 MOST_CORES = 65536
+#: Arguments or variables of one command; Linux lets all of them together take 2 MiB.
+MOST_WORDS = 65536
+#: Monotasks, tasks or ids of one message.
+MOST_AT_ONCE = 131_072
 #: Name of a limit → its new value; None takes it away.
 LimitsChange = Mapping[str, int | float | str | None]
 
@@ -79,9 +83,9 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     process of it. With ``strict`` it is not started where the host cannot enforce one of its limits.
     """
 
-    argv: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    argv: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=MOST_WORDS)]
     name: Annotated[str, msgspec.Meta(max_length=128)] = ""
-    env: dict[str, str] = {}
+    env: Annotated[dict[str, str], msgspec.Meta(max_length=MOST_WORDS)] = {}
     cwd: str = "/"
     limits: Limits = Limits()
     cpu_cores: Annotated[float, msgspec.Meta(ge=0, le=MOST_CORES)] = 0.0

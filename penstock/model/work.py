@@ -19,7 +19,7 @@ Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 #: on slack and nowhere else, and never promoted, so that it is in nobody's way.
 Opportunistic = bool | Literal["only"]
 #: The same of a whole job; or the stages that may run on slack; or None: each of its stages says it itself.
-OpportunisticJob = Opportunistic | list[Name] | None
+OpportunisticJob = Opportunistic | Annotated[list[Name], msgspec.Meta(max_length=4096)] | None
 
 
 class MonotaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     task: Name
     usage: KindAmounts
     memory_bytes: Bytes = 0
-    nodes: tuple[str, ...] = ()
+    nodes: Annotated[tuple[str, ...], msgspec.Meta(max_length=10_000)] = ()
     command: ContainerSpec | None = None
     command_kind: ResourceKind = ResourceKind.CPU
     executor: Executor | None = None
@@ -73,7 +73,7 @@ class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     stage: Name
     tasks: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
     done: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
-    after: list[Name] = []
+    after: Annotated[list[Name], msgspec.Meta(max_length=4096)] = []
     input_bytes: Bytes = 0
     usage: KindAmounts = KindAmounts()
 

@@ -93,7 +93,7 @@ class FakeAgent:
     async def start(self) -> None:
         """Listen."""
         loop = asyncio.get_running_loop()
-        self._servers = [await loop.create_unix_server(lambda: RpcPeer(self), str(self.socket))]
+        self._servers = [await loop.create_unix_server(lambda: RpcPeer(self, unparsed=True), str(self.socket))]
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.setblocking(False)
         listener.bind(str(self.socket.with_name("stdio.sock")))

@@ -47,10 +47,16 @@ class RpcPeer(asyncio.Protocol):
     """See the module's docstring."""
 
     def __init__(
-        self, handler: Handler, max_frame_bytes: int = MAX_FRAME_BYTES, typed: Mapping[str, type[Any]] = NO_TYPES
+        self,
+        handler: Handler,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        typed: Mapping[str, type[Any]] = NO_TYPES,
+        *,
+        unparsed: bool = False,
     ) -> None:
+        """``typed``, ``unparsed``: see :class:`penstock.wire.RpcConnection`."""
         self._handler = handler
-        self._wire = RpcConnection(max_frame_bytes, typed)
+        self._wire = RpcConnection(max_frame_bytes, typed, unparsed=unparsed)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[Any]] = {}

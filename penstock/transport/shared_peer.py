@@ -29,9 +29,14 @@ class SharedPeer(RpcPeer):
     """As its base, once :meth:`share` was called."""
 
     def __init__(
-        self, handler: Handler, max_frame_bytes: int = MAX_FRAME_BYTES, typed: Mapping[str, type[Any]] = NO_TYPES
+        self,
+        handler: Handler,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        typed: Mapping[str, type[Any]] = NO_TYPES,
+        *,
+        unparsed: bool = False,
     ) -> None:
-        super().__init__(handler, max_frame_bytes, typed)
+        super().__init__(handler, max_frame_bytes, typed, unparsed=unparsed)
         self._account: Account | None = None
         self._coming: Iterator[Message | Malformed | Closed] | None = None  # arrived, and not handled yet
         self._arrived: deque[bytes] = deque()  # after that

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from penstock.model.container import ContainerSpec, Ended, Limits
+from penstock.model.container import MOST_AT_ONCE, ContainerSpec, Ended, Limits
 from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, ResourceKind
 from penstock.model.work import Bytes, MonotaskId, MonotaskSpec, Name, Opportunistic, OpportunisticJob, TaskRequest
@@ -111,7 +111,7 @@ class Submit(Params, frozen=True):
     """Queue ready monotasks of a job. Grants come as notifications, possibly before the response."""
 
     job: str
-    monotasks: list[MonotaskSpec]
+    monotasks: Annotated[list[MonotaskSpec], msgspec.Meta(max_length=MOST_AT_ONCE)]
 
 
 class Submitted(Result, frozen=True):
@@ -164,14 +164,14 @@ class Complete(Params, frozen=True):
     """Granted monotasks ended; their slots are free as soon as this is read."""
 
     job: str
-    monotasks: list[Completion]
+    monotasks: Annotated[list[Completion], msgspec.Meta(max_length=MOST_AT_ONCE)]
 
 
 class Cancel(Params, frozen=True):
     """Monotasks that are no longer wanted: queued ones leave the queue, granted ones give their slot back."""
 
     job: str
-    ids: list[MonotaskId]
+    ids: Annotated[list[MonotaskId], msgspec.Meta(max_length=MOST_AT_ONCE)]
 
 
 class Grants(Params, frozen=True):
@@ -213,7 +213,7 @@ class Place(Params, frozen=True):
 
     job: str
     stage: Name
-    tasks: Annotated[list[TaskRequest], msgspec.Meta(min_length=1)]
+    tasks: Annotated[list[TaskRequest], msgspec.Meta(min_length=1, max_length=MOST_AT_ONCE)]
     opportunistic: Opportunistic = False
 
 
@@ -232,7 +232,7 @@ class TaskRefs(Params, frozen=True):
     """Tasks of a job: done (``tasks_done``, by the framework that executed them) or unwanted (``cancel_tasks``)."""
 
     job: str
-    tasks: list[Name]
+    tasks: Annotated[list[Name], msgspec.Meta(max_length=MOST_AT_ONCE)]
 
 
 class TaskPlaced(Params, frozen=True):

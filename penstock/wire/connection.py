@@ -26,12 +26,15 @@ MAX_FRAME_BYTES = 8 * 1024 * 1024
 _READ_SLACK_BYTES = 1024 * 1024
 #: First size of a splitter's buffer, which grows with the frame. msgpack's own default is 1 MiB.
 _SPLITTER_BYTES = 4096
+#: Above it, a frame that does not begin like a message is not parsed to find out how far it is one.
+_LOOKED_AT_BYTES = 16 * 1024
 #: What MessagePack carries as it is (msgspec would make base64 text of it).
 _NATIVE = (bytes,)
 _ENCODER = msgspec.msgpack.Encoder()
 NO_TYPES: Mapping[str, type[Any]] = MappingProxyType({})
 #: How the frames of messages begin: an array of four or three, then the message's type.
-_REQUEST_HEAD, _NOTIFICATION_HEAD = b"\x94\x00", b"\x93\x02"
+_REQUEST_HEAD, _RESPONSE_HEAD, _NOTIFICATION_HEAD = b"\x94\x00", b"\x94\x01", b"\x93\x02"
+_NIL = 0xC0
 #: Bytes of a request's id, by the first of them (MessagePack's unsigned integers); any other has one.
 _ID_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5}
 #: Arrays, maps, strings and binaries whose length has four bytes.
@@ -60,11 +63,20 @@ class RpcConnection:
     """The protocol state of one connection. Feed it what was read; write what its ``send_…`` methods return.
 
     ``typed`` are the methods that come so often that their parameters are read straight from the bytes: their messages
-    carry the typed parameters where others carry the raw array. :func:`read_params` takes both.
+    carry the typed parameters where others carry the raw array. With ``unparsed``, the others' parameters and results
+    are the bytes (:class:`msgspec.Raw`): an array of anything takes long to parse, and a type ends that at the first
+    value that does not fit. :func:`read_params` and :func:`read` take all of them.
     """
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, typed: Mapping[str, type[Any]] = NO_TYPES) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        typed: Mapping[str, type[Any]] = NO_TYPES,
+        *,
+        unparsed: bool = False,
+    ) -> None:
         self._max_frame_bytes = max_frame_bytes
+        self._unparsed = unparsed
         # Only while a frame is unfinished: its object takes 24 kB, and its buffer never shrinks.
         self._splitter: msgpack.Unpacker | None = None
         self._pieces: list[bytes] = []  # of the frame that is being read
@@ -160,6 +172,8 @@ class RpcConnection:
 
     def _take(self, frame: bytes) -> Message | Malformed | Closed:
         message: Message | Malformed | None = self._typed(frame) if self._decoders else None
+        if message is None and self._unparsed:
+            message = _unparsed(frame)
         if message is None:
             try:  # a wrong key is the field's error, not the stream's
                 message = _parse(msgpack.unpackb(frame, strict_map_key=False))
@@ -223,6 +237,57 @@ def _decoders(typed: Mapping[str, type[Any]]) -> dict[bytes, tuple[Any, Any]]:
     }
 
 
+def _unparsed(frame: bytes) -> Message | Malformed | None:
+    """A message whose parameters or result are its bytes; None: it is to be parsed to be answered, and short."""
+    head = frame[:2]
+    try:
+        if head == _NOTIFICATION_HEAD:
+            method, at = _text(frame, 2)
+            if _is_array(frame[at]):
+                return Notification(method, msgspec.Raw(frame[at:]))
+        elif head == _REQUEST_HEAD:
+            request_id, at = _unsigned(frame, 2)
+            method, at = _text(frame, at)
+            if _is_array(frame[at]):
+                return Request(request_id, method, msgspec.Raw(frame[at:]))
+        elif head == _RESPONSE_HEAD:
+            request_id, at = _unsigned(frame, 2)
+            if frame[at] == _NIL:
+                return Response(request_id, None, msgspec.Raw(frame[at + 1 :]))
+            if len(frame) > _LOOKED_AT_BYTES:
+                return Response(request_id, ErrorBody(ErrorCode.INTERNAL, f"an error of {len(frame)} bytes"), None)
+    except (IndexError, ValueError):  # UnicodeDecodeError is one
+        pass
+    return _malformed(None) if len(frame) > _LOOKED_AT_BYTES else None
+
+
+def _unsigned(frame: bytes, at: int) -> tuple[int, int]:
+    """The number there of at most four bytes, and where it ends. Raises: ValueError: none."""
+    first = frame[at]
+    end = at + _ID_BYTES.get(first, 1)
+    if end == at + 1:
+        if first > 0x7F:
+            raise ValueError("no id")
+        return first, end
+    return int.from_bytes(frame[at + 1 : end], "big"), end
+
+
+def _text(frame: bytes, at: int) -> tuple[str, int]:
+    """The text there of at most 255 bytes, and where it ends. Raises: ValueError: none."""
+    first = frame[at]
+    if first & 0xE0 == 0xA0:
+        begin, length = at + 1, first & 0x1F
+    elif first == 0xD9:
+        begin, length = at + 2, frame[at + 1]
+    else:
+        raise ValueError("no text")
+    return frame[begin : begin + length].decode(), begin + length
+
+
+def _is_array(first: int) -> bool:
+    return first & 0xF0 == 0x90 or first in (0xDC, 0xDD)
+
+
 def _parse(frame: object) -> Message | Malformed:
     match frame:
         case [0, int(request_id), str(method), list(params)] if 0 <= request_id <= 0xFFFFFFFF:
@@ -237,11 +302,15 @@ def _parse(frame: object) -> Message | Malformed:
                 return Response(request_id, ErrorBody(ErrorCode.INTERNAL, str(error)), None)
         case [2, str(method), list(params)]:
             return Notification(method, params)
+    if isinstance(frame, list) and len(frame) > 1 and frame[0] == REQUEST and isinstance(frame[1], int):
+        return _malformed(frame[1])
+    return _malformed(None)
+
+
+def _malformed(reply_to: int | None) -> Malformed:
     expected = "[0, id, method, [params]], [1, id, error, result] or [2, method, [params]]"
     error = ErrorBody(ErrorCode.BAD_REQUEST, f"not a MessagePack-RPC message; expected {expected}", "frame")
-    if isinstance(frame, list) and len(frame) > 1 and frame[0] == REQUEST and isinstance(frame[1], int):
-        return Malformed(frame[1], error)
-    return Malformed(None, error)
+    return Malformed(reply_to, error)
 
 
 def to_wire(value: object) -> Any:
@@ -257,21 +326,46 @@ def read_params(params: Any, of: type[T]) -> T:
     """
     if type(params) is of:
         return params
-    if len(params) > 1:
-        raise bad_request(f"expected one map of named parameters, got {len(params)} values", field="params")
-    return read(params[0] if params else {}, of)
+    if isinstance(params, msgspec.Raw):
+        count, params = _array(memoryview(params))
+    else:
+        count, params = len(params), params[0] if params else {}
+    if count > 1:
+        raise bad_request(f"expected one map of named parameters, got {count} values", field="params")
+    return read(params if count else {}, of)
+
+
+def _array(data: memoryview) -> tuple[int, msgspec.Raw]:
+    """How many elements the bytes of an array have, and the bytes of these."""
+    length_bytes = {0xDC: 2, 0xDD: 4}.get(data[0], 0)
+    count = int.from_bytes(data[1 : 1 + length_bytes], "big") if length_bytes else data[0] & 0x0F
+    return count, msgspec.Raw(data[1 + length_bytes :])
+
+
+@functools.cache
+def _decoder(of: Hashable) -> Any:
+    return msgspec.msgpack.Decoder(of)
 
 
 def read(value: object, of: type[T]) -> T:
-    """A typed value from what ``msgpack.Unpacker`` yields.
+    """A typed value from what ``msgpack.Unpacker`` yields, or from its bytes (:class:`msgspec.Raw`).
 
     Raises:
         RpcError: ``bad_request`` that names the field at fault.
     """
     try:
-        return msgspec.convert(value, of, builtin_types=_NATIVE)
+        if not isinstance(value, msgspec.Raw):
+            return msgspec.convert(value, of, builtin_types=_NATIVE)
+        most, size = getattr(of, "MOST_BYTES", MAX_FRAME_BYTES), len(memoryview(value))
+        if size > most:
+            raise bad_request(f"{size} bytes; there may be {most} of them", field="params")
+        return cast(T, _decoder(cast(Hashable, of)).decode(value))
+    except RecursionError:
+        raise bad_request("nested too deeply", field="params") from None
     except msgspec.ValidationError as error:
         field, wrong = explained(error, of)
         if not field and " key '" in wrong:  # one that is missing, or unknown
             field = wrong.split("'")[1]
         raise bad_request(wrong, field=field or "params") from None
+    except msgspec.DecodeError as error:
+        raise bad_request(f"not MessagePack: {error}", field="params") from None

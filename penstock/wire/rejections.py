@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from penstock.model.container import MOST_AT_ONCE
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Rejected, Submit
+from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError
 
 
@@ -22,18 +24,35 @@ def rejection_of_raw(params: Any, error: RpcError) -> Rejected | None:
     Returns:
         None where not even the job can be read: no client of several jobs could tell whose they are.
     """
-    asked = params[0] if isinstance(params, list) and len(params) == 1 else None
-    if not isinstance(asked, dict) or not isinstance(job := asked.get("job"), str):
+    try:
+        job = read_params(params, _Job).job
+    except RpcError:
         return None
-    monotasks = asked.get("monotasks")
-    ids = [one for each in monotasks if (one := _id(each)) is not None] if isinstance(monotasks, list) else []
+    try:
+        monotasks = read_params(params, _Monotasks).monotasks
+    except RpcError:
+        monotasks = []
+    ids = [one for each in monotasks if (one := _id(each)) is not None]
     return Rejected(job=job, ids=ids, error=error.body)
 
 
-def _id(monotask: Any) -> MonotaskId | None:
-    found = monotask.get("id") if isinstance(monotask, dict) else None
+class _Job(msgspec.Struct):
+    job: str
+
+
+class _Monotasks(msgspec.Struct):
+    monotasks: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MOST_AT_ONCE)]
+
+
+class _Identified(msgspec.Struct):
+    id: MonotaskId
+
+
+_IDENTIFIED = msgspec.msgpack.Decoder(_Identified)
+
+
+def _id(monotask: msgspec.Raw) -> MonotaskId | None:
     try:
-        read: MonotaskId = msgspec.convert(found, MonotaskId)
-    except msgspec.ValidationError:
+        return _IDENTIFIED.decode(monotask).id
+    except msgspec.DecodeError:
         return None
-    return read

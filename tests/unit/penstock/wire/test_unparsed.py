@@ -1,0 +1,175 @@
+"""What a server spends on a message that is nothing but a claim to be one."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import msgpack
+import pytest
+
+from penstock.model import KindAmounts, ResourceKind
+from penstock.model.container import MOST_AT_ONCE
+from penstock.model.work import MonotaskSpec, TaskRequest
+from penstock.wire import (
+    Notification,
+    Request,
+    Response,
+    RpcConnection,
+    RpcError,
+    agent_api,
+    cluster_api,
+    config_api,
+    jobs_api,
+    master_api,
+    reservation_api,
+)
+from penstock.wire.agent_api import TYPED, Hello, Place, Rejected, Submit
+from penstock.wire.connection import MAX_FRAME_BYTES, Malformed, read, read_params
+from penstock.wire.errors import bad_request
+from penstock.wire.rejections import rejection_of_raw
+
+MIB = 1024 * 1024
+REQUESTS = {
+    method: of
+    for api in (agent_api, cluster_api, config_api, jobs_api, reservation_api)
+    for method, of in api.REQUESTS.items()
+}
+
+
+def arrays(count: int) -> bytes:
+    """An array of so many empty arrays."""
+    return b"\xdd" + count.to_bytes(4, "big") + b"\x90" * count
+
+
+def request(method: str, params: bytes) -> bytes:
+    return b"\x94\x00\x07" + msgpack.packb(method) + params
+
+
+def spent_bytes(frame: bytes, of: type[Any]) -> int:
+    """The most memory at one time while the message is received and refused."""
+    tracemalloc.start()
+    try:
+        [message] = RpcConnection(typed=TYPED, unparsed=True).receive(frame)
+        if isinstance(message, Request):
+            with pytest.raises(RpcError) as caught:
+                read_params(message.params, of)
+            assert caught.value.body.field
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("method", sorted(REQUESTS))
+def test_no_method_parses_what_its_type_refuses(method: str) -> None:
+    of = REQUESTS[method][0]
+    junk = arrays(MIB)
+    frames = [request(method, b"\x91" + junk), request(method, junk)]
+    for field in of.__struct_fields__:
+        frames.append(request(method, b"\x91\x81" + msgpack.packb(field) + junk))
+        frames.append(request(method, b"\x91\x81" + msgpack.packb(field) + b"\x81\xa1x" + junk))
+    for frame in frames:
+        assert spent_bytes(frame, of) < 8 * len(frame)
+
+
+@pytest.mark.parametrize("head", [b"\x94\x00\x01\xa1x", b"\x94\x05", b"\x93", b""])
+def test_what_is_no_message_is_not_parsed(head: bytes) -> None:
+    rest = {b"\x94\x00\x01\xa1x": b"\x91", b"\x94\x05": b"\x01\x02", b"\x93": b"\x02\x07", b"": b""}[head]
+    assert spent_bytes(head + rest + arrays(MAX_FRAME_BYTES - 100), Hello) < 8 * MAX_FRAME_BYTES
+
+
+def test_a_registration_of_junk_is_not_parsed() -> None:
+    of = master_api.REQUESTS["register"][0]
+    for field in of.__struct_fields__:
+        frame = request("register", b"\x91\x81" + msgpack.packb(field) + arrays(MAX_FRAME_BYTES - 100))
+        assert spent_bytes(frame, of) < 8 * len(frame)
+
+
+def test_an_answer_of_junk_is_not_parsed() -> None:
+    tracemalloc.start()
+    for rest in (b"\xc0" + arrays(4 * MIB), arrays(4 * MIB) + b"\xc0"):
+        [answer] = RpcConnection(unparsed=True).receive(b"\x94\x01\x07" + rest)
+        assert isinstance(answer, Response) and answer.id == 7
+        if answer.error is None:
+            with pytest.raises(RpcError):
+                read(answer.result, master_api.Decided)
+    assert tracemalloc.get_traced_memory()[1] < 32 * MIB
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("frame", "reply_to"),
+    [
+        ([0, 5, "x", {}], 5),
+        ([0, -1, "x", []], -1),
+        ([0, "5", "x", []], None),
+        ([2, "x", {}], None),
+        ([], None),
+        (7, None),
+    ],
+)
+def test_a_short_frame_that_is_no_message_is_answered_as_ever(frame: object, reply_to: int | None) -> None:
+    [malformed] = RpcConnection(unparsed=True).receive(msgpack.packb(frame))
+    assert isinstance(malformed, Malformed) and malformed.reply_to == reply_to
+
+
+@pytest.mark.parametrize("request_id", [0, 127, 128, 255, 256, 65535, 65536, 2**32 - 1])
+@pytest.mark.parametrize("method", ["x", "y" * 31, "z" * 32, "ü" * 100])
+def test_messages_are_the_same(request_id: int, method: str) -> None:
+    for params in ([], [{"protocol": 1}], [{"protocol": 1}, 2], [7], [{"protocol": "1"}], [{"kleint": b"\xff"}]):
+        for frame in ([0, request_id, method, params], [2, method, params], [1, request_id, None, params]):
+            data = msgpack.packb(frame)
+            [plain], [message] = RpcConnection().receive(data), RpcConnection(unparsed=True).receive(data)
+            assert type(plain) is type(message) and not isinstance(message, Malformed)
+            if isinstance(plain, Response) and isinstance(message, Response):
+                assert (plain.id, plain.error) == (message.id, message.error)
+                assert msgpack.unpackb(memoryview(message.result)) == plain.result
+                continue
+            assert isinstance(plain, Request | Notification) and isinstance(message, Request | Notification)
+            assert (plain.method, getattr(plain, "id", None)) == (message.method, getattr(message, "id", None))
+            said = []
+            for one in (plain, message):
+                try:
+                    said.append(str(read_params(one.params, Hello)))
+                except RpcError as error:
+                    said.append(str(error.body))
+            assert said[0] == said[1]
+
+
+def test_text_that_is_none_and_what_is_nested_too_deeply_is_a_bad_request() -> None:
+    for params in (b"\x91\x81\xa8protocol\xa1\xff", b"\x91\x81\xa3rdl\x81\xa1x" + b"\x91" * 1000 + b"\x90"):
+        of = REQUESTS["reserve"][0] if b"rdl" in params else Hello
+        received = RpcConnection(unparsed=True).receive(request("m", params))
+        if received and isinstance(received[0], Request):
+            with pytest.raises(RpcError) as caught:
+                read_params(received[0].params, of)
+            assert caught.value.body.code == "bad_request" and caught.value.body.field
+
+
+def test_the_largest_messages_of_frameworks_are_read() -> None:
+    tasks = [TaskRequest(task=str(number), usage=KindAmounts(cpu=1.0)) for number in range(100_000)]
+    monotasks = [
+        MonotaskSpec(id=number, kind=ResourceKind.CPU, input_bytes=2**30, stage="s") for number in range(MOST_AT_ONCE)
+    ]
+    for method, params in (
+        ("place", Place(job="j", stage="s", tasks=tasks)),
+        ("submit", Submit(job="j", monotasks=monotasks)),
+    ):
+        _, data = RpcConnection().send_request(method, params)
+        [message] = RpcConnection(typed=TYPED, unparsed=True).receive(data)
+        assert isinstance(message, Request)
+        assert read_params(message.params, type(params)) == params
+
+
+def test_the_ids_of_a_submission_that_is_not_understood_are_read_from_its_bytes() -> None:
+    error = bad_request("no")
+    monotasks = [{"id": 1, "kind": "gpu"}, {"id": "two"}, 7, {"id": None}]
+    for params, expected in (
+        ([{"job": "j", "monotasks": monotasks}], Rejected(job="j", ids=[1, "two"], error=error.body)),
+        ([{"job": "j", "monotasks": 7}], Rejected(job="j", ids=[], error=error.body)),
+        ([{"monotasks": monotasks}], None),
+        ([], None),
+    ):
+        [message] = RpcConnection(unparsed=True).receive(msgpack.packb([2, "submit", params]))
+        assert isinstance(message, Notification)
+        assert rejection_of_raw(message.params, error) == expected
