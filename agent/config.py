@@ -70,6 +70,14 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     user_max_memory_bytes: Annotated[
         int, Meta(ge=0, description="memory that what one user starts here may be promised; 0: no limit"), LIVE
     ] = 0
+    user_max_pids: Annotated[
+        int,
+        Meta(ge=0, description="processes and threads that one container's `pids_max` may allow; 0: no limit"),
+        LIVE,
+    ] = 32_768
+    container_pids_max: Annotated[
+        int, Meta(ge=0, description="`pids_max` of each container that has none of its own; 0: no limit"), LIVE
+    ] = 4096
     socket: Annotated[str, Meta(description="path of the framework socket; default: RUNTIME_DIR/agent.sock")] = ""
     runtime_dir: Annotated[str, Meta(description="sockets; default: /run/penstock, or the user's own")] = ""
     state_dir: Annotated[
@@ -314,5 +322,6 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 containers=self.user_max_containers,
                 cores=self.user_max_cores,
                 memory_bytes=self.user_max_memory_bytes,
+                pids=self.user_max_pids,
             ),
         )

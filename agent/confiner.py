@@ -52,20 +52,24 @@ class Confiner:
         on_confined: Callable[[str, dict[str, str]], None],
         *,
         holds_disks: bool = False,
+        pids_max: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``holds_disks``: of a kernel on which a limit of disks is lowered so (:mod:`agent.cgroups.holding`)."""
+        """``holds_disks``: of a kernel on which a limit of disks is lowered so (:mod:`agent.cgroups.holding`).
+        ``pids_max`` returns that of a container that has none of its own; 0: no limit."""
         self._tree = tree
         self._network = network
         self._on_confined = on_confined
         self._holds_disks = holds_disks
+        self._pids_max = pids_max
         self._containers: dict[str, _Confined] = {}
         self._protected_bytes = 0
         self._memory_bytes: int | None = None
         self._cores: float | None = None
+        self._pids: int | None = None
 
-    def cap(self, *, memory_bytes: int, cores: float | None) -> dict[str, str]:
+    def cap(self, *, memory_bytes: int, cores: float | None, pids: int | None) -> dict[str, str]:
         """All containers together get no more than that; what cannot be enforced → why."""
-        self._memory_bytes, self._cores = memory_bytes, cores
+        self._memory_bytes, self._cores, self._pids = memory_bytes, cores, pids
         return self._cap(self._tree) if self._tree is not None else {}
 
     # ------------------------------------------------------------ one container
@@ -76,6 +80,8 @@ class Confiner:
         Raises:
             OSError: the cgroup cannot be made.
         """
+        if self._tree is not None:
+            confinement = self._with_pids_max(confinement)
         one = self._containers[container] = _Confined(confinement)
         if self._tree is None:
             return dict.fromkeys(asked(confinement), _NO_CGROUPS), None
@@ -94,7 +100,7 @@ class Confiner:
         one = self._containers.get(container)
         if one is None:
             return  # it has ended
-        one.wanted = confinement
+        one.wanted = self._with_pids_max(confinement) if self._tree is not None else confinement
         if one.worker is None:
             reach(Point.CONFINE_ASKED)
             one.worker = asyncio.get_running_loop().create_task(self._work(container, one))
@@ -247,8 +253,14 @@ class Confiner:
 
     def _cap(self, tree: CgroupTree) -> dict[str, str]:
         return tree.cap(
-            memory_max_bytes=self._memory_bytes, cpu_cores=self._cores, memory_low_bytes=self._protected_bytes
-        )
+            memory_max_bytes=self._memory_bytes, cpu_cores=self._cores, memory_low_bytes=self._protected_bytes,
+            pids_max=self._pids,
+        )  # fmt: skip
+
+    def _with_pids_max(self, confinement: Confinement) -> Confinement:
+        """A fork bomb ends in its own container, also where nobody asked for a limit."""
+        default = self._pids_max()
+        return replace(confinement, pids_max=default) if default and confinement.pids_max is None else confinement
 
 
 async def _lower_disks(cgroup: Cgroup, wanted: Confinement, standing: Confinement) -> dict[str, str]:

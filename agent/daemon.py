@@ -147,9 +147,10 @@ class Agent:
         node = Node(config.node_settings(instance=instance, disks=len(disks), link_bytes_per_s=link))
         self._stdio = Stdio(config.socket_path().with_name("stdio.sock"))
         self._closers.append(self._stdio.close)
+        held = holding.needed(os.uname().release)
         self._confiner = Confiner(
-            self._tree, network, self._confined, holds_disks=holding.needed(os.uname().release)
-        )  # fmt: skip
+            self._tree, network, self._confined, holds_disks=held, pids_max=lambda: self._config.container_pids_max
+        )
         self._executor = Executor(launcher, self._tree, self._confiner, self._stdio, self._outputs)
         self._shell = Shell(node, journal, self._executor)
         self._heaps = JvmHeaps(self._tree, self._shell.note, config.jvm_heap_share)
@@ -206,7 +207,8 @@ class Agent:
     def _cap(self, capacity: Capacity) -> None:
         """All containers together get no more than the node offers."""
         cores = capacity.cores if capacity.cores < (os.cpu_count() or 1) else None
-        for what, why in self._confiner.cap(memory_bytes=capacity.memory_bytes, cores=cores).items():
+        capped = self._confiner.cap(memory_bytes=capacity.memory_bytes, cores=cores, pids=process.pids_for_containers())
+        for what, why in capped.items():
             log.warning("containers together are not limited", what=what, why=why)
 
     def _limit_network(self) -> NetworkLimiter | None:

@@ -51,6 +51,12 @@ async def end_idle_launcher(launcher: Launcher) -> None:
             await launcher.shutdown()
 
 
+def pids_for_containers() -> int:
+    """Return how many processes and threads all containers together may have: nine tenths of what the host can."""
+    most = (int(Path(f"/proc/sys/kernel/{name}").read_text(encoding="ascii")) for name in ("pid_max", "threads-max"))
+    return max(1, min(most) * 9 // 10)
+
+
 def raise_descriptors() -> None:
     """As many as we may have: each container keeps ten open, to be read every second. The launcher, which was started
     before, hands down what we had."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.core import events as e
-from agent.core import floors
+from agent.core import floors, quotas
 from agent.core.confinement import Promise, confine
 from agent.core.containers import ROOM
 from agent.core.following import EPSILON_S, Following, begin, limits_by_the_clock, limits_of, promise_of
@@ -352,6 +352,8 @@ def resize_requested(node: Node, event: e.ResizeRequested, now: float) -> list[I
         at, wrong = explained(error, Limits)
         raise bad_request(wrong, field=f"limits.{at}" if at else "limits") from None
     floors.check_changes(event.limits)
+    if limits.pids_max != record.limits.pids_max:
+        quotas.check_pids(node, event.session, limits)
     instructions = change(record, limits)
     if instructions:
         instructions.insert(0, Record(ROOM, record.container, record))

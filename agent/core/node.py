@@ -343,6 +343,8 @@ class Node:
             raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
         quotas.check_tasks(self, event.session, len(event.tasks))
         floors.check_tasks(event.tasks)
+        for command in filter(None, (task.command for task in event.tasks)):
+            quotas.check_pids(self, event.session, command.limits)
         return [Reply(Done()), *tasks.place(job, event.stage, event.tasks, event.opportunistic)]
 
     def _tasks_done(self, event: e.TasksReportedDone, now: float) -> list[Instruction]:

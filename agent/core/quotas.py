@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.core.ledger import CORES_EPSILON
-from penstock.model import ContainerSpec
+from penstock.model import ContainerSpec, Limits
 from penstock.model.units import counted, format_bytes
 from penstock.wire.errors import RpcError, refused
 
@@ -68,6 +68,17 @@ def check_tasks(node: Node, session: int, tasks: int) -> None:
         raise _over(opened.user, what, "user_max_tasks", f"{most}", "place fewer at a time")
 
 
+def check_pids(node: Node, session: int, limits: Limits) -> None:
+    """The processes and threads of one container.
+
+    Raises:
+        RpcError: ``refused``: a user may not allow so many.
+    """
+    opened, most = node.sessions[session], node.settings.quotas.pids
+    if most and not opened.operator and (limits.pids_max or 0) > most:
+        raise _over(opened.user, f"asked for pids_max {limits.pids_max}", "user_max_pids", f"{most}", "ask for less")
+
+
 def check_container(node: Node, session: int, spec: ContainerSpec) -> None:
     """One more container.
 
@@ -77,6 +88,7 @@ def check_container(node: Node, session: int, spec: ContainerSpec) -> None:
     opened, quotas = node.sessions[session], node.settings.quotas
     if opened.operator:
         return
+    check_pids(node, session, spec.limits)
     own = [record for record in node.containers.live.values() if record.user == opened.user]
     if quotas.containers and len(own) >= quotas.containers:
         what = counted(len(own), "container")

@@ -64,6 +64,7 @@ class UserQuotas:
     containers: int = 0
     cores: float = 0.0
     memory_bytes: int = 0
+    pids: int = 0  # of each container
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ _OTHER = {"preempt_order": VictimOrder.LARGEST, "disk_scheduler": "bfq", "t_allo
 #: What the agent reads where it uses it, and not through the node.
 _OF_THE_DAEMON = {
     "user_max_connections",
+    "container_pids_max",
     "sample_interval_s",
     "memory_look_interval_s",
     "repair_interval_s",

@@ -10,12 +10,12 @@ import pytest
 from agent.core import Node
 from agent.core import events as e
 from agent.core.settings import NodeSettings, UserQuotas
-from penstock.model import Capacity, ContainerSpec, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
+from penstock.model import Capacity, ContainerSpec, KindAmounts, Limits, MonotaskSpec, ResourceKind, TaskRequest
 from penstock.wire.agent_api import RegisterJob
 from penstock.wire.errors import ErrorCode, RpcError
 
 EVE, MAX, ROOT = 1, 2, 3
-QUOTAS = UserQuotas(jobs=2, queued=3, tasks=2, containers=2, cores=1.5, memory_bytes=10**6)
+QUOTAS = UserQuotas(jobs=2, queued=3, tasks=2, containers=2, cores=1.5, memory_bytes=10**6, pids=100)
 
 
 @pytest.fixture
@@ -45,6 +45,10 @@ def place(node: Node, session: int, name: str, *tasks: str) -> None:
 def launch(node: Node, session: int, *, cores: float = 0.0, memory_bytes: int = 0, opportunistic: bool = False) -> None:
     spec = ContainerSpec(argv=("x",), cpu_cores=cores, memory_bytes=memory_bytes, opportunistic=opportunistic)
     node.handle(e.LaunchRequested(session, spec), 0.0)
+
+
+def launch_with_pids(node: Node, session: int, pids: int | None) -> None:
+    node.handle(e.LaunchRequested(session, ContainerSpec(argv=("x",), limits=Limits(pids_max=pids))), 0.0)
 
 
 def refused(what: Callable[[], None], *parts: str) -> None:
@@ -131,3 +135,18 @@ def test_what_the_host_never_has_is_refused_with_its_figure(node: Node) -> None:
     refused(lambda: launch(node, ROOT, cores=99, opportunistic=True), "asked, this host has 0.9 × 8", remedy)
     launch(node, ROOT, cores=6)
     refused(lambda: launch(node, ROOT, cores=6), "2 of 8 not promised yet", "wait until something ends")
+
+
+def test_processes_of_a_container(node: Node) -> None:
+    for pids in (None, 100):
+        launch_with_pids(node, EVE, pids)
+    more = "user_max_pids is 100", "an operator"
+    refused(lambda: launch_with_pids(node, MAX, 101), "max has asked for pids_max 101", *more)
+    launch_with_pids(node, ROOT, 10**6)
+    container = next(iter(node.containers.live))
+    resize = e.ResizeRequested(EVE, container, {"pids_max": 101})
+    refused(lambda: node.handle(resize, 0.0) and None, "eve has asked for pids_max 101", *more)
+    name = job(node, EVE)
+    command = ContainerSpec(argv=("x",), limits=Limits(pids_max=101))
+    asked = [TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=command)]
+    refused(lambda: node.handle(e.PlacementRequested(EVE, name, "s", asked, False), 0.0) and None, *more)

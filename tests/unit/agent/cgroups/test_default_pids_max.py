@@ -1,0 +1,43 @@
+"""A container that asks for no ``pids_max`` gets the agent's; nothing is said of it where it cannot be had."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agent.confiner import Confiner
+from agent.core.confinement import Confinement, worth_saying
+from penstock.model import ContainerSpec, Limits
+from tests.unit.agent.cgroups.conftest import Make
+
+
+async def test_the_default_is_in_force_unless_the_container_has_its_own(make: Make) -> None:
+    fake, tree = make()
+    told: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    most = 4096
+    confiner = Confiner(tree, None, lambda container, why: told.put_nowait(why), pids_max=lambda: most)
+
+    def in_force(container: str) -> str:
+        return [text for path, text in fake.writes if path.endswith(f"{container}/pids.max")][-1]
+
+    await confiner.create("a", Confinement())
+    await confiner.create("b", Confinement(pids_max=7))
+    assert (in_force("a"), in_force("b")) == ("4096", "7")
+    confiner.confine("a", Confinement(pids_max=9))
+    assert await told.get() == {} and in_force("a") == "9"
+    confiner.confine("a", Confinement())
+    assert await told.get() == {} and in_force("a") == "4096"
+    most = 0
+    await confiner.create("c", Confinement())
+    assert not [path for path, _ in fake.writes if path.endswith("c/pids.max")]
+
+
+async def test_without_cgroups_nothing_is_said_of_what_nobody_asked() -> None:
+    confiner = Confiner(None, None, lambda container, why: None, pids_max=lambda: 4096)
+    not_enforced, _ = await confiner.create("a", Confinement())
+    assert not_enforced == {}
+
+
+def test_a_default_that_is_not_enforced_is_not_worth_saying() -> None:
+    missing, spec = {"pids_max": "no pids controller"}, ContainerSpec(argv=("x",))
+    assert worth_saying(missing, spec, Limits(), opportunistic=False) == {}
+    assert worth_saying(missing, spec, Limits(pids_max=5), opportunistic=False) == missing
