@@ -4,7 +4,6 @@ that was before. The master is asked over its HTTP."""
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import pwd
 from pathlib import Path
@@ -16,7 +15,7 @@ import msgspec
 from penstock.cli import arguments, profile_view
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.profile_http import CA, DEFAULT, TOKEN, TOKEN_FILE, MasterHttp, credentials
-from penstock.cli.profiles import Application, Run, compare
+from penstock.cli.profiles import Application, Run, compare, with_gaps
 from penstock.cli.statuses import Status
 
 #: So many of the latest runs are compared with what was forecast of them.
@@ -132,7 +131,7 @@ def _chosen(application: Application, name: str | None) -> Run:
 
 
 def _print_json(said: Any) -> None:
-    print(json.dumps(msgspec.to_builtins(said), indent=2))
+    print(msgspec.json.format(msgspec.json.encode(said), indent=2).decode())  # NaN, a gap, is null
 
 
 # ---------------------------------------------------------------- whose application
@@ -167,6 +166,6 @@ def _own_name() -> str:
 
 def _read(document: Any, master: str) -> Application:
     try:
-        return msgspec.convert(document, Application)
+        return msgspec.convert(with_gaps(document), Application)
     except msgspec.ValidationError as error:
         raise CommandError(f"{master}: what it says of the application cannot be read: {error}") from None

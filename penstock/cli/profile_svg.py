@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from penstock.cli import render
 from penstock.cli.profile_view import amount, label, series_of
-from penstock.cli.profiles import Application, Forecast, Run
+from penstock.cli.profiles import Application, Forecast, Run, measured
 
 _WIDTH, _PANEL, _GAP, _LEFT, _TOP, _RIGHT = 860, 120, 46, 96, 76, 24
 _USED, _EXPECTED, _INK, _FAINT = "#2b6cb0", "#c05621", "#1a202c", "#cbd5e0"
@@ -32,14 +33,14 @@ def picture(application: Application, run: Run, forecast: Forecast | None, of: s
         band = (forecast.low, forecast.high) if forecast is not None and of == "mean" else ([], [])
         low, high = (band[0][index], band[1][index]) if band[0] and band[1] else ([], [])
         expected = said[index] if said is not None else []
-        top = max([*came[index], *expected, *high])
-        panel = _Panel(y, slots, top)
+        top = max(measured([*came[index], *expected, *high]), default=0.0)
+        panel = _Panel(y, slots, top, measured=bool(measured(came[index])))
         parts += panel.frame(name, run.stages, application.slot_s)
         if high:
-            parts.append(panel.band(low, high))
-        parts.append(panel.area(came[index]))
+            parts += panel.band(low, high)
+        parts += panel.area(came[index])
         if expected:
-            parts.append(panel.line(expected))
+            parts += panel.line(expected)
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -60,15 +61,17 @@ def _legend(forecast: Forecast | None, *, banded: bool) -> list[str]:
 class _Panel:
     """One resource over time: ``slots`` across, 0 to ``top`` upwards."""
 
-    def __init__(self, y: float, slots: int, top: float) -> None:
+    def __init__(self, y: float, slots: int, top: float, *, measured: bool) -> None:
         self._y, self._slots, self._top = y, slots, top or 1.0
-        self._nothing = not top
+        self._highest = top
+        self._measured = measured
 
     def frame(self, name: str, stages: Sequence[int], slot_s: float) -> list[str]:
         """Axes, their ends, and where stages of the run ended."""
         left, right, bottom = _LEFT, _WIDTH - _RIGHT, self._y + _PANEL
         end = render.duration(self._slots * slot_s)
-        highest = "none" if self._nothing else amount(name, self._top)
+        highest = amount(name, self._top) if self._highest else "none" if self._measured else "–"
+        title = label(name) if self._measured else f"{label(name)}: not measured"
         parts = [f'<line x1="{left}" y1="{at}" x2="{right}" y2="{at}" stroke="{_FAINT}"/>' for at in (self._y, bottom)]
         parts += [
             f'<line x1="{self._x(stage):.1f}" y1="{self._y}" x2="{self._x(stage):.1f}" y2="{bottom}" '
@@ -77,36 +80,56 @@ class _Panel:
         ]
         return [
             *parts,
-            f'<text x="{left}" y="{self._y - 6}" font-weight="bold">{escape(label(name))}</text>',
+            f'<text x="{left}" y="{self._y - 6}" font-weight="bold">{escape(title)}</text>',
             f'<text x="{left - 8}" y="{self._y + 4}" text-anchor="end">{escape(highest)}</text>',
             f'<text x="{left - 8}" y="{bottom + 4}" text-anchor="end">0</text>',
             f'<text x="{left}" y="{bottom + 16}">0</text>',
             f'<text x="{right}" y="{bottom + 16}" text-anchor="end">{escape(end)}</text>',
         ]
 
-    def band(self, low: Sequence[float], high: Sequence[float]) -> str:
-        """Where the mean was expected to lie."""
-        points = [*self._steps(high), *reversed(self._steps(low))]
-        return f'<polygon points="{" ".join(points)}" fill="{_EXPECTED}" fill-opacity="0.18"/>'
+    def band(self, low: Sequence[float], high: Sequence[float]) -> list[str]:
+        """Return the areas where the mean was expected to lie."""
+        known = [a + b for a, b in zip(low, high, strict=True)]
+        return [
+            f'<polygon points="{" ".join([*self._steps(high, at), *reversed(self._steps(low, at))])}" '
+            f'fill="{_EXPECTED}" fill-opacity="0.18"/>'
+            for at in _stretches(known)
+        ]
 
-    def area(self, values: Sequence[float]) -> str:
-        """What was used."""
-        ground = [f"{self._x(len(values)):.1f},{self._y + _PANEL}", f"{self._x(0):.1f},{self._y + _PANEL}"]
-        points = [*self._steps(values), *ground]
-        return f'<polygon points="{" ".join(points)}" fill="{_USED}" fill-opacity="0.35" stroke="{_USED}"/>'
+    def area(self, values: Sequence[float]) -> list[str]:
+        """Return the areas of what was used, one for each stretch without a gap."""
+        areas = []
+        for at in _stretches(values):
+            ground = [f"{self._x(end):.1f},{self._y + _PANEL}" for end in (at.stop, at.start)]
+            points = " ".join([*self._steps(values, at), *ground])
+            areas.append(f'<polygon points="{points}" fill="{_USED}" fill-opacity="0.35" stroke="{_USED}"/>')
+        return areas
 
-    def line(self, values: Sequence[float]) -> str:
-        """What was expected."""
-        points = " ".join(self._steps(values))
-        return f'<polyline points="{points}" fill="none" stroke="{_EXPECTED}" stroke-width="2"/>'
+    def line(self, values: Sequence[float]) -> list[str]:
+        """Return the lines of what was expected."""
+        return [
+            f'<polyline points="{" ".join(self._steps(values, at))}" fill="none" '
+            f'stroke="{_EXPECTED}" stroke-width="2"/>'
+            for at in _stretches(values)
+        ]
 
     def _x(self, slot: float) -> float:
         return _LEFT + (_WIDTH - _RIGHT - _LEFT) * slot / self._slots
 
-    def _steps(self, values: Sequence[float]) -> list[str]:
+    def _steps(self, values: Sequence[float], at: range) -> list[str]:
         """A value holds for the whole of its slot."""
         points = []
-        for slot, value in enumerate(values):
-            y = self._y + _PANEL * (1 - value / self._top)
+        for slot in at:
+            y = self._y + _PANEL * (1 - values[slot] / self._top)
             points += [f"{self._x(slot):.1f},{y:.1f}", f"{self._x(slot + 1):.1f},{y:.1f}"]
         return points
+
+
+def _stretches(values: Sequence[float]) -> Iterator[range]:
+    """Yield each run of slots that were measured."""
+    start = 0
+    for slot in range(len(values) + 1):
+        if slot == len(values) or math.isnan(values[slot]):
+            if slot > start:
+                yield range(start, slot)
+            start = slot + 1

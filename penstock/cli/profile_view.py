@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli import render
-from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Settings, stretched
+from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Settings, measured, stretched
 from penstock.model.units import format_bytes
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -20,6 +20,8 @@ _ROWS = 6
 #: A chart of few slots is widened, slot by slot; one of many is drawn together.
 _COLUMNS, _MOST_COLUMNS = 60, 100
 _FORECAST = "━"
+#: On the lowest row, where no sample was taken: an empty column is one of which nothing was used.
+_GAP = "·"
 
 
 def amount(resource: str, value: float) -> str:
@@ -110,7 +112,11 @@ def print_compared(application: Application, compared: Sequence[Compared], *, to
 
 def _means_and_peaks(application: Application, mean: Series, peak: Series) -> list[str]:
     rows = zip(application.resources, mean, peak, strict=True)
-    return [f"{amount(name, sum(m) / len(m))} / {amount(name, max(p))}" for name, m, p in rows]
+    cells = []
+    for name, means, peaks in ((name, measured(mean), measured(peak)) for name, mean, peak in rows):
+        average = amount(name, sum(means) / len(means)) if means else "–"
+        cells.append(f"{average} / {amount(name, max(peaks)) if peaks else '–'}")
+    return cells
 
 
 def _settings(settings: Settings) -> tuple[str, str]:
@@ -163,8 +169,10 @@ def print_plot(application: Application, run: Run, forecast: Forecast | None, of
 def plot(application: Application, run: Run, forecast: Forecast | None, of: str, columns: int) -> list[Text]:
     """The lines of the charts: bars are what was used, a line across them what was expected."""
     expected = f"{_FORECAST} expected by {forecast.by}" if forecast is not None else "nothing was expected of it"
-    lines = [render.plain(f"{application.application} of {application.user}, run {run.run}: █ used, {expected}")]
     came = series_of(run, of)
+    gaps = f", {_GAP} not measured" if any(math.isnan(value) for row in came for value in row) else ""
+    title = f"{application.application} of {application.user}, run {run.run}: █ used, {expected}{gaps}"
+    lines = [render.plain(title)]
     said = series_of(forecast, of) if forecast is not None else None
     slots = max(len(came[0]), len(said[0]) if said is not None else 0)
     width = max(1, min(columns, max(slots, _COLUMNS // slots * slots)))
@@ -172,7 +180,9 @@ def plot(application: Application, run: Run, forecast: Forecast | None, of: str,
         bars = _columns(came[index], slots, width)
         marks = _columns(said[index], slots, width) if said is not None else []
         lines.append(Text())
-        if any(bars) or any(marks):
+        if not measured(came[index]):
+            lines.append(render.plain(f"{label(name)}: not measured"))
+        elif any(value and not math.isnan(value) for value in (*bars, *marks)):
             lines += [*_chart(name, bars, marks, of), _axis(run.stages, slots, width, application.slot_s)]
         else:
             lines.append(render.plain(f"{label(name)}: none used" + (", none expected" if marks else "")))
@@ -192,14 +202,16 @@ def _columns(values: Sequence[float], slots: int, width: int) -> list[float | No
 
 
 def _chart(name: str, bars: Sequence[float | None], marks: Sequence[float | None], of: str) -> list[Text]:
-    top = max(value for value in (*bars, *marks) if value is not None)
+    top = max(measured([value for value in (*bars, *marks) if value is not None]))
     lines = [render.plain(f"{label(name)}, {of} of each slot")]
     for row in reversed(range(_ROWS)):
         line = Text(f"{amount(name, top):>12} ┤" if row == _ROWS - 1 else " " * 13 + "│")
         for column, bar in enumerate(bars):
             mark = marks[column] if marks else None
-            if mark is not None and min(_ROWS - 1, int(mark / top * _ROWS)) == row:
+            if mark is not None and not math.isnan(mark) and min(_ROWS - 1, int(mark / top * _ROWS)) == row:
                 line.append(_FORECAST, style="yellow")
+            elif bar is not None and math.isnan(bar):
+                line.append(" " if row else _GAP, style="dim")
             else:
                 eighths = round(((bar or 0.0) / top * _ROWS - row) * 8)
                 line.append(_BARS[min(8, max(0, eighths))], style="blue")

@@ -1,6 +1,7 @@
 """What the master knows of an application's executors, and how far its forecasts were off. Pure.
 
-Series are resources × slots, in cores, bytes/s and bytes; a slot takes ``slot_s`` seconds.
+Series are resources × slots, in cores, bytes/s and bytes; a slot takes ``slot_s`` seconds. A slot that was not measured
+is NaN here, and null in JSON.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import Any
 
 import msgspec
 
 Series = list[list[float]]
 #: Runs that a forecast is made from where the master does not say what it would have forecast (Elasecutor §IV.C).
 LATEST = 3
+#: A slot of which a smaller part was measured is a gap: what is left is rounding.
+_LEAST_SEEN = 1e-9
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -123,15 +127,16 @@ def compare(application: Application, run: Run, forecast: Forecast) -> Compared:
     slots = len(run.mean[0])
     errors = {}
     for index, name in enumerate(application.resources):
-        came, peak = run.mean[index], max(run.peak[index])
+        came = run.mean[index]
         within = None
         if forecast.low and forecast.high:
             low, high = stretched(forecast.low[index], slots), stretched(forecast.high[index], slots)
-            inside = sum(a - _hair(a) <= value <= b + _hair(b) for a, value, b in zip(low, came, high, strict=True))
-            within = inside / slots
+            measured = [each for each in zip(low, came, high, strict=True) if not any(map(math.isnan, each))]
+            inside = sum(a - _hair(a) <= value <= b + _hair(b) for a, value, b in measured)
+            within = inside / len(measured) if measured else None
         errors[name] = Errors(
-            total=_relative(sum(forecast.mean[index]), sum(came)),
-            peak=_relative(max(forecast.peak[index]), peak),
+            total=_relative(_total(forecast.mean[index]), _total(came)),
+            peak=_relative(_highest(forecast.peak[index]), _highest(run.peak[index])),
             within=within,
         )
     length = len(forecast.mean[0]) / slots - 1
@@ -139,18 +144,43 @@ def compare(application: Application, run: Run, forecast: Forecast) -> Compared:
 
 
 def stretched(values: Sequence[float], slots: int) -> list[float]:
-    """A series over another number of slots; its mean stays what it was."""
+    """Return a series over another number of slots; its mean stays the same, and so does the place of each gap."""
     had = len(values)
     if had == slots:
         return list(values)
+    used = _parts([0.0 if math.isnan(value) else value for value in values], slots)
+    if not any(map(math.isnan, values)):
+        return [part * slots / had for part in used]
+    seen = _parts([0.0 if math.isnan(value) else 1.0 for value in values], slots)
+    return [part / slot if slot > _LEAST_SEEN else math.nan for part, slot in zip(used, seen, strict=True)]
+
+
+def _parts(values: Sequence[float], slots: int) -> list[float]:
+    """Return the sum of the values in each of ``slots`` equal parts of a series."""
+    had = len(values)
     sums = [0.0, *accumulate(values)]
 
     def up_to(at: float) -> float:
         whole = min(had, int(at))
         return sums[whole] + (values[whole] * (at - whole) if whole < had else 0.0)
 
-    ends = [up_to(index * had / slots) for index in range(slots + 1)]
-    return [(end - start) * slots / had for start, end in pairwise(ends)]
+    return [end - start for start, end in pairwise(up_to(index * had / slots) for index in range(slots + 1))]
+
+
+def measured(values: Sequence[float]) -> list[float]:
+    """Return the values of the slots that were measured."""
+    return [value for value in values if not math.isnan(value)]
+
+
+def with_gaps(document: Any) -> Any:
+    """Return the master's answer with NaN for each null in the rows of a series."""
+    if isinstance(document, dict):
+        return {key: with_gaps(value) for key, value in document.items()}
+    if not isinstance(document, list):
+        return document
+    if all(value is None or isinstance(value, int | float) for value in document):
+        return [math.nan if value is None else value for value in document]
+    return [with_gaps(value) for value in document]
 
 
 def _mean_of(runs: Sequence[Run]) -> Forecast:
@@ -160,17 +190,32 @@ def _mean_of(runs: Sequence[Run]) -> Forecast:
     means = [[stretched(run.mean[row], slots) for run in runs] for row in rows]
     peaks = [[stretched(run.peak[row], slots) for run in runs] for row in rows]
     return Forecast(
-        mean=[[math.fsum(slot) / len(runs) for slot in zip(*row, strict=True)] for row in means],
-        peak=[[max(slot) for slot in zip(*row, strict=True)] for row in peaks],
-        low=[[min(slot) for slot in zip(*row, strict=True)] for row in means],
-        high=[[max(slot) for slot in zip(*row, strict=True)] for row in means],
+        mean=[[_average(slot) for slot in zip(*row, strict=True)] for row in means],
+        peak=[[max(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in peaks],
+        low=[[min(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in means],
+        high=[[max(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in means],
         settings=runs[0].settings,
         by=f"the mean of {len(runs)} before" if len(runs) > 1 else "the run before",
     )
 
 
+def _average(values: Sequence[float]) -> float:
+    """Return the mean of the measured values; NaN where there is none."""
+    seen = measured(values)
+    return math.fsum(seen) / len(seen) if seen else math.nan
+
+
+def _total(values: Sequence[float]) -> float:
+    """Return the sum over all slots; a gap counts as the mean of the slots that were measured."""
+    return _average(values) * len(values)
+
+
+def _highest(values: Sequence[float]) -> float:
+    return max(measured(values), default=math.nan)
+
+
 def _relative(said: float, came: float) -> float | None:
-    return said / came - 1 if came > 0 else None
+    return said / came - 1 if came > 0 and not math.isnan(said) else None
 
 
 def _hair(value: float) -> float:

@@ -166,6 +166,50 @@ def test_plot_as_a_picture(master: dict[str, Any], capsys: pytest.CaptureFixture
     assert len(list(picture.iter(f"{name}polygon"))) == 8, "what was used, and the band"
 
 
+def _with_gaps() -> dict[str, Any]:
+    """A run of which the second slot has no sample, and the network none at all."""
+    run = _run("gaps", 3e9, [1.0, 2.0, 0.5, 0.5])
+    for series in (run["mean"], run["peak"]):
+        series[0], series[2] = [1.0, None, 2.0, 0.0], [None] * 4
+    return SORT | {"runs": [run], "history": []}
+
+
+def test_slots_that_were_not_measured_are_gaps_in_a_plot(
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    master["/profiles/ann/sort"] = _with_gaps()
+    lines = out_of(capsys, "plot", "sort").splitlines()
+    assert lines[0].endswith("█ used, nothing was expected of it, · not measured")
+    cpu = lines.index("cpu, mean of each slot")
+    chart = [line[14::15] for line in lines[cpu + 1 : cpu + 7]]
+    assert chart == ["  █ ", "  █ ", "  █ ", "█ █ ", "█ █ ", "█·█ "], "the fourth was measured: nothing was used"
+    assert "network: not measured" in lines
+    assert json.loads(out_of(capsys, "plot", "sort", "--json"))["run"]["mean"][0] == [1.0, None, 2.0, 0.0]
+
+
+def test_a_picture_has_no_area_where_nothing_was_measured(
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    master["/profiles/ann/sort"] = _with_gaps()
+    file = tmp_path / "sort.svg"
+    assert out_of(capsys, "plot", "sort", "--svg", str(file)) == ""
+    picture = file.read_text()
+    assert "nan" not in picture
+    assert picture.count("<polygon") == 4, "two of cores around the gap, disk, memory"
+    assert "network: not measured" in picture
+
+
+def test_tables_count_the_slots_that_were_measured(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    page = _with_gaps()
+    master["/profiles/ann/sort"] = page | {"history": [{"run": "gaps", "forecast": _forecast([1.0, 2.0, 0.5, 0.5])}]}
+    shown = out_of(capsys, "show", "sort")
+    assert "1.00 / 2.00" in shown
+    assert "– / –" in shown
+    [one] = json.loads(out_of(capsys, "compare", "sort", "--json"))
+    assert one["errors"]["cores"]["total"] == 0.0, "4 core-slots were expected; three slots of 1 on average"
+    assert one["errors"]["network_bytes_per_s"] == {"total": None, "peak": None, "within": None}
+
+
 def test_compare(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     lines = out_of(capsys, "compare", "sort").splitlines()
     assert len(lines) == 3

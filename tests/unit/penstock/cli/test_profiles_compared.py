@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from penstock.cli.profile_view import amount
@@ -27,12 +29,14 @@ def application(runs: list[Run], history: list[Foretold] | None = None) -> Appli
         ([1.0, 3.0], 1, [2.0]),
         ([1.0, 2.0, 6.0], 2, [4 / 3, 14 / 3]),
         ([5.0], 3, [5.0, 5.0, 5.0]),
+        ([1.0, math.nan], 4, [1.0, 1.0, math.nan, math.nan]),
+        ([1.0, math.nan, math.nan, math.nan], 2, [1.0, math.nan]),
     ],
 )
 def test_a_series_over_another_length_keeps_its_mean(
     values: list[float], slots: int, stretched_to: list[float]
 ) -> None:
-    assert stretched(values, slots) == pytest.approx(stretched_to)
+    assert stretched(values, slots) == pytest.approx(stretched_to, nan_ok=True)
 
 
 def test_errors_are_relative_to_what_came_and_carry_their_sign() -> None:
