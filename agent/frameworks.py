@@ -357,7 +357,10 @@ class FrameworkSession:
         return self._shell.resize(e.ResizeRequested(self._session, params.container, params.limits, params.strict))
 
     def _follow(self, params: api.Follow) -> object:
-        return self._shell.dispatch(e.FollowRequested(self._session, params.container, params.profile, time.time()))
+        now = time.time()
+        return self._shell.follow(
+            e.FollowRequested(self._session, params.container, params.profile, now, strict=params.strict)
+        )
 
     def _attach(self, params: api.ContainerRef) -> object:
         return self._shell.dispatch(e.AttachRequested(self._session, params.container))

@@ -15,12 +15,14 @@ from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.containers import ROOM as CONTAINERS
+from agent.core.following import limits_named
 from agent.core.instructions import Grant, Reply
 from agent.executor import Executor
 from agent.journal import Journal
+from penstock.model import Limits, Profile
 from penstock.transport import RpcPeer
 from penstock.wire.agent_api import Grants, Launched, Params, Resized
-from penstock.wire.errors import refused, unavailable
+from penstock.wire.errors import RpcError, refused, unavailable
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -198,13 +200,49 @@ class Shell:
         await self._executor.settled(container)
         record = self.node.containers.find(container)
         assert record is not None
-        unmet = [(name, why) for name, why in record.not_enforced.items() if event.limits.get(name) is not None]
+        unmet = [name for name in record.not_enforced if event.limits.get(name) is not None]
         if event.strict and unmet:
+            why = record.not_enforced[unmet[0]]
             undone = {name: getattr(before, name) for name in event.limits}
             self.dispatch(e.ResizeRequested(event.session, container, undone))
             await self._executor.settled(container)
-            raise refused(f"limits are strict, and nothing was changed: {unmet[0][0]} is not enforced: {unmet[0][1]}")
+            raise _unmet(unmet[0], why)
         return Resized(limits=record.limits, not_enforced=record.not_enforced)
+
+    async def follow(self, event: e.FollowRequested) -> object:
+        """Let limits follow a profile. Where that is strict, wait until the kernel has the limits of the first slot.
+
+        Raises:
+            RpcError: refused by the node, or strict and not enforced here: the container then has the limits and the
+                profile that it had before.
+        """
+        record = self.node.containers.find(event.container)
+        had = (record.limits, record.profile, record.profile_at) if record is not None else None
+        done = self.dispatch(event)
+        if not event.strict or event.profile is None:
+            return done
+        assert record is not None
+        assert had is not None
+        await self._executor.settled(record.container)
+        unmet = [name for name in limits_named(record, event.profile) if name in record.not_enforced]
+        if unmet:
+            why = record.not_enforced[unmet[0]]
+            await self._follow_again(event, *had)
+            raise _unmet(unmet[0], why)
+        return done
+
+    async def _follow_again(self, event: e.FollowRequested, limits: Limits, profile: Profile | None, at: float) -> None:
+        """Give a container back its limits, and the profile that it followed since ``at``."""
+        now = self.node.containers.find(event.container)
+        assert now is not None
+        undone = {name: getattr(limits, name) for name in limits.__struct_fields__}
+        undone = {name: value for name, value in undone.items() if value != getattr(now.limits, name)}
+        self.dispatch(e.FollowRequested(event.session, event.container, None, event.at))
+        self.dispatch(e.ResizeRequested(event.session, event.container, undone))
+        if profile is not None:
+            since_s = max(0.0, time.time() - at)
+            self.dispatch(e.FollowRequested(event.session, event.container, profile, at, since_s=since_s))
+        await self._executor.settled(event.container)
 
     def _settle_launches(self, event: e.Event) -> None:
         """Answer the request that waits for a start."""
@@ -219,3 +257,7 @@ class Shell:
                 future = self._launching.pop(container, None)
                 if future is not None and not future.done():
                     future.set_exception(unavailable(message, exit_status=exit_status or 0))
+
+
+def _unmet(limit: str, why: str) -> RpcError:
+    return refused(f"limits are strict, and nothing was changed: {limit} is not enforced: {why}")

@@ -371,7 +371,7 @@ def follow_requested(node: Node, event: e.FollowRequested, now: float) -> list[I
     if event.profile is None:
         node.elasticity.forget(record.container)
         return [Reply(Done()), Record(ROOM, record.container, record)]
-    node.elasticity.follow(record, now)
+    node.elasticity.follow(record, now - event.since_s)
     instructions = change(record, node.elasticity.limits(record, now))
     return [Reply(Done()), Record(ROOM, record.container, record), *instructions]
 

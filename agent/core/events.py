@@ -169,12 +169,17 @@ class ResizeRequested:
 
 @dataclass(frozen=True, slots=True)
 class FollowRequested:
-    """``follow``: limits that follow a profile from now on; None: no longer."""
+    """``follow``: limits that follow a profile from now on; None: no longer.
+
+    ``since_s`` is how long ago the profile began, for one that is taken up again.
+    """
 
     session: int
     container: str
     profile: Profile | None
     at: float
+    strict: bool = False
+    since_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

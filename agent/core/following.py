@@ -243,6 +243,12 @@ def _worth_it(before: float | None, now: float) -> float:
     return before if before is not None and before * (1 - HYSTERESIS) <= now <= before else now
 
 
+def limits_named(record: ContainerRecord, profile: Profile) -> list[str]:
+    """Return the limits of a container that a profile sets: all of them from its first slot on."""
+    resources = [name for name in RESOURCES if getattr(profile, name)]
+    return [limit for name in resources for limit in _LIMITS_OF.get(name) or (_memory_limit(record),)]
+
+
 def _memory_limit(record: ContainerRecord) -> str:
     """A container that is throttled rather than killed stays so."""
     throttled = record.limits.memory_high_bytes is not None and record.limits.memory_max_bytes is None

@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
+from penstock.cli.limits import add_strict
 from penstock.model.floors import profile_too_small
 from penstock.model.profile import Profile
 from penstock.model.reading import explained
@@ -23,11 +24,12 @@ def main(argv: list[str]) -> int:
     parser = arguments.Parser("follow", "Let the limits of a container follow a profile from now on.", _EXAMPLE)
     parser.add_argument("container", metavar="CONTAINER", help="its id, as `penstock status` shows it")
     parser.add_argument("profile", metavar="FILE.json", help="the profile; none: its limits stay as they are now")
+    add_strict(parser)
     options = parser.parse_args(argv)
     profile = None if options.profile == "none" else _read(Path(options.profile))
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
-    return converse(_follow(options.container, profile), named="container")
+    return converse(_follow(options.container, profile, strict=options.strict), named="container")
 
 
 def _read(path: Path) -> Profile:
@@ -48,10 +50,10 @@ def _read(path: Path) -> Profile:
     return profile
 
 
-async def _follow(container: str, profile: Profile | None) -> int:
+async def _follow(container: str, profile: Profile | None, *, strict: bool) -> int:
     from penstock.client import AgentClient
 
     async with await AgentClient.connect(client="penstock follow") as agent:
         running = await agent.attach(container)
-        await running.follow(profile)
+        await running.follow(profile, strict=strict)
     return 0

@@ -75,9 +75,9 @@ class BlockingContainer:
         self.not_enforced = self._container.not_enforced
         return changed
 
-    def follow(self, profile: Profile | None) -> None:
-        """Let its limits follow a profile from now on; None: no longer."""
-        self._loop.run(self._container.follow(profile))
+    def follow(self, profile: Profile | None, *, strict: bool = False) -> None:
+        """Let its limits follow a profile from now on; None: no longer. ``strict``: all of them, or it is an error."""
+        self._loop.run(self._container.follow(profile, strict=strict))
 
     def output(self, stream: str = "stdout") -> bytes:
         """What it wrote so far."""

@@ -66,13 +66,15 @@ class Container:
         self.not_enforced = answer.not_enforced
         return answer.limits
 
-    async def follow(self, profile: Profile | None) -> None:
+    async def follow(self, profile: Profile | None, *, strict: bool = False) -> None:
         """Let its limits follow a profile from now on; None: no longer.
+
+        ``strict``: where the host cannot enforce one of them nothing is changed, and that is an error.
 
         Raises:
             RpcError: the container has ended.
         """
-        asked = Follow(container=self.id, profile=profile)
+        asked = Follow(container=self.id, profile=profile, strict=strict)
         await self._link.call("follow", lambda: asked, Done)
 
     async def output(self, stream: str = "stdout") -> bytes:

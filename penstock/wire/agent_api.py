@@ -134,8 +134,7 @@ class Rejected(Params, frozen=True):
 class Leased(Params, frozen=True):
     """Further monotasks, never submitted, that ran one after the other in a slot while its lease lasted.
 
-    How many, how many of them failed, the bytes and the execution time of the others together, and how long ago the
-    last one began.
+    How many, how many failed, bytes and execution time of the others together, and how long ago the last one began.
     """
 
     monotasks: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
@@ -317,10 +316,12 @@ class Resized(Result, frozen=True):
 
 
 class Follow(Params, frozen=True):
-    """Let the limits of a container follow a profile from now on, slot by slot (Elasecutor §III); null: no longer."""
+    """Let the limits of a container follow a profile from now on, slot by slot (Elasecutor §III); null: no longer.
+    With ``strict``, a profile of which this host cannot enforce a limit is refused, and nothing changes."""
 
     container: str
     profile: Profile | None
+    strict: bool = False
 
 
 class SignalContainer(Params, frozen=True):

@@ -167,7 +167,10 @@ async def test_strict_limits_that_the_host_cannot_enforce_keep_everything_as_it_
     adopted = await penstock("adopt", "--strict", *limit, str(sleeper.pid))
     live = (await penstock("run", "--detach", "--strict", "--", "sleep", "1000")).stdout.strip()
     resized = await penstock("resize", "--strict", live, *limit)
-    for refused in (ran, adopted, resized):
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps({"slot_s": 3600, "memory_bytes": [64 << 20]}))
+    followed = await penstock("follow", "--strict", live, str(profile))
+    for refused in (ran, adopted, resized, followed):
         assert refused.returncode == 1, refused
         assert refused.stderr.count("\n") == 1, refused
         assert "limits are strict" in refused.stderr
@@ -176,4 +179,6 @@ async def test_strict_limits_that_the_host_cannot_enforce_keep_everything_as_it_
     document = json.loads((await penstock("status", "--json")).stdout)
     [kept] = [one for one in document["containers"] if one["container"] == live]
     assert kept["limits"] == {}
+    assert kept["follows"] is False
+    assert (await penstock("follow", live, str(profile))).returncode == 0, "a warning at most without it"
     assert (await penstock("kill", live)).returncode == 0

@@ -200,3 +200,11 @@ def test_a_profile_whose_lowest_value_is_too_low_is_refused_and_not_followed() -
         with pytest.raises(RpcError, match="too little"):
             bed.follow(profile)
     assert bed.node.containers.live[bed.container].profile is None
+
+
+def test_a_profile_that_is_taken_up_again_goes_on_in_its_slot() -> None:
+    bed = Bed()
+    profile = Profile(slot_s=10, cpu_cores=(1.0, 2.0, 3.0))
+    again = e.FollowRequested(1, bed.container, profile, 0.0, since_s=15.0)
+    [told] = bed.confinements(again)
+    assert told.cpu_cores == 2.0

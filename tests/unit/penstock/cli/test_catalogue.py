@@ -42,7 +42,7 @@ def test_synopses(found: dict[str, Command]) -> None:
 
     assert of("run") == "penstock run [OPTION…] -- CMD…"
     assert of("kill") == "penstock kill [OPTION…] CONTAINER…"
-    assert of("follow") == "penstock follow CONTAINER FILE.json"
+    assert of("follow") == "penstock follow [OPTION…] CONTAINER FILE.json"
     assert of("profile") == "penstock profile [OPTION…] list|show|plot|compare [APP]"
 
 
