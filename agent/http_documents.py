@@ -125,7 +125,8 @@ class ExecutorState(Said, frozen=True, kw_only=True):
 
 
 class Container(Said, frozen=True, kw_only=True):
-    """A container. ``not_enforced``: limit → why it is not. ``sample`` is empty until there is one."""
+    """A container. ``orphaned``: its launcher died, and its exit status will not be known. ``not_enforced``: limit →
+    why it is not. ``sample`` is empty until there is one."""
 
     container: str
     name: str
@@ -141,6 +142,7 @@ class Container(Said, frozen=True, kw_only=True):
     profile: Following | None
     executor: ExecutorState | None
     adopted: bool
+    orphaned: bool
     not_enforced: dict[str, str]
     sample: ContainerUse
     ended: Ended | None
