@@ -130,7 +130,7 @@ static int granted(const char *path, const char *kind, uint64_t input_bytes, cha
     if (!send_out()) return 0;
     for (;;) {
         Bytes message = receive(-1);
-        if (!message || message[1] != 2 || is_text(message + 2, "error")) return 0;
+        if (!message || message[1] != 2 || is_text(message + 2, "rejected") || is_text(message + 2, "error")) return 0;
         if (is_text(message + 2, "grant")) return 1; /* [2, "grant", [{"job": …, "ids": [1]}]]: ours is the only one */
     }
 }

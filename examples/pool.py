@@ -32,7 +32,7 @@ class Gate:
             self.sock.sendall(msgpack.packb([*head, [params]]))
 
     def hear(self, *head: object) -> Any:
-        message = next((m for m in self.messages if m[0] == 1 or m[1] in ("grant", "error")), [])
+        message = next((m for m in self.messages if m[0] == 1 or m[1] in ("grant", "rejected", "error")), [])
         if message[: len(head)] != [*head]:
             raise ConnectionError(message[2] if message else "the agent closed the connection")
         return message[-1]

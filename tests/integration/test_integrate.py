@@ -198,6 +198,22 @@ def test_a_pool_works_where_there_is_no_agent(tmp_path: Path, run: Run) -> None:
     assert "going on without a grant" in complaints
 
 
+_ONE_GATE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import pool
+pool.Gate(sys.argv[2]).acquire("gpu", 1)
+"""
+
+
+def test_a_pool_works_when_the_agent_refuses(start_agent: Start, run: Run) -> None:
+    process = run(sys.executable, "-c", _ONE_GATE, _EXAMPLES, start_agent().socket)
+    complaints = process.communicate(timeout=_TIMEOUT_S)[1]
+    assert process.returncode == 0, complaints
+    assert "going on without a grant" in complaints
+    assert "gpu" in complaints, "what was wrong"
+
+
 # ---------------------------------------------------------------- C
 
 
