@@ -180,8 +180,8 @@ def test_without_a_master_it_runs_ungated(start_agent: Start, start: Callable[..
     assert "no master" in executor.end(status=0)[2]
 
 
-async def test_descriptors_are_only_for_tasks_that_stay_here(start_agent: Start, connect: Any) -> None:
-    client = await connect(start_agent(node="alpha", master="127.0.0.1:1"))
+async def test_descriptors_are_only_for_tasks_that_stay_here(start_agent: Start, connect: Any, tmp_path: Path) -> None:
+    client = await connect(start_agent(node="alpha", master=tmp_path / "master.sock"))  # where no master is
     job = (await client.call("register_job", name="j"))["job"]
     task = {"task": "t", "usage": {}, "command": {"argv": ["true"], "stdio": "0" * 32}}
     for nodes in ([], ["beta"], ["alpha", "beta"]):
