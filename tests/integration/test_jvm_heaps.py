@@ -18,6 +18,7 @@ from agent.core.records import ContainerRecord, ContainerState
 from agent.jvm import JvmHeaps
 from penstock.model import ContainerSpec, Executor
 from tests.integration.conftest import Daemon, start
+from tests.integration.security_callers import open_directory
 
 pytestmark = pytest.mark.skipif(
     shutil.which("jcmd") is None and os.environ.get("CI") != "true", reason="no JDK: openjdk-17-jdk-headless"
@@ -76,8 +77,10 @@ class Churn:
 
     def until(self, holds: Callable[[int], bool]) -> None:
         """Wait for a size of the heap, in MiB. The test's time limit is for one that never comes."""
-        while not holds(int(self._said.readline())):
-            pass
+        while line := self._said.readline():
+            if holds(int(line)):
+                return
+        pytest.fail(f"the JVM has ended: {self.process.wait()}; stderr says why")
 
     def resident_mib(self) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -96,21 +99,20 @@ class Churn:
 
 
 @pytest.fixture
-def churn(tmp_path: Path) -> Iterator[Callable[..., Churn]]:
-    source = tmp_path / "Churn.java"
-    source.write_text(CHURN)
-    for directory in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        directory.chmod(0o755)  # another user's JVM reads it, too
+def churn() -> Iterator[Callable[..., Churn]]:
     started: list[Churn] = []
+    with open_directory() as directory:  # another user's JVM reads the source, too
+        source = directory / "Churn.java"
+        source.write_text(CHURN)
 
-    def start(user: str, *flags: str) -> Churn:
-        started.append(Churn(source, user, *flags))
-        return started[-1]
+        def start(user: str, *flags: str) -> Churn:
+            started.append(Churn(source, user, *flags))
+            return started[-1]
 
-    yield start
-    for one in started:
-        one.process.kill()
-        one.process.communicate()
+        yield start
+        for one in started:
+            one.process.kill()
+            one.process.communicate()
 
 
 async def test_zgc_gives_memory_back_and_takes_it_again(churn: Callable[..., Churn]) -> None:
