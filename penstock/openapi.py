@@ -18,6 +18,8 @@ import msgspec
 import structlog
 from aiohttp import hdrs, web
 
+from penstock.model.reading import told
+
 log = structlog.get_logger()
 T = TypeVar("T", bound=msgspec.Struct)
 JSON = "application/json"
@@ -139,8 +141,10 @@ async def read_body(request: web.Request, of: type[T], example: str) -> T:
     """
     try:
         return msgspec.json.decode(await request.read(), type=of)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Refused(400, f"{error}; send JSON such as {example}") from None
+    except UnicodeDecodeError:
+        raise Refused(400, f"it is not UTF-8; send JSON such as {example}") from None
+    except msgspec.MsgspecError as error:
+        raise Refused(400, f"{told(error, of)}; send JSON such as {example}") from None
 
 
 def _plain(said: str) -> str:

@@ -18,6 +18,7 @@ from master.placement import AlgorithmOne, Need, PeakPlacement, Stage, TaskPlace
 from master.placement.workers import Floats
 from penstock.config.settings import SettingsError
 from penstock.model import ResourceKind
+from penstock.model.reading import explained, told
 
 FORMAT = 1
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -263,10 +264,10 @@ def read(text: bytes, where: str) -> Recording:
         recording = msgspec.json.decode(text, type=Recording)
         recording.settings.check_rules()
     except msgspec.ValidationError as error:
-        message, _, at = str(error).partition(" - at `$")
-        raise SnapshotError(f"{where}: {at.rstrip('`').lstrip('.') or 'the snapshot'}: {message}") from None
+        at, wrong = explained(error, Recording)
+        raise SnapshotError(f"{where}: {at or 'the snapshot'}: {wrong}") from None
     except msgspec.DecodeError as error:
-        raise SnapshotError(f"{where}: no JSON: {error}; GET /snapshot of a master makes one") from None
+        raise SnapshotError(f"{where}: {told(error, Recording)}; GET /snapshot of a master makes one") from None
     except SettingsError as error:
         raise SnapshotError(f"{where}: settings: {'; '.join(error.faults)}") from None
     return _checked(recording, where)

@@ -23,6 +23,7 @@ from master.reservations.rdl import (
     parse_bundle,
 )
 from master.reservations.rdl.calendar import LAST_STEP
+from penstock.model.reading import told
 from penstock.model.units import QuantityError, parse_duration_s
 
 #: A shorter step is a mistake in writing.
@@ -84,8 +85,10 @@ def read(data: bytes, name: str) -> Requests:
     """
     try:
         file = msgspec.json.decode(data, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RequestsError(f"{name}: {error}") from None
+    except UnicodeDecodeError as error:
+        raise RequestsError(f"{name}: not UTF-8: {error.reason} at byte {error.start}") from None
+    except msgspec.DecodeError as error:
+        raise RequestsError(f"{name}: {told(error, _File)}") from None
     try:
         calendar = Calendar(step_s=parse_duration_s(file.step))
         if calendar.step_s < _SHORTEST_STEP_S:

@@ -11,7 +11,7 @@ from penstock.cli.errors import usage_error
 from penstock.cli.limits import add_strict
 from penstock.model.floors import profile_too_small
 from penstock.model.profile import Profile
-from penstock.model.reading import explained
+from penstock.model.reading import told
 
 _EXAMPLE = """FILE.json has a value for each slot of slot_s seconds; what it does not name is left as it is limited:
   {"slot_s": 3, "cpu_cores": [0.5, 2, 1], "memory_bytes": [67108864, 268435456],
@@ -43,8 +43,7 @@ def _read(path: Path) -> Profile:
     except OSError as error:
         raise usage_error(f"{path}: {error.strerror}") from None
     except msgspec.MsgspecError as error:
-        at, wrong = explained(error, Profile)
-        raise usage_error(f"{path}: {f'{at}: ' if at else ''}{wrong}") from None
+        raise usage_error(f"{path}: {told(error, Profile)}") from None
     for resource, wrong, remedy in profile_too_small(profile):
         raise usage_error(f"{path}: {resource}: {wrong}; {remedy}")
     return profile

@@ -44,7 +44,7 @@ from penstock.cli.executors import executor_limits
 from penstock.model.container import ContainerSpec, Limits
 from penstock.model.executor import Executor, Sizing
 from penstock.model.floors import limits_too_small
-from penstock.model.reading import explained
+from penstock.model.reading import explained, told_toml
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import QuantityError, parse_bytes
 from penstock.model.work import Name, Opportunistic, OpportunisticJob, TaskRequest
@@ -221,11 +221,14 @@ class JobFile:
 
 def _read(path: Path) -> JobTable:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
     except OSError as error:
         raise usage_error(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise usage_error(f"{path}: {error}") from None
+    except UnicodeDecodeError as error:
+        raise usage_error(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise usage_error(told_toml(path, text, error)) from None
     tables = document.get("task")
     _known_keys(path, document, JobTable, "")
     for index, table in enumerate(tables if isinstance(tables, list) else []):

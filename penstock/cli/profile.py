@@ -17,6 +17,7 @@ from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.profile_http import CA, DEFAULT, TOKEN, TOKEN_FILE, MasterHttp, credentials
 from penstock.cli.profiles import Application, Run, compare, with_gaps
 from penstock.cli.statuses import Status
+from penstock.model.reading import told
 
 #: So many of the latest runs are compared with what was forecast of them.
 _COMPARED = 5
@@ -168,4 +169,6 @@ def _read(document: Any, master: str) -> Application:
     try:
         return msgspec.convert(with_gaps(document), Application)
     except msgspec.ValidationError as error:
-        raise CommandError(f"{master}: what it says of the application cannot be read: {error}") from None
+        raise CommandError(
+            f"{master}: what it says of the application cannot be read: {told(error, Application)}"
+        ) from None

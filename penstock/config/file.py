@@ -14,6 +14,7 @@ import tomlkit.exceptions
 import tomlkit.items
 
 from penstock.config.settings import scalar
+from penstock.model.reading import told_toml
 
 
 class NotWritten(Exception):  # noqa: N818 - it says what happened
@@ -29,7 +30,8 @@ def write(file: Path, values: Mapping[str, str]) -> None:
     file = file.resolve()  # of a link what it leads to is written
     fresh = file.with_name(f".{file.name}.new")
     try:
-        text = changed(file.read_text(encoding="utf-8"), {key: scalar(value) for key, value in values.items()})
+        before = file.read_text(encoding="utf-8")
+        text = changed(before, {key: scalar(value) for key, value in values.items()})
         fresh.unlink(missing_ok=True)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as written:
@@ -42,7 +44,9 @@ def write(file: Path, values: Mapping[str, str]) -> None:
         fresh.replace(file)
     except OSError as error:
         raise NotWritten(f"{file}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, tomlkit.exceptions.ParseError) as error:
+    except tomllib.TOMLDecodeError as error:
+        raise NotWritten(told_toml(file, before, error)) from None
+    except (UnicodeDecodeError, tomlkit.exceptions.ParseError) as error:
         raise NotWritten(f"{file}: {error}") from None
 
 

@@ -19,12 +19,12 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import msgspec.inspect
 
+from penstock.model.reading import told, told_toml
 from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
 
 T = TypeVar("T", bound=msgspec.Struct)
 #: Marks a key that a running daemon takes from its file when it is told to read that again (SIGHUP).
 LIVE = msgspec.Meta(extra={"live": True})
-_TOML_PLACE = re.compile(r"(.*) \(at line (\d+), column (\d+)\)", re.DOTALL)
 
 
 class SettingsError(Exception):
@@ -140,9 +140,7 @@ def _of_file(path: Path | None) -> Iterator[_Entry]:
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from None
     except tomllib.TOMLDecodeError as error:
-        place = _TOML_PLACE.fullmatch(str(error))
-        said = f"{path}:{place[2]}: {place[1]} (column {place[3]})" if place else f"{path}: {error}"
-        raise SettingsError(said) from None
+        raise SettingsError(told_toml(path, text, error)) from None
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
     for key, value in table.items():
@@ -199,10 +197,10 @@ def _converted(of: type[msgspec.Struct], key: str, value: Any) -> Any:
     except QuantityError as error:
         raise SettingsError(f"{key}: {error}") from None
     except msgspec.ValidationError as error:
-        message, _, inside = str(error).partition(" - at `$")
-        if choices := _choices(of, key):
-            message += f"; one of {', '.join(choices)}"
-        raise SettingsError(f"{key}{inside.rstrip('`')}: {message}") from None
+        fault, choices = told(error, declared[key].type, key=key), _choices(of, key)
+        if choices and "; one of " not in fault:
+            fault += f"; one of {', '.join(choices)}"
+        raise SettingsError(fault) from None
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:

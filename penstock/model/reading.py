@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ _COUNTED = {"array": "item", "str": "character", "object": "entry", "bytes": "by
 def explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
     """Return where a document that was ``read_as`` a type is wrong (``task[1].kind``, or ""), and what is wrong."""
     text, _, at = str(error).partition(" - at `")
-    where = at.rstrip("`").removeprefix("$").removeprefix(".")
+    where = at.removeprefix("key` in `").rstrip("`").removeprefix("$").removeprefix(".")
     if found := re.fullmatch(r"Object missing required field `(.+)`", text):
         return where, f"the key {found[1]!r} is missing"
     if found := re.fullmatch(r"Object contains unknown field `(.+)`", text):
@@ -35,7 +36,24 @@ def explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
         return where, f"{_named(found[1])} expected, and {_named(found[2])} found"
     if text == "Input data was truncated":
         return where, "it is empty, or its end is missing"
+    if found := re.fullmatch(r"(JSON|MessagePack data) is malformed: (.+)", text):
+        return where, f"it is not {found[1].removesuffix(' data')}: {found[2]}"
     return where, text[:1].lower() + text[1:]
+
+
+def told(error: msgspec.MsgspecError, read_as: Any, *, key: str = "") -> str:
+    """Return the same as one line; ``key`` is that of the part of a document that was read, where it is a part."""
+    at, wrong = explained(error, read_as)
+    where = f"{key}.{at}" if key and at and not at.startswith("[") else key + at
+    return f"{where}: {wrong}" if where else wrong
+
+
+def told_toml(name: object, text: str, error: tomllib.TOMLDecodeError) -> str:
+    """Return what is wrong with the syntax of a TOML file, in one line: its name, the line, and the column."""
+    what, line, column = str(error), text.count("\n") + 1, len(text) - text.rfind("\n")
+    if found := re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", what, re.DOTALL):
+        what, line, column = found[1], int(found[2]), int(found[3])
+    return f"{name}:{line}: {what.removesuffix(' (at end of document)')} (column {column})"
 
 
 def _named(types: str) -> str:

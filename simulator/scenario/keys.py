@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from penstock.model.reading import explained
 from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
 from simulator.scenario.errors import ScenarioError
 
@@ -52,10 +53,9 @@ def convert(tables: Mapping[str, Any], of: type[msgspec.Struct], *, beside: tupl
     try:
         return msgspec.convert(readable, of)
     except msgspec.ValidationError as error:
-        message, _, at = str(error).partition(" - at `$")
-        at = at.rstrip("`").lstrip(".")
+        at, message = explained(error, of)
         declared, value = _at(inspect.type_info(of), at, readable)
-        if (unknown := _UNKNOWN.fullmatch(message)) is not None:
+        if (unknown := _UNKNOWN.fullmatch(str(error).partition(" - at `")[0])) is not None:
             struct = _struct(declared, value)
             known = [field.encode_name for field in struct.fields] if struct is not None else []
             message = f"unknown key {unknown[1]!r}; {_hint(unknown[1], known if at else [*beside, *known], 'keys')}"

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from penstock.model.reading import told_toml
 from simulator.scenario.errors import ScenarioError
 from simulator.scenario.keys import assign, convert
 from simulator.scenario.models import MODELS
@@ -101,8 +102,11 @@ def _check(head: _Head) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text)
     except OSError as error:
         raise ScenarioError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ScenarioError(f"{path}: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(told_toml(path, text, error)) from None

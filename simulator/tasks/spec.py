@@ -13,6 +13,7 @@ from agent.core.settings import NodeSettings
 from master.core import MasterSettings
 from master.reservations.desk import DeskSettings
 from penstock.model import Capacity
+from penstock.model.reading import told
 from penstock.model.work import Opportunistic
 from simulator.tasks.cluster import Surroundings
 from simulator.tasks.executors import ExecutorSettings
@@ -291,7 +292,7 @@ def _settings(table: str, given: dict[str, Any], kind: type[_T], fixed: dict[str
     try:
         return msgspec.convert(given | fixed, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"[{table}]: {error}") from None
+        raise ValueError(f"[{table}]: {told(error, kind)}") from None
 
 
 def _check_names(table: str, given: dict[str, Any], kind: type[Any], fixed: dict[str, Any]) -> None:

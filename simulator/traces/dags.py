@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from penstock.model.reading import explained
 from simulator.traces.errors import TraceError
 
 K = TypeVar("K")
@@ -165,13 +166,12 @@ def _decode(text: str, of: Any, where: str) -> Any:
     try:
         return msgspec.convert(raw, of)
     except msgspec.ValidationError as error:
-        raise TraceError(f"{where}: {_located(str(error), raw)}") from None
+        raise TraceError(f"{where}: {_located(error, of, raw)}") from None
 
 
-def _located(message: str, raw: Any) -> str:
+def _located(error: msgspec.ValidationError, of: Any, raw: Any) -> str:
     """msgspec writes ``$[...]`` for the key of an object; the first entry that fails by itself has the fault."""
-    what, _, at = message.partition(" - at `$")
-    key = at.rstrip("`").lstrip(".")
+    key, what = explained(error, of)
     if key.startswith("[...]") and isinstance(raw, dict):
         name = next((name for name, dag in raw.items() if not _converts(dag, _Dag)), "[...]")
         key = str(name) + key.removeprefix("[...]")

@@ -16,6 +16,7 @@ import msgspec
 from master.reservations.rdl.calendar import LAST_STEP, Calendar
 from master.reservations.rdl.expressions import All, Any, Atom, Bundle, Expression, Order, RdlError, Request, Window
 from master.reservations.rdl.text import DEEPEST
+from penstock.model.reading import told
 
 _BESIDE = {"order": {"no_gap"}}
 
@@ -146,7 +147,7 @@ class _Reader:
         try:
             bundle = msgspec.convert(value, Bundle)
         except msgspec.ValidationError as error:
-            raise RdlError(f"rdl: {at}: {error}") from None
+            raise RdlError(f"rdl: {told(error, Bundle, key=at)}") from None
         if not any(bundle.amounts):
             raise RdlError(f"rdl: {at}: a bundle has some of each resource that it names")
         return bundle

@@ -144,7 +144,7 @@ def test_turns_begin_before_the_end_and_lie_within_the_horizon(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"capasity": "<4core>"}, "unknown field `capasity`"),
+        ({"capasity": "<4core>"}, "there is no key 'capasity'"),
         ({"capacity": "<4cores"}, "character 8: expected"),
         ({"step": "often"}, "step, begins: 'often'"),
         ({"step": "0s"}, "step: '0s' is too short; 0.001 s at least"),
@@ -156,7 +156,7 @@ def test_turns_begin_before_the_end_and_lie_within_the_horizon(
             {"requests": [{"name": "x", "rdl": "window(atom(b,1,1,1,1),5,9) every 9 until 5"}]},
             "(x): no turn begins before",
         ),
-        ({"requests": [{"name": "x"}]}, "missing required field `rdl`"),
+        ({"requests": [{"name": "x"}]}, "requests[0]: the key 'rdl' is missing"),
     ],
 )
 def test_what_is_wrong_in_the_file_is_one_line(

@@ -176,7 +176,7 @@ def test_no_text_ends_in_anything_but_a_request_or_a_line(text: str) -> None:
         ([], "$: an object with one of"),
         ({"atom": ["b", 1, 1, 1]}, "$.atom: [bundle, g, h, l, w]"),
         ({"atom": ["c", 1, 1, 1, 1]}, "$.atom[0]: no bundle is named 'c'"),
-        ({"atom": [{"cores": 1}, 1, 1, 1, 1]}, "$.atom[0]: Object contains unknown field `cores`"),
+        ({"atom": [{"cores": 1}, 1, 1, 1, 1]}, "$.atom[0]: there is no key 'cores'"),
         ({"atom": ["b", True, 1, 1, 1]}, "$.atom[1]: a whole number"),
         ({"atom": ["b", 2, 1, 1, 1]}, "$.atom[2]: at most 1"),
         ({"atom": ["b", 1, 1, "soon", 1]}, "$.atom[3]: 'soon' is no duration"),

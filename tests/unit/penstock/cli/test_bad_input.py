@@ -92,7 +92,6 @@ def test_one_line(capsys: pytest.CaptureFixture[str], argv: list[str], line: str
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("name = ", "Invalid value"),
         (GOOD, "the key 'name' is missing"),
         ('name = "j"', "the key 'task' is missing"),
         ('name = "j"\ntask = []', "task: at least 1 item expected"),
@@ -132,6 +131,12 @@ def test_a_bad_job_file_names_file_task_and_key(
     path = tmp_path / "job.toml"
     path.write_text(text)
     assert fails(capsys, 2, "submit", str(path)).startswith(f"penstock submit: {path}: {line}")
+
+
+def test_a_fault_of_a_job_files_syntax_has_line_and_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text("name = 'j'\nmemory = \n")
+    assert fails(capsys, 2, "submit", str(path)) == f"penstock submit: {path}:2: Invalid value (column 10)"
 
 
 @pytest.mark.parametrize(

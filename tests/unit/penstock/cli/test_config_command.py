@@ -52,7 +52,11 @@ def test_check_is_silent_where_nothing_is_wrong(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("daemon", "text", "faults"),
     [
-        ("agent", 't_alloc = 3.0\nnod = "x"', ["1: t_alloc: Expected `float` <= 2.0", "2: unknown key 'nod'; did you"]),
+        (
+            "agent",
+            't_alloc = 3.0\nnod = "x"',
+            ["1: t_alloc: a number of at most 2 expected", "2: unknown key 'nod'; did you"],
+        ),
         (
             "agent",
             '\nmaster = "head"\nhttp = "x"',

@@ -273,7 +273,7 @@ def test_bad_input_is_one_line(
 @pytest.mark.parametrize(
     ("page", "why"),
     [
-        ({"application": "sort"}, "what it says of the application cannot be read: Object missing required field"),
+        ({"application": "sort"}, "what it says of the application cannot be read: the key 'user' is missing"),
         (SORT | {"resources": ["cores"]}, "cannot be read: series are one row for each resource"),
     ],
 )

@@ -80,7 +80,7 @@ def test_the_seed_draws_the_sizes() -> None:
             {"jobs": [job(WORK)], "policy": {"orderign": "ejf"}},
             r"policy\.orderign; did you mean 'ordering'",
         ),
-        ({"jobs": [job(WORK)], "policy": {"ept_s": "long"}}, r"\[policy\]: Expected `float`"),
+        ({"jobs": [job(WORK)], "policy": {"ept_s": "long"}}, r"\[policy\]: ept_s: a number expected"),
         ({"jobs": [job(WORK)], "agent": {"node": "x"}}, "unknown key agent.node"),
         (
             {"jobs": [job(WORK)], "agent": {"preemption": {"afer": 1}}},

@@ -1,0 +1,72 @@
+"""What is wrong with a document, in plain words."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+
+from penstock.model.reading import told, told_toml
+
+
+class Item(msgspec.Struct, forbid_unknown_fields=True):
+    size: Annotated[int, msgspec.Meta(ge=1)] = 1
+    colour: Literal["red", "green"] = "red"
+
+
+class Document(msgspec.Struct, forbid_unknown_fields=True):
+    items: list[Item] = []
+    weights: dict[str, float] = {}
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        (b'{"items": [{"size": 0}]}', "items[0].size: a whole number of at least 1 expected"),
+        (b'{"items": [{"colour": "blue"}]}', "items[0].colour: 'blue' is unknown; one of green, red"),
+        (b'{"items": [{"sise": 1}]}', "items[0]: there is no key 'sise'"),
+        (b'{"weights": {"a": "b"}}', "weights[...]: a number expected, and text found"),
+        (b'[]', "a table expected, and a list found"),
+        (b'{"items": ', "it is empty, or its end is missing"),
+        (b'{items}', "it is not JSON: object keys must be strings (byte 1)"),
+    ],
+)  # fmt: skip
+def test_a_fault_has_its_place_and_plain_words(document: bytes, line: str) -> None:
+    with pytest.raises(msgspec.MsgspecError) as caught:
+        msgspec.json.decode(document, type=Document)
+    assert told(caught.value, Document) == line
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ({"size": 0}, "bundle.size: a whole number of at least 1 expected"),
+        (7, "bundle: a table expected, and a whole number found"),
+    ],
+)
+def test_a_part_of_a_document_is_named_by_its_key(value: object, line: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(value, Item)
+    assert told(caught.value, Item, key="bundle") == line
+
+
+def test_a_key_of_a_map_is_named_by_its_map() -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert({"a": 1}, dict[int, int])
+    assert told(caught.value, dict[int, int]) == "a whole number expected, and text found"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a = 1\nb = ?\n", "x.toml:2: Invalid value (column 5)"),
+        ("a = 1\nb = [1,", "x.toml:2: Invalid value (column 8)"),
+        ("a = 1\na = 2\n", "x.toml:2: Cannot overwrite a value (column 6)"),
+    ],
+)
+def test_a_fault_of_syntax_is_one_line_with_line_and_column(text: str, line: str) -> None:
+    with pytest.raises(tomllib.TOMLDecodeError) as caught:
+        tomllib.loads(text)
+    assert told_toml("x.toml", text, caught.value) == line
