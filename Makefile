@@ -8,7 +8,7 @@ DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
 
-.PHONY: help venv wheel image demo test test-host test-dask-old test-spark test-vm test-cluster check bench bench-enforcement bench-victims bench-spark-vm docs man clean
+.PHONY: help venv wheel image demo test test-host test-dask-old test-spark test-vm test-native test-emulated test-cluster check bench bench-enforcement bench-victims bench-spark-vm docs man clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -19,18 +19,17 @@ wheel: | .venv/bin/python  ## the wheel for other environments and hosts, in dis
 	@$(RUN) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@ls dist/penstock-*.whl
 
-image: | .venv/bin/python  ## the image of the tests' virtual machines, in ~/.cache/penstock
-	@.venv/bin/python -m tests.vm build
+image: | .venv/bin/python  ## the image and the kernel of the tests' virtual machines, in ~/.cache/penstock
+	@.venv/bin/python -m tests.vm build --user-mode
 
 demo: $(VENV)  ## real jobs share this host, split statically and through Penstock (INPUT=DIR, DEMO=host)
 	@$(RUN) -m demo.dispatch
 
-test: test-host test-vm  ## test-host and test-vm; not test-dask-old, test-spark and test-cluster
+test: $(VENV)  ## test-host and test-vm; not test-dask-old, test-spark and test-cluster
+	@$(RUN) -m tests.beside '$(MAKE) test-emulated' '$(MAKE) --keep-going test-host test-native'
 
-# What decides logic runs on two processors at once; what starts processes, alone.
 test-host: $(VENV)  ## unit, property, contract and integration tests
-	@status=0; $(RUN) -m pytest -n 2 --dist loadfile tests/unit tests/property tests/contract || status=1; \
-	$(RUN) -m pytest tests/integration || status=1; exit $$status
+	@$(RUN) -m pytest -q -n 2 --dist loadfile tests/unit tests/property tests/contract tests/integration
 
 test-dask-old: $(DASK_OLD)  ## the tests of the Dask engine on the distributed of two years ago (the oldest supported)
 	$(DASK_OLD_RUN) -m pytest tests/unit/penstock/engines/dask tests/integration/test_dask*.py
@@ -38,18 +37,23 @@ test-dask-old: $(DASK_OLD)  ## the tests of the Dask engine on the distributed o
 test-spark: $(SPARK)  ## the Spark engine on a real standalone cluster (Java 17; 430 MB of pyspark)
 	.venv-spark/bin/python -m pytest tests/unit/penstock/engines/spark tests/integration/test_spark*.py
 
-# What needs the virtual machine: $(1) says what is left out without it, $(2) is run in or with it. 69: this host cannot
-# have the machine; why was said. That is a failure where CI=true, and left out elsewhere.
+# What needs a virtual machine: $(1) says what is left out without it, $(2) is run with it, $(3) is an option of its
+# build. 69: this host cannot have the machine; why was printed. That is a failure where CI=true, and left out elsewhere.
 define with_machine
-@$(RUN) -m tests.vm build; status=$$?; \
+@$(RUN) -m tests.vm build $(3); status=$$?; \
 if [ $$status -eq 69 ] && [ "$$CI" != true ]; then \
 	echo 'LEFT OUT: $(1) (no virtual machine, see above).'; exit 0; \
 elif [ $$status -ne 0 ]; then exit $$status; fi; \
 $(2)
 endef
 
-test-vm: $(VENV)  ## kernel tests, in the project's virtual machine (KERNEL='-m patient': pytest's arguments)
-	$(call with_machine,the kernel tests,$(RUN) -m tests.vm test $(KERNEL))
+test-vm: test-native test-emulated  ## kernel tests, in the project's two virtual machines
+
+test-native: $(VENV)  ## kernel tests in the machine in user mode (KERNEL='-k victims': pytest's arguments)
+	$(call with_machine,the kernel tests in user mode,$(RUN) -m tests.vm test --user-mode -m native -q $(KERNEL),--user-mode)
+
+test-emulated: $(VENV)  ## those that need Debian's kernel or emulated drives, under QEMU
+	$(call with_machine,the kernel tests under QEMU,$(RUN) -m tests.vm test -m emulated -q $(KERNEL),)
 
 test-cluster: $(VENV)  ## the playbooks for real: three virtual machines, from nothing to a cluster and back
 	$(call with_machine,the cluster of three machines,$(RUN) -m pytest tests/cluster)

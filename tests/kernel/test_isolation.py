@@ -46,6 +46,7 @@ def test_a_core_beside_ten_that_fork(bed: Bed) -> None:
     keeps(bed, isolation.forks())
 
 
+@pytest.mark.emulated  # the slow disk of a machine in user mode is no hardware
 def test_a_disk_beside_ten_that_read(bed: Bed) -> None:
     keeps(bed, next(isolation.disks(slow_directory())))
 
