@@ -38,6 +38,15 @@ _OPEN_FIELDS = {
     "explained": "map: see [jobs](jobs.md)",
     "value": "boolean, number, string or array: as the key's type in [configuration](configuration.md)",
 }
+#: What the bounds of an array and of a map count.
+_COUNTED = {"array": "elements", "map": "entries"}
+#: Words of docstrings that mean something else on the page.
+_WORDS = (
+    (r"`?\bNone\b`?|\bnull\b", "nil"),
+    (r"\bdocs/protocol\.md\b", "this page"),
+    (r"\bdocs/([a-z-]+)\.md\b", r"[\1](\1.md)"),
+    (r"^Agent → framework: (.)", lambda found: found[1].upper()),
+)
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _MONOTASKS = [
@@ -247,7 +256,8 @@ SAYS = {
     "attach": "Be told how a container ends (at once, if it has). One whose connection is gone becomes this one's.",
     "kill": "Kill all processes of a container; it ends by `cancelled`.",
     "status": "The status document, see below.",
-    "job_waiting": "Why the master has not admitted the job yet; said again when the kind of reason changes.",
+    "job_waiting": "Why the master has not admitted the job yet; said again when the kind of reason changes. "
+    "`never`: no nodes of the cluster can hold it.",
     "job_admitted": "The master has reserved memory for the job: it may ask for placements.",
 }
 #: What parameters and results are made of.
@@ -271,16 +281,19 @@ def type_name(kind: Any) -> str:
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
-        of = type_name(arguments[0])
-        return f"{of}{_bounds(kind.__metadata__[0], 'elements' if of.startswith('array') else 'characters')}"
+        of, meta = type_name(arguments[0]), kind.__metadata__[0]
+        container, found, inside = of.partition(" of ")
+        if container in _COUNTED and found:  # beside its word: those of what is inside come behind that
+            return f"{container}{_bounds(meta, _COUNTED[container])} of {inside}"
+        return f"{of}{_bounds(meta, 'characters')}"
     if origin in {typing.Union, types.UnionType}:
         return " or ".join(type_name(one) for one in arguments)
     if origin in {list, tuple}:
-        return f"array of {type_name(arguments[0])}"
+        return f"array of {_inside(arguments[0])}"
     if origin is typing.Literal:
         return " or ".join(f"`{json.dumps(one)}`" for one in arguments)
     if origin is dict:
-        return f"map of {type_name(arguments[0])} to {type_name(arguments[1])}"
+        return f"map of {_inside(arguments[0])} to {_inside(arguments[1])}"
     plain = {int: "integer", float: "number", str: "string", bool: "boolean", bytes: "binary", type(None): "nil"}
     if kind in plain:
         return plain[kind]
@@ -289,6 +302,12 @@ def type_name(kind: Any) -> str:
     if kind is Any:
         return "any value"
     raise TypeError(f"no name for {kind!r}")
+
+
+def _inside(kind: Any) -> str:
+    """The type of what an array or a map has: in brackets where it is one of several."""
+    name = type_name(kind)
+    return f"({name})" if " or " in name else name
 
 
 def _number(value: float) -> str:
@@ -342,7 +361,10 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 def prose(of: type) -> str:
     """A docstring as Markdown."""
     text = inspect.getdoc(of) or ""
-    return re.sub(r"``([^`]*)``", r"`\1`", re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text))
+    text = re.sub(r"``([^`]*)``", r"`\1`", re.sub(r":\w+:`~?([^`]*)`", r"`\1`", text))
+    for word, instead in _WORDS:
+        text = re.sub(word, instead, text)
+    return text
 
 
 def _says(method: str, params: type) -> str:
@@ -439,7 +461,8 @@ def structures() -> list[str]:
     for of in STRUCTURES:
         lines += ["", f"### {of.__name__}", "", prose(of), *fields_table(of)]
     for kinds in ENUMERATIONS:
-        lines += ["", f"### {kinds.__name__}", "", prose(kinds), "", ", ".join(f"`{kind.value}`" for kind in kinds)]
+        values = ", ".join(f"`{kind.value}`" for kind in kinds)
+        lines += ["", f"### {kinds.__name__}", "", prose(kinds), "", f"A string: {values}"]
     return lines
 
 

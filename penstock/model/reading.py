@@ -11,7 +11,7 @@ from msgspec import inspect
 
 _NAMES = {
     "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-    "object": "a table", "null": "nothing", "bytes": "bytes",
+    "object": "a table", "null": "nothing", "None": "nothing", "bytes": "binary data",
 }  # fmt: skip
 _BOUNDS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than", "==": "exactly"}
 _COUNTED = {"array": "item", "str": "character", "object": "entry", "bytes": "byte"}

@@ -24,6 +24,7 @@ from penstock.wire.agent_api import NOTIFICATIONS as SAID_BY_AGENTS
 from penstock.wire.agent_api import REQUESTS as OF_AGENT
 from penstock.wire.config_api import REQUESTS as OF_CONFIGURATION
 from penstock.wire.connection import read, read_params
+from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import NOTIFICATIONS as SAID_OF_JOBS
 from penstock.wire.jobs_api import REQUESTS as OF_JOBS
 from penstock.wire.reservation_api import REQUESTS as OF_RESERVATIONS
@@ -173,7 +174,39 @@ def test_the_page_names_the_type_of_every_field() -> None:
     assert page.type_name(bool | Literal["only"] | list[Name] | None) == (
         'boolean or `"only"` or array of string (1–128 characters) or nil'
     )
+    many = msgspec.Meta(min_length=1, max_length=9)
+    assert page.type_name(Annotated[list[int | Name], many]) == (
+        "array (1–9 elements) of (integer or string (1–128 characters))"
+    )
+    assert (
+        page.type_name(Annotated[dict[str, Name], many]) == "map (1–9 entries) of string to string (1–128 characters)"
+    )
     assert page.type_name(Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]) == "integer (≥ 0, ≤ 2⁶³ − 1)"
     assert page.type_name(Annotated[float, msgspec.Meta(gt=0, lt=5.5)]) == "number (> 0, < 5.5)"
     with pytest.raises(TypeError, match="no name for"):
         page.type_name(complex)
+
+
+@pytest.mark.parametrize(
+    ("params", "refused"),
+    [
+        ({"priority": 3}, False),
+        ({"memory_bytes": 3.0}, True),
+        ({"job": b"j"}, True),
+        ({"job": None}, True),
+        ({"opportunistic": None}, False),
+        ({"more": 1}, True),
+    ],
+)
+def test_types_are_as_the_page_says(params: dict[str, Any], refused: bool) -> None:
+    sent = msgspec.Raw(msgpack.packb({"name": "j"} | params))
+    if refused:
+        with pytest.raises(RpcError):
+            read(sent, OF_AGENT["register_job"][0])
+    else:
+        read(sent, OF_AGENT["register_job"][0])
+
+
+def test_prose_has_the_words_of_the_page_and_not_of_python() -> None:
+    told = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+    assert not re.findall(r"\bNone\b|docs/\w+\.md", told.replace("`docs/architecture.md`", ""))
