@@ -185,7 +185,11 @@ def plot(application: Application, run: Run, forecast: Forecast | None, of: str,
         elif any(value and not math.isnan(value) for value in (*bars, *marks)):
             lines += [*_chart(name, bars, marks, of), _axis(run.stages, slots, width, application.slot_s)]
         else:
-            lines.append(render.plain(f"{label(name)}: none used" + (", none expected" if marks else "")))
+            lines.append(
+                render.plain(
+                    f"{label(name)}: none used, or not counted on its hosts" + ("; none expected" if marks else "")
+                )
+            )
     return lines
 
 

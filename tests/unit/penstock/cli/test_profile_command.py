@@ -136,7 +136,7 @@ def test_plot_draws_what_was_used_and_a_line_for_what_was_expected(
     # 1, 2, ½, ½ of 2 cores in six rows; 2, 2, ½, ½ were expected
     assert chart == ["━━  ", " █  ", " █  ", "██  ", "██━━", "████"]
     assert lines[cpu + 7].split() == ["0", f"└{29 * '─'}┴{29 * '─'}┴", "12s"], "its stages"
-    assert "network: none used, none expected" in lines
+    assert "network: none used, or not counted on its hosts; none expected" in lines
     assert "memory, peak of each slot" in out_of(capsys, "plot", "sort", "--of", "peak")
 
 
