@@ -8,7 +8,7 @@ DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
 
-.PHONY: help venv wheel image demo test test-host test-dask-old test-spark test-vm test-native test-emulated test-cluster check bench bench-enforcement bench-victims bench-spark-vm docs man clean
+.PHONY: help venv wheel image demo test test-host test-dask-old test-spark test-vm test-native test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm docs man clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,7 +26,8 @@ demo: $(VENV)  ## real jobs share this host, split statically and through Pensto
 	@$(RUN) -m demo.dispatch
 
 test: $(VENV)  ## test-host and test-vm; not test-dask-old, test-spark and test-cluster
-	@$(RUN) -m tests.beside '$(MAKE) test-emulated' '$(MAKE) --keep-going test-host test-native'
+	@status=0; $(RUN) -m tests.beside '$(MAKE) test-emulated' '$(MAKE) --keep-going test-host test-native' || status=1; \
+	$(MAKE) test-measured || status=1; exit $$status
 
 test-host: $(VENV)  ## unit, property, contract and integration tests
 	@$(RUN) -m pytest -q -n 2 --dist loadfile tests/unit tests/property tests/contract tests/integration
@@ -47,13 +48,16 @@ elif [ $$status -ne 0 ]; then exit $$status; fi; \
 $(2)
 endef
 
-test-vm: test-native test-emulated  ## kernel tests, in the project's two virtual machines
+test-vm: test-native test-emulated test-measured  ## kernel tests, in the project's two virtual machines
 
 test-native: $(VENV)  ## kernel tests in the machine in user mode (KERNEL='-k victims': pytest's arguments)
 	$(call with_machine,the kernel tests in user mode,$(RUN) -m tests.vm test --user-mode -m native -q $(KERNEL),--user-mode)
 
 test-emulated: $(VENV)  ## those that need Debian's kernel or emulated drives, under QEMU
-	$(call with_machine,the kernel tests under QEMU,$(RUN) -m tests.vm test -m emulated -q $(KERNEL),)
+	$(call with_machine,the kernel tests under QEMU,$(RUN) -m tests.vm test -m 'emulated and not measured' -q $(KERNEL),)
+
+test-measured: $(VENV)  ## those under QEMU that measure rates: beside nothing else
+	$(call with_machine,the kernel tests that measure,$(RUN) -m tests.vm test -m measured -q $(KERNEL),)
 
 test-cluster: $(VENV)  ## the playbooks for real: three virtual machines, from nothing to a cluster and back
 	$(call with_machine,the cluster of three machines,$(RUN) -m pytest tests/cluster)

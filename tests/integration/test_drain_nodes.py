@@ -199,7 +199,7 @@ async def test_what_runs_for_a_drained_node_is_not_run_again_because_its_agent_i
     """As in an upgrade; a node that nobody has drained is lost by then, with the jobs that were submitted there. Its
     agent, asked to stop, ends no job: its clients come to the next one."""
     gate, _ = gates
-    master = MasterProcess(tmp_path, node_timeout_s=2.0)
+    master = MasterProcess(tmp_path, node_timeout_s=5.0)  # no heartbeat of a busy host is later
     await asyncio.to_thread(master.start)
     alpha, _, gamma = await agents(start_agent, master, tmp_path, "alpha", "beta", "gamma")
     assert await penstock(alpha, "drain", "alpha", "gamma") == (0, "alpha: drained\ngamma: drained\n", "")
