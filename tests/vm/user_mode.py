@@ -188,6 +188,15 @@ class UserModeMachine(Remote):
 
 def _give_way_as_we_do(leader: int) -> None:
     """A session is weighed as a whole (sched(7), autogroup), and whose nice value counts is the session's."""
-    with contextlib.suppress(FileNotFoundError):
-        nice = Path("/proc/self/autogroup").read_text().rsplit(maxsplit=1)[-1]
-        Path(f"/proc/{leader}/autogroup").write_text(nice)
+    with contextlib.suppress(OSError):  # a kernel that does not group by sessions, or a machine in init's
+        nice = nice_of_session(Path("/proc/self/autogroup").read_text())
+        Path(f"/proc/{leader}/autogroup").write_text(str(nice))
+
+
+def nice_of_session(said: str) -> int:
+    """Read /proc/PID/autogroup: ``/autogroup-25 nice 10``.
+
+    The file is empty where the process's session is that of init, which no group weighs (kernel/sched/autogroup.c,
+    Linux 7.2: proc_sched_autogroup_show_task).
+    """
+    return int(said.rsplit(maxsplit=1)[-1]) if said else 0

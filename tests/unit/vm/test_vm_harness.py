@@ -16,6 +16,7 @@ from tests.vm.__main__ import UNAVAILABLE, _drives_of, _parser, main, require_us
 from tests.vm.checkout import _commands, _files
 from tests.vm.image import ROOT, requirements
 from tests.vm.machine import DRIVES, Machine
+from tests.vm.user_mode import nice_of_session
 
 
 def test_requirements_are_those_of_pyproject_with_its_own_extras_expanded() -> None:
@@ -130,3 +131,8 @@ def test_a_kernel_that_lacks_what_was_configured_is_refused(tmp_path: Path) -> N
     made.write_text("\n".join(line for line in wanted if line != "CONFIG_PSI=y"))
     with pytest.raises(host.UnavailableError, match=r"cannot be configured with CONFIG_PSI=y$"):
         user_mode_kernel._require_config(made)
+
+
+@pytest.mark.parametrize(("said", "nice"), [("/autogroup-25 nice -5\n", -5), ("/autogroup-1 nice 10\n", 10), ("", 0)])
+def test_the_nice_value_of_a_session_is_read_and_that_of_init_s_is_none(said: str, nice: int) -> None:
+    assert nice_of_session(said) == nice

@@ -534,6 +534,15 @@ print(held.gated)
         agent.until(lambda fake: not fake._peers)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Python raises no KeyboardInterrupt where its parent ignores SIGINT, as a shell does for what runs behind."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_wait_gives_the_monotask_back(agent: AgentThread, gate: Gate) -> None:
     held = gate.acquire("cpu", 1)
     main = threading.main_thread().ident
