@@ -290,6 +290,7 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
             link_bytes_per_s=link_bytes_per_s,
             disk_bytes_per_s=self.disk_bytes_per_s,
             executor_slot_s=self.executor_slot_s,
+            sample_interval_s=self.sample_interval_s,
             elastic_lead_s=self.elastic_lead_s,
             elastic_lag_s=self.elastic_lag_s,
             reprovision_rho=self.reprovision_rho,

@@ -160,6 +160,7 @@ class Link:
             self._registering = False
         self._peer = peer
         self._heartbeat_s = answer.heartbeat_s
+        node.executors.surrogate.gaps_read = answer.profile_gaps
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept + self._kept, []
         for method, params in kept:

@@ -138,5 +138,5 @@ class Master:
     @staticmethod
     def _use(held: str, first: int) -> master_api.ExecutorUse:
         job, _, task = held.partition("/")
-        amounts = [(1500, 30_000, 2_000, 900)]
+        amounts: list[master_api.SlotAmounts | None] = [(1500, 30_000, 2_000, 900)]
         return master_api.ExecutorUse(job=job, task=task, slot_s=3.0, first=first, mean=amounts, peak=amounts)

@@ -172,7 +172,10 @@ class AgentConnection:
         self._service.register(self, message)
         asyncio.get_running_loop().call_soon(self._answered_registration)
         return api.Registered(
-            protocol=api.PROTOCOL, version=__version__, heartbeat_s=self._service.cluster.settings.heartbeat_s
+            protocol=api.PROTOCOL,
+            version=__version__,
+            heartbeat_s=self._service.cluster.settings.heartbeat_s,
+            profile_gaps=True,
         )
 
     def _answered_registration(self) -> None:

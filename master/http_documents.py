@@ -222,8 +222,9 @@ class Plan(Said, frozen=True, kw_only=True):
 
 # ---------------------------------------------------------------- GET /profiles
 
-#: Resources × slots, in cores, bytes/s and bytes.
+#: Resources × slots, in cores, bytes/s and bytes; of a run a slot that was not measured is null.
 Series = list[list[float]]
+MeasuredSeries = list[list[float | None]]
 
 
 class RunSettings(Said, frozen=True, kw_only=True):
@@ -253,8 +254,8 @@ class RunUsed(Said, frozen=True, kw_only=True):
     executors: int
     settings: RunSettings
     stages: list[int]
-    mean: Series
-    peak: Series
+    mean: MeasuredSeries
+    peak: MeasuredSeries
 
 
 class ForecastSaid(Said, frozen=True, kw_only=True):

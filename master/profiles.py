@@ -152,8 +152,9 @@ def _forecast(settings: Settings, forecast: Forecast) -> dict[str, Any]:
     }
 
 
-def _rows(usage: Floats) -> list[list[float]]:
-    return [[round(value, 4) for value in row] for row in usage.tolist()]
+def _rows(usage: Floats) -> list[list[float | None]]:
+    """Return the rows as JSON has them; null is a slot that was not measured."""
+    return [[None if math.isnan(value) else round(value, 4) for value in row] for row in usage.tolist()]
 
 
 def _number(value: float) -> float | None:

@@ -365,7 +365,7 @@ class Node:
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Preemption reads the sample; so does every admission until the next one."""
         self.snapshot = event.snapshot
-        self.executors.surrogate.sampled(event.snapshot)
+        self.executors.surrogate.sampled(event.snapshot, self.settings.sample_interval_s)
         instructions = self.turns.sampled(self, event.at, now) + self.executors.journal(self)
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
             if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:

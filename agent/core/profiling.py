@@ -1,8 +1,9 @@
 """The monitor surrogate (Elasecutor §III.A): what each container used, slot by slot, from the samples of each tick.
 
 A slot has the mean and the peak of each resource. A sample that reaches over a boundary counts in both slots, for its
-part of the time. What is complete waits to be told to the master; a run so long that it would take too much memory is
-told apart into slots of twice the length from then on.
+part of the time. A slot that passed between a sample and a late one is a gap: it was not measured. What is complete
+waits to be told to the master; a run so long that it would take too much memory is told apart into slots of twice the
+length from then on.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from agent.core.snapshot import ContainerUse
 
 #: cores, disk bytes/s, bytes/s sent, bytes of memory: as a container is limited.
 Amounts = tuple[float, float, float, float]
-_NONE: Amounts = (0.0, 0.0, 0.0, 0.0)
+NOTHING: Amounts = (0.0, 0.0, 0.0, 0.0)
 #: A slot that was seen for less of its time says nothing of its own: it is a run's last moment.
 _LEAST_PART = 0.05
+#: A sample is late if it comes so many times the usual time, or a slot's length if that is longer, after the last one.
+_LATE = 2.0
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +39,18 @@ def amounts(use: ContainerUse) -> Amounts:
 class Recording:
     """Of one container, from the moment ``began`` on (monotonic seconds); ``slots`` are those that are complete.
 
-    ``stages`` are the slots at whose end a stage ended, as its framework said.
+    A slot that was not measured is None. ``cpu_seconds`` is the CPU time that was counted up to the end of the last
+    complete slot, that of gaps too. ``stages`` are the slots at whose end a stage ended, as its framework said.
     """
 
     began: float
     slot_s: float
     most_slots: int
-    slots: list[SlotUse] = field(default_factory=list)
+    slots: list[SlotUse | None] = field(default_factory=list)
     stages: list[int] = field(default_factory=list)
-    _sums: list[float] = field(default_factory=lambda: list(_NONE))
-    _peak: list[float] = field(default_factory=lambda: list(_NONE))
+    cpu_seconds: float = 0.0
+    _sums: list[float] = field(default_factory=lambda: list(NOTHING))
+    _peak: list[float] = field(default_factory=lambda: list(NOTHING))
     _seen_s: float = 0.0
 
     @property
@@ -53,24 +59,31 @@ class Recording:
         return self.began + len(self.slots) * self.slot_s
 
     @property
-    def cpu_seconds(self) -> float:
-        """That its complete slots have in all."""
-        return sum(slot.mean[0] for slot in self.slots) * self.slot_s
+    def latest(self) -> SlotUse | None:
+        """Return the last complete slot that was measured."""
+        return next((slot for slot in reversed(self.slots) if slot is not None), None)
 
-    def sampled(self, use: ContainerUse, interval_s: float, at: float, *, peak: bool = True) -> None:
-        """The means over the ``interval_s`` seconds before ``at``; what lies before the beginning does not count.
+    def sampled(
+        self, use: ContainerUse, interval_s: float, at: float, *, usual_s: float = 0.0, peak: bool = True
+    ) -> None:
+        """Count the means over the ``interval_s`` seconds before ``at``; those before the beginning do not count.
 
+        ``usual_s`` is the time between samples that are on time. Slots in which a late sample found no sample are
+        gaps: the means say nothing of when within that time the container used them, and the memory is that of now.
         ``peak`` False: too short a time for its rates to be a peak.
         """
         used = amounts(use)
+        late = interval_s > _LATE * max(self.slot_s, usual_s)
         time = max(self.began, at - interval_s)
-        while time < at - 1e-9:
-            boundary = self.began + (len(self.slots) + 1) * self.slot_s
-            until = min(at, boundary)
-            if until > time:
+        while time < at - _ROUNDING:
+            boundary = self.until + self.slot_s
+            until = max(time, min(at, boundary))
+            if late and not self._seen_s and boundary < at - _ROUNDING:
+                self._sums[0] += used[0] * (until - time)
+            elif until > time:
                 self._count(used, until - time, peak=peak)
-                time = until
-            if time >= boundary - 1e-9:
+            time = until
+            if time >= boundary - _ROUNDING:
                 self._close()
 
     def stage_ended(self) -> None:
@@ -99,19 +112,26 @@ class Recording:
             cores, disk, network, memory = (total / self._seen_s for total in self._sums)
             mean = (cores, disk, network, memory)
             self.slots.append(SlotUse(mean, _most(mean, _four(self._peak))))
-        else:  # nobody sampled it: the monitor was late by more than a slot
-            self.slots.append(self.slots[-1] if self.slots else SlotUse(_NONE, _NONE))
-        self._sums, self._peak, self._seen_s = list(_NONE), list(_NONE), 0.0
+        else:
+            self.slots.append(None)
+        self.cpu_seconds += self._sums[0]
+        self._sums, self._peak, self._seen_s = list(NOTHING), list(NOTHING), 0.0
         if len(self.slots) >= self.most_slots and len(self.slots) % 2 == 0:
             self._halve()
 
     def _halve(self) -> None:
         pairs = zip(self.slots[::2], self.slots[1::2], strict=True)
-        merged = [SlotUse(_mean(one.mean, other.mean), _most(one.peak, other.peak)) for one, other in pairs]
-        self.slots = merged
+        self.slots = [_both(one, other) for one, other in pairs]
         self.slot_s *= 2
         ends = sorted({max(1, (end + 1) // 2) for end in self.stages})
         self.stages = ends
+
+
+def _both(one: SlotUse | None, other: SlotUse | None) -> SlotUse | None:
+    """Return two slots as one: a gap counts in neither mean nor peak."""
+    if one is None or other is None:
+        return one or other
+    return SlotUse(_mean(one.mean, other.mean), _most(one.peak, other.peak))
 
 
 def _four(values: list[float]) -> Amounts:

@@ -106,6 +106,7 @@ class NodeSettings:
     link_bytes_per_s: int = 0  # what the network can be promised to: the slowest link's rate; 0: unknown
     disk_bytes_per_s: int = 0  # what the disks are planned with, where executors have profiles; 0: unknown
     executor_slot_s: float = 3.0  # of what executors are recorded to use, and of the availability that is told
+    sample_interval_s: float = 1.0  # between two samples that are on time
     elastic_lead_s: float = 0.3  # so long before a rise of its profile a container's limits rise
     elastic_lag_s: float = 0.3  # so long after a fall they fall
     reprovision_rho: float = 1.1  # a stage that takes so many times its time is overdue (Elasecutor §III.C)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
-from agent.core.profiling import Amounts, Recording, SlotUse, amounts
+from agent.core.profiling import NOTHING, Amounts, Recording, SlotUse, amounts
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.wire.master_api import ExecutorUse, SlotAmounts
 
@@ -36,13 +36,16 @@ Lateness = Callable[[str], tuple[float, bool]]
 class Recorded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A recording as it is journaled, for the next agent to go on with: complete slots, in the units of the wire.
 
+    ``gaps`` are the numbers of the slots that were not measured: ``mean`` and ``peak`` have the slot before there.
     ``stages`` are the slots at whose end a stage ended, ``job_stages`` how many stages of the job had. For
-    ``unseen_s`` in all nobody looked.
+    ``unseen_s`` in all nobody looked. ``cpu_seconds`` is what was counted up to the last slot's end (None: its sum).
     """
 
     slot_s: float
     mean: list[SlotAmounts]
     peak: list[SlotAmounts]
+    gaps: list[int] = []
+    cpu_seconds: float | None = None
     stages: list[int] = []
     job_stages: int = 0
     unseen_s: float = 0.0
@@ -78,6 +81,9 @@ class MonitorSurrogate:
     """The recordings of the node's executors, and what of them the master has still to be told."""
 
     def __init__(self, slot_s: float) -> None:
+        #: Whether the master reads gaps, as it said last; one that does not is told the slot before each gap again.
+        self.gaps_read = False
+        self._usual_s = 0.0  # between two samples
         self._slot_s = slot_s
         self._live: dict[str, _Told] = {}  # who was told of least recently is first
         self._over: list[_Told] = []
@@ -99,14 +105,20 @@ class MonitorSurrogate:
         ``began`` None: nobody knows when it was started, so it is no run to learn from.
         """
         had = recorded or Recorded(slot_s=self._slot_s, mean=[], peak=[])
-        slots = [SlotUse(_amounts(mean), _amounts(peak)) for mean, peak in zip(had.mean, had.peak, strict=True)]
-        recording = Recording(began or 0.0, had.slot_s, MOST_SLOTS, slots, list(had.stages))
+        each = enumerate(zip(had.mean, had.peak, strict=True))
+        gaps = set(had.gaps)
+        slots = [None if at in gaps else SlotUse(_amounts(mean), _amounts(peak)) for at, (mean, peak) in each]
+        cpu_seconds = had.cpu_seconds
+        if cpu_seconds is None:
+            cpu_seconds = sum(cores for cores, *_ in had.mean) * UNITS[0] * had.slot_s
+        recording = Recording(began or 0.0, had.slot_s, MOST_SLOTS, slots, list(had.stages), cpu_seconds)
         told = _Told(job, task, recording, began is not None, had.job_stages, resumed=True, slot_s=had.slot_s)
         told.unseen_s, told.journaled = had.unseen_s, len(slots)
         self._live[container] = told
 
-    def sampled(self, snapshot: Snapshot) -> None:
-        """What each used since the sample before."""
+    def sampled(self, snapshot: Snapshot, usual_s: float = 0.0) -> None:
+        """What each used since the sample before; samples come every ``usual_s`` seconds."""
+        self._usual_s = usual_s
         for container, told in self._live.items():
             use = snapshot.containers.get(container)
             if use is None or not told.whole:
@@ -115,7 +127,7 @@ class MonitorSurrogate:
             if told.latest is None:
                 use, interval_s = _first(told, use, snapshot)
             told.latest = use, snapshot
-            told.recording.sampled(use, interval_s, snapshot.at)
+            told.recording.sampled(use, interval_s, snapshot.at, usual_s=usual_s)
 
     def to_journal(self) -> Iterator[tuple[str, Recorded]]:
         """Whose recording has grown by so much that it is worth a write: at most once a slot, later more rarely."""
@@ -145,7 +157,7 @@ class MonitorSurrogate:
             return
         if told.resumed and told.latest is None:
             told.unseen_s = math.inf
-        _last(told, cpu_seconds, now)
+        _last(told, cpu_seconds, now, self._usual_s)
         told.recording.ended()
         told.over = True
         if told.unseen_s > MOST_UNSEEN * len(told.recording.slots) * told.recording.slot_s:
@@ -201,9 +213,10 @@ class MonitorSurrogate:
         if fits < 0 or (new and not fits):
             return 0
         until = told.slots + fits
-        pieces = slots[told.slots : until]
-        ended = told.over and fits == new
-        uses.append(msgspec.structs.replace(use, mean=_means(pieces), peak=_peaks(pieces), ended=ended))
+        pieces = (slots if self.gaps_read else _filled(slots))[told.slots : until]
+        mean = [_wire(slot.mean) if slot is not None else None for slot in pieces]
+        peak = [_wire(slot.peak) if slot is not None else None for slot in pieces]
+        uses.append(msgspec.structs.replace(use, mean=mean, peak=peak, ended=told.over and fits == new))
         told.slots, told.stages_told, told.lateness = until, len(stages), late
         return room_bytes - fits * _SLOT_BYTES
 
@@ -219,11 +232,11 @@ def _first(told: _Told, use: ContainerUse, snapshot: Snapshot) -> tuple[Containe
     if not told.resumed:
         return replace(use, cpu_cores=max(use.cpu_cores, cores)), snapshot.interval_s
     told.unseen_s += seconds
-    _, disk, network, _ = recording.slots[-1].mean if recording.slots else amounts(use)
+    _, disk, network, _ = recording.latest.mean if recording.latest is not None else amounts(use)
     return replace(use, cpu_cores=cores, disk_bytes_per_s=disk, network_send_bytes_per_s=network), seconds
 
 
-def _last(told: _Told, cpu_seconds: float, now: float) -> None:
+def _last(told: _Told, cpu_seconds: float, now: float, usual_s: float) -> None:
     """What it used since its latest sample: CPU the kernel's books say, the rest is taken to have gone on as it was.
 
     Of memory they have the highest with all page cache, which no sample counts.
@@ -234,27 +247,28 @@ def _last(told: _Told, cpu_seconds: float, now: float) -> None:
     seconds = now - snapshot.at
     if seconds > 0 and cpu_seconds >= use.cpu_seconds:  # less: it is not known, or of its first process only
         use = replace(use, cpu_cores=(cpu_seconds - use.cpu_seconds) / seconds)
-        told.recording.sampled(use, seconds, now, peak=seconds >= snapshot.interval_s / 2)
+        told.recording.sampled(use, seconds, now, usual_s=usual_s, peak=seconds >= snapshot.interval_s / 2)
 
 
 def _recorded(told: _Told) -> Recorded:
     recording = told.recording
+    slots = _filled(recording.slots)
     return Recorded(
         slot_s=recording.slot_s,
-        mean=_means(recording.slots),
-        peak=_peaks(recording.slots),
+        mean=[_wire(slot.mean) for slot in slots],
+        peak=[_wire(slot.peak) for slot in slots],
+        gaps=[at for at, slot in enumerate(recording.slots) if slot is None],
+        cpu_seconds=round(recording.cpu_seconds, 6),
         stages=list(recording.stages),
         job_stages=told.stages,
         unseen_s=round(told.unseen_s, 3),
     )
 
 
-def _means(slots: list[SlotUse]) -> list[SlotAmounts]:
-    return [_wire(slot.mean) for slot in slots]
-
-
-def _peaks(slots: list[SlotUse]) -> list[SlotAmounts]:
-    return [_wire(slot.peak) for slot in slots]
+def _filled(slots: Sequence[SlotUse | None]) -> list[SlotUse]:
+    """Return the slots with that before each gap in its place, for readers that know no gaps."""
+    before = next((slot for slot in slots if slot is not None), SlotUse(NOTHING, NOTHING))
+    return [before := slot or before for slot in slots]
 
 
 def _wire(amounts: Amounts) -> SlotAmounts:

@@ -41,8 +41,8 @@ class _Report:
     node: str
     slot_s: float = 0.0
     slots: int = 0
-    mean: list[SlotAmounts] = field(default_factory=list)
-    peak: list[SlotAmounts] = field(default_factory=list)
+    mean: list[SlotAmounts | None] = field(default_factory=list)
+    peak: list[SlotAmounts | None] = field(default_factory=list)
     stages: list[int] = field(default_factory=list)
     missing: str = "nothing was reported"
     complete: bool = False
@@ -57,6 +57,8 @@ class _Report:
             self.missing = f"slots {self.slots} to {use.first} were not reported"
         if not self.missing and len(use.mean) != len(use.peak):
             self.missing = f"{len(use.mean)} means and {len(use.peak)} peaks from slot {use.first} on"
+        if not self.missing and [*map(bool, use.mean)] != [*map(bool, use.peak)]:
+            self.missing = f"from slot {use.first} on a slot has a mean and no peak, or a peak and no mean"
         if not self.missing and self.slots + len(use.mean) > MOST_SLOTS:
             self.missing = f"more than {MOST_SLOTS} slots were reported"
         if self.missing:
@@ -143,6 +145,8 @@ class UsageReports:
         self.forget(key)
         if report.missing or not report.slots:
             return None, report.missing or "it ended before its first slot did"
+        if not any(report.mean):
+            return None, "none of its slots was measured"
         return StoreRun(who.application, who.run, report.slot_s, report.run(who.settings)), ""
 
 

@@ -24,12 +24,14 @@ UNKNOWN, UNKNOWN_AVAILABLE = 1e36, 1e21
 #: Boundaries that rounding puts a hair beside a multiple of a slot.
 _ROUNDING = 1e-6
 
+_GAP = (math.nan,) * len(RESOURCES)
+
 Reduce = Callable[[Floats, Floats], Floats]
 
 
-def amounts(slots: Sequence[SlotAmounts]) -> Floats:
-    """Slots as they come over the wire."""
-    values: Floats = (np.array(slots, dtype=float) * _UNITS).T
+def amounts(slots: Sequence[SlotAmounts | None]) -> Floats:
+    """Return slots as they come over the wire; one that was not measured is NaN."""
+    values: Floats = (np.array([slot or _GAP for slot in slots], dtype=float) * _UNITS).T
     return values
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from master.prediction.runs import RESOURCES, Floats, Run
+from master.prediction.runs import RESOURCES, Floats, Run, filled
 
 #: Multiples of a slot's length that rounding puts a hair beside a boundary.
 _ROUNDING = 1e-9
@@ -19,15 +19,32 @@ _CPU = RESOURCES.index("cpu")
 
 
 def stretched(usage: Floats, slots: int) -> Floats:
-    """Usage over another number of slots, resources × ``slots``; the mean over the whole stays what it was."""
+    """Return usage over another number of slots; the mean over the whole stays what it was, and each gap its place."""
     had = usage.shape[1]
     if had == slots:
         return usage
-    sums = np.concatenate((np.zeros((len(usage), 1)), np.cumsum(usage, axis=1)), axis=1)
-    at, bounds = np.arange(had + 1), np.linspace(0, had, slots + 1)
-    totals = np.array([np.interp(bounds, at, row) for row in sums])
-    widened: Floats = np.diff(totals, axis=1) * (slots / had)
+    bounds = np.linspace(0, had, slots + 1)
+    if np.isnan(usage).any():
+        return _means(usage, bounds)
+    widened: Floats = np.diff(_up_to(bounds, usage), axis=1) * (slots / had)
     return widened
+
+
+def _means(usage: Floats, bounds: Floats) -> Floats:
+    """Return the means between neighbouring ``bounds``, in slots, of what was measured there; NaN where nothing was."""
+    measured = ~np.isnan(usage[0])
+    totals = np.diff(_up_to(bounds, np.where(measured, usage, 0.0)), axis=1)
+    if measured.all():
+        return np.asarray(totals / np.diff(bounds))
+    lengths = np.diff(_up_to(bounds, measured[None, :].astype(float)), axis=1)
+    seen = np.broadcast_to(lengths > _ROUNDING, totals.shape)
+    return np.divide(totals, lengths, out=np.full_like(totals, np.nan), where=seen)
+
+
+def _up_to(bounds: Floats, usage: Floats) -> Floats:
+    """Return the sums of each row from the beginning to each of ``bounds``."""
+    at = np.arange(usage.shape[1] + 1)
+    return np.array([np.interp(bounds, at, np.concatenate(([0.0], np.cumsum(row)))) for row in usage])
 
 
 def in_slots_of(run: Run, had_s: float, to_s: float) -> Run:
@@ -37,15 +54,14 @@ def in_slots_of(run: Run, had_s: float, to_s: float) -> Run:
     had = run.mean.shape[1]
     slots = max(1, math.ceil(had * had_s / to_s - _ROUNDING))
     bounds = np.minimum(np.arange(slots + 1) * (to_s / had_s), had)
-    sums = np.concatenate((np.zeros((len(run.mean), 1)), np.cumsum(run.mean, axis=1)), axis=1)
-    totals = np.array([np.interp(bounds, np.arange(had + 1), row) for row in sums])
-    mean = np.diff(totals, axis=1) / np.diff(bounds)
+    mean = np.maximum(_means(run.mean, bounds), 0.0)
     first = np.floor(bounds[:-1] + _ROUNDING).astype(int)
     last = np.maximum(first, np.ceil(bounds[1:] - _ROUNDING).astype(int) - 1)
-    peak = np.stack([run.peak[:, a : b + 1].max(axis=1) for a, b in zip(first, last, strict=True)], axis=1)
+    highest = [np.fmax.reduce(run.peak[:, a : b + 1], axis=1) for a, b in zip(first, last, strict=True)]
+    peak = np.where(np.isnan(mean), np.nan, np.stack(highest, axis=1))
     ends = [min(slots, math.ceil(end * had_s / to_s - _ROUNDING)) for end in run.stages]
     rising = all(a < b for a, b in pairwise((0, *ends)))
-    return Run(run.settings, np.maximum(mean, 0.0), peak, tuple(ends) if rising else ())
+    return Run(run.settings, mean, peak, tuple(ends) if rising else ())
 
 
 def at_lengths(usage: Floats, ends: Sequence[int], lengths: Sequence[int]) -> Floats:
@@ -79,7 +95,7 @@ def _over(run: Run) -> Floats:
     """How much of it is over at each slot's end, from 0 at its beginning to 1: the mean of the shares of time and of
     CPU, so that a stage that was held up moves the others by half."""
     slots = run.mean.shape[1]
-    work = np.concatenate(([0.0], np.cumsum(run.mean[_CPU] + _ROUNDING)))
+    work = np.concatenate(([0.0], np.cumsum(filled(run.mean)[_CPU] + _ROUNDING)))
     shares: Floats = (np.arange(slots + 1) / slots + work / work[-1]) / 2
     return shares
 

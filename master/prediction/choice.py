@@ -121,7 +121,9 @@ def reservation(settings: Settings, runs: Sequence[Run], *, why: str) -> Forecas
     last slot has.
     """
     slots = max((run.mean.shape[1] for run in runs), default=1)
-    highest = np.max([run.peak.max(axis=1) for run in runs], axis=0) if runs else np.zeros(len(RESOURCES))
+    highest = (
+        np.max([run.peak[:, run.measured].max(axis=1) for run in runs], axis=0) if runs else np.zeros(len(RESOURCES))
+    )
     for name, bound in (("cpu", settings.cores), ("memory", float(settings.memory_bytes))):
         if bound:
             highest[RESOURCES.index(name)] = bound

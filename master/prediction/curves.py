@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from master.prediction.align import at_lengths, ends_of, stretched, whole
-from master.prediction.runs import RESOURCES, Floats, Run, Settings
+from master.prediction.runs import RESOURCES, Floats, Run, Settings, filled
 
 #: Points of a stage's shape.
 POINTS = 16
@@ -53,7 +53,7 @@ class Curves:
 
 
 def _points(run: Run) -> Floats:
-    both = np.concatenate((run.mean, run.peak))
+    both = np.concatenate((filled(run.mean), filled(run.peak)))
     starts = (0, *run.ends[:-1])
     return np.concatenate([stretched(both[:, a:b], POINTS) for a, b in zip(starts, run.ends, strict=True)], axis=1)
 

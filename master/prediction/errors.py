@@ -36,13 +36,13 @@ class Errors:
 
 
 def errors_of(forecast: Forecast, run: Run) -> Errors:
-    """Compare."""
-    slots = run.mean.shape[1]
-    same = stretched(forecast.mean, slots)
+    """Compare, where the run was measured; in the run's total a gap counts as the mean of the other slots."""
+    slots, measured = run.mean.shape[1], run.measured
+    same, came = stretched(forecast.mean, slots)[:, measured], run.mean[:, measured]
     return Errors(
-        total=_named(_relative(forecast.mean.sum(axis=1), run.mean.sum(axis=1))),
-        peak=_named(_relative(forecast.peak.max(axis=1), run.peak.max(axis=1))),
-        shape=_named(_ratio(np.abs(same - run.mean).mean(axis=1), run.mean.mean(axis=1))),
+        total=_named(_relative(forecast.mean.sum(axis=1), came.sum(axis=1) * (slots / came.shape[1]))),
+        peak=_named(_relative(forecast.peak.max(axis=1), run.peak[:, measured].max(axis=1))),
+        shape=_named(_ratio(np.abs(same - came).mean(axis=1), came.mean(axis=1))),
         length=abs(forecast.slots - slots) / slots,
     )
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from master.placement.executors import RESOURCES
 
-__all__ = ["Floats", "Forecast", "RESOURCES", "Run", "Settings"]
+__all__ = ["Floats", "Forecast", "RESOURCES", "Run", "Settings", "filled"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -34,12 +34,13 @@ class Run:
     """One executor's run, or the mean of several of one run.
 
     ``mean`` and ``peak`` (resources × slots) are of each slot: what a rate was on average and at most; of memory, too.
+    A slot that was not measured, a gap, is NaN in both and for every resource; it counts as time and in no mean.
     ``stages`` are the slots at whose end a stage ended, rising, the last one the run's own length; without any, the
     whole is one stage.
 
     Raises:
-        ValueError: arrays of different shapes or without slots, numbers below 0 or not finite, ends that do not rise
-            to the run's length.
+        ValueError: arrays of different shapes or without a measured slot, numbers below 0 or not finite, a slot that
+            was measured in part, ends that do not rise to the run's length.
     """
 
     settings: Settings
@@ -50,12 +51,23 @@ class Run:
     def __post_init__(self) -> None:
         if self.mean.shape != self.peak.shape or self.mean.shape[0] != len(RESOURCES) or not self.mean.shape[1]:
             raise ValueError(f"usage is {len(RESOURCES)} resources × slots, alike for mean and peak")
+        measured = self.measured
         for usage in (self.mean, self.peak):
-            if not np.isfinite(usage).all() or (usage < 0).any():
+            if not np.isfinite(usage[:, measured]).all() or (usage[:, measured] < 0).any():
                 raise ValueError("usage is a finite number from 0 on")
+            if not np.isnan(usage[:, ~measured]).all():
+                raise ValueError("a slot that was not measured is NaN for every resource, in mean and peak")
+        if not measured.any():
+            raise ValueError("usage is a finite number from 0 on in at least one slot")
         ends = (0, *self.ends)
         if ends[-1] != self.mean.shape[1] or any(b <= a for a, b in pairwise(ends)):
             raise ValueError(f"stages end at {self.stages}, which does not rise to {self.mean.shape[1]} slots")
+
+    @property
+    def measured(self) -> npt.NDArray[np.bool_]:
+        """Return for each slot whether it was measured."""
+        measured: npt.NDArray[np.bool_] = ~np.isnan(self.mean[0])
+        return measured
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -95,3 +107,15 @@ class Forecast:
     def slots(self) -> int:
         """How long it will take."""
         return int(self.mean.shape[1])
+
+
+def filled(usage: Floats) -> Floats:
+    """Return usage without gaps: on a straight line between the measured slots beside each; at an end as the nearest.
+
+    At least one slot was measured.
+    """
+    measured = ~np.isnan(usage[0])
+    if measured.all():
+        return usage
+    at = np.arange(usage.shape[1])
+    return np.array([np.interp(at, at[measured], row[measured]) for row in usage])

@@ -1,7 +1,8 @@
 """The resource usage depository (Elasecutor §III.A): what executors have used, by application and settings.
 
 A row is an executor; those that name the same run of an application are one run to whoever reads. Usage is kept as
-resources × slots in single precision, compressed: an hour in slots of 3 s takes 38 KB at most.
+resources × slots in single precision, compressed: an hour in slots of 3 s takes 38 KB at most. A slot that was not
+measured is NaN.
 """
 
 from __future__ import annotations

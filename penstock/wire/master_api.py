@@ -105,21 +105,20 @@ class Availability(Params, frozen=True):
 
 
 class ExecutorUse(Params, frozen=True):
-    """What an executor used, slot by slot (the monitor surrogate's report, Elasecutor §III.A): the complete slots from
-    number ``first`` on, each mean and peak.
+    """What an executor used, slot by slot (the monitor surrogate's report, Elasecutor §III.A): mean and peak of the
+    complete slots from number ``first`` on; null: not measured (only if the master has said ``profile_gaps``).
 
-    After a registration it begins at 0 again. Slots of a run that became long are twice as long from then on
-    (``slot_s``), and are told from 0, too. ``stages`` are the slots at whose end a stage ended. ``behind`` says by how
-    much it is late, as the ratio of the stage's time to its prediction, and ``stuck`` that its node has nothing left to
-    give it (§III.D). With ``ended`` there is nothing to come.
+    After a registration it begins at 0 again. Slots of a long run become twice as long (``slot_s``), and are told from
+    0, too. ``stages`` are the slots at whose end a stage ended. ``behind`` is the ratio of the stage's time to its
+    prediction; ``stuck``: its node has nothing left to give it (§III.D). With ``ended`` there is nothing to come.
     """
 
     job: str
     task: str
     slot_s: Annotated[float, msgspec.Meta(gt=0)]
     first: Count = 0
-    mean: list[SlotAmounts] = []
-    peak: list[SlotAmounts] = []
+    mean: list[SlotAmounts | None] = []
+    peak: list[SlotAmounts | None] = []
     stages: list[Count] = []
     behind: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     stuck: bool = False
@@ -182,11 +181,12 @@ class Register(Params, frozen=True):
 
 
 class Registered(Result, frozen=True):
-    """The master's answer: its version and how often it wants heartbeats at least."""
+    """The master's answer: its version, how often it wants heartbeats at least, whether it reads gaps in profiles."""
 
     protocol: int
     version: str
     heartbeat_s: float
+    profile_gaps: bool = False
 
 
 class Heartbeat(Params, frozen=True):

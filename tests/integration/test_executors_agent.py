@@ -36,6 +36,7 @@ class FakeMaster:
     def __init__(self, directory: Path) -> None:
         self.order: list[tuple[str, Any]] = []  # of the present connection
         self.connections = 0
+        self.profile_gaps = False
         self._number = 0
         self._peer: RpcPeer | None = None
         self._fresh = asyncio.Event()
@@ -89,7 +90,7 @@ class FakeMaster:
         self._peer, self._number, self.order = peer, 0, []
         self.connections += 1
         self.notification(peer, method, params)
-        return api.Registered(protocol=api.PROTOCOL, version="0", heartbeat_s=0.1)
+        return api.Registered(protocol=api.PROTOCOL, version="0", heartbeat_s=0.1, profile_gaps=self.profile_gaps)
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
         if peer is self._peer:
@@ -224,3 +225,26 @@ async def test_who_ended_while_the_master_was_away_is_told_of_in_full_before_its
     before = master.order[: methods.index("command_ended")]
     uses = [use for _, said in before if isinstance(said, api.Heartbeat) for use in said.executors]
     assert (len(uses) > 1, uses[-1].ended, sum(len(use.mean) for use in uses)) == (True, True, 1000), "in pieces"
+
+
+@pytest.mark.parametrize("gaps_read", [False, True])
+async def test_only_a_master_that_reads_gaps_is_told_slots_that_were_not_measured(
+    master: FakeMaster, gaps_read: bool
+) -> None:
+    master.profile_gaps = gaps_read
+    capacity = Capacity(cores=2, memory_bytes=2**30)
+    node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
+    link = Link(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
+    node.handle(e.Decided(1, [assign(Path("/fifo"), None)]), 0.0)
+    (container,) = node.containers.live
+    node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
+    for at, interval_s in ((1.0, 1.0), (5.5, 4.5), (6.0, 0.5)):
+        uses = {container: ContainerUse(cpu_cores=1.0, memory_bytes=MIB)}
+        node.handle(e.Sampled(Snapshot(at, interval_s, containers=uses), 0.0), at)
+    running = asyncio.create_task(link.run())
+    try:
+        await master.until(lambda: sum(len(use.mean) for use in master.uses()) == 6)
+    finally:
+        running.cancel()
+    told = [slot for use in master.uses() for slot in use.mean]
+    assert [slot is None for slot in told] == [False, *[gaps_read] * 4, False]

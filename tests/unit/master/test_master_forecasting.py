@@ -10,13 +10,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from structlog.testing import capture_logs
 
 from master.core import events as e
 from master.core.instructions import Predict, StoreRun
 from master.forecasting import Forecasting
+from master.http_documents import ApplicationProfile
 from master.prediction import Predictor, Rules, Run, Settings
 from master.prediction.application import ForecastSettings
 from master.prediction.models import Neighbours
@@ -241,6 +245,26 @@ async def test_runs_in_longer_slots_are_brought_onto_one_scale(make: Make, tmp_p
     answer = await heard.forecast(settings)
     assert (answer.profile.slot_s, answer.profile.slots) == (3.0, 8)
     assert answer.profile.cpu_cores == (1.0,) * 8  # 5 % more than the peak, but not more than the bound
+
+
+async def test_a_slot_that_was_not_measured_is_null_on_the_page_and_never_in_a_forecast(
+    make: Make, tmp_path: Path
+) -> None:
+    heard = make(str(tmp_path / "kept.db"))
+    mean = np.array([[0.5, np.nan, 0.5, 0.5]] * 4)
+    for name in "abc":
+        heard.forecasting.ask(StoreRun("u/app", name, 3.0, Run(Settings(1, 1.0, 10**9), mean, 2 * mean)))
+        await heard.next()
+    _, route = Profiles(heard.forecasting).routes()
+    names = {"user": "u", "application": "app"}
+    response = await route.handler(make_mocked_request("GET", "/profiles/u/app", match_info=names))
+    assert isinstance(response, web.Response) and isinstance(response.body, bytes)
+    page = msgspec.json.decode(response.body, type=ApplicationProfile)
+    assert {tuple(row) for run in page.runs for row in run.mean} == {(0.5, None, 0.5, 0.5)}
+    assert {tuple(row) for run in page.runs for row in run.peak} == {(1.0, None, 1.0, 1.0)}
+    (forecast,) = page.forecasts
+    assert (forecast.by, forecast.mean[0]) == ("mean of 3 runs", [0.5] * 4)
+    assert (await heard.forecast(Settings(1, 1.0, 10**9))).profile.cpu_cores == (1.0,) * 4
 
 
 async def test_the_pages_read_beside_the_loop(make: Make, tmp_path: Path) -> None:

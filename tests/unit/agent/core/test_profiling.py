@@ -83,13 +83,35 @@ def test_a_stage_that_ends_with_the_run_is_the_last() -> None:
     assert recording.stages == [2, 3]
 
 
+def means(recording: Recording) -> list[float | None]:
+    return [slot.mean[0] if slot is not None else None for slot in recording.slots]
+
+
+def test_a_slot_without_a_sample_is_a_gap_and_not_the_slot_before() -> None:
+    recording = Recording(began=0.0, slot_s=3.0, most_slots=100)
+    recording.sampled(use(2.0), 4.0, 4.0)
+    recording.sampled(use(1.0), 12.0, 16.0, usual_s=1.0)
+    recording.sampled(use(1.0), 1.0, 25.0)  # the samples between the two had nothing of it
+    recording.ended()
+    assert means(recording) == [2.0, pytest.approx(4 / 3), None, None, None, 1.0, None, None, 1.0]
+    assert recording.latest is not None and recording.latest.mean[0] == 1.0
+
+
+def test_two_slots_that_become_one_have_the_mean_of_what_was_measured() -> None:
+    recording = Recording(began=0.0, slot_s=1.0, most_slots=8)
+    for at, cores, interval_s in ((1, 2.0, 1.0), (2, 4.0, 1.0), (3, 6.0, 1.0), (6.5, 1.0, 3.5), (8, 5.0, 1.5)):
+        recording.sampled(use(cores), interval_s, float(at))
+    assert (recording.slot_s, means(recording)) == (2.0, [3.0, 6.0, None, 4.0])
+    assert recording.cpu_seconds == pytest.approx(2 + 4 + 6 + 3.5 + 7.5)
+
+
 @given(
     st.lists(st.tuples(st.floats(0.05, 7), st.floats(0, 64)), min_size=1, max_size=80),
     st.floats(0.5, 4),
     st.integers(2, 20),
     st.sets(st.integers(0, 79), max_size=10),
 )
-def test_nothing_of_what_was_used_is_lost_and_memory_is_bounded(
+def test_nothing_of_what_was_used_is_lost_but_in_a_gap_and_memory_is_bounded(
     samples: list[tuple[float, float]], slot_s: float, most_slots: int, stages: set[int]
 ) -> None:
     recording = Recording(began=0.0, slot_s=slot_s, most_slots=most_slots)
@@ -101,10 +123,14 @@ def test_nothing_of_what_was_used_is_lost_and_memory_is_bounded(
         if number in stages:
             recording.stage_ended()
         assert len(recording.slots) <= most_slots
-    complete = sum(slot.mean[0] for slot in recording.slots) * recording.slot_s
-    assert complete <= used + 1e-6
-    assert complete >= used - 64 * recording.slot_s - 1e-6  # but for the slot that is not complete
-    assert all(mean <= peak + 1e-9 for slot in recording.slots for mean, peak in zip(slot.mean, slot.peak, strict=True))
+    assert (
+        used - 64 * recording.slot_s - 1e-6 <= recording.cpu_seconds <= used + 1e-6
+    )  # but for the slot that is not complete
+    measured = [slot for slot in recording.slots if slot is not None]
+    if max(interval_s for interval_s, _ in samples) <= 2 * slot_s:
+        assert len(measured) == len(recording.slots)
+        assert sum(slot.mean[0] for slot in measured) * recording.slot_s == pytest.approx(recording.cpu_seconds)
+    assert all(mean <= peak + 1e-9 for slot in measured for mean, peak in zip(slot.mean, slot.peak, strict=True))
     recording.ended()
     ends = recording.stages
     assert ends == sorted(set(ends))

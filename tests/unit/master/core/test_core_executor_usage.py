@@ -52,6 +52,15 @@ def test_parts_in_order_are_one_run_that_is_kept_when_it_ended_well() -> None:
     assert stored.usage.mean.tolist() == [[1.0, 2.0, 0.5], [10240.0] * 3, [20480.0] * 3, [30.0 * MIB] * 3]
 
 
+def test_slots_that_were_not_measured_are_time_and_no_use() -> None:
+    bed = bed_with("e0")
+    bed.uses("a", use(0, 1000), use(1, mean=[None, None], peak=[None, None]), use(3, 500, ended=True))
+    ends(bed)
+    (stored,) = bed.stored
+    assert np.array_equal(stored.usage.mean[0], [1.0, np.nan, np.nan, 0.5], equal_nan=True)
+    assert stored.usage.measured.tolist() == [True, False, False, True]
+
+
 def test_the_end_may_be_known_before_its_last_part_also_when_its_job_is_over() -> None:
     bed = bed_with("e0")
     bed.uses("a", use(0, 1000))
@@ -83,6 +92,8 @@ def test_after_a_reconnection_all_comes_again_and_counts_once() -> None:
         ([use(0, 1), use(1, 1, slot_s=6.0, ended=True)], "slots 1 to 1 were not reported"),
         ([use(0, ended=True)], "it ended before its first slot did"),
         ([use(0, 1, peak=[], ended=True)], "1 means and 0 peaks from slot 0 on"),
+        ([use(0, 1, peak=[None], ended=True)], "from slot 0 on a slot has a mean and no peak, or a peak and no mean"),
+        ([use(0, mean=[None] * 2, peak=[None] * 2, ended=True)], "none of its slots was measured"),
     ],
 )
 def test_half_a_run_is_none_and_why_is_said(parts: list[api.ExecutorUse], why: str) -> None:

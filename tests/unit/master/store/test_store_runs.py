@@ -41,6 +41,21 @@ def test_executors_in_longer_slots_are_brought_together() -> None:
     assert np.array_equal(merged.run.mean, np.full((4, 2), 2.0))
 
 
+def test_a_slot_that_was_not_measured_comes_back_so_and_counts_in_no_mean() -> None:
+    depository = Depository(Database("sqlite://"))
+    run = flat(3, 1.0)
+    run.mean[:, 1:], run.peak[:, 1:] = np.nan, np.nan
+    depository.add("sort", run, ended_at=1.0, slot_s=3.0, name="r")
+    (alone,) = depository.runs("sort")
+    assert np.array_equal(alone.run.mean, run.mean, equal_nan=True)
+    assert np.array_equal(alone.run.peak, run.peak, equal_nan=True)
+    other = flat(3, 3.0)
+    other.mean[:, 2], other.peak[:, 2] = np.nan, np.nan
+    depository.add("sort", other, ended_at=2.0, slot_s=3.0, name="r")
+    (merged,) = depository.runs("sort")
+    assert np.array_equal(merged.run.mean[0], [2.0, 3.0, np.nan], equal_nan=True)
+
+
 def test_those_with_other_settings_and_those_without_a_run_stand_alone() -> None:
     depository = Depository(Database("sqlite://"))
     for name, settings in (("", SETTINGS), ("", SETTINGS), ("r", SETTINGS), ("r", Settings(2, 2.0, 8))):
