@@ -1,8 +1,9 @@
 """Listening sockets for :class:`~penstock.transport.peer.RpcPeer` whose peers are authenticated before a byte is read.
 
 On a Unix socket the kernel vouches for the peer's user: only root and the user of this process come in. On a TCP port
-peers show certificates. Each connection gets the TLS context of its moment, so a renewed certificate holds from the
-next connection on, and an :class:`RpcPeer` exists only once the handshake is over.
+peers show certificates. A handshake begins at the peer's first byte, if that byte opens one. Each handshake gets the
+TLS context of its moment, so a renewed certificate holds from the next connection on, and an :class:`RpcPeer` exists
+only once the handshake is over.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ from penstock.transport.peer import HANDSHAKE_TIMEOUT_S, RpcPeer
 
 #: So many connections of one address may be in their handshake.
 HANDSHAKES_PER_ADDRESS = 32
+#: So many connections of one address may have sent nothing yet; another one takes the place of the oldest.
+SILENT_PER_ADDRESS = 32
+#: The first byte of a TLS handshake (RFC 8446, section 5.1: ContentType).
+_HANDSHAKE_RECORD = b"\x16"
 _OUT_OF_DESCRIPTORS_WAIT_S = 0.5
 
 
@@ -39,10 +44,12 @@ class Listener:
         self._path: Path | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._greeting: Counter[str] = Counter()
+        # For each address the oldest first; the result is whether the connection may go on.
+        self._silent: defaultdict[str, list[asyncio.Future[bool]]] = defaultdict(list)
         self.address = ""
 
     async def listen_tcp(self, host: str, port: int, tls: Callable[[], ssl.SSLContext]) -> None:
-        """Open a TCP port; ``tls`` returns the context of the next connection.
+        """Open a TCP port; ``tls`` returns the context of the next handshake.
 
         Raises:
             OSError: the port is taken, or the address is not of this host.
@@ -56,7 +63,7 @@ class Listener:
             raise
         for listening in self._sockets:
             listening.setblocking(False)
-            self._spawn(self._accept(listening, lambda connection, address: self._greet(connection, address, tls())))
+            self._spawn(self._accept(listening, lambda connection, address: self._greet(connection, address, tls)))
         name = self._sockets[0].getsockname()
         self.address = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
 
@@ -125,15 +132,24 @@ class Listener:
         allowed = f"root or uid {os.geteuid()}" if os.geteuid() else "root"
         self._refused(f"uid {uid}", PermissionError(f"it runs as uid {uid}; only {allowed} may connect to this socket"))
 
-    async def _greet(self, connection: socket.socket, address: Any, context: ssl.SSLContext) -> None:
+    async def _greet(self, connection: socket.socket, address: Any, tls: Callable[[], ssl.SSLContext]) -> None:
         host = address[0]
-        if self._greeting[host] >= HANDSHAKES_PER_ADDRESS:
+        try:
+            goes_on = await self._opens_handshake(connection, host)
+        except OSError as error:
+            connection.close()
+            self._refused(f"{host}:{address[1]}", error)
+            return
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        if not goes_on or self._greeting[host] >= HANDSHAKES_PER_ADDRESS:
             connection.close()
             return
         self._greeting[host] += 1
         try:
             await self._loop.connect_accepted_socket(
-                self._make, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S
+                self._make, connection, ssl=tls(), ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S
             )
         except OSError as error:  # ssl.SSLError, ConnectionError and TimeoutError are such
             connection.close()
@@ -142,6 +158,58 @@ class Listener:
             self._greeting[host] -= 1
             if not self._greeting[host]:
                 del self._greeting[host]
+
+    async def _opens_handshake(self, connection: socket.socket, host: str) -> bool:
+        """Wait for the peer's first byte and leave it unread; return False if a newer connection took this one's place.
+
+        Raises:
+            OSError: the byte opens no TLS handshake, or none came.
+        """
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                while (first := _peek(connection)) is None:
+                    if not await self._readable(connection, host):
+                        return False
+        except TimeoutError:
+            raise TimeoutError(f"it sent nothing for {HANDSHAKE_TIMEOUT_S:g} s") from None
+        if not first:
+            raise ConnectionAbortedError("it closed the connection before it sent a byte")
+        if first != _HANDSHAKE_RECORD:
+            error = ssl.SSLError(ssl.SSL_ERROR_SSL, "the first byte opens no TLS handshake")
+            error.reason = "WRONG_VERSION_NUMBER"  # OpenSSL's name for it
+            raise error
+        return True
+
+    async def _readable(self, connection: socket.socket, host: str) -> bool:
+        """Wait until a peek would not block; return False if a newer connection took this one's place."""
+        silent = self._silent[host]
+        if len(silent) >= SILENT_PER_ADDRESS:
+            _settle(silent[0], goes_on=False)
+            del silent[0]
+        readable: asyncio.Future[bool] = self._loop.create_future()
+        silent.append(readable)
+        self._loop.add_reader(connection, lambda: _settle(readable, goes_on=True))
+        try:
+            return await readable
+        finally:
+            self._loop.remove_reader(connection)
+            if readable in silent:
+                silent.remove(readable)
+            if not self._silent[host]:
+                del self._silent[host]
+
+
+def _peek(connection: socket.socket) -> bytes | None:
+    """Return the first byte that is not read yet, nothing at the connection's end, None if neither is there."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return None
+
+
+def _settle(readable: asyncio.Future[bool], *, goes_on: bool) -> None:
+    if not readable.done():
+        readable.set_result(goes_on)
 
 
 def remove_dead_socket(path: Path) -> None:

@@ -16,8 +16,8 @@ import pytest
 import uvloop
 
 from penstock.security import tls
-from penstock.transport import Listener, RpcPeer, connect_tcp
-from penstock.transport.listener import HANDSHAKES_PER_ADDRESS
+from penstock.transport import Listener, RpcPeer, connect_tcp, listener
+from penstock.transport.listener import HANDSHAKES_PER_ADDRESS, SILENT_PER_ADDRESS
 from tests.security_bed import DAY, NOW, authority, carried, files
 
 LIMIT_S = 30
@@ -287,20 +287,70 @@ async def test_renewed_certificates_hold_from_the_next_connection_on(tmp_path: P
     await close(other)
 
 
+async def stranger(port: Port, says: bytes = b"") -> socket.socket:
+    """Return a connection that has sent these bytes and sends no more."""
+    host, _, number = port.listener.address.rpartition(":")
+    connection = socket.socket()
+    connection.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(connection, (host, int(number)))
+    await asyncio.get_running_loop().sock_sendall(connection, says)
+    return connection
+
+
+async def hung_up(connection: socket.socket) -> None:
+    """Wait until the port has closed it, without a word."""
+    with contextlib.suppress(ConnectionResetError):
+        assert await asyncio.get_running_loop().sock_recv(connection, 1) == b""
+
+
+@on_both_loops
+async def test_a_peer_is_refused_at_a_first_byte_that_is_not_one_of_tls(
+    tmp_path: Path, open_port: OpenPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "HANDSHAKE_TIMEOUT_S", 10 * LIMIT_S)  # no refusal here comes from it
+    port = await open_port(files(authority(tmp_path / "ca"), "head", master=True))
+    for byte in (b"G", b"\0", b"\x15", b"\x80"):
+        with await stranger(port, byte) as connection:
+            await hung_up(connection)
+            assert await refusal(port) == "node does not speak TLS"
+    (await stranger(port)).close()
+    assert await refusal(port) == "it closed the connection before it sent a byte"
+
+
+@on_both_loops
+async def test_silent_strangers_do_not_keep_a_node_out(
+    tmp_path: Path, open_port: OpenPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "HANDSHAKE_TIMEOUT_S", 10 * LIMIT_S)  # no place becomes free by it
+    ca = authority(tmp_path / "ca")
+    port = await open_port(files(ca, "head", master=True))
+    silent = [await stranger(port) for _ in range(max(SILENT_PER_ADDRESS, HANDSHAKES_PER_ADDRESS))]
+    peer = await port.connect(files(ca, "alpha"))
+    assert (await echo(peer))["names"] == ["alpha"]
+    silent += [await stranger(port) for _ in range(SILENT_PER_ADDRESS)]
+    for one in silent[:-SILENT_PER_ADDRESS]:
+        await hung_up(one)  # newer ones have their places
+    for one in silent:
+        one.close()
+    for _ in range(SILENT_PER_ADDRESS):
+        await refusal(port)
+    assert (await echo(peer))["names"] == ["alpha"], "a connection that is there stays"
+    assert port.refusals.empty()
+    await close(peer)
+
+
 @on_both_loops
 async def test_one_address_cannot_keep_all_handshakes_busy(tmp_path: Path, open_port: OpenPort) -> None:
     ca = authority(tmp_path / "ca")
     port = await open_port(files(ca, "head", master=True))
-    host, _, number = port.listener.address.rpartition(":")
-    loop = asyncio.get_running_loop()
-    silent = []
-    for _ in range(HANDSHAKES_PER_ADDRESS + 1):
-        silent.append(socket.socket())
-        silent[-1].setblocking(False)
-        await loop.sock_connect(silent[-1], (host, int(number)))
-    async with asyncio.timeout(LIMIT_S):
-        assert await loop.sock_recv(silent[-1], 1) == b"", "one too many is hung up on"
-    for one in silent:
+    slow = [await stranger(port, b"\x16") for _ in range(HANDSHAKES_PER_ADDRESS + 1)]
+    ends = [asyncio.ensure_future(hung_up(one)) for one in slow]
+    done, others = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    assert [one.exception() for one in done] == [None], "one too many is hung up on"
+    for one in others:
+        one.cancel()
+    await asyncio.wait(others)
+    for one in slow:
         one.close()
     for _ in range(HANDSHAKES_PER_ADDRESS):
         await refusal(port)
