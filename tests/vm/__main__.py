@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from tests.vm import checkout
-from tests.vm.host import USER_MODE_TOOLS, UnavailableError, find, require_tools, say
+from tests.vm.host import QEMU_TOOLS, TOOLS, USER_MODE_TOOLS, UnavailableError, find, require_tools, say
 from tests.vm.image import ROOT, ensure_image
 from tests.vm.machine import DRIVES, HTTP_PORTS, Machine
 from tests.vm.remote import BootError, Remote
@@ -123,9 +123,9 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _build(arguments: argparse.Namespace) -> int:
+    require_machine(user_mode=arguments.user_mode)
     say(f"image: {ensure_image().directory}")
     if arguments.user_mode:
-        require_user_mode()
         say(f"kernel: {ensure_kernel()}")
     return 0
 
@@ -164,8 +164,7 @@ def _test(arguments: argparse.Namespace) -> int:
 def _prepared(arguments: argparse.Namespace) -> Iterator[Remote]:
     """A machine with the checkout in it; say how long that took."""
     with ExitStack() as stack:
-        if arguments.user_mode:
-            require_user_mode()
+        require_machine(user_mode=arguments.user_mode)
         ensure_image()
         started = time.monotonic()
         machine: Remote
@@ -186,6 +185,18 @@ def _prepared(arguments: argparse.Namespace) -> Iterator[Remote]:
         checkout.install(machine)
         say(f"booted in {booted - started:.1f} s, checkout installed in {time.monotonic() - booted:.1f} s")
         yield machine
+
+
+def require_machine(*, user_mode: bool) -> None:
+    """Check, before anything is built, what a machine needs: one in user mode, or one under QEMU.
+
+    Raises:
+        UnavailableError: this host does not have it.
+    """
+    if user_mode:
+        require_user_mode()
+    else:
+        require_tools({**TOOLS, **QEMU_TOOLS})
 
 
 def require_user_mode() -> None:

@@ -10,14 +10,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-#: program → the Debian package that brings it.
+#: What every machine needs: program → the Debian package that brings it.
 TOOLS = {
-    "qemu-system-x86_64": "qemu-system-x86",
     "mmdebstrap": "mmdebstrap",
     "mke2fs": "e2fsprogs",
     "ssh": "openssh-client",
     "setpriv": "util-linux",
 }
+#: Only for machines under QEMU.
+QEMU_TOOLS = {"qemu-system-x86_64": "qemu-system-x86"}
 #: Only for machines in user mode.
 USER_MODE_TOOLS = {
     "ip": "iproute2",
@@ -55,7 +56,7 @@ def find(program: str) -> str:
     """
     found = shutil.which(program, path=_PATH)
     if found is None:
-        package = {**TOOLS, **USER_MODE_TOOLS, **KERNEL_BUILD_TOOLS}.get(program, program)
+        package = {**TOOLS, **QEMU_TOOLS, **USER_MODE_TOOLS, **KERNEL_BUILD_TOOLS}.get(program, program)
         raise UnavailableError(f"{program} is missing: apt-get install {package}")
     return found
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from tests.vm.host import dying_with_us, find, say
+from tests.vm.host import QEMU_TOOLS, dying_with_us, find, require_tools, say
 from tests.vm.image import Image
 from tests.vm.remote import BootError, Remote
 
@@ -58,6 +58,7 @@ class Machine(Remote):
 
     def boot(self, image: Image) -> None:
         """Twice, if it has to be."""
+        require_tools(QEMU_TOOLS)
         for attempt in range(1, _BOOTS + 1):
             try:
                 self._boot_once(image)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.vm import __main__ as vm
-from tests.vm import host, user_mode_kernel
+from tests.vm import host, image, user_mode_kernel
 from tests.vm.__main__ import UNAVAILABLE, _drives_of, _parser, main, require_user_mode
 from tests.vm.checkout import _commands, _files
 from tests.vm.image import ROOT, requirements
@@ -113,8 +113,28 @@ def test_a_missing_program_is_one_line_with_the_remedy(monkeypatch: pytest.Monke
     with pytest.raises(
         host.UnavailableError, match=r"as root: apt-get install .*mmdebstrap.*qemu-system-x86"
     ) as caught:
-        host.require_tools()
+        host.require_tools({**host.TOOLS, **host.QEMU_TOOLS})
     assert "\n" not in str(caught.value)
+
+
+def test_a_machine_in_user_mode_is_had_without_qemu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for program in ("ip", "mke2fs", "mmdebstrap", "newuidmap", "nsenter", "setpriv", "ssh", "taskset", "unshare"):
+        (programs / program).write_text("#!/bin/sh\n")
+        (programs / program).chmod(0o755)
+    monkeypatch.setattr(host, "_PATH", str(programs))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("PENSTOCK_VM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(image, "_build", lambda made: made.directory.mkdir())
+    monkeypatch.setattr(vm, "ensure_kernel", lambda: "linux")
+    monkeypatch.setattr(vm.signal, "signal", lambda number, handler: None)
+    assert main(["build", "--user-mode"]) == 0, capsys.readouterr().err
+    assert main(["build"]) == UNAVAILABLE
+    missing = "qemu-system-x86_64 missing; as root: apt-get install qemu-system-x86\n"
+    assert capsys.readouterr().err.endswith(f"no virtual machine on this host: {missing}")
 
 
 def test_a_program_of_a_machine_in_user_mode_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
