@@ -170,7 +170,8 @@ class UserModeMachine(Remote):
             f"ubd0={here}/root,{disk}", f"ubd1={scratch}", "root=/dev/ubda", "rw",
             f"vec0:transport=raw,ifname={self._network.link(self._number)},mac={mac}",
             "con=null", "con0=null,fd:1", "ssl=null", "ssl0=null,fd:1", "audit=0", "selinux=0",
-            "systemd.show_status=false", "systemd.unified_cgroup_hierarchy=1",
+            # A host that stands still for a while (a virtual one does) is no reason to kill what runs in here.
+            "systemd.show_status=false", "systemd.unified_cgroup_hierarchy=1", "systemd.service_watchdogs=false",
             "init=/bin/sh", "--", "-c", f'"mount -t hostfs none /mnt -o {here}; . /mnt/init.sh"',
         ]
         # fmt: on
