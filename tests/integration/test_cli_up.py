@@ -25,6 +25,7 @@ class Up:
     """A running `penstock up` and what it printed."""
 
     process: subprocess.Popen[str]
+    directory: Path
     environment: dict[str, str]
     announced: list[str]
 
@@ -49,13 +50,15 @@ class Up:
 
 
 @contextlib.contextmanager
-def started(directory: Path, *argv: str) -> Iterator[Up]:
+def started(directory: Path, *argv: str, **environment: str) -> Iterator[Up]:
+    """In its own environment, or with the directories of another one's."""
     directory.chmod(0o755)
     environment = {
         **os.environ,
         "PENSTOCK_RUNTIME_DIR": str(directory / "run"),
         "PENSTOCK_STATE_DIR": str(directory / "state"),
         "PENSTOCK_UP_SCOPE": "none: the test's own processes",
+        **environment,
     }
     environment.pop("PENSTOCK_SOCKET", None)
     with (directory / "log").open("w") as log:
@@ -69,7 +72,7 @@ def started(directory: Path, *argv: str) -> Iterator[Up]:
             lines.append(line.strip())
             if line.startswith("ready"):
                 break
-        yield Up(process, environment, lines)
+        yield Up(process, directory, environment, lines)
     finally:
         if process.poll() is None:
             process.terminate()
@@ -90,16 +93,18 @@ def end_launcher(runtime: Path) -> None:
                 os.kill(int(entry.name), signal.SIGTERM)
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    with started(tmp_path, "--port-file", str(tmp_path / "ports.json")) as running:
-        assert running.announced[-1].startswith("ready"), (tmp_path / "log").read_text()
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One for all that harm it in nothing."""
+    directory = tmp_path_factory.mktemp("up")
+    with started(directory, "--port-file", str(directory / "ports.json")) as running:
+        assert running.announced[-1].startswith("ready"), (directory / "log").read_text()
         yield running
 
 
-def test_it_says_where_everything_is(up: Up, tmp_path: Path) -> None:
-    addresses = json.loads((tmp_path / "ports.json").read_text())
-    assert addresses["socket"] == str(tmp_path / "run" / "agent.sock")
+def test_it_says_where_everything_is(up: Up) -> None:
+    addresses = json.loads((up.directory / "ports.json").read_text())
+    assert addresses["socket"] == str(up.directory / "run" / "agent.sock")
     assert addresses["socket"] in up.announced[0]
     for key in ("agent_http", "master_http"):
         with urllib.request.urlopen(f"http://{addresses[key]}/status", timeout=10) as answer:
@@ -119,10 +124,11 @@ def test_a_second_one_in_directories_of_its_own_keeps_a_store_of_its_own(up: Up,
     """The environment names the first one's state directory; the remedy's options name the second one's."""
     options = ("--set", f"runtime_dir={tmp_path / 'run2'}", "--set", f"state_dir={tmp_path / 'state2'}")
     ports = tmp_path / "ports2.json"
-    with started(tmp_path, *options, "--port-file", str(ports)) as second:
+    with started(tmp_path, *options, "--port-file", str(ports), **up.environment) as second:
         try:
             assert second.announced[-1].startswith("ready"), (tmp_path / "log").read_text()
-            assert (tmp_path / "state2" / "master.db").exists() and (tmp_path / "state" / "master.db").exists()
+            assert (tmp_path / "state2/master.db").exists() and (up.directory / "state/master.db").exists()
+            assert not (tmp_path / "state").exists()
             assert json.loads(ports.read_text())["socket"] == str(tmp_path / "run2" / "agent.sock")
             second.process.terminate()
             second.process.wait(60)
@@ -217,7 +223,7 @@ def test_a_cancelled_job_leaves_nothing_running(up: Up, tmp_path: Path) -> None:
     assert {task["task"]: task["state"] for task in json.loads(out)["tasks"]} == {"one": "cancelled", "two": "skipped"}
     status: dict[str, Any] = json.loads(up.command("status", "--json").stdout)
     assert status["jobs"] == []
-    assert [container["state"] for container in status["containers"]] == ["ended"]
+    assert {container["state"] for container in status["containers"]} == {"ended"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

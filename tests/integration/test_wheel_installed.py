@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.installed_wheel import Environment, build, installed
+from tests.installed_wheel import Environment, build, copied, installed
 from tests.integration.conftest import end_launcher
 
 pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds the wheel")
@@ -46,13 +46,11 @@ class Environments:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._wheel = build(directory)
-        self._made: dict[tuple[str, ...], Environment] = {}
+        self._made = {(): installed(build(directory), directory / "with")}
 
     def having(self, *extras: str) -> Environment:
         if extras not in self._made:
-            directory = self._directory / "-".join(("with", *extras))
-            self._made[extras] = installed(self._wheel, directory, *extras)
+            self._made[extras] = copied(self._made[()], self._directory / "-".join(("with", *extras)), *extras)
         return self._made[extras]
 
 
