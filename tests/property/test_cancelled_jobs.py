@@ -22,17 +22,19 @@ class Cancelling(World):
 
     def start_master(self) -> None:
         super().start_master()
-        self.cancelled: set[str] = set()  # as this master was told
+        #: What some master was told, and this one. A master knows of its predecessor's jobs that are over.
+        self.ever_cancelled: set[str] = getattr(self, "ever_cancelled", set())
+        self.cancelled: set[str] = set()
 
     def check(self, node: str, decision: api.AnyDecision, admitted: set[str]) -> None:
         super().check(node, decision, admitted)
         if isinstance(decision, api.Assign | api.AdmitJob | api.Promote | api.TellWaiting):
             assert decision.job not in self.cancelled, f"{decision.job} was cancelled, and gets {decision}"
         if isinstance(decision, api.CancelJob):
-            assert decision.job in self.cancelled
+            assert decision.job in self.ever_cancelled
         if isinstance(decision, api.TellEnded) and decision.ended.by is EndedBy.CANCELLED:
             by_us = decision.ended.reason.startswith("cancelled by ")
-            assert not by_us or decision.job in self.cancelled, "a task of another job was stopped"
+            assert not by_us or decision.job in self.ever_cancelled, "a task of another job was stopped"
 
     @precondition(lambda self: any(job.described for job in self.cluster.jobs.values()))
     @rule(at=pick)
@@ -40,6 +42,7 @@ class Cancelling(World):
         known = [name for name, job in self.cluster.jobs.items() if job.described]
         job = known[at % len(known)]
         self.cancelled.add(job)
+        self.ever_cancelled.add(job)
         self.serve(e.CancelAsked(job, "ann"))
         view = find(self.cluster, job)
         assert view is not None
