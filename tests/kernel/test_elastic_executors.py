@@ -153,11 +153,11 @@ def remember(
 #: Cores and MiB, slot by slot. The first slots of the first one are for it to become what it is to be.
 PHASES = {
     "hard": ([0.9] * 3 + [0.3] * 3 + [0.9] * 3 + [0.3] * 5, [80] * 6 + [160] * 4 + [100] * 2 + [24] * 2),
-    "high-first": ([1.5] * 8 + [0.3] * 12, [32] * 20),
-    "low-first": ([0.3] * 12 + [1.5] * 6, [32] * 18),
+    "high-first": ([1.5] * 4 + [0.3] * 8, [32] * 12),
+    "low-first": ([0.3] * 6 + [1.5] * 4, [32] * 10),
 }
 #: Bytes/s of disk and of what is sent, slot by slot.
-RATES = [16e6] * 3 + [4e6] * 3 + [16e6] * 3 + [4e6] * 3
+RATES = [16e6] * 2 + [4e6] * 2 + [16e6] * 2 + [4e6] * 2
 
 
 @pytest.fixture(scope="module")
@@ -263,11 +263,11 @@ def filled() -> Iterator[None]:
 def test_limits_of_disk_and_network_move_and_the_disk_s_binds(host: Host, state: Path, filled: None) -> None:
     with submitted(host, state, "rates", script=READ, sizing="hard") as (executor,):
         seen: list[Rates] = []
-        while time.time() < executor.at(12) - 1:
+        while time.time() < executor.at(len(RATES)) - 1:
             seen.append(rates(executor))
             time.sleep(0.1)
     said = "\n".join(f"{each.at - executor.at(0):6.2f} {each}" for each in seen)
-    for first, last, planned in ((3, 5, 4.2e6), (6, 8, 16.8e6), (9, 11, 4.2e6)):
+    for first, last, planned in ((2, 3, 4.2e6), (4, 5, 16.8e6), (6, 7, 4.2e6)):
         begin, end = executor.at(first) + LAG_S + 0.5, executor.at(last + 1) - LEAD_S - 0.5
         found = [each for each in seen if begin <= each.at < end]
         assert len(found) > 3, said
@@ -324,14 +324,14 @@ def test_hard_limits_move_ahead_of_a_rise_and_after_a_fall_and_bind(host: Host, 
 def test_shared_guarantees_move_and_decide_where_two_want_all(host: Host, state: Path) -> None:
     """Both could use both processors; who is planned to has five times as much as the other, and then they change."""
     with submitted(host, state, "high-first", "low-first", script=SPIN_ON_BOTH, sizing="shared") as (falling, rising):
-        of_falling, of_rising = watch(rising.at(16), falling, rising)
+        of_falling, of_rising = watch(rising.at(9), falling, rising)
         host.penstock("kill", rising.container)
         (left,) = watch(time.time() + 2, falling)
     said = "\n".join(f"{a.at - rising.at(0):6.2f} {a}\n       {b}" for a, b in zip(of_falling, of_rising, strict=True))
     assert {each.quota for each in (*of_falling, *of_rising, *left)} == {"max"}
     assert {each.high_bytes for each in (*of_falling, *of_rising)} == {float("inf")}
-    before = max(rising.at(0), falling.at(0)) + 2, falling.at(8) - LEAD_S - 0.2
-    after = rising.at(12) + LAG_S + 0.5, rising.at(16)
+    before = max(rising.at(0), falling.at(0)) + 2, falling.at(4) - LEAD_S - 0.2
+    after = rising.at(6) + LAG_S + 0.5, rising.at(9)
     for (begin, end), high, low in ((before, of_falling, of_rising), (after, of_rising, of_falling)):
         high, low = during(high, begin, end), during(low, begin, end)
         weights = ({each.weight for each in high}, {each.weight for each in low})

@@ -31,7 +31,7 @@ def keeps(bed: Bed, case: isolation.Case, worst: float = KEPT_P1) -> None:
     """
     figures = []
     for _ in range(3):
-        figure = isolation.measure(bed, case, rounds=2, seconds=3)
+        figure = isolation.measure(bed, case, rounds=1, seconds=4)
         if figure.kept >= KEPT and figure.beside_p1 >= worst * min(figure.alone, figure.alone_p1):
             return
         figures.append(figure)
