@@ -10,13 +10,13 @@ _ROUNDS = 100
 
 
 def kill_session(leader: int) -> None:
-    """SIGKILL to every process of the session, its leader included.
+    """SIGKILL to every process of the session, and to its leader, which may not have begun the session yet.
 
     The leader must not have been reaped: until then the session's number can be nobody else's.
     """
     killed: set[int] = set()
     for _ in range(_ROUNDS):
-        fresh = _members(leader) - killed
+        fresh = ({leader} | _members(leader)) - killed
         if not fresh:
             return
         for pid in fresh:

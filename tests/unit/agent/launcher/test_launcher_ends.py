@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from agent.launcher import Launcher, LaunchFailed
+from agent.launcher.session import kill_session
 from tests.unit.agent.launcher.launcher_bed import TIMEOUT_S, Connect, Pipe, launcher_pid
 
 
@@ -71,6 +72,16 @@ async def test_an_exit_is_kept_until_it_is_acknowledged(connect: Connect, pipe: 
     fourth = await connect()
     assert fourth.exits.empty()
     assert await fourth.launcher.running() == []
+
+
+def test_a_child_that_has_not_begun_its_session_is_killed() -> None:
+    """The launcher may end in the moment in which it starts a container, and waits for the container's end."""
+    with subprocess.Popen(["sleep", "1000"]) as child:  # in our own session
+        try:
+            kill_session(child.pid)
+            assert child.wait(TIMEOUT_S) == -signal.SIGKILL
+        finally:
+            child.kill()
 
 
 async def test_every_client_is_told(connect: Connect) -> None:
