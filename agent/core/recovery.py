@@ -32,6 +32,7 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
             continue
         if container.state is ContainerState.PAUSED and container.container in event.running:
             thawed.append(Freeze(container.container, frozen=False))  # whether it has to stand still is seen anew
+        container.kind = None  # it gets its slot back with its task, unless the end of that is recorded already
         node.containers.take_back(container, event.running.get(container.container, 0))
         if container.profile is not None:
             node.elasticity.follow(container, now - (event.at - (container.profile_at or event.at)))
