@@ -15,8 +15,8 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from agent.core import draining, turns
-from agent.core.records import ContainerRecord, HeldTask, JobRecord
+from agent.core import draining, tasks, turns
+from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd
 from penstock.durable import replace_file
 from penstock.wire.cluster_api import Draining
 
@@ -32,13 +32,15 @@ LAUNCHER = "launcher"
 _ROOMS: dict[str, type[msgspec.Struct]] = {
     "jobs": JobRecord,
     "tasks": HeldTask,
+    tasks.ENDS: TaskEnd,
     "containers": ContainerRecord,
     draining.ROOM: Draining,
     turns.ROOM: turns.Waits,
     LAUNCHER: LastLauncher,
 }
-#: Rooms whose records are written again every few seconds: a crash of the host may take the latest.
-_RENEWED = frozenset({turns.ROOM})
+#: Rooms whose latest records a crash of the host may take: they are written again every few seconds, or are for
+#: frameworks on this host, which end with it.
+_UNSYNCED = frozenset({turns.ROOM, tasks.ENDS})
 _NAME_LENGTH = 40
 _RECORD = re.compile(rf"[0-9a-f]{{{_NAME_LENGTH}}}(\.new)?\Z")
 T = TypeVar("T", bound=msgspec.Struct)
@@ -103,8 +105,9 @@ class Journal:
         if value is None:
             path.unlink(missing_ok=True)
             return
-        final = getattr(value, "ended", None) is not None
-        replace_file(path, msgspec.msgpack.encode(value), sync=room not in _RENEWED, sync_directory=final)
+        sync = room not in _UNSYNCED
+        final = sync and getattr(value, "ended", None) is not None
+        replace_file(path, msgspec.msgpack.encode(value), sync=sync, sync_directory=final)
 
     def _refused(self, room: str, key: str, value: object | None, error: OSError) -> None:
         if not self.unwritten:

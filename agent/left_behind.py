@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
 from agent.cgroups import CgroupTree
-from agent.core import draining, turns
+from agent.core import draining, tasks, turns
 from agent.core import events as e
 from agent.core.confinement import Confinement, confine
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd
 from agent.journal import Journal
 from agent.launcher import Running
 from penstock.wire.cluster_api import Draining
@@ -49,6 +49,7 @@ def look(
         draining=next(iter(journal.read(draining.ROOM, Draining)), None),
         waits=next(iter(journal.read(turns.ROOM, turns.Waits)), None),
         owners={run.container: run.user for run in runs},
+        ends=journal.read(tasks.ENDS, TaskEnd),
     )
 
 

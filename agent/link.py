@@ -74,10 +74,14 @@ class Link:
         attempt, said = 0, ""
         while True:
             try:
-                await self._register(await self._connect())
-                attempt, said = 0, ""
-                self.judge_anew()  # it may have changed meanwhile
-                await self._beat()
+                peer = await self._connect()
+                try:
+                    await self._register(peer)
+                    attempt, said = 0, ""
+                    self.judge_anew()  # it may have changed meanwhile
+                    await self._beat()
+                finally:
+                    peer.close()  # an agent that stops has hung up on its frameworks: it could tell them no more ends
             except (OSError, RpcError) as error:
                 why = self._why(error)
                 if why != said:  # the same is not said again at every attempt

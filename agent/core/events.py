@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agent.core.records import ContainerRecord, HeldTask, JobRecord
+from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
 from agent.core.turns import Waits
@@ -328,6 +328,7 @@ class Recovered:
     never_began: frozenset[str] = frozenset()
     owners: dict[str, str] = field(default_factory=dict)
     orphans: frozenset[str] = frozenset()
+    ends: list[TaskEnd] = field(default_factory=list)
 
 
 Event = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import running
+from agent.core import running, tasks
 from agent.core.events import JobLeft
 from agent.core.instructions import Instruction, Record, Reply, TellMaster
 from penstock.wire.agent_api import Done
@@ -51,7 +51,7 @@ def end_job(
     del node.jobs[name]
     for session in job.sessions:
         node.sessions[session].jobs.discard(name)
-    instructions: list[Instruction] = [Record("jobs", name, None)]
+    instructions: list[Instruction] = [Record("jobs", name, None), *tasks.forget_ends(job)]
     if job.record.here and node.settings.has_master:
         instructions.append(TellMaster("job_ended", JobEnded(job=name, why=why, done=done, merged_into=merged_into)))
     instructions += node.granted(node.queues.remove_job(name, now), now)

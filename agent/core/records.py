@@ -145,6 +145,15 @@ class Session:
         return f"its client {self.client or 'without a name'} disconnected"
 
 
+class TaskEnd(msgspec.Struct, kw_only=True):
+    """How a task of this origin ended, in the journal for a framework that was away when the master told it."""
+
+    job: str
+    task: str
+    node: str
+    ended: Ended
+
+
 @dataclass(slots=True)
 class TaskHere:
     """A task that a framework of this node asked a place for, as its origin knows it."""
@@ -167,6 +176,7 @@ class Job:
     stages: list[StageProgress] = field(default_factory=list)  # as its framework said last
     orphan_since: float | None = None  # no connection since then (after a restart of the agent)
     recovered: bool = False  # from before a restart: only its framework knows all that it wants
+    kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are in the journal until the job is over
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import draining, executors, running
+from agent.core import draining, executors, running, tasks
 from agent.core import events as e
 from agent.core.confinement import confine
 from agent.core.containers import ROOM
@@ -23,7 +23,8 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         job.recovered = True
         job.orphan_since = now  # a guest whose tasks are here stays for as long as they do
     node.turns.recovered(node, event.waits, event.at, now)
-    thawed: list[Instruction] = node.containers.take_back_ended([c for c in event.containers if c.ended is not None])
+    first = tasks.take_back_ends(node.jobs, event.ends)
+    first += node.containers.take_back_ended([c for c in event.containers if c.ended is not None])
     started_anew = _started_anew(event)
     live = [container for container in event.containers if container.ended is None]
     live += _unrecorded(event)
@@ -31,7 +32,7 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         if container.container in started_anew:
             continue
         if container.state is ContainerState.PAUSED and container.container in event.running:
-            thawed.append(Freeze(container.container, frozen=False))  # whether it has to stand still is seen anew
+            first.append(Freeze(container.container, frozen=False))  # whether it has to stand still is seen anew
         container.kind = None  # it gets its slot back with its task, unless the end of that is recorded already
         node.containers.take_back(container, event.running.get(container.container, 0))
         if container.profile is not None:
@@ -39,14 +40,14 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         if container.executor is not None:
             node.executors.resumed(container, event.at, now)
     for name in sorted(event.orphans):
-        thawed += node.containers.orphan(name) if name in node.containers.live else []
-    thawed += node.containers.watch()
+        first += node.containers.orphan(name) if name in node.containers.live else []
+    first += node.containers.watch()
     node.draining = event.draining
-    tasks = _tasks(node, event, now) + draining.give_back(node, now)
+    held = _tasks(node, event, now) + draining.give_back(node, now)
     return [
         *(one for name in started_anew for one in (Record(ROOM, name, None), RemoveContainer(name))),
-        *thawed,
-        *tasks,
+        *first,
+        *held,
         *_containers(node, event, live, now),
         *_confinements(node, event, now),
     ]

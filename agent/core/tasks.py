@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from agent.core.events import EndHeard
 from agent.core.instructions import Instruction, Notify, Record, TellMaster
-from agent.core.records import HeldTask, Job, TaskHere
+from agent.core.records import HeldTask, Job, TaskEnd, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.model.work import Opportunistic
 from penstock.wire.agent_api import TaskEnded, TaskPlaced, TaskStuck
@@ -25,6 +25,7 @@ from penstock.wire.master_api import (
 )
 
 ROOM = "tasks"
+ENDS = "ends"  # of tasks whose framework was away
 _Key = tuple[str, str]
 
 
@@ -200,13 +201,41 @@ def tell_placed(job: Job, decision: TellPlaced) -> list[Instruction]:
 
 
 def tell_ended(job: Job, decision: TellEnded) -> list[Instruction]:
-    """A task of this origin ended somewhere; it ends once."""
+    """A task of this origin ended somewhere; it ends once.
+
+    Once this is answered nobody else keeps the end. While the framework is away, the journal does: after one more
+    death of the agent the framework would have the task placed, and so run, again.
+    """
     known = _known(job, decision.task)
     if known is None or known.ended is not None:
         return []
+    known.node = known.node or decision.node
     known.ended = decision.ended
     over = TaskEnded(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
-    return _to_all(job, "task_ended", over)
+    if job.sessions:
+        return _to_all(job, "task_ended", over)
+    job.kept_ends.add(decision.task)
+    kept = TaskEnd(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
+    return [Record(ENDS, journal_key(decision.job, decision.task), kept)]
+
+
+def take_back_ends(jobs: Mapping[str, Job], ends: Iterable[TaskEnd]) -> list[Instruction]:
+    """After a restart: frameworks that ask for these tasks again are told how they ended."""
+    instructions: list[Instruction] = []
+    for end in ends:
+        job = jobs.get(end.job)
+        if job is None:
+            instructions.append(Record(ENDS, journal_key(end.job, end.task), None))
+            continue
+        request = TaskRequest(task=end.task, usage=KindAmounts())
+        job.tasks[end.task] = TaskHere("", request, False, end.node, end.ended)
+        job.kept_ends.add(end.task)
+    return instructions
+
+
+def forget_ends(job: Job) -> list[Instruction]:
+    """The job is over."""
+    return [Record(ENDS, journal_key(job.record.job, task), None) for task in sorted(job.kept_ends)]
 
 
 def _known(job: Job, task: str) -> TaskHere | None:

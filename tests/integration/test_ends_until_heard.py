@@ -34,6 +34,7 @@ class Master:
         self.peers: list[RpcPeer] = []
         self.heard: list[list[str]] = []
         self.news = asyncio.Event()
+        self.gone = asyncio.Event()
 
     def connected(self, peer: RpcPeer) -> None:
         self.peers.append(peer)
@@ -55,7 +56,7 @@ class Master:
         self.news.set()
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
-        pass
+        self.gone.set()
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
         raise error
@@ -88,8 +89,10 @@ async def linked(
         await master.until(0, method)
         yield master, link
     finally:
+        master.gone.clear()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+        await asyncio.wait_for(master.gone.wait(), 30)  # an agent that stops takes no decisions any more
         server.close()
         for peer in master.peers:
             peer.close()
