@@ -54,7 +54,7 @@ class Link:
         self._lost = asyncio.Event()
         self._kept: list[tuple[str, Params]] = []
         self._unanswered: dict[asyncio.Future[Any], api.CommandEnded] = {}
-        self._registering = False
+        self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
         self._soon: asyncio.TimerHandle | None = None
         shell.link = self
@@ -145,7 +145,7 @@ class Link:
         registered = peer.start_request("register", registration)  # or nothing has been said, and all is kept
         ends = [said for said in self._kept if said[0] == _ENDED]
         kept, self._kept = [said for said in self._kept if said[0] != _ENDED], []
-        self._registering = True  # what happens from here on is not in the registration
+        self._registering = peer  # what happens from here on is not in the registration
         try:
             # Right behind it: they are in the registration as if they ran.
             for method, params in ends:
@@ -161,7 +161,7 @@ class Link:
             self._kept = kept + self._kept
             raise
         finally:
-            self._registering = False
+            self._registering = None
         self._peer = peer
         self._heartbeat_s = answer.heartbeat_s
         node.executors.surrogate.gaps_read = answer.profile_gaps
@@ -228,12 +228,18 @@ class Link:
             self._peer.close()
 
     def tell(self, method: str, params: Params) -> None:
-        """Relay; an end also brings the next heartbeat forward."""
-        if self._peer is None or self._peer.closed:
-            if method in _KEPT or self._registering:
+        """Relay; an end also brings the next heartbeat forward.
+
+        What the next registration would say again is said right behind one that is not answered yet: a decision may
+        come with the answer. The master forgets an end once that is answered, and a task that it is asked for only
+        then would run again.
+        """
+        peer = self._peer or self._registering
+        if peer is None or peer.closed or (self._peer is None and method in _KEPT):
+            if method in _KEPT:
                 self._kept.append((method, params))
             return
-        self._say(self._peer, method, params)
+        self._say(peer, method, params)
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
 

@@ -17,7 +17,7 @@ from agent.core.settings import NodeSettings
 from agent.link import Link
 from agent.shell import Shell
 from penstock.config.endpoint import UnixEndpoint
-from penstock.model import Capacity, Ended, EndedBy
+from penstock.model import Capacity, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.transport import RpcPeer
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Done, Params
@@ -129,3 +129,44 @@ async def test_who_has_word_that_tasks_are_done_registers_as_serving_their_job(t
     async with linked(tmp_path, [], "tasks_done", done) as (master, _):
         assert master.heard[0][:2] == ["register", "tasks_done"]
         assert [use.job for use in master.registered.load.jobs] == ["elsewhere-1"]
+
+
+class DecidesAtOnce(Master):
+    """While an agent registers, its framework asks for a task that has ended; the end comes right behind the answer."""
+
+    def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
+        answer = super().request(peer, method, params)
+        if method == "register":
+            self.asks()
+            asyncio.get_running_loop().call_soon(self._decide, peer)
+        return answer
+
+    def _decide(self, peer: RpcPeer) -> None:
+        told = api.TellEnded(job="j", task="t", node="o", ended=END.ended)
+        answer = peer.start_request("decide", api.Decide(number=1, decisions=[told]))
+        peer.flush()  # so that the agent reads both at once
+        answer.add_done_callback(lambda _: self.heard[-1].append("answer"))
+        answer.add_done_callback(lambda _: self.news.set())
+
+    def asks(self) -> None:
+        raise NotImplementedError
+
+
+async def test_what_is_asked_while_registering_is_said_before_a_decision_is_answered(tmp_path: Path) -> None:
+    """Once the end is answered the master forgets it; asked for the task only then, it would have it run again."""
+    master = DecidesAtOnce()
+    path = tmp_path / "master.sock"
+    server = await asyncio.get_running_loop().create_unix_server(lambda: RpcPeer(master), str(path))
+    deciding = SimpleNamespace(node=Node(SETTINGS), link=None, dispatch=lambda event: api.Decided())
+    link = Link(cast("Shell", deciding), UnixEndpoint(path))
+    request = TaskRequest(task="t", usage=KindAmounts(cpu=1.0))
+    ready = api.ReadyTasks(job="j", stage="s", tasks=[request], opportunistic=False)
+    master.asks = lambda: link.tell("tasks_ready", ready)  # type: ignore[method-assign]
+    running = asyncio.create_task(link.run())
+    try:
+        await master.until(0, "answer")
+        assert "tasks_ready" in master.heard[0][: master.heard[0].index("answer")]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        server.close()
