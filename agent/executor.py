@@ -345,7 +345,6 @@ class Executor:
             else:
                 log.warning("cgroup still populated, left behind", container=container, path=str(cgroup.path))
         reach(Point.REMOVE_CGROUP_DONE)
-        if self._launcher is not None:
-            with contextlib.suppress(LauncherGone):
-                await self._launcher.acknowledge(container)
+        with contextlib.suppress(LauncherGone):  # the next one reads the end from its file, and tells it again
+            await self._ask(lambda launcher: launcher.acknowledge(container))
         reach(Point.REMOVE_ACKNOWLEDGED)

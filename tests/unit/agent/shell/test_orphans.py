@@ -83,6 +83,10 @@ class Living:
     def __init__(self) -> None:
         self.started: list[str] = []
         self.signals: list[tuple[str, int]] = []
+        self.acknowledged: list[str] = []
+
+    async def acknowledge(self, container: str) -> None:
+        self.acknowledged.append(container)
 
     async def start(self, start: Start, **_: object) -> int:
         self.started.append(start.container)
@@ -150,6 +154,17 @@ async def test_the_next_launcher_may_know_how_one_exited(cgroups: Cgroups, tmp_p
     assert [(end.container, end.exit_status) for end in ends] == [("c-1", 3), ("c-2", None)]
     await asyncio.sleep(0)
     assert told.empty()
+
+
+async def test_an_end_that_the_next_launcher_tells_at_once_is_acknowledged(cgroups: Cgroups, tmp_path: Path) -> None:
+    """Else the end would stay in `exits` for as long as this agent runs."""
+    one, _ = made(Living(), cgroups.tree, tmp_path)
+    launcher = Living()
+    one.launcher_lost()
+    one.remove("c-1")  # as the core answers to what is told before the launcher is in use
+    asyncio.get_running_loop().call_later(0.01, one.use, launcher)
+    await asyncio.wait_for(one.settle(), LIMIT_S)
+    assert launcher.acknowledged == ["c-1"]
 
 
 async def test_without_cgroups_nothing_of_it_can_be_seen(tmp_path: Path) -> None:
