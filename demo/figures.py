@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,18 +50,44 @@ def main(arguments: Sequence[str], project: Path = _PROJECT) -> int:
     options = parser.parse_args(arguments)
     page = project / ("docs/demo.md" if options.host else "README.md")
     try:
-        report = json.loads((options.out / "report.json").read_text(encoding="utf-8"))
-        text = replaced(page.read_text(encoding="utf-8"), block(report))
+        written = _of(options.out / "report.json")
+        text = replaced(page.read_text(encoding="utf-8"), written)
         if not options.host:
-            shutil.copyfile(options.out / "timeline.png", project / "docs" / "demo-timeline.png")
+            picture = _read(options.out / "timeline.png")
+            (project / "docs" / "demo-timeline.png").write_bytes(picture)
         page.write_text(text, encoding="utf-8")
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        print(f"demo.figures: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    except ValueError as error:
         print(f"demo.figures: {error}", file=sys.stderr)
         return 1
-    except KeyError as error:
-        print(f"demo.figures: {options.out}/report.json has no {error}: run `make demo` again", file=sys.stderr)
-        return 1
     return 0
+
+
+def _of(path: Path) -> str:
+    """Return the block of a report.
+
+    Raises:
+        ValueError: there is none, or it is not what the demo writes; the line names the option and the remedy.
+    """
+    try:
+        return block(json.loads(_read(path)))
+    except (KeyError, TypeError) as error:
+        fault = f"has no {error}" if isinstance(error, KeyError) else "is not what the demo writes"
+    except ValueError as error:
+        if not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError)):
+            raise
+        fault = f"is no JSON: {error}"
+    raise ValueError(f"--out: {path} {fault}; run `make demo` again")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        remedy = "run `make demo` first, or name the directory with its report"
+        raise ValueError(f"--out: {path}: {error.strerror}; {remedy}") from None
 
 
 if __name__ == "__main__":

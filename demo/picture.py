@@ -129,17 +129,27 @@ _OTHER = {"archive": "#ccbb44", "table": "#aa3377"}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command. Exit status 2 and one line for what cannot be read."""
+    """The command. Exit status 2 and one line for what cannot be read or written."""
     if len(arguments) != 2:
         print("usage: python -m demo.picture timeline.json timeline.png", file=sys.stderr)
         return 2
+    source, picture = map(Path, arguments)
     try:
-        timeline = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-        draw(timeline, Path(arguments[1]))
-    except (OSError, ValueError, ImportError) as error:
-        print(f"demo.picture: {arguments[0]}: {error}", file=sys.stderr)
-        return 2
-    return 0
+        draw(json.loads(source.read_text(encoding="utf-8")), picture)
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}; `make demo` writes a timeline.json"
+    except ImportError as error:
+        why = f"{error}; matplotlib is needed"
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        why = f"{source}: no JSON: {error}"
+    except (KeyError, TypeError, AttributeError):
+        why = f"{source}: not a timeline of the demo; run `make demo` again"
+    except ValueError as error:  # a format that matplotlib does not write
+        why = f"{picture}: {error}"
+    else:
+        return 0
+    print(f"demo.picture: {why}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

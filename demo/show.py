@@ -61,7 +61,6 @@ def show(options: Options) -> int:
         KeyboardInterrupt: everything is stopped and removed by then.
     """
     began = time.monotonic()
-    options.out.mkdir(parents=True, exist_ok=True)
     progress = Progress()
     with _work_directory(options) as directory:
         plan = make_plan(options, directory)
@@ -94,8 +93,16 @@ def show(options: Options) -> int:
 
 @contextlib.contextmanager
 def _work_directory(options: Options) -> Iterator[Path]:
-    """Beside the report, because /tmp may be memory and the demo wants a disk."""
-    directory = Path(tempfile.mkdtemp(prefix="work-", dir=options.out.resolve()))
+    """Beside the report, because /tmp may be memory and the demo wants a disk.
+
+    Raises:
+        ShowFailed: nothing can be written there.
+    """
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        directory = Path(tempfile.mkdtemp(prefix="work-", dir=options.out.resolve()))
+    except OSError as error:
+        raise ShowFailed(f"--out: {options.out}: {error.strerror}; name a directory that can be written") from None
     try:
         yield directory
     finally:

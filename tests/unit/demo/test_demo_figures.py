@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from demo import figures, origin
+from demo.__main__ import main as demonstrate
+from demo.picture import main as draw
 
 ROOT = Path(__file__).parents[3]
 REPORT: dict[str, Any] = {
@@ -65,6 +67,57 @@ def test_what_is_missing_is_one_line_and_changes_nothing(
     assert figures.main(["--out", str(project / "out")], project) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert (project / "README.md").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("report", "says"),
+    [
+        (None, "No such file or directory; run `make demo` first, or name the directory with its report"),
+        ("[]", "is not what the demo writes; run `make demo` again"),
+        ("{", "is no JSON: Expecting property name"),
+        ('{"plan": {}}', "has no 'printed'; run `make demo` again"),
+    ],
+)
+def test_a_report_that_is_none_names_the_option_and_the_remedy(
+    project: Path, capsys: pytest.CaptureFixture[str], report: str | None, says: str
+) -> None:
+    path = project / "nope/report.json"
+    if report is not None:
+        path.parent.mkdir()
+        path.write_text(report)
+    assert figures.main(["--out", str(path.parent)], project) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"demo.figures: --out: {path}") and says in line
+
+
+@pytest.mark.parametrize(
+    ("timeline", "says"),
+    [
+        (None, "timeline.json: No such file or directory; `make demo` writes a timeline.json"),
+        ("{}", "timeline.json: not a timeline of the demo; run `make demo` again"),
+        ("[]", "timeline.json: not a timeline of the demo; run `make demo` again"),
+        ("{", "timeline.json: no JSON: Expecting property name"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], timeline: str | None, says: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    source = tmp_path / "timeline.json"
+    if timeline is not None:
+        source.write_text(timeline)
+    assert draw([str(source), str(tmp_path / "timeline.png")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("demo.picture: ") and says in line
+
+
+def test_a_directory_for_the_report_that_cannot_be_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert demonstrate(["--out", str(tmp_path / "file/out")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"demo: --out: {tmp_path}/file/out: Not a directory; name a directory that can be written"
 
 
 def test_pages_have_a_place_for_the_figures() -> None:
