@@ -32,7 +32,7 @@ from agent.history import resources
 from agent.http import StatusSite
 from agent.journal import Journal
 from agent.jvm import JvmHeaps
-from agent.launcher import Exited, Launcher
+from agent.launcher import Exited, Launcher, LauncherGone
 from agent.launching import Launching
 from agent.link import Link
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
@@ -254,7 +254,10 @@ class Agent:
 
     async def _take_back(self, journal: Journal, launcher: Launcher) -> None:
         """What the journal knows and the launcher, or the cgroups, say that it still runs."""
-        runs = await launcher.running()
+        try:
+            runs = await launcher.running()
+        except LauncherGone:
+            raise StartError("the launcher died while the agent was starting; start the agent again") from None
         exits = frozenset(exited.container for exited in self._exits)
         same = self._launching.same_as_before(launcher)
         recovered = left_behind.look(journal, runs, exits, self._tree, same_launcher=same)

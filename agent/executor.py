@@ -175,7 +175,7 @@ class Executor:
             return
         for container in sorted(self._orphans):
             try:
-                lives = self._tree is not None and self._tree.get(container).populated()
+                lives = self._populated(container)
             except OSError as error:  # no descriptor is free: the next look is soon
                 log.warning("a container could not be looked at", container=container, why=str(error))
                 return
@@ -224,7 +224,8 @@ class Executor:
                 )  # fmt: skip
                 pid = await self._ask(lambda launcher: launcher.start(start, procs_fd=procs, stdio=stdio))
             except LauncherGone as gone:
-                self._start_in_doubt(container, not_enforced, gone)
+                if gone.asked:  # else the journal says `starting`, and the next agent knows that no launcher was asked
+                    self.on_event(self._orphan(container, not_enforced))
                 return
             except LaunchFailed as error:
                 self.on_event(e.ContainerNotStarted(container, str(error), error.exit_status))
@@ -247,7 +248,10 @@ class Executor:
                 if instruction.spec.opportunistic and self._tree is not None:
                     set_oom_score_adj(self._tree.get(container).path, _FIRST_TO_GO)
             except LauncherGone as gone:
-                self._start_in_doubt(container, not_enforced, gone)
+                if gone.asked and self._populated(container):
+                    self.on_event(self._orphan(container, not_enforced))
+                elif gone.asked:
+                    self.on_event(e.ContainerNotStarted(container, "the launcher died while it adopted it"))
                 return
             except (LaunchFailed, OSError) as error:
                 self.on_event(e.ContainerNotStarted(container, str(error)))
@@ -273,16 +277,16 @@ class Executor:
                 if gone.asked or self._launcher is launcher:
                     raise
 
-    def _start_in_doubt(self, container: str, not_enforced: dict[str, str], gone: LauncherGone) -> None:
-        """The launcher died before it answered: the container runs if its cgroup holds a process."""
-        if not gone.asked:
-            return  # the journal says `starting`, and the next agent knows that no launcher was asked
-        cgroup = self._tree.get(container) if self._tree is not None else None
-        if cgroup is not None and cgroup.populated():
-            pid = next(iter(cgroup.pids()), 0)
-            self.on_event(e.ContainerStarted(container, pid, not_enforced, time.time(), orphaned=True))
-        else:
-            self.on_event(e.ContainerNotStarted(container, "the launcher died while it started it"))
+    def _orphan(self, container: str, not_enforced: dict[str, str]) -> e.ContainerStarted:
+        """The launcher died before it answered: the container may run, be about to run, or have ended.
+
+        The next launcher may know how it ended. Else its cgroup shows whether it runs; if not, it is lost.
+        """
+        pids = self._tree.get(container).pids() if self._tree is not None and self._populated(container) else ()
+        return e.ContainerStarted(container, next(iter(pids), 0), not_enforced, time.time(), orphaned=True)
+
+    def _populated(self, container: str) -> bool:
+        return self._tree is not None and self._tree.get(container).populated()
 
     async def _kill_session(self, container: str) -> None:
         if self._launcher is not None:

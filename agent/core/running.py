@@ -122,6 +122,8 @@ def container_of(node: Node, session: int, container: str) -> ContainerRecord:
 
 def container_started(node: Node, event: e.ContainerStarted, now: float) -> list[Instruction]:
     """It runs. What changed while it was being started is said to the kernel now."""
+    if event.container not in node.containers.live:
+        return []  # a launcher that died told of its end, too, and that was read before
     instructions = node.containers.started(event.container, event.pid, event.not_enforced, event.at)
     record = node.containers.live[event.container]
     if record.executor is not None:
@@ -146,7 +148,9 @@ def launcher_lost(node: Node, event: e.LauncherLost, now: float) -> list[Instruc
 
 def container_not_started(node: Node, event: e.ContainerNotStarted, now: float) -> list[Instruction]:
     """It could not be started."""
-    record = node.containers.live[event.container]
+    record = node.containers.live.get(event.container)
+    if record is None:
+        return []  # as in container_started
     ended = Ended(
         by=record.stopping_by or EndedBy.FAILED,
         exit_status=event.exit_status,

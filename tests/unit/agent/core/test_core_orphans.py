@@ -69,6 +69,16 @@ def test_an_adopted_process_that_ends_under_a_living_launcher_is_not_lost(node: 
     assert ended(node, started(node, adopted=True)).by is EndedBy.EXIT
 
 
+def test_the_end_may_be_told_before_the_start(node: Node) -> None:
+    """A launcher that dies has told both, and they are read at once."""
+    (container,) = [one.result for one in node.handle(e.LaunchRequested(1, SPEC), 0.0) if isinstance(one, i.Reply)]
+    assert isinstance(container, str)
+    node.handle(e.ContainerExited(container, 3, None, 0.1, 0, 0, 1e9), 1.0)
+    assert node.handle(e.ContainerStarted(container, 7, {}, 1e9), 1.0) == []
+    found = node.containers.ended.by_id[container].ended
+    assert found is not None and found.exit_status == 3 and not node.containers.live
+
+
 def test_they_can_be_killed(node: Node) -> None:
     container = started(node)
     lost(node)

@@ -19,10 +19,12 @@ from agent.core import containers
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.records import ContainerRecord, ContainerState
+from agent.daemon import Agent
 from agent.executor import Executor
 from agent.journal import Journal
 from agent.launcher import Exited, LauncherGone, Running, Start
 from agent.stdio import Stdio
+from penstock.daemon import StartError
 from penstock.model import ContainerSpec
 from penstock.testing.fake_cgroups import FakeCgroups
 
@@ -210,11 +212,31 @@ async def test_a_start_that_was_under_way_is_an_orphan_if_something_runs(cgroups
     assert started.pid == entered[0].pid
 
 
-async def test_a_start_that_was_under_way_is_not_repeated(cgroups: Cgroups, tmp_path: Path) -> None:
-    """It may have run, and ended."""
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_start_that_was_under_way_is_not_repeated(cgroups: Cgroups, tmp_path: Path, known: bool) -> None:
+    """It may have run, and ended: the next launcher may know how."""
     one, told = made(Dying(asked=True), cgroups.tree, tmp_path)
     one.start(i.StartContainer("c-1", "root", SPEC))
-    assert (await take(told)) == e.ContainerNotStarted("c-1", "the launcher died while it started it")
+    started = await take(told)
+    assert isinstance(started, e.ContainerStarted) and (started.pid, started.orphaned) == (0, True)
+    one.watch_orphan("c-1")
+    await asyncio.sleep(0)
+    assert told.empty()
+    if known:
+        one.exited(Exited("c-1", 3, None, 0.0, 0, 1e9))
+    launcher = Living()
+    one.use(cast(Any, launcher))
+    assert (await take(told)).exit_status == (3 if known else None)
+    assert told.empty() and launcher.started == []
+
+
+async def test_an_agent_whose_launcher_dies_while_it_starts_ends_with_one_line() -> None:
+    class Dead:
+        async def running(self) -> list[Running]:
+            raise LauncherGone(asked=True)
+
+    with pytest.raises(StartError, match="start the agent again"):
+        await Agent._take_back(cast(Any, SimpleNamespace()), cast(Any, None), cast(Any, Dead()))
 
 
 async def test_what_waits_in_vain_is_left_to_the_next_agent(cgroups: Cgroups, tmp_path: Path) -> None:
