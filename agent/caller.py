@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import grp
 import os
 import pwd
 import socket
 import struct
+from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 _SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13
@@ -21,6 +24,7 @@ class Caller(NamedTuple):
     uid: int
     user: str
     operator: bool
+    pid: int
 
 
 def caller(connection: socket.socket, operators: str = "") -> Caller:
@@ -30,9 +34,26 @@ def caller(connection: socket.socket, operators: str = "") -> Caller:
     the group logs in anew, as for everything else.
     """
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 3 * _ID)
-    _, uid, gid = struct.unpack("iII", credentials)
+    pid, uid, gid = struct.unpack("iII", credentials)
     operator = uid in (0, os.geteuid()) or (bool(operators) and _gid(operators) in {gid, *_groups(connection)})
-    return Caller(uid, _name(uid), operator)
+    return Caller(uid, _name(uid), operator, pid)
+
+
+def container_of(pid: int, live: Mapping[str, int], proc: Path = Path("/proc")) -> str:
+    """The container that a process runs in, "" for none: by its cgroup, or else by its session.
+
+    ``live`` has the pid of the first process of each: the launcher starts each container in a session of its own.
+    """
+    with contextlib.suppress(OSError):
+        for line in (proc / str(pid) / "cgroup").read_text().splitlines():
+            if line.startswith("0::"):  # cgroup v2
+                for part in line[3:].split("/"):
+                    if part in live:
+                        return part
+    with contextlib.suppress(OSError):
+        leader = os.getsid(pid)
+        return next((container for container, first in live.items() if first == leader), "")
+    return ""
 
 
 def known_group(name: str) -> bool:

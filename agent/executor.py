@@ -22,6 +22,7 @@ from agent.core.confinement import Confinement, confine, worth_saying
 from agent.faults import Point, reach
 from agent.launcher import Exited, Launcher, LauncherGone, LaunchFailed, Start
 from agent.launcher.oom import set_oom_score_adj
+from agent.nice import renice
 from agent.stdio import Stdio
 from penstock.model import ContainerSpec
 
@@ -95,6 +96,13 @@ class Executor:
         self._confiner.confine(container, confinement)
         if self._tree is not None and promoted:
             set_oom_score_adj(self._tree.get(container).path, 0)
+
+    def renice(self, container: str, pid: int, nice: int) -> None:
+        """See Renice."""
+        if self._tree is not None and "cpu" in self._tree.controllers:
+            return
+        if why := renice(pid, nice):
+            log.debug("a job's rank has no effect", container=container, why=why)
 
     def remove(self, container: str) -> None:
         """Forget it: cgroup, network class, the launcher's memory of it."""
@@ -217,7 +225,7 @@ class Executor:
         with contextlib.ExitStack() as opened:
             try:
                 stdio = self._open_stdio(instruction, opened)
-                not_enforced, procs = await self._create(container, spec, opened)
+                not_enforced, procs = await self._create(container, spec, instruction.rank_weight, opened)
                 start = Start(
                     container=container, user=instruction.user, argv=spec.argv, env=spec.env, cwd=spec.cwd,
                     oom_score_adj=_FIRST_TO_GO if spec.opportunistic else 0,
@@ -242,7 +250,7 @@ class Executor:
         reach(Point.START_ASKED)
         with contextlib.ExitStack() as opened:
             try:
-                not_enforced, procs = await self._create(container, instruction.spec, opened)
+                not_enforced, procs = await self._create(container, instruction.spec, instruction.rank_weight, opened)
                 pid, user, tree = instruction.pid, instruction.user, instruction.tree
                 await self._ask(lambda launcher: launcher.adopt(container, pid, user, procs_fd=procs, tree=tree))
                 if instruction.spec.opportunistic and self._tree is not None:
@@ -294,10 +302,10 @@ class Executor:
                 await self._launcher.kill_session(container)
 
     async def _create(
-        self, container: str, spec: ContainerSpec, opened: contextlib.ExitStack
+        self, container: str, spec: ContainerSpec, rank_weight: int, opened: contextlib.ExitStack
     ) -> tuple[dict[str, str], int | None]:
         """The cgroup with its limits, made before anything runs in it; what could not be enforced, and its door."""
-        confinement = confine(spec, spec.limits, opportunistic=spec.opportunistic)
+        confinement = confine(spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=rank_weight)
         not_enforced, cgroup = await self._confiner.create(container, confinement)
         unmet = worth_saying(not_enforced, spec, spec.limits, opportunistic=spec.opportunistic) if spec.strict else {}
         for name, why in unmet.items():

@@ -102,6 +102,7 @@ class FrameworkSession:
         self._session = session
         self._user = ""
         self._uid = -1
+        self._pid = 0
         self._operator = False
         self._greeted = False
         self._silence: asyncio.TimerHandle | None = None
@@ -146,7 +147,7 @@ class FrameworkSession:
         assert isinstance(peer, SharedPeer)
         connection, connections = peer.get_extra_info("socket"), self._frameworks.connections
         who = caller.caller(connection, self._frameworks.operators)
-        self._uid, self._user, self._operator = who
+        self._uid, self._user, self._operator, self._pid = who
         self._shell.peers[self._session] = peer
         peer.share(connections.made(who.uid))
         why = connections.why_not(who, connection.fileno())
@@ -217,7 +218,10 @@ class FrameworkSession:
         if self._silence is not None:
             self._silence.cancel()
         self._hot = {api.Complete: self._completed, api.Submit: self._submitted}
-        self._shell.dispatch(e.SessionOpened(self._session, self._user, self._uid, hello.client, self._operator))
+        live = {record.container: record.pid for record in self._shell.node.containers.live.values() if record.pid}
+        inside = caller.container_of(self._pid, live) if live else ""
+        opened = e.SessionOpened(self._session, self._user, self._uid, hello.client, self._operator, inside)
+        self._shell.dispatch(opened)
         settings = self._shell.node.settings
         return api.Welcome(
             protocol=api.PROTOCOL,

@@ -124,6 +124,22 @@ class ExecutorState(Said, frozen=True, kw_only=True):
     reprovisioned: int
 
 
+class Rank(Said, frozen=True, kw_only=True):
+    """Where a container's job stands among those that were promised no processor: 1 is the first ``of`` so many.
+
+    ``job`` is the job's id, or the container's where it belongs to none. ``cpu_s`` is what the job has used on this
+    node, ``queue`` follows from that, ``weight`` is the container's ``cpu.weight``; ``nice`` holds without a cpu
+    controller."""
+
+    job: str
+    rank: int
+    of: int
+    cpu_s: float
+    queue: int
+    weight: int
+    nice: int
+
+
 class Container(Said, frozen=True, kw_only=True):
     """A container. ``orphaned``: its launcher died, and its exit status will not be known. ``not_enforced``: limit →
     why it is not. ``sample`` is empty until there is one."""
@@ -137,6 +153,7 @@ class Container(Said, frozen=True, kw_only=True):
     state: ContainerState
     pid: int
     started_at: float
+    rank: Rank | None
     limits: Limits
     follows: bool
     profile: Following | None

@@ -9,8 +9,8 @@ from collections.abc import Set as AbstractSet
 from agent.cgroups import CgroupTree
 from agent.core import draining, tasks, turns
 from agent.core import events as e
-from agent.core.confinement import Confinement, confine
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd
+from agent.core.confinement import Confinement
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, confinement_of
 from agent.journal import Journal
 from agent.launcher import Running
 from penstock.wire.cluster_api import Draining
@@ -82,11 +82,5 @@ def _never_began(containers: Iterable[ContainerRecord], known: AbstractSet[str])
 
 def confinements(containers: Iterable[ContainerRecord], running: Collection[str]) -> dict[str, Confinement]:
     """Return what the kernel was told of each container that runs; nothing of those without a record."""
-    recorded = {
-        record.container: confine(
-            record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise
-        )
-        for record in containers
-        if record.container in running
-    }
+    recorded = {record.container: confinement_of(record) for record in containers if record.container in running}
     return dict.fromkeys(running, Confinement()) | recorded

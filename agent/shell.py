@@ -96,6 +96,7 @@ class Shell:
             i.KillContainer: self._kill,
             i.WatchOrphan: lambda orphan: do.watch_orphan(orphan.container),
             i.Confine: lambda change: do.confine(change.container, change.confinement),
+            i.Renice: lambda rank: do.renice(rank.container, rank.pid, rank.nice),
             i.Freeze: lambda freeze: do.freeze(freeze.container, frozen=freeze.frozen),
             i.Reclaim: lambda reclaim: do.reclaim(reclaim.container, reclaim.size_bytes),
             i.Signal: lambda notice: do.warn(notice.container, notice.signal),

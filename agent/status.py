@@ -132,6 +132,7 @@ def _container(node: Node, record: ContainerRecord, use: ContainerUse | None, no
         "state": record.state.value,
         "pid": record.pid,
         "started_at": record.started_at,
+        "rank": node.ranks.described(record),
         "limits": msgspec.to_builtins(record.limits),
         "follows": record.profile is not None,
         "profile": _profile(node, record, now),

@@ -73,14 +73,22 @@ def worth_saying(
     return {name: why for name, why in not_enforced.items() if name.split(" ")[0] in asked}
 
 
-def confine(spec: ContainerSpec, limits: Limits, *, opportunistic: bool, promise: Promise | None = None) -> Confinement:
+def confine(
+    spec: ContainerSpec,
+    limits: Limits,
+    *,
+    opportunistic: bool,
+    promise: Promise | None = None,
+    rank_weight: int = 0,
+) -> Confinement:
     """What the kernel is to be told of a container whose limits are ``limits`` now.
 
-    ``promise`` is what is protected instead of what ``spec`` asked for, where that moves.
+    ``promise`` is what is protected instead of what ``spec`` asked for, where that moves. ``rank_weight`` is the weight
+    of one that was promised no CPU (:mod:`agent.core.ranks`); 0: it has no rank yet.
     """
     promised = not opportunistic
     protected: ContainerSpec | Promise = promise or spec
-    weight = limits.cpu_weight or UNPROMISED_WEIGHT
+    weight = rank_weight or limits.cpu_weight or UNPROMISED_WEIGHT
     if protected.cpu_cores:
         weight = min(10_000, max(1, round(WEIGHT_PER_CORE * protected.cpu_cores)))
     return Confinement(

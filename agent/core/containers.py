@@ -53,7 +53,7 @@ class Containers:
         record.order = self._order
         record.limits = record.spec.limits
         self.live[record.container] = record
-        start = adopt or StartContainer(record.container, record.user, record.spec)
+        start = adopt or StartContainer(record.container, record.user, record.spec, record.rank_weight)
         return [Record(ROOM, record.container, record), start, *self.watch()]
 
     def watch(self) -> list[Instruction]:

@@ -16,14 +16,14 @@ import msgspec
 
 from agent.core import events as e
 from agent.core import floors, quotas
-from agent.core.confinement import Promise, confine
+from agent.core.confinement import Promise
 from agent.core.containers import ROOM
 from agent.core.following import EPSILON_S, Following, begin, limits_by_the_clock, limits_of, promise_of
 from agent.core.instructions import Confine, Explain, Instruction, Record, Reply
 from agent.core.memory_levels import Memory, levels, raised_bytes
 from agent.core.plans import NOTHING, RESOURCES, Course, Plan, Room, ahead, minus
 from agent.core.profiling import Amounts
-from agent.core.records import ContainerRecord, ContainerState
+from agent.core.records import ContainerRecord, ContainerState, confinement_of
 from agent.core.reprovisioning import BOUNDED, Hindrance, Observation, corrected, held_back, lateness
 from agent.core.running import container_of
 from agent.core.snapshot import ContainerUse, Snapshot
@@ -335,8 +335,7 @@ def change(record: ContainerRecord, limits: Limits, promise: Promise | None = No
     record.limits, record.promise = limits, promise
     if record.state in (ContainerState.STARTING, ContainerState.STOPPING):
         return []
-    confinement = confine(record.spec, limits, opportunistic=record.opportunistic, promise=promise)
-    return [Confine(record.container, confinement)]
+    return [Confine(record.container, confinement_of(record))]
 
 
 def resize_requested(node: Node, event: e.ResizeRequested, now: float) -> list[Instruction]:

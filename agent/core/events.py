@@ -31,6 +31,7 @@ class SessionOpened:
     uid: int
     client: str
     operator: bool = False
+    container: str = ""  # that the client runs in
 
 
 @dataclass(frozen=True, slots=True)

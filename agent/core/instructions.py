@@ -52,6 +52,7 @@ class StartContainer:
     container: str
     user: str
     spec: ContainerSpec
+    rank_weight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class AdoptProcess:
     spec: ContainerSpec
     pid: int
     tree: bool
+    rank_weight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,15 @@ class Confine:
 
     container: str
     confinement: Confinement
+
+
+@dataclass(frozen=True, slots=True)
+class Renice:
+    """Where no cpu controller weighs a container: the nice value of its processes, by the rank of its job."""
+
+    container: str
+    pid: int  # of its first process, which leads its session
+    nice: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +174,7 @@ Instruction = (
     | KillContainer
     | WatchOrphan
     | Confine
+    | Renice
     | Freeze
     | Reclaim
     | Signal

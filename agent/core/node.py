@@ -33,6 +33,7 @@ from agent.core.instructions import Grant, Instruction, Notify, Record, Reply, T
 from agent.core.ledger import Ledger, take_stock
 from agent.core.preemption import AllocationThreshold, Preemption
 from agent.core.profiling import Amounts
+from agent.core.ranks import Ranks
 from agent.core.reaction import Reaction
 from agent.core.records import Job, JobRecord, Preempted, Session, job_state
 from agent.core.settings import NodeSettings
@@ -73,6 +74,7 @@ class Node:
         self.held = tasks.HeldTasks()
         self.attained = Attained(self.queues)
         self.turns = Turns()
+        self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
         self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
         self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told where it is
         self.preempted: list[Preempted] = []
@@ -173,7 +175,7 @@ class Node:
             promised_cores=ledger.promised_cores,
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,
-            jobs=self.attained.report(now),
+            jobs=self.attained.report(now, self.ranks.cpu_s),
             t_alloc=self.threshold.t_alloc if self.t_alloc_moves else None,
             availability=self.executors.availability(self, ledger, now),
         )
@@ -220,7 +222,8 @@ class Node:
     # ------------------------------------------------------------ sessions and jobs
 
     def _session_opened(self, event: e.SessionOpened, now: float) -> list[Instruction]:
-        self.sessions[event.session] = Session(event.session, event.user, event.uid, event.client, event.operator)
+        session = Session(event.session, event.user, event.uid, event.client, event.operator, event.container)
+        self.sessions[event.session] = session
         return []
 
     def _session_closed(self, event: e.SessionClosed, now: float) -> list[Instruction]:
@@ -257,7 +260,7 @@ class Node:
         job.orphan_since = None
         session.jobs.add(job.record.job)
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
-        return [Reply(reply), *instructions]
+        return [Reply(reply), *instructions, *(self.rank() if session.container else ())]
 
     def _job_introduced(self, event: e.JobIntroduced, now: float) -> list[Instruction]:
         return [] if event.job in self.jobs else self.welcome(event.job, event.name, event.user, event.priority)
@@ -372,9 +375,13 @@ class Node:
                 instructions += leaving.abandoned(
                     self, job, now, "its framework did not come back after a restart of the agent"
                 )
-        instructions += self.elasticity.sampled(self, event.snapshot, now)
-        instructions += preempting.sampled(self, event, now)
-        return instructions + slack.sampled(self, now)
+        instructions += self.elasticity.sampled(self, event.snapshot, now) + preempting.sampled(self, event, now)
+        return instructions + slack.sampled(self, now) + self.rank()
+
+    def rank(self) -> list[Instruction]:
+        """Rank the jobs, and tell the kernel of the containers whose weight has changed."""
+        live, sessions, wait_max_s = self.containers.live.values(), self.sessions.values(), self.settings.job_wait_max_s
+        return self.ranks.rank(live, self.jobs, sessions, self.snapshot, self.now, wait_max_s)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Slots of profiles begin, graces end."""

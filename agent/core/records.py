@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agent.core.confinement import Promise
+from agent.core.confinement import Confinement, Promise, confine
 from agent.core.plans import Course
 from agent.core.surrogate import Recorded
 from penstock.model import (
@@ -114,6 +114,8 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     executor: Executor | None = None
     course: Course | None = None  # of an executor that follows a profile: how far it is
     promise: Promise | None = None  # … and what is protected of it now
+    rank_weight: int = 0  # cpu.weight by the rank of its job (agent.core.ranks); 0: none yet
+    nice: int = 0  # … and the nice value, where no cpu controller weighs it
     recorded: Recorded | None = None  # of an executor: what it used, as far as that has been journaled
     adopted: bool = False
     unrecorded: bool = False  # an earlier agent's record was lost: the request is not known
@@ -122,6 +124,14 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     stopping_by: EndedBy | None = None
     stopping_reason: str = ""
     ended: Ended | None = None
+
+
+def confinement_of(record: ContainerRecord) -> Confinement:
+    """What the kernel is to be told of a container as it is recorded now."""
+    return confine(
+        record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise,
+        rank_weight=record.rank_weight,
+    )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -133,6 +143,7 @@ class Session:
     uid: int
     client: str
     operator: bool = False
+    container: str = ""  # that the client runs in
     jobs: set[str] = field(default_factory=set)
     attached: set[str] = field(default_factory=set)
     launched: set[str] = field(default_factory=set)

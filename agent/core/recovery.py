@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from agent.core import draining, executors, running, tasks
 from agent.core import events as e
-from agent.core.confinement import confine
 from agent.core.containers import ROOM
 from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, Record, RemoveContainer
-from agent.core.records import ContainerRecord, ContainerState
+from agent.core.records import ContainerRecord, ContainerState, confinement_of
 from penstock.model import ContainerSpec
 
 if TYPE_CHECKING:
@@ -93,10 +92,7 @@ def _confinements(node: Node, event: e.Recovered, now: float) -> list[Instructio
             continue
         if record.container in event.running and record.state is ContainerState.RUNNING:
             record.limits = node.elasticity.limits(record, now)
-            confinement = confine(
-                record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise
-            )
-            instructions.append(Confine(record.container, confinement))
+            instructions.append(Confine(record.container, confinement_of(record)))
     return instructions
 
 

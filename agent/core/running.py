@@ -20,7 +20,7 @@ from agent.core.instructions import (
     RemoveContainer,
     Reply,
 )
-from agent.core.records import ContainerRecord, ContainerState, HeldTask
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, confinement_of
 from agent.queues import beside
 from penstock.model import ContainerSpec, Ended, EndedBy, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion, ContainerEnded, Done
@@ -46,7 +46,7 @@ def adopt_requested(node: Node, event: e.AdoptRequested, now: float) -> list[Ins
     """
     record = _admit(node, event.session, msgspec.structs.replace(event.spec, detach=True))
     record.adopted = True
-    adopt = AdoptProcess(record.container, record.user, record.spec, event.pid, event.tree)
+    adopt = AdoptProcess(record.container, record.user, record.spec, event.pid, event.tree, record.rank_weight)
     return [Reply(record.container), *node.containers.add(record, adopt)]
 
 
@@ -80,6 +80,7 @@ def _admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
         spec=spec,
         opportunistic=spec.opportunistic,
     )
+    record.rank_weight = node.ranks.first_weight(record)
     session.attached.add(record.container)
     session.launched.add(record.container)
     return record
@@ -129,11 +130,15 @@ def container_started(node: Node, event: e.ContainerStarted, now: float) -> list
     if record.executor is not None:
         node.executors.started(record, event.at, now)
     if record.state is ContainerState.RUNNING:
-        wanted = confine(record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise)
-        if wanted != confine(record.spec, record.spec.limits, opportunistic=record.spec.opportunistic):
+        wanted = confinement_of(record)
+        if wanted != confine(
+            record.spec, record.spec.limits, opportunistic=record.spec.opportunistic, rank_weight=record.rank_weight
+        ):
             instructions.append(Confine(event.container, wanted))
     if event.orphaned:
         instructions += node.containers.orphan(event.container)
+    if not node.ranks.knows(record):
+        instructions += node.rank()
     return instructions
 
 
@@ -174,6 +179,7 @@ def _ended(node: Node, record: ContainerRecord, ended: Ended, now: float) -> lis
     node.preemption.forget(container)
     node.elasticity.forget(container)
     node.executors.ended(container, ended.cpu_seconds, now)
+    node.ranks.ended(record, ended.cpu_seconds)
     held = node.held.by_key.get((record.job, record.task)) if record.task else None
     instructions: list[Instruction] = []
     if held is not None and held.container == container:  # first, or an agent that dies here would run it again
@@ -231,6 +237,7 @@ def start_command(node: Node, held: HeldTask, slot: ResourceKind | None) -> list
     held.container = node.fresh_id("c-")
     record = command_record(held)
     record.kind = slot
+    record.rank_weight = node.ranks.first_weight(record)
     journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
     return [journal, *node.containers.add(record)]
 
@@ -291,7 +298,6 @@ def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:
     node.preemption.forget(container)
     instructions = node.containers.resume(container)
     if record.state is ContainerState.RUNNING:
-        confinement = confine(record.spec, record.limits, opportunistic=False, promise=record.promise)
-        instructions.append(Confine(container, confinement))
+        instructions.append(Confine(container, confinement_of(record)))
     promoted = Explain("promoted", {"container": container})
     return [*instructions, Record(ROOM, container, record), promoted, *node.containers.watch()]

@@ -195,8 +195,21 @@ def _age(container: Mapping[str, Any], now: float) -> str:
 def _note(container: Mapping[str, Any]) -> str:
     not_enforced = mapping(container, "not_enforced")
     missing = f"not enforced: {', '.join(map(str, not_enforced))}" if not_enforced else ""
-    parts = (str(container.get("note") or ""), _executor(mapping(container, "executor")), missing)
+    parts = (
+        str(container.get("note") or ""),
+        _rank(mapping(container, "rank")),
+        _executor(mapping(container, "executor")),
+        missing,
+    )
     return "; ".join(part for part in parts if part)
+
+
+def _rank(of: Mapping[str, Any]) -> str:
+    """Where its job stands, and why: said only where another job stands beside it."""
+    if number(of, "of") < 2:
+        return ""
+    used = duration(number(of, "cpu_s"))
+    return f"rank {of.get('rank')} of {of.get('of')}: {used} of CPU so far, queue {of.get('queue')}"
 
 
 def _executor(of: Mapping[str, Any]) -> str:

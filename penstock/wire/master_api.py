@@ -78,8 +78,9 @@ class AwaitedTask(Params, frozen=True):
 
 
 class JobUse(Params, frozen=True):
-    """What a job has of a node's slots. ``service_s`` is slot-time in container-seconds (LAS_MQ §3.2) since the agent
-    knows the job, which never falls while that agent runs; ``running`` the slots that it holds now."""
+    """What a job has of a node. ``service_s`` is slot-time in container-seconds (LAS_MQ §3.2) since the agent knows the
+    job, or the CPU time of its containers where that is more; it never falls while that agent runs. ``running`` is the
+    slots that it holds now."""
 
     job: str
     service_s: Annotated[float, msgspec.Meta(ge=0)]

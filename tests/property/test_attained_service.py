@@ -71,7 +71,7 @@ class _Bed:
         self.queues.cancel(1, job, live[which % len(live) : which % len(live) + 1] if live else [], self.now)
 
     def report(self) -> None:
-        for use in self.attained.report(self.now):
+        for use in self.attained.report(self.now, {}):
             before, _ = self.told.get(use.job, (0.0, 0))
             assert use.service_s >= before, "who says less than before is taken to have started anew"
             self.told[use.job] = use.service_s, use.running

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from agent.core import Node, tasks, turns
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.confinement import Confinement, confine
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
+from agent.core.confinement import WEIGHT_PER_CORE, Confinement, confine
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, confinement_of
 from agent.core.settings import NodeSettings, PreemptionSettings
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from penstock.model import (
@@ -98,7 +98,13 @@ class NodeMachine(RuleBasedStateMachine):
                         self.granted.add((session, job, monotask))
                 case i.Reply(result):
                     reply = result
-                case i.StartContainer(container=container) | i.AdoptProcess(container=container):
+                case (
+                    i.StartContainer(container=container, spec=spec, rank_weight=weight)
+                    | i.AdoptProcess(container=container, spec=spec, rank_weight=weight)
+                ):
+                    self.confined[container] = confine(
+                        spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=weight
+                    )
                     assert container not in self.launched, "started twice"
                     assert ("containers", container) in self.journal, "started before it was journaled"
                     record = self.node.containers.live[container]
@@ -509,9 +515,13 @@ class NodeMachine(RuleBasedStateMachine):
     def the_kernel_was_told_of_every_limit(self) -> None:
         for container, record in self.node.containers.live.items():
             if record.state in (ContainerState.RUNNING, ContainerState.PAUSED):
-                wanted = confine(record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise)
-                at_start = confine(record.spec, record.spec.limits, opportunistic=record.spec.opportunistic)
-                assert self.confined.get(container, at_start) == wanted
+                assert self.confined[container] == confinement_of(record)
+
+    @invariant()
+    def ranked_jobs_weigh_no_more_than_the_cores(self) -> None:
+        ranked = [standing.weight for standing in self.node.ranks.standings.values()]
+        several = len(self.node.containers.live)  # each weighs 1 at least
+        assert sum(ranked) <= WEIGHT_PER_CORE * 2 + several
 
     @invariant()
     def memory_is_watched_while_somebody_could_give_it_back(self) -> None:

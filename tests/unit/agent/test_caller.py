@@ -7,10 +7,11 @@ import os
 import pwd
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from agent.caller import caller, known_group
+from agent.caller import caller, container_of, known_group
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can put on groups")
 
@@ -40,7 +41,7 @@ def _as(user: str, groups: list[int]) -> socket.socket:
 
 def test_we_ourselves_are_an_operator(connection: socket.socket) -> None:
     entry = pwd.getpwuid(os.geteuid())
-    assert caller(connection) == (entry.pw_uid, entry.pw_name, True)
+    assert caller(connection) == (entry.pw_uid, entry.pw_name, True, os.getpid())
 
 
 @needs_root
@@ -56,7 +57,7 @@ def test_an_operator_is_who_is_in_the_group_as_the_kernel_has_it() -> None:
         ([], "bin", True),  # the group that it has by itself
     ):
         with _as("bin", groups) as connection:
-            assert caller(connection, asked) == (pwd.getpwnam("bin").pw_uid, "bin", operator), (len(groups), asked)
+            assert caller(connection, asked)[:3] == (pwd.getpwnam("bin").pw_uid, "bin", operator), (len(groups), asked)
 
 
 @needs_root
@@ -65,9 +66,22 @@ def test_a_name_that_leads_elsewhere_is_not_used(monkeypatch: pytest.MonkeyPatch
     uid, real = pwd.getpwnam("bin").pw_uid, pwd.getpwuid
     with _as("bin", []) as connection:
         monkeypatch.setattr(pwd, "getpwuid", lambda asked: real(pwd.getpwnam("daemon").pw_uid))
-        assert caller(connection) == (uid, f"uid:{uid}", False)
+        assert caller(connection)[:3] == (uid, f"uid:{uid}", False)
         monkeypatch.undo()
         assert caller(connection).user == "bin"
+
+
+def test_a_client_runs_in_the_container_of_its_cgroup_or_else_of_its_session(tmp_path: Path) -> None:
+    own = os.getpid()
+    (tmp_path / str(own)).mkdir()
+    said = tmp_path / str(own) / "cgroup"
+    said.write_text("1:cpu:/c-1\n0::/penstock/containers/c-2/inner\n")
+    assert container_of(own, {"c-1": 5, "c-2": 6}, tmp_path) == "c-2"
+    assert container_of(own, {"c-1": 5}, tmp_path) == ""
+    assert container_of(own, {"c-1": os.getsid(own)}, tmp_path) == "c-1"
+    said.unlink()
+    assert container_of(own, {"c-1": os.getsid(own)}, tmp_path) == "c-1"
+    assert container_of(2**22 + 1, {"c-1": 1}, tmp_path) == ""  # no such process: pids end at 2**22
 
 
 def test_a_group_is_known_or_not() -> None:

@@ -1,0 +1,245 @@
+"""The order of jobs as weights of their cgroups: the first gets the processors that it can use, the next the rest.
+
+Linux divides a host equally between processes, so that jobs of like size all end last. Here jobs that were promised no
+processor are ranked, and neighbours in rank stand a factor of :data:`STEP` apart in ``cpu.weight``. That is near strict
+priority, and work-conserving: a job that waits for a disk leaves the processor to the next; the last is never at zero.
+
+A promise is not outranked: all ranked containers together weigh what the cores that nobody was promised weigh, so that
+who was promised a core has it beside any number of ranked jobs (agent/core/confinement.py, WEIGHT_PER_CORE).
+Opportunistic work is below every rank (``cpu.idle``). Nobody waits for ever: a job that has not been the first for
+``job_wait_max_s`` is so until the next sample; such turns take a tenth of the time at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from agent.core.confinement import UNPROMISED_WEIGHT, WEIGHT_PER_CORE
+from agent.core.instructions import Confine, Instruction, Renice
+from agent.core.records import ContainerRecord, ContainerState, Job, Session, confinement_of
+from agent.core.snapshot import Snapshot
+
+#: Between the weights of neighbours in rank: what twelve steps of nice are, too (kernel/sched/core.c: 1.25 each).
+STEP = 16
+#: Nice values of the first, the second, and all others, where no cpu controller weighs containers.
+NICE = (0, 12, 19)
+#: Of the weight of all cores, what ranked containers weigh at least, where every core is promised.
+LEAST_SHARE = 0.02
+#: A job sinks by one queue when it has used this many CPU seconds, twice as many, four times … (LAS_MQ §3.2).
+FIRST_QUEUE_S = 0.5
+#: Between two turns of jobs that have waited too long lie so many times the length of one.
+TURNS_APART = 10
+#: A weight is not raised for less. It falls at once: promises depend on it.
+_WORTH_WRITING = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a job stands on this node. ``rank`` is 0 for the first; ``cpu_s`` is what it has used here so far."""
+
+    job: str
+    rank: int
+    weight: int
+    cpu_s: float
+    queue: int
+    containers: int
+
+
+@dataclass(slots=True)
+class _Ranked:
+    """A job, or a container of no job, with its containers that are ranked."""
+
+    job: str
+    priority: float
+    place: int
+    cpu_s: float
+    containers: list[ContainerRecord]
+
+    @property
+    def queue(self) -> int:
+        return queue_of(self.cpu_s)
+
+    @property
+    def key(self) -> tuple[float, int, int]:
+        return (-self.priority, self.queue, self.place)
+
+
+def queue_of(cpu_s: float) -> int:
+    """The queue of a job that has used so many CPU seconds: 0 is the first."""
+    return 0 if cpu_s < FIRST_QUEUE_S else 1 + int(math.log2(cpu_s / FIRST_QUEUE_S))
+
+
+def divide(total: int, counts: Iterable[int]) -> list[int]:
+    """Divide a weight among jobs in the order of their ranks; ``counts`` has the number of containers of each.
+
+    Neighbours are a factor of :data:`STEP` apart as long as each container weighs 1 at least; the first has what the
+    others leave of ``total``.
+    """
+    weights = []
+    part, first = float(total), 0
+    for count in counts:
+        weights.append(max(count, round(part)))
+        first = first or count
+        part /= STEP
+    if weights:
+        weights[0] = max(first, total - sum(weights[1:]))
+    return weights
+
+
+class Ranks:
+    """Which job stands where, and what its containers weigh."""
+
+    def __init__(self, cores: float, *, has_master: bool = False) -> None:
+        """``has_master``: jobs have priorities by the time of their submission, so a container of no job has, too."""
+        self.standings: dict[str, Standing] = {}
+        self.cpu_s: dict[str, float] = {}  # by job: CPU seconds of its containers, promised and opportunistic ones too
+        self._cores = cores
+        self._has_master = has_master
+        self._used_s: dict[str, float] = {}  # by job: CPU seconds of its containers that have ended
+        self._job_of: dict[str, str] = {}  # container → its job
+        self._told: set[str] = set()  # containers of which the kernel was told something by this agent
+        self._first_at: dict[str, float] = {}  # by job: when it was the first, or came
+        self._turn = ""  # the job whose turn it is, as it has waited too long
+        self._turns_from = 0.0  # no turn is given before
+
+    def knows(self, record: ContainerRecord) -> bool:
+        """Whether its job has a rank already."""
+        return (record.job or self.job_of(record.container)) in self.standings
+
+    def first_weight(self, record: ContainerRecord) -> int:
+        """Of one that is to be started: a part of its job's; all, until its job is ranked. 0: it gets no rank."""
+        self._told.add(record.container)
+        if record.opportunistic or _promised_cores(record):
+            return 0
+        standing = self.standings.get(record.job)
+        if standing is None:
+            return round(WEIGHT_PER_CORE * self._cores)
+        return max(1, standing.weight // (standing.containers + 1))
+
+    def described(self, record: ContainerRecord) -> dict[str, float | int | str] | None:
+        """What the status says of a container that has a rank: 1 is the first."""
+        standing = self.standings.get(record.job or self.job_of(record.container))
+        if standing is None or not record.rank_weight or record.ended is not None:
+            return None
+        return {
+            "job": standing.job, "rank": standing.rank + 1, "of": len(self.standings),
+            "cpu_s": round(standing.cpu_s, 3), "queue": standing.queue + 1, "weight": record.rank_weight,
+            "nice": record.nice,
+        }  # fmt: skip
+
+    def job_of(self, container: str) -> str:
+        """The job whose rank a container has: its own name where it belongs to none."""
+        return self._job_of.get(container, container)
+
+    def ended(self, record: ContainerRecord, cpu_s: float) -> None:
+        """Its CPU time stays its job's."""
+        job = self._job_of.pop(record.container, record.job)
+        if job:
+            self._used_s[job] = self._used_s.get(job, 0.0) + cpu_s
+
+    def rank(
+        self,
+        live: Collection[ContainerRecord],
+        jobs: Mapping[str, Job],
+        sessions: Iterable[Session],
+        snapshot: Snapshot | None,
+        now: float,
+        wait_max_s: float,
+    ) -> list[Instruction]:
+        """Rank all jobs; set the weights of their containers, and tell the kernel of those that have changed.
+
+        First come the larger priorities (the master's order, where there is one), then those who have used less CPU
+        time, by queues of LAS_MQ, and inside a queue those who came first.
+        """
+        self._assign(live, jobs, sessions)
+        self._told &= {record.container for record in live}
+        self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs}
+        ranked = self._collect(live, jobs, snapshot)
+        ranked.sort(key=lambda each: each.key)
+        self._give_turn(ranked, snapshot, now, wait_max_s)
+        promised = sum(_promised_cores(record) for record in live if not record.opportunistic)
+        total = round(WEIGHT_PER_CORE * max(self._cores - promised, LEAST_SHARE * self._cores))
+        weights = divide(total, (len(each.containers) for each in ranked))
+        self.standings = {}
+        changed: list[ContainerRecord] = []
+        for rank, (each, weight) in enumerate(zip(ranked, weights, strict=True)):
+            self.standings[each.job] = Standing(each.job, rank, weight, each.cpu_s, each.queue, len(each.containers))
+            changed += self._share(each.containers, weight, NICE[min(rank, len(NICE) - 1)])
+        return [
+            instruction
+            for record in changed
+            if record.state is not ContainerState.STOPPING
+            for instruction in (
+                Confine(record.container, confinement_of(record)),
+                Renice(record.container, record.pid, record.nice),
+            )
+        ]
+
+    def _give_turn(self, ranked: list[_Ranked], snapshot: Snapshot | None, now: float, wait_max_s: float) -> None:
+        """Move the job that has waited longest to the front, if it has waited too long."""
+        self._first_at = {each.job: self._first_at.get(each.job, now) for each in ranked}
+        if not ranked:
+            return
+        if now >= self._turns_from:
+            longest = min(ranked, key=lambda each: self._first_at[each.job])
+            waited_s = now - self._first_at[longest.job]
+            self._turn = longest.job if longest is not ranked[0] and waited_s >= wait_max_s else ""
+            if self._turn:
+                tick_s = snapshot.interval_s if snapshot is not None else 1.0
+                self._turns_from = now + TURNS_APART * tick_s
+        elif self._turn and now > self._first_at.get(self._turn, now):
+            self._turn = ""  # it has had it
+        ranked.sort(key=lambda each: each.job != self._turn)
+        self._first_at[ranked[0].job] = now
+
+    def _assign(self, live: Collection[ContainerRecord], jobs: Mapping[str, Job], sessions: Iterable[Session]) -> None:
+        """A container belongs to the job that it was placed for, or that a process in it has registered."""
+        inside = {session.container: min(session.jobs) for session in sessions if session.container and session.jobs}
+        for record in live:
+            job = record.job or inside.get(record.container, "")
+            if record.job or (job in jobs and jobs[job].record.user == record.user):
+                self._job_of[record.container] = job
+
+    def _collect(
+        self, live: Collection[ContainerRecord], jobs: Mapping[str, Job], snapshot: Snapshot | None
+    ) -> list[_Ranked]:
+        uses = snapshot.containers if snapshot is not None else {}
+        ranked: dict[str, _Ranked] = {}
+        for record in live:
+            name = self.job_of(record.container)
+            each = ranked.get(name)
+            if each is None:
+                each = ranked[name] = self._new(name, jobs.get(name), record)
+            use = uses.get(record.container)
+            each.cpu_s += use.cpu_seconds if use is not None else 0.0
+            if not record.opportunistic and not _promised_cores(record):
+                each.containers.append(record)
+        self.cpu_s = self._used_s | {each.job: each.cpu_s for each in ranked.values()}
+        return [each for each in ranked.values() if each.containers]
+
+    def _share(self, containers: list[ContainerRecord], weight: int, nice: int) -> list[ContainerRecord]:
+        """A job's weight among its containers, in proportion to what they asked for (``cpu_weight``)."""
+        asked = [record.limits.cpu_weight or UNPROMISED_WEIGHT for record in containers]
+        changed = []
+        for record, part in zip(containers, asked, strict=True):
+            if not record.pid:
+                continue  # it is being started with the weight that it has, and ranked when it has started
+            own = max(1, weight * part // sum(asked))
+            before = record.rank_weight
+            moved = record.container not in self._told or own < before or own > _WORTH_WRITING * before
+            if moved or nice != record.nice:
+                record.rank_weight, record.nice = own, nice
+                self._told.add(record.container)
+                changed.append(record)
+        return changed
+
+    def _new(self, name: str, job: Job | None, record: ContainerRecord) -> _Ranked:
+        if job is not None:
+            return _Ranked(name, job.record.priority, job.record.place, self._used_s.get(name, 0.0), [])
+        return _Ranked(name, -record.started_at if self._has_master else 0.0, record.order, 0.0, [])
+
+
+def _promised_cores(record: ContainerRecord) -> float:
+    return record.promise.cpu_cores if record.promise is not None else record.spec.cpu_cores

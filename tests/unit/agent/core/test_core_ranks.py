@@ -1,0 +1,250 @@
+"""Jobs are ranked, and their rank is the weight of their containers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent.core import Node
+from agent.core import events as e
+from agent.core.confinement import WEIGHT_PER_CORE
+from agent.core.instructions import AdoptProcess, Confine, Renice, Reply, StartContainer
+from agent.core.ranks import FIRST_QUEUE_S, NICE, STEP, divide, queue_of
+from agent.core.records import confinement_of
+from agent.core.settings import NodeSettings
+from agent.core.snapshot import ContainerUse, Snapshot
+from penstock.model import Capacity, ContainerSpec, Limits
+from penstock.wire.agent_api import RegisterJob
+
+EVE = 1
+
+
+class Bed:
+    """A node of two cores; ``weights`` and ``nice`` are what the kernel was told of each container."""
+
+    def __init__(self, **settings: Any) -> None:
+        capacity = Capacity(cores=2, memory_bytes=10**9)
+        self.node = Node(NodeSettings(node="n", instance="i", capacity=capacity, **settings))
+        self.now = 100.0
+        self.used_s: dict[str, float] = {}
+        self.weights: dict[str, int] = {}
+        self.nice: dict[str, int] = {}
+        self.pids = iter(range(1000, 2000))
+        self.sessions = iter(range(EVE, 1000))
+        self.eve = self.connect()
+
+    def send(self, event: e.Event) -> Any:
+        reply = None
+        for instruction in self.node.handle(event, self.now):
+            match instruction:
+                case Reply(result=result):
+                    reply = result
+                case StartContainer(container=container, rank_weight=weight):
+                    self.weights[container] = weight
+                case AdoptProcess(container=container, rank_weight=weight):
+                    self.weights[container] = weight
+                case Confine(container=container, confinement=confinement):
+                    self.weights[container] = confinement.cpu_weight
+                case Renice(container=container, nice=nice):
+                    self.nice[container] = nice
+        return reply
+
+    def connect(self, container: str = "") -> int:
+        session = next(self.sessions)
+        self.send(e.SessionOpened(session, "eve", 1000, "c", container=container))
+        return session
+
+    def launch(self, **spec: Any) -> str:
+        container = str(self.send(e.LaunchRequested(self.eve, ContainerSpec(argv=("x",), **spec))))
+        self.now += 0.01
+        self.send(e.ContainerStarted(container, next(self.pids), {}, self.now))
+        self.used_s[container] = 0.0
+        return container
+
+    def register(self, session: int, **request: Any) -> str:
+        return str(self.send(e.JobRegistered(session, RegisterJob(name="x", **request), self.now)).job)
+
+    def sample(self, seconds: float = 1.0, **used_s: float) -> None:
+        for container, each in used_s.items():
+            self.used_s[container.replace("_", "-")] += each
+        self.now += seconds
+        uses = {container: ContainerUse(cpu_seconds=each) for container, each in self.used_s.items()}
+        self.send(e.Sampled(Snapshot(self.now, seconds, containers=uses), self.now))
+
+    def end(self, container: str) -> None:
+        cpu_s = self.used_s.pop(container)
+        self.send(e.ContainerExited(container, 0, None, cpu_s, 0, 0, self.now))
+
+    def order(self) -> list[str]:
+        """The containers from the first to the last."""
+        live = self.node.containers.live
+        return sorted(live, key=lambda each: -self.weights[each])
+
+
+def test_neighbours_are_a_factor_apart_and_together_they_weigh_what_there_is() -> None:
+    weights = divide(200_000, [1, 1, 1, 1])
+    assert weights[1] / weights[2] == pytest.approx(STEP, rel=0.02) and weights[2] / weights[3] == pytest.approx(
+        STEP, rel=0.02
+    )
+    assert sum(weights) == 200_000
+    assert divide(100, [1] * 10) == [86, 6, *[1] * 8]
+
+
+def test_each_container_weighs_something_however_many_there_are() -> None:
+    assert divide(10, [3, 40]) == [3, 40]
+    assert divide(10, []) == []
+
+
+def test_a_job_sinks_with_the_processor_time_that_it_has_used() -> None:
+    queues = [queue_of(used_s) for used_s in (0.0, FIRST_QUEUE_S - 0.01, FIRST_QUEUE_S, 0.99, 1.0, 2.0, 64.0)]
+    assert queues == [0, 0, 1, 1, 2, 3, 8]
+
+
+def test_who_came_first_goes_first_and_who_has_used_more_goes_behind() -> None:
+    bed = Bed()
+    first, second, third = bed.launch(), bed.launch(), bed.launch()
+    bed.sample()
+    assert bed.order() == [first, second, third]
+    assert [bed.nice[each] for each in (second, third)] == [NICE[1], NICE[2]]
+    bed.used_s[first] = 10.0
+    bed.sample()
+    assert bed.order() == [second, third, first]
+    assert bed.nice[second] == NICE[0] and bed.nice[first] == NICE[2]
+
+
+def test_nothing_is_written_while_the_order_stands() -> None:
+    bed = Bed()
+    containers = [bed.launch() for _ in range(5)]
+    bed.sample()
+    before, bed.weights = dict(bed.weights), {}
+    bed.sample(seconds=1.0)
+    assert not bed.weights
+    assert set(before) == set(containers)
+
+
+def test_the_priority_of_a_job_comes_before_what_it_has_used() -> None:
+    bed = Bed()
+    slow, urgent = bed.launch(), bed.launch()
+    low = bed.register(bed.connect(slow))
+    high = bed.register(bed.connect(urgent), priority=5.0)
+    bed.used_s[urgent] = 50.0
+    bed.sample()
+    assert bed.order() == [urgent, slow]
+    standings = bed.node.ranks.standings
+    assert standings[high].rank == 0 and standings[low].rank == 1
+    assert standings[high].cpu_s == 50.0
+
+
+def test_the_containers_of_a_job_share_its_weight_by_what_they_asked_for() -> None:
+    bed = Bed()
+    one, two, other = bed.launch(), bed.launch(limits=Limits(cpu_weight=30)), bed.launch()
+    job = bed.register(bed.connect(one))
+    bed.send(e.JobRegistered(bed.connect(two), RegisterJob(name="x", job=job), bed.now))
+    bed.sample()
+    assert bed.weights[two] / bed.weights[one] == pytest.approx(3, rel=0.05)
+    assert (bed.weights[one] + bed.weights[two]) / bed.weights[other] == pytest.approx(STEP, rel=0.1)
+
+
+def test_a_client_of_another_user_does_not_move_a_container() -> None:
+    bed = Bed()
+    container = bed.launch()
+    session = next(bed.sessions)
+    bed.send(e.SessionOpened(session, "max", 1001, "c", container=container))
+    job = bed.register(session)
+    bed.sample()
+    assert job not in bed.node.ranks.standings and container in bed.node.ranks.standings
+
+
+def test_what_ended_counts_for_its_job() -> None:
+    bed = Bed()
+    one, two = bed.launch(), bed.launch()
+    job = bed.register(bed.connect(one))
+    bed.send(e.JobRegistered(bed.connect(two), RegisterJob(name="x", job=job), bed.now))
+    bed.used_s |= {one: 7.0, two: 1.0}
+    bed.sample()
+    bed.end(one)
+    bed.sample()
+    assert bed.node.ranks.standings[job].cpu_s == 8.0
+
+
+def test_a_promise_weighs_as_before_and_leaves_the_ranked_less() -> None:
+    bed = Bed()
+    promised = bed.launch(cpu_cores=0.5)
+    ranked = [bed.launch() for _ in range(10)]
+    bed.sample()
+    assert confinement_of(bed.node.containers.live[promised]).cpu_weight == WEIGHT_PER_CORE // 2
+    assert sum(bed.weights[each] for each in ranked) <= WEIGHT_PER_CORE * 3 // 2
+    assert promised not in bed.node.ranks.standings
+
+
+def test_opportunistic_work_has_no_rank_until_it_is_promoted() -> None:
+    bed = Bed()
+    slack = bed.launch(opportunistic=True)
+    bed.launch()
+    bed.sample()
+    assert slack not in bed.node.ranks.standings
+
+
+def test_a_new_job_is_ranked_when_it_starts_and_not_only_at_the_next_sample() -> None:
+    bed = Bed()
+    old = bed.launch()
+    bed.used_s[old] = 100.0
+    bed.sample()
+    fresh = bed.launch()
+    assert bed.order() == [fresh, old]
+
+
+def test_who_is_always_behind_has_a_turn_and_then_no_more() -> None:
+    bed = Bed(job_wait_max_s=30.0)
+    first, last = bed.launch(), bed.launch()
+    job = bed.register(bed.connect(first), priority=1.0)
+    turns = []
+    for second in range(100):
+        bed.sample()
+        if bed.order()[0] == last:
+            turns.append(second)
+    assert len(turns) == 3 and turns[0] == pytest.approx(30, abs=2)
+    assert bed.node.ranks.standings[job].rank == 0
+
+
+def test_turns_take_a_tenth_of_the_time_at_most() -> None:
+    bed = Bed(job_wait_max_s=5.0)
+    first = bed.launch()
+    bed.register(bed.connect(first), priority=1.0)
+    for _ in range(40):
+        bed.launch()
+    others = 0
+    for _ in range(200):
+        bed.sample()
+        others += bed.order()[0] != first
+    assert 15 <= others <= 21
+
+
+def test_after_a_restart_the_kernel_is_told_again() -> None:
+    """The nice values that an earlier agent has set are not in the journal."""
+    bed = Bed()
+    containers = [bed.launch() for _ in range(3)]
+    bed.sample()
+    records = [msgspec.structs.replace(bed.node.containers.live[each], nice=0) for each in containers]
+    again = Bed()
+    running = {record.container: record.pid for record in records}
+    again.send(e.Recovered([], [], records, running, frozenset(), again.now))
+    again.used_s = dict.fromkeys(containers, 0.0)
+    again.sample()
+    assert again.nice == dict(zip(containers, NICE, strict=True))
+    assert again.order() == containers
+
+
+def test_the_status_says_where_a_job_stands() -> None:
+    bed = Bed()
+    one, two = bed.launch(), bed.launch()
+    bed.used_s[one] = 3.0
+    bed.sample()
+    record = bed.node.containers.live[one]
+    assert bed.node.ranks.described(record) == {
+        "job": one, "rank": 2, "of": 2, "cpu_s": 3.0, "queue": 4, "weight": bed.weights[one], "nice": NICE[1],
+    }  # fmt: skip
+    bed.end(two)
+    assert bed.node.ranks.described(bed.node.containers.ended.by_id[two]) is None
