@@ -78,9 +78,8 @@ class AwaitedTask(Params, frozen=True):
 
 
 class JobUse(Params, frozen=True):
-    """What a job has of a node. ``service_s`` is slot-time in container-seconds (LAS_MQ §3.2) since the agent knows the
-    job, or the CPU time of its containers where that is more; it never falls while that agent runs. ``running`` is the
-    slots that it holds now."""
+    """What a job has of a node. ``service_s`` never falls; it is slot-time in container-seconds (LAS_MQ §3.2), or the
+    CPU time of its containers where that is more. ``running`` is the slots that it holds now."""
 
     job: str
     service_s: Annotated[float, msgspec.Meta(ge=0)]
