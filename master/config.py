@@ -40,7 +40,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         LIVE,
     ] = 1.0
     ordering: Annotated[
-        Literal["fifo", "fair", "drf", "las", "ejf", "srjf", "las_mq"],
+        Literal["fifo", "fair", "drf", "las", "ejf", "srjf", "las_mq", "gittins"],
         Meta(description="order of jobs, and what each may hold (docs/scheduling.md)"),
         LIVE,
     ] = "ejf"

@@ -1,5 +1,6 @@
 """What a master tells the one that comes after it, written down beside the event loop: what operators have said of
-nodes, and how jobs ended. A store that cannot be had stops nothing: then that is forgotten with the process."""
+nodes, how jobs ended, and what was learnt of their sizes. A store that cannot be had stops nothing: then that is
+forgotten with the process."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from master.core.drains import DrainSaid
 from master.core.events import Remembered
 from master.core.instructions import Keep
 from master.core.past import MOST, Past
+from master.ordering.sizes import Kind, KnownSizes
 from master.store.database import Database, StoreError
 from master.store.remembered import RememberedStore
 
@@ -34,6 +36,7 @@ class Remembering:
         self._store: RememberedStore | None = None
         self._drains: dict[str, DrainSaid | None] = {}
         self._jobs: dict[str, Past | None] = {}
+        self._sizes: dict[Kind, KnownSizes | None] = {}
         self._due = asyncio.Event()
         self._stop = asyncio.Event()
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -46,6 +49,7 @@ class Remembering:
             store = RememberedStore(database)
             try:
                 drains, jobs = await asyncio.to_thread(store.all)
+                sizes = await asyncio.to_thread(store.sizes)
             except StoreError:
                 store.close()
                 raise
@@ -56,13 +60,14 @@ class Remembering:
         self._task = asyncio.create_task(self._run())
         if drains or jobs:
             log.info("remembered", drains=len(drains), ended_jobs=len(jobs))
-        return Remembered(drains, jobs)
+        return Remembered(drains, jobs, sizes)
 
     def keep(self, changed: Keep) -> None:
         """To be written down soon."""
         if self._store is None:
             return
         self._drains.update(changed.drains)
+        self._sizes.update(changed.sizes)
         for job, past in changed.jobs.items():
             self._jobs.pop(job, None)  # the order is the one in which they ended
             self._jobs[job] = past
@@ -72,7 +77,7 @@ class Remembering:
 
     async def written(self) -> None:
         """Until what there was to keep has been written down, or that has failed or takes long, as the log says."""
-        if self._task is not None and (self._drains or self._jobs):
+        if self._task is not None and (self._drains or self._jobs or self._sizes):
             await asyncio.wait([self._attempt], timeout=_PATIENCE_S)
 
     async def close(self) -> None:
@@ -100,16 +105,17 @@ class Remembering:
 
     async def _write(self, store: RememberedStore) -> bool:
         """All that there is now; whether it is written down."""
-        if not self._drains and not self._jobs:
+        if not (self._drains or self._jobs or self._sizes):
             return True
-        drains, jobs, attempt = self._drains, self._jobs, self._attempt
-        self._drains, self._jobs = {}, {}
+        drains, jobs, sizes, attempt = self._drains, self._jobs, self._sizes, self._attempt
+        self._drains, self._jobs, self._sizes = {}, {}, {}
         self._attempt = asyncio.get_running_loop().create_future()
         try:
-            await asyncio.to_thread(store.keep, drains, jobs)
+            await asyncio.to_thread(store.keep, drains, jobs, sizes)
         except StoreError as error:
             log.error("drains and ended jobs could not be written down", why=str(error))
             self._drains = drains | self._drains
+            self._sizes = sizes | self._sizes
             self._jobs = {job: past for job, past in jobs.items() if job not in self._jobs} | self._jobs
             return False
         finally:

@@ -31,13 +31,13 @@ from master.core.executors import Executors
 from master.core.history import History
 from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
 from master.core.memory import MemoryEstimates
-from master.core.past import PastJobs
+from master.core.past import PastJobs, remember_sizes
 from master.core.plan import NothingPromised, Plan
 from master.core.records import Job, Key, Node, Task, weight_bytes
 from master.core.settings import MasterSettings
 from master.core.table import NodeTable
 from master.core.views import cluster_view, job_views, totals
-from master.ordering import Ranking, ordering_of, promised_first
+from master.ordering import JobSizes, Ranking, ordering_of, promised_first
 from penstock.model import Ended, EndedBy, KindAmounts
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress
@@ -58,8 +58,9 @@ class Cluster:
         self.jobs: dict[str, Job] = {}
         self.past = PastJobs()
         self.leaving: dict[Key, dict[str, None]] = {}  # nodes that still hold a copy of a task that nobody wants
-        self.ordering = ordering_of(settings.ordering_settings())
-        self._slack_ordering = ordering_of(settings.ordering_settings())
+        self.sizes = JobSizes()
+        self.ordering = ordering_of(settings.ordering_settings(), self.sizes)
+        self._slack_ordering = ordering_of(settings.ordering_settings(), self.sizes)
         self.drains = Drains()
         self.plan: Plan = NothingPromised()
         self.history = History()
@@ -113,9 +114,10 @@ class Cluster:
                 cancelling.asked(self, event)
             case e.Reconfigured(settings):
                 self._reconfigure(settings)
-            case e.Remembered(drains, jobs):
+            case e.Remembered(drains, jobs, sizes):
                 self.drains.remember(drains)
                 self.past.restore(jobs)
+                remember_sizes(self.sizes, sizes, jobs)
             case e.RoundDue(at):
                 self._unix_at = at - now
                 rounds.run(self, now)
@@ -300,8 +302,8 @@ class Cluster:
         self.settings = after = before.changed(settings)
         self.table.reconfigure(after)
         if before.ordering_settings() != after.ordering_settings():
-            self.ordering = ordering_of(after.ordering_settings())
-            self._slack_ordering = ordering_of(after.ordering_settings())
+            self.ordering = ordering_of(after.ordering_settings(), self.sizes)
+            self._slack_ordering = ordering_of(after.ordering_settings(), self.sizes)
         if before.network_aware != after.network_aware:
             for job in self.jobs.values():
                 for task in job.tasks.values():
@@ -322,9 +324,9 @@ class Cluster:
                 self._out.append(SendDecisions(name, node.number, decisions))
             node.outbox = []
         self._spoken_to.clear()
-        drains, jobs = self.drains.take_changes(), self.past.take_changes()
-        if drains or jobs:
-            self._out.append(Keep(drains, jobs))
+        kept = Keep(self.drains.take_changes(), self.past.take_changes(), self.sizes.take_changes())
+        if kept.drains or kept.jobs or kept.sizes:
+            self._out.append(kept)
         out, self._out = self._out, []
         return out
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from master.core.drains import DrainSaid
 from master.core.past import Past
 from master.core.settings import MasterSettings
+from master.ordering import KnownSizes
 from master.prediction.runs import Settings
 from penstock.model import Profile
 from penstock.wire.agent_api import Progress
@@ -127,10 +128,11 @@ class Reconfigured:
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """What the master before this one has written down (``Keep``): before anything else is heard. ``jobs`` are those
-    that are over, in the order in which they ended."""
+    that are over, in the order in which they ended; ``sizes`` what was learnt of the sizes of jobs."""
 
     drains: Mapping[str, DrainSaid]
     jobs: Sequence[Past]
+    sizes: Sequence[KnownSizes] = ()
 
 
 Asked = DrainAsked | UndrainAsked | CancelAsked

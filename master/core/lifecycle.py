@@ -11,6 +11,7 @@ from master.core.memory import input_bytes
 from master.core.past import note_end
 from master.core.priorities import first_priority, priority_of
 from master.core.records import Held, Job, Node, Task
+from master.ordering.sizes import LEAST
 from penstock.model import Ended, EndedBy, Profile, TaskRequest
 from penstock.model.work import Opportunistic
 from penstock.wire import master_api as api
@@ -74,6 +75,9 @@ def end_job(
     if job.described and listed and not job.tasks and job.work.complete:
         needed = Needed(tuple(job.work.ended), job.work.service_s)
         cluster.history.learn((job.user, job.name), needed)
+        # Where it was over before the first heartbeat that would have told of it, the smallest size there is.
+        unheard = LEAST if job.work.done and not job.executors_of else 0.0
+        cluster.sizes.learn(job.user, job.application, job.work.service_s or unheard)
     if job.some_executors:
         cluster.executors.over(job.job)
     for name in job.hosts if not lost else ():  # one that was lost may come back
@@ -120,10 +124,16 @@ def add_tasks(cluster: Cluster, job: Job, message: api.ReadyTasks) -> None:
         task = Task(job.job, request.task, message.stage, message.opportunistic, request)
         job.tasks[task.name] = task
         job.some_opportunistic |= bool(task.opportunistic)
-        job.some_executors |= task.elastic
+        _see_executor(job, task)
         job.work.task_announced(task.stage, request.usage)
         cluster.counts["tasks"] += 1
         make_ready(cluster, job, task)
+
+
+def _see_executor(job: Job, task: Task) -> None:
+    if task.request is not None and task.request.executor is not None:
+        job.executors_of = task.request.executor.application
+        job.some_executors |= task.elastic
 
 
 def held_of(cluster: Cluster, task: Task) -> Held | None:
@@ -141,7 +151,7 @@ def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None, 
         task.opportunistic = opportunistic
     job.some_opportunistic |= bool(opportunistic)
     task.request, task.need = request, None
-    job.some_executors |= task.elastic
+    _see_executor(job, task)
     if held is not None:
         held.kind, held.user = request.command_kind, job.user or held.user
         held.executor = task.elastic and not held.opportunistic

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from master.ordering import JobSizes, KnownSizes
 from penstock.model import Ended, EndedBy
 from penstock.model.units import counted
 from penstock.wire.jobs_api import JobView, TaskFailure
@@ -81,6 +82,15 @@ class PastJobs:
         for past in jobs:
             self.remember(past)
         self._changed = {job: past for job, past in self._changed.items() if past is None}
+
+
+def remember_sizes(sizes: JobSizes, kept: Iterable[KnownSizes], jobs: Iterable[Past]) -> None:
+    """What the master before this one had learnt of sizes; where it kept nothing, what the ends of its jobs tell."""
+    kept = list(kept)
+    sizes.restore(kept)
+    for past in jobs if not kept else ():
+        if past.view.outcome in {"succeeded", "failed"}:
+            sizes.learn(past.view.user, past.view.name, past.view.service_container_s)
 
 
 def note_end(job: Job, task: Task, ended: Ended) -> None:

@@ -134,6 +134,7 @@ class Job:
     sequence: int
     name: str = ""
     user: str = ""
+    executors_of: str = ""  # the application that its executors were declared to be of
     memory_bytes: int = 0
     submitted_at: float = 0.0
     admitted: bool = False
@@ -161,6 +162,11 @@ class Job:
     failed_tasks: int = 0
     cancelled_tasks: int = 0
     failures: list[TaskFailure] = field(default_factory=list)  # the first of them
+
+    @property
+    def application(self) -> str:
+        """What it is a run of: what its executors declare, else its name."""
+        return self.executors_of or self.name
 
     @property
     def standing(self) -> JobStanding:

@@ -60,6 +60,8 @@ def job_views(cluster: Cluster, jobs: Iterable[Job], total: Totals, *, opportuni
                 remaining=_remaining(cluster, job, rates, slots),
                 needs=max(left, job.work.slots),
                 wants=max(can_run, job.work.slots),
+                user=job.user,
+                application=job.application,
             )
         )
     return views

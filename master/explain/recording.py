@@ -13,7 +13,7 @@ from master.core import Cluster
 from master.core.records import Job, Task
 from master.core.snapshot import Picture, reserved
 from master.core.views import job_views, totals
-from master.ordering import ClusterView, JobView, StageView
+from master.ordering import ClusterView, JobSizes, JobView, KnownSizes, Ranking, StageView, ordering_of
 from master.placement import AlgorithmOne, Need, PeakPlacement, Stage, TaskPlacement, Unreserved, Workers
 from master.placement.workers import Floats
 from penstock.config.settings import SettingsError
@@ -79,6 +79,8 @@ class RecordedJob(_Struct, frozen=True, kw_only=True):
 
     job: str
     name: str = ""
+    user: str = ""
+    application: str = ""
     tenant: str = ""
     weight: Positive = 1.0
     submitted_at: float = 0.0
@@ -94,7 +96,8 @@ class RecordedJob(_Struct, frozen=True, kw_only=True):
 
 
 class Recording(_Struct, frozen=True, kw_only=True):
-    """``at`` is Unix time; ``capacity`` of the cluster: cores, disk slots, network slots, bytes of memory."""
+    """``at`` is Unix time; ``capacity`` of the cluster: cores, disk slots, network slots, bytes of memory;
+    ``sizes`` what is known of the sizes of such jobs."""
 
     penstock_snapshot: int = FORMAT
     at: float
@@ -102,8 +105,16 @@ class Recording(_Struct, frozen=True, kw_only=True):
     capacity: tuple[Positive, Positive, Positive, Positive]
     nodes: list[RecordedNode]
     jobs: list[RecordedJob]
+    sizes: list[KnownSizes] = []
 
     # ------------------------------------------------------------ as the steps of a round take it
+
+    def ranking(self) -> Ranking:
+        """The order of the jobs."""
+        sizes = JobSizes()
+        sizes.restore(self.sizes)
+        ordering = ordering_of(self.settings.cluster_settings().ordering_settings(), sizes)
+        return ordering.rank(self.views(), self.cluster())
 
     def views(self) -> list[JobView]:
         """The jobs."""
@@ -121,6 +132,8 @@ class Recording(_Struct, frozen=True, kw_only=True):
                 remaining=job.remaining_s,
                 needs=math.inf if job.needs is None else job.needs,
                 wants=math.inf if job.wants is None else job.wants,
+                user=job.user,
+                application=job.application,
             )
             for sequence, job in enumerate(self.jobs)
         ]
@@ -214,6 +227,7 @@ def record(cluster: Cluster, now: float) -> Recording:
         jobs=[
             _job(picture, job, view) for job, view in zip(described, job_views(cluster, described, total), strict=True)
         ],
+        sizes=cluster.sizes.of((job.user, job.application) for job in described),
     )
 
 
@@ -221,6 +235,8 @@ def _job(picture: Picture, job: Job, view: JobView) -> RecordedJob:
     return RecordedJob(
         job=job.job,
         name=job.name,
+        user=view.user,
+        application=view.application,
         tenant=view.tenant,
         weight=view.weight,
         submitted_at=job.submitted_at,

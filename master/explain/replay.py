@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from master.explain.recording import Recording
-from master.ordering import Ranking, ordering_of
+from master.ordering import Ranking
 from master.placement import why_not
 from master.placement.ursa import Account
 from penstock.model.units import counted
@@ -19,7 +19,7 @@ def explained(recording: Recording) -> dict[str, Any]:
     scores it by, on every node: null where it must not go.
     """
     settings = recording.settings.cluster_settings()
-    ranking = ordering_of(settings.ordering_settings()).rank(recording.views(), recording.cluster())
+    ranking = recording.ranking()
     order = _order(recording, ranking)
     placement, stages = recording.placement(), recording.stages()
     names = [node.name for node in recording.nodes]

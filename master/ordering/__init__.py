@@ -5,6 +5,7 @@ from master.ordering.las_mq import Inside
 from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Key, Ordering, Ranking
 from master.ordering.promised import Guarantee, promised_first
+from master.ordering.sizes import JobSizes, KnownSizes
 from master.ordering.view import Amounts, ClusterView, JobView, StageView
 
 __all__ = [
@@ -13,8 +14,10 @@ __all__ = [
     "Amounts",
     "ClusterView",
     "Inside",
+    "JobSizes",
     "JobView",
     "Key",
+    "KnownSizes",
     "Multilevel",
     "Ordering",
     "OrderingSettings",

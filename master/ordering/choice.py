@@ -9,10 +9,12 @@ from master.ordering.drf import DominantResourceFairness
 from master.ordering.ejf import EarliestJobFirst
 from master.ordering.fair import Fair
 from master.ordering.fifo import FirstInFirstOut
+from master.ordering.gittins import Gittins
 from master.ordering.las import LeastAttainedService
 from master.ordering.las_mq import Inside, LasMq
 from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Ordering
+from master.ordering.sizes import JobSizes
 from master.ordering.srjf import SmallestRemainingJobFirst
 
 
@@ -33,23 +35,24 @@ class OrderingSettings:
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
-_MAKERS: dict[str, Callable[[OrderingSettings], Ordering]] = {
-    "fifo": lambda settings: FirstInFirstOut(),
-    "fair": lambda settings: Fair(),
-    "drf": lambda settings: DominantResourceFairness(settings.weights),
-    "las": lambda settings: LeastAttainedService(settings.las_quantum_s),
-    "ejf": lambda settings: EarliestJobFirst(settings.ejf_weight),
-    "srjf": lambda settings: SmallestRemainingJobFirst(settings.srjf_weight),
-    "las_mq": lambda settings: LasMq(
+_MAKERS: dict[str, Callable[[OrderingSettings, JobSizes], Ordering]] = {
+    "fifo": lambda settings, _: FirstInFirstOut(),
+    "fair": lambda settings, _: Fair(),
+    "drf": lambda settings, _: DominantResourceFairness(settings.weights),
+    "las": lambda settings, _: LeastAttainedService(settings.las_quantum_s),
+    "ejf": lambda settings, _: EarliestJobFirst(settings.ejf_weight),
+    "srjf": lambda settings, _: SmallestRemainingJobFirst(settings.srjf_weight),
+    "las_mq": lambda settings, _: LasMq(
         settings.las_mq, stage_aware=settings.las_mq_stage_aware, inside=settings.las_mq_inside
     ),
+    "gittins": lambda _, sizes: Gittins(sizes),
 }
 #: Every ordering that can be chosen.
 NAMES: tuple[str, ...] = tuple(_MAKERS)
 
 
-def ordering_of(settings: OrderingSettings) -> Ordering:
-    """A fresh ordering.
+def ordering_of(settings: OrderingSettings, sizes: JobSizes | None = None) -> Ordering:
+    """A fresh ordering. ``sizes`` are those of ended jobs, for an ordering that learns; None: nothing is known.
 
     Raises:
         ValueError: there is none of this name.
@@ -57,4 +60,4 @@ def ordering_of(settings: OrderingSettings) -> Ordering:
     maker = _MAKERS.get(settings.name)
     if maker is None:
         raise ValueError(f"ordering: {settings.name!r} is none of {', '.join(NAMES)}")
-    return maker(settings)
+    return maker(settings, JobSizes() if sizes is None else sizes)

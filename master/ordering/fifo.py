@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.ordering.policy import Key, Ranking, Scored
+from master.ordering.policy import Ranking, Strict
 from master.ordering.view import ClusterView, JobView
 
 
@@ -14,13 +14,7 @@ class FirstInFirstOut:
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
         """By submission."""
         order = [job.job for job in sorted(jobs, key=lambda job: job.earliest)]
-        return _Strict({job: -float(place) for place, job in enumerate(order)}, order, _why(order))
-
-
-class _Strict(Scored):
-    def key(self, job: str, score: float) -> Key:
-        """The place first."""
-        return (self._added[job], score)
+        return Strict(order, _why(order))
 
 
 def _why(order: list[str]) -> dict[str, str]:

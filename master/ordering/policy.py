@@ -94,3 +94,14 @@ def scored(
     first = by or added
     order = sorted(jobs, key=lambda job: (-first[job.job], *job.earliest))
     return Scored(added, [job.job for job in order], why)
+
+
+class Strict(Scored):
+    """A ranking in which no stage of a later job goes before one of an earlier job, however well it fits."""
+
+    def __init__(self, order: list[str], why: Mapping[str, str]) -> None:
+        super().__init__({job: -float(place) for place, job in enumerate(order)}, order, why)
+
+    def key(self, job: str, score: float) -> Key:
+        """The place first."""
+        return (self._added[job], score)

@@ -29,7 +29,8 @@ class StageView:
 class JobView:
     """A job.
 
-    ``tenant`` is a path (``research/eve``), ``submitted_at`` Unix time, ``sequence`` breaks ties. ``holds`` is what its
+    ``user`` and ``application`` say which earlier jobs it is like. ``tenant`` is a path (``research/eve``),
+    ``submitted_at`` Unix time, ``sequence`` breaks ties. ``holds`` is what its
     tasks hold now (cores, disk slots, network slots, bytes of memory) and ``containers`` how many there are.
     ``service`` is what it has received so far in container-seconds (LAS_MQ §3.2). ``remaining`` is R of Ursa §4.2.2 per
     kind, as seconds of the whole cluster. ``needs`` is how many containers its remaining tasks use, those that run
@@ -49,6 +50,8 @@ class JobView:
     remaining: Amounts = (0.0, 0.0, 0.0)
     needs: float = 0.0
     wants: float = 0.0
+    user: str = ""
+    application: str = ""
 
     @property
     def earliest(self) -> tuple[float, int]:

@@ -1,4 +1,5 @@
-"""What a master that is restarted is to know again: which nodes operators have drained, and how jobs ended."""
+"""What a master that is restarted is to know again: which nodes operators have drained, how jobs ended, and what was
+learnt of their sizes."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import structlog
 
 from master.core.drains import DrainSaid
 from master.core.past import Past
+from master.ordering.sizes import Kind, KnownSizes
 from master.store.database import METADATA, Database
 
 log = structlog.get_logger()
@@ -29,6 +31,12 @@ _JOBS = sa.Table(
     sa.Column("job", sa.Text, nullable=False, unique=True),
     sa.Column("past", sa.LargeBinary, nullable=False),
 )
+_SIZES = sa.Table(
+    "job_sizes",
+    METADATA,
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("known", sa.LargeBinary, nullable=False),
+)
 
 
 class RememberedStore:
@@ -37,7 +45,12 @@ class RememberedStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def keep(self, drains: Mapping[str, DrainSaid | None], jobs: Mapping[str, Past | None]) -> None:
+    def keep(
+        self,
+        drains: Mapping[str, DrainSaid | None],
+        jobs: Mapping[str, Past | None],
+        sizes: Mapping[Kind, KnownSizes | None] | None = None,
+    ) -> None:
         """Write down what changed, None: forget it; all of it or nothing.
 
         Raises:
@@ -46,6 +59,8 @@ class RememberedStore:
         with self._database.transaction() as connection:
             _replace(connection, _DRAINS.c.node, "said", drains)
             _replace(connection, _JOBS.c.job, "past", jobs)
+            by_name = {msgspec.json.encode(kind).decode(): known for kind, known in (sizes or {}).items()}
+            _replace(connection, _SIZES.c.kind, "known", by_name)
 
     def all(self) -> tuple[dict[str, DrainSaid], list[Past]]:
         """What is kept; the jobs in the order in which they ended. What cannot be read, as another version wrote it, is
@@ -63,6 +78,16 @@ class RememberedStore:
             {node: each for node, each in said.items() if each is not None},
             [each for each in past if each is not None],
         )
+
+    def sizes(self) -> list[KnownSizes]:
+        """What was learnt of the sizes of jobs; what another version wrote is left out.
+
+        Raises:
+            StoreError: the database does not tell.
+        """
+        with self._database.transaction() as connection:
+            rows = connection.execute(sa.select(_SIZES.c.known)).all()
+        return [known for row in rows if (known := _read(row.known, KnownSizes)) is not None]
 
     def close(self) -> None:
         """Give the connections back."""

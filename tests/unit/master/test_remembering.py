@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -75,11 +76,13 @@ async def test_what_could_not_be_written_down_is_tried_again(tmp_path: Path, mon
     keep = RememberedStore.keep
     tries = []
 
-    def fails_once(self: RememberedStore, drains: dict[str, DrainSaid | None], jobs: dict[str, Past | None]) -> None:
+    def fails_once(
+        self: RememberedStore, drains: dict[str, DrainSaid | None], jobs: dict[str, Past | None], sizes: Any
+    ) -> None:
         tries.append((dict(drains), list(jobs)))
         if len(tries) == 1:
             raise StoreError("store: the disk is full")
-        keep(self, drains, jobs)
+        keep(self, drains, jobs, sizes)
 
     monkeypatch.setattr(RememberedStore, "keep", fails_once)
     one, _, _ = await started(tmp_path)

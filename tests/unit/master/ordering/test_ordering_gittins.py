@@ -1,0 +1,113 @@
+"""The order that learns: how kinds of jobs are mixed, what is kept of them, and what the order makes of it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from master.ordering import ClusterView, JobSizes, JobView, KnownSizes, OrderingSettings, ordering_of
+from master.ordering.sizes import LEAST, cell_of
+
+
+def order(sizes: JobSizes, *jobs: JobView) -> list[str]:
+    return ordering_of(OrderingSettings("gittins"), sizes).rank(jobs, ClusterView()).order()
+
+
+def job(name: str, application: str = "", service: float = 0.0, user: str = "eve", at: float = 0.0) -> JobView:
+    return JobView(name, user=user, application=application, service=service, submitted_at=at)
+
+
+def learnt(*ended: tuple[str, str, float], times: int = 1) -> JobSizes:
+    sizes = JobSizes()
+    for _ in range(times):
+        for user, application, size in ended:
+            sizes.learn(user, application, size)
+    return sizes
+
+
+def test_work_that_recurs_is_ordered_by_what_it_took_before() -> None:
+    sizes = learnt(("eve", "long", 1000.0), ("eve", "short", 10.0), times=10)
+    assert order(sizes, job("a", "long"), job("b", "short")) == ["b", "a"]
+    assert order(sizes, job("a", "long", 950.0), job("b", "short")) == ["b", "a"], "as exactly as the cells are"
+
+
+def test_of_jobs_that_are_alike_the_one_that_has_begun_is_ended_first() -> None:
+    sizes = learnt(("eve", "long", 1000.0), times=10)
+    assert order(sizes, job("b", "long"), job("a", "long", 500.0)) == ["a", "b"]
+
+
+def test_one_run_is_worth_something_already() -> None:
+    sizes = learnt(("eve", "long", 1000.0), ("eve", "short", 10.0))
+    assert order(sizes, job("a", "long"), job("b", "short")) == ["b", "a"]
+
+
+def test_an_unknown_application_is_what_its_user_runs_and_an_unknown_user_what_all_do() -> None:
+    sizes = learnt(("eve", "a", 1000.0), ("eve", "b", 1100.0), ("bob", "c", 10.0), ("bob", "d", 11.0), times=20)
+    assert order(sizes, job("e", "new"), job("b", "new", user="bob")) == ["b", "e"]
+    between = order(sizes, job("e", "new"), job("b", "new", user="bob"), job("z", "new", user="zoe"))
+    assert between[-1] == "e", "half of all jobs are small"
+
+
+def test_a_job_that_took_longer_than_its_like_goes_behind_those_that_have_not() -> None:
+    sizes = learnt(("eve", "short", 10.0), ("eve", "middle", 100.0), ("eve", "long", 1000.0), times=20)
+    assert order(sizes, job("late", "short", 15.0), job("m", "middle")) == ["m", "late"]
+
+
+def test_equal_jobs_are_served_in_the_order_in_which_they_came() -> None:
+    sizes = learnt(("eve", "a", 10.0), times=20)
+    assert order(sizes, job("second", "a", at=2.0), job("first", "a", at=1.0)) == ["first", "second"]
+
+
+def test_a_kind_that_predicts_better_than_all_jobs_is_believed_and_one_that_does_not_is_not() -> None:
+    random = Random(1)
+    sizes = JobSizes()
+    for _ in range(60):
+        sizes.learn("eve", "steady", 100.0)
+        for application in ("x", "y", "z"):
+            sizes.learn("bob", application, random.paretovariate(1.2))
+    by_kind = {known.kind: known.weight for known in sizes.of([("eve", "steady"), ("bob", "x")])}
+    assert by_kind["eve",] > 0.9, "it is the user that runs nothing else"
+    assert by_kind["bob", "x"] < 0.5 < by_kind[()]
+
+
+@pytest.mark.parametrize("size", [0.0, -1.0, float("inf"), float("nan")])
+def test_what_no_node_has_served_teaches_nothing(size: float) -> None:
+    sizes = learnt(("eve", "a", size))
+    assert len(sizes) == 0
+    assert sizes.take_changes() == {}
+
+
+def test_sizes_below_the_least_and_beyond_the_grid_are_counted_at_its_ends() -> None:
+    assert [cell_of(size) for size in (LEAST / 100, LEAST, 1e30)] == [0, 0, cell_of(1e31)]
+
+
+def test_the_kinds_that_were_used_the_longest_ago_are_forgotten() -> None:
+    sizes = JobSizes(most=5)
+    for application in "abcd":
+        sizes.learn("eve", application, 1.0)
+    sizes.learn("eve", "a", 1.0)
+    sizes.learn("eve", "e", 1.0)
+    changes = sizes.take_changes()
+    assert {kind for kind, known in changes.items() if known is None} == {("eve", "b"), ("eve", "c")}
+    assert len(sizes) == 5
+
+
+def test_what_cannot_be_is_not_taken_over() -> None:
+    sizes = JobSizes()
+    sizes.restore([
+        KnownSizes(("eve",), {-1: 1.0}), KnownSizes(("a", "b", "c"), {1: 1.0}), KnownSizes((), {1: 1.0}, float("nan")),
+        KnownSizes(("bob",), {1: -1.0}),
+    ])  # fmt: skip
+    assert len(sizes) == 0
+
+
+def test_the_reason_has_the_numbers() -> None:
+    sizes = learnt(("eve", "a", 10.0), times=3)
+    why = ordering_of(OrderingSettings("gittins"), sizes).rank([job("j", "a", 2.0)], ClusterView()).why("j")
+    assert why.startswith("gittins: index 0.1")
+    assert why.endswith("after 2 container-seconds; known are 3 jobs of a, 3 of eve, 3 of all")
+
+
+def test_no_jobs_are_no_order() -> None:
+    assert order(JobSizes()) == []
