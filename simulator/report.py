@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import msgspec
+
+
+def quantile(values: Sequence[float], fraction: float) -> float:
+    """The smallest value that at least this fraction of the values does not exceed (nearest rank)."""
+    return sorted(values)[max(0, math.ceil(fraction * len(values)) - 1)]
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,19 @@ import msgspec
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """Work of ``size`` that arrives at ``at_s``. ``weight`` is its share against others, for ``fair``."""
+    """Work of ``size`` that arrives at ``at_s``. ``weight`` is its share against others, for ``fair``.
+
+    ``user`` and ``application`` say which earlier jobs it is like; ``processes`` bounds the cores that it can use at
+    once (0: all), where jobs are ranked.
+    """
 
     name: str
     at_s: float
     size: float
     weight: float = 1.0
+    user: str = ""
+    application: str = ""
+    processes: int = 0
 
 
 class Discipline(Protocol):

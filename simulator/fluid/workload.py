@@ -9,8 +9,8 @@ from random import Random
 import msgspec
 
 from simulator.fluid.engine import Job
-from simulator.fluid.spec import Arrivals, Sizes, Synthetic, Trace, Workload
-from simulator.traces import swim, text_of
+from simulator.fluid.spec import Applications, Arrivals, Sizes, Synthetic, Trace, Workload
+from simulator.traces import lumos, swim, text_of
 
 
 def jobs_of(workload: Workload, seed: int) -> tuple[list[Job], int]:
@@ -20,11 +20,19 @@ def jobs_of(workload: Workload, seed: int) -> tuple[list[Job], int]:
         ValueError: the trace is not there, cannot be read (TraceError), or has no job.
     """
     if workload.trace is not None:
-        return _traced(workload.trace)
+        return _traced(workload.trace, Random(seed))  # noqa: S311 - a simulation wants it repeatable
     if workload.synthetic is not None:
         return _drawn(workload.synthetic, Random(seed)), 0  # noqa: S311 - a simulation wants it repeatable
     jobs = [
-        Job(name=job.name or f"job-{number}", at_s=job.at_s, size=job.size, weight=job.weight)
+        Job(
+            name=job.name or f"job-{number}",
+            at_s=job.at_s,
+            size=job.size,
+            weight=job.weight,
+            user=job.user,
+            application=job.application,
+            processes=job.processes,
+        )
         for number, job in enumerate(workload.jobs)
     ]
     return jobs, 0
@@ -45,30 +53,86 @@ def scaled(jobs: list[Job], load: float, rate_per_s: float) -> tuple[list[Job], 
     return [msgspec.structs.replace(job, size=job.size * factor) for job in jobs], factor
 
 
-def _traced(trace: Trace) -> tuple[list[Job], int]:
+def _traced(trace: Trace, random: Random) -> tuple[list[Job], int]:
     if not Path(trace.file).is_file():
         raise ValueError(
             f"workload.trace.file: {trace.file}: no such file; give it with --set workload.trace.file=PATH"
         )
-    rows = swim(text_of(Path(trace.file)).splitlines(), trace.d_over_n, where=trace.file)
-    jobs = [Job(name=row.name, at_s=row.submitted_at_s, size=row.size_bytes) for row in rows if row.size_bytes > 0]
+    lines = text_of(Path(trace.file)).splitlines()
+    jobs, left_out = _runs(trace, lines, random) if trace.format == "lumos" else _rows(trace, lines, random)
     if not jobs:
         raise ValueError(f"{trace.file}: no job has a size above zero")
+    return jobs, left_out
+
+
+def _rows(trace: Trace, lines: list[str], random: Random) -> tuple[list[Job], int]:
+    """The jobs of a SWIM trace, or so many of them from a place that is drawn."""
+    rows = swim(lines, trace.d_over_n, where=trace.file)
+    if trace.jobs:
+        first = random.randrange(max(1, len(rows) - trace.jobs + 1))
+        rows = rows[first : first + trace.jobs]
+    jobs = [Job(name=row.name, at_s=row.submitted_at_s, size=row.size_bytes) for row in rows if row.size_bytes > 0]
     return jobs, len(rows) - len(jobs)
 
 
+def _runs(trace: Trace, lines: list[str], random: Random) -> tuple[list[Job], int]:
+    """Jobs that are runs of a lumos trace, drawn, and how many runs cannot be one as no CPU time was seen of them."""
+    runs = lumos(lines, where=trace.file)
+    sizes = {(run.workload, run.run): sum(s.cpu_cores for s in run.samples) * run.interval_s for run in runs}
+    known = [(workload, size) for (workload, _), size in sizes.items() if size > 0]
+    if not known:
+        return [], len(sizes)
+    drawn = random.choices(known, k=trace.jobs)
+    times = _times(trace.arrivals, trace.jobs, _stream(random))
+    jobs = [
+        Job(
+            name=f"{workload}-{number}",
+            at_s=at_s,
+            size=size,
+            application=workload if trace.application == "workload" else workload.rpartition("_")[0],
+        )
+        for number, (at_s, (workload, size)) in enumerate(zip(times, drawn, strict=True))
+    ]
+    return jobs, len(sizes) - len(known)
+
+
 def _drawn(synthetic: Synthetic, random: Random) -> list[Job]:
-    """Times, sizes and weights each from their own stream: changing one leaves the others as they were."""
-    times, sizes, weights = (Random(random.getrandbits(64)) for _ in range(3))  # noqa: S311 - as above
+    """Times, sizes and the rest each from their own stream: changing one leaves the others as they were."""
+    times, sizes, weights, applications, processes = (_stream(random) for _ in range(5))
+    runs = _applications(synthetic.applications, synthetic.jobs, applications)
     return [
         Job(
             name=f"job-{number}",
             at_s=at_s,
-            size=_size(synthetic.sizes, sizes),
+            size=_size(synthetic.sizes, sizes) * factor,
             weight=weights.choice(synthetic.weights),
+            user=user,
+            application=application,
+            processes=processes.choice(synthetic.processes),
         )
-        for number, at_s in enumerate(_times(synthetic.arrivals, synthetic.jobs, times))
+        for number, (at_s, (user, application, factor)) in enumerate(
+            zip(_times(synthetic.arrivals, synthetic.jobs, times), runs, strict=True)
+        )
     ]
+
+
+def _applications(drawn: Applications | None, jobs: int, random: Random) -> list[tuple[str, str, float]]:
+    """User, application, and the factor of its sizes, of each job."""
+    if drawn is None:
+        return [("", "", 1.0)] * jobs
+    known = [
+        (f"user-{random.randrange(drawn.users)}", f"app-{number}", random.lognormvariate(0.0, drawn.spread))
+        for number in range(drawn.count)
+    ]
+    runs = random.choices(known, weights=[1 / (number + 1) for number in range(drawn.count)], k=jobs)
+    return [
+        (f"user-{random.randrange(drawn.users)}", f"once-{number}", 1.0) if random.random() < drawn.once else run
+        for number, run in enumerate(runs)
+    ]
+
+
+def _stream(random: Random) -> Random:
+    return Random(random.getrandbits(64))  # noqa: S311 - a simulation wants it repeatable
 
 
 def _times(arrivals: Arrivals, count: int, random: Random) -> list[float]:
@@ -88,6 +152,8 @@ def _size(sizes: Sizes, random: Random) -> float:
             return sizes.mean
         case "exponential":
             return random.expovariate(1 / sizes.mean) or sizes.mean
+        case "lognormal":
+            return sizes.mean * random.lognormvariate(-(sizes.shape**2) / 2, sizes.shape)
         case "pareto":
             return random.paretovariate(sizes.shape) * sizes.mean * (sizes.shape - 1) / sizes.shape
         case "uniform":

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
-from simulator.report import Report
-
-
-def quantile(values: Sequence[float], fraction: float) -> float:
-    """The smallest value that at least this fraction of the values does not exceed (nearest rank)."""
-    return sorted(values)[max(0, math.ceil(fraction * len(values)) - 1)]
+from simulator.report import Report, quantile
 
 
 def summary(report: Report) -> dict[str, float]:

@@ -80,7 +80,11 @@ def test_quantities_may_be_written_with_units(tmp_path: Path) -> None:
         ("seed = 7", "seed = -1", "seed: a whole number of at least 0 expected"),
         ("size = 2", "size = -2", "workload.jobs[1].size: a number of more than 0 expected"),
         ('name = "las"', 'name = "lass"', "policy.name: unknown value 'lass'; did you mean 'las'?"),
-        ('name = "las"', 'name = "?"', "policy.name: unknown value '?'; known values: fair, fifo, las, las_mq, srpt"),
+        (
+            'name = "las"',
+            'name = "?"',
+            "policy.name: unknown value '?'; known values: fair, fifo, gittins, las, las_mq,",
+        ),
         ('name = "las"', "step = 0.5", "policy: step: 0.5 is not above 1"),
         ("at_s = 1", 'at_s = "soon"', "workload.jobs[1].at_s: 'soon'"),
         ('model = "fluid"', 'model = "fluids"', "model: unknown model 'fluids'; one of fluid, executors, tasks"),
