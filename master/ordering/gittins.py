@@ -17,6 +17,8 @@ from master.ordering.view import ClusterView, JobView
 
 _LOWER, _UPPER = EDGES[:-1, None], EDGES[1:, None]
 _WIDTH = _UPPER - _LOWER
+#: Jobs whose numbers together fit into a core's cache.
+_BLOCK = 128
 
 
 def indices(probabilities: Floats, attained: Floats) -> Floats:
@@ -27,7 +29,15 @@ def indices(probabilities: Floats, attained: Floats) -> Floats:
     P(size − a ≤ Δ | size > a) ÷ E[min(size − a, Δ) | size > a], in ends for each container-second; 0 where no end is
     known any more. The maximum is at the end of a cell, as the hazard rate grows within one.
     """
-    known = np.ascontiguousarray(probabilities.T)  # cells × jobs: sums over the cells are sums of whole rows
+    found = [np.zeros(0)]
+    for first in range(0, len(attained), _BLOCK):
+        jobs = slice(first, first + _BLOCK)
+        found.append(_indices(np.ascontiguousarray(probabilities[jobs].T), attained[jobs]))
+    return np.concatenate(found)
+
+
+def _indices(known: Floats, attained: Floats) -> Floats:
+    """Return the indices; ``known`` is cells × jobs, so that sums over the cells are sums of whole rows."""
     begin = np.maximum(_LOWER, attained)
     ends = known * np.clip((_UPPER - begin) / _WIDTH, 0.0, 1.0)
     never = np.maximum(0.0, 1.0 - known.sum(axis=0))
