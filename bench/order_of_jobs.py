@@ -155,12 +155,12 @@ def thresholds(mixes: Sequence[Mix], traces: Path | None) -> list[str]:
     return [*lines, ""]
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """See the module."""
     parser = argparse.ArgumentParser(prog="python -m bench.order_of_jobs")
     parser.add_argument("--traces", type=Path, help="the folder with the public traces")
     parser.add_argument("--las-mq", action="store_true", help="thresholds of las_mq instead of all orders")
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
     if given.traces is not None and not given.traces.is_dir():
         parser.error(f"--traces: {given.traces}: no such directory; leave it out to do without the traces")
     mixes = [

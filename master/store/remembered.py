@@ -86,7 +86,7 @@ class RememberedStore:
             StoreError: the database does not tell.
         """
         with self._database.transaction() as connection:
-            rows = connection.execute(sa.select(_SIZES.c.known)).all()
+            rows = connection.execute(sa.select(_SIZES.c.known).order_by(_SIZES.c.kind)).all()
         return [known for row in rows if (known := _read(row.known, KnownSizes)) is not None]
 
     def close(self) -> None:
