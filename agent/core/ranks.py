@@ -23,8 +23,8 @@ from agent.core.snapshot import Snapshot
 
 #: Between the weights of neighbours in rank: what twelve steps of nice are, too (kernel/sched/core.c: 1.25 each).
 STEP = 16
-#: Nice values of the first, the second, and all others, where no cpu controller weighs containers.
-NICE = (0, 12, 19)
+#: Steps of nice that are a factor of :data:`STEP`, and the range in which ranks move (sched(7): 1.25 for each step).
+NICE_STEP, NICE_FIRST, NICE_LAST = 12, -10, 19
 #: Of the weight of all cores, what ranked containers weigh at least, where every core is promised.
 LEAST_SHARE = 0.02
 #: A job sinks by one queue when it has used this many CPU seconds, twice as many, four times … (LAS_MQ §3.2).
@@ -69,6 +69,16 @@ class _Ranked:
 def queue_of(cpu_s: float) -> int:
     """The queue of a job that has used so many CPU seconds: 0 is the first."""
     return 0 if cpu_s < FIRST_QUEUE_S else 1 + int(math.log2(cpu_s / FIRST_QUEUE_S))
+
+
+def nice_of(rank: int, jobs: int) -> int:
+    """The nice value of a job's processes where no cpu controller weighs its containers.
+
+    The first of several jobs is raised by what the others are lowered, as far as :data:`NICE_FIRST`: all together weigh
+    what as many jobs would weigh by plain Linux, so that other work on the host gets as much as it would without ranks.
+    """
+    first = max(NICE_FIRST, -round(math.log(jobs, 1.25)))
+    return min(NICE_LAST, first + NICE_STEP * rank)
 
 
 def divide(total: int, counts: Iterable[int]) -> list[int]:
@@ -166,7 +176,7 @@ class Ranks:
         changed: list[ContainerRecord] = []
         for rank, (each, weight) in enumerate(zip(ranked, weights, strict=True)):
             self.standings[each.job] = Standing(each.job, rank, weight, each.cpu_s, each.queue, len(each.containers))
-            changed += self._share(each.containers, weight, NICE[min(rank, len(NICE) - 1)])
+            changed += self._share(each.containers, weight, nice_of(rank, len(ranked)))
         return [
             instruction
             for record in changed

@@ -11,7 +11,7 @@ from agent.core import Node
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
 from agent.core.instructions import AdoptProcess, Confine, Renice, Reply, StartContainer
-from agent.core.ranks import FIRST_QUEUE_S, NICE, STEP, divide, queue_of
+from agent.core.ranks import FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
 from agent.core.records import confinement_of
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
@@ -92,6 +92,16 @@ def test_neighbours_are_a_factor_apart_and_together_they_weigh_what_there_is() -
     assert divide(100, [1] * 10) == [86, 6, *[1] * 8]
 
 
+def test_nice_values_order_jobs_and_keep_their_share_of_the_host() -> None:
+    for jobs in (1, 2, 3, 5, 9):
+        values = [nice_of(rank, jobs) for rank in range(jobs)]
+        assert values == sorted(values) and values[-1] <= 19
+        together = sum(1.25**-value for value in values)
+        assert together == pytest.approx(jobs, rel=0.15), values
+    assert [nice_of(rank, 3) for rank in range(4)] == [-5, 7, 19, 19]
+    assert nice_of(0, 1000) == -10
+
+
 def test_each_container_weighs_something_however_many_there_are() -> None:
     assert divide(10, [3, 40]) == [3, 40]
     assert divide(10, []) == []
@@ -107,11 +117,11 @@ def test_who_came_first_goes_first_and_who_has_used_more_goes_behind() -> None:
     first, second, third = bed.launch(), bed.launch(), bed.launch()
     bed.sample()
     assert bed.order() == [first, second, third]
-    assert [bed.nice[each] for each in (second, third)] == [NICE[1], NICE[2]]
+    assert [bed.nice[each] for each in (second, third)] == [nice_of(1, 3), nice_of(2, 3)]
     bed.used_s[first] = 10.0
     bed.sample()
     assert bed.order() == [second, third, first]
-    assert bed.nice[second] == NICE[0] and bed.nice[first] == NICE[2]
+    assert bed.nice[second] == nice_of(0, 3) and bed.nice[first] == nice_of(2, 3)
 
 
 def test_nothing_is_written_while_the_order_stands() -> None:
@@ -233,7 +243,7 @@ def test_after_a_restart_the_kernel_is_told_again() -> None:
     again.send(e.Recovered([], [], records, running, frozenset(), again.now))
     again.used_s = dict.fromkeys(containers, 0.0)
     again.sample()
-    assert again.nice == dict(zip(containers, NICE, strict=True))
+    assert again.nice == {each: nice_of(rank, 3) for rank, each in enumerate(containers)}
     assert again.order() == containers
 
 
@@ -244,7 +254,7 @@ def test_the_status_says_where_a_job_stands() -> None:
     bed.sample()
     record = bed.node.containers.live[one]
     assert bed.node.ranks.described(record) == {
-        "job": one, "rank": 2, "of": 2, "cpu_s": 3.0, "queue": 4, "weight": bed.weights[one], "nice": NICE[1],
+        "job": one, "rank": 2, "of": 2, "cpu_s": 3.0, "queue": 4, "weight": bed.weights[one], "nice": nice_of(1, 2),
     }  # fmt: skip
     bed.end(two)
     assert bed.node.ranks.described(bed.node.containers.ended.by_id[two]) is None
