@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from penstock import paths
 from penstock.cli import statuses
 from penstock.config import declaration, page, settings
 
@@ -53,6 +54,9 @@ def command(
     if arguments.show_config:
         page.show(loaded, as_json=arguments.json)
         return 0
+    if arguments.port_file is not None and (why := paths.why_not_writable(arguments.port_file)):
+        print(f"penstock {name}: --port-file: {why}", file=sys.stderr)  # noqa: T201
+        return 2
     run = daemon()
     from penstock import logs
     from penstock.config.reloading import Reloading

@@ -52,6 +52,17 @@ def service_state_dir() -> Path:
     return Path(given) if given else state_dir()
 
 
+def why_not_writable(path: Path) -> str:
+    """Return why no file can be written at ``path``, with the remedy; empty if one can, as far as can be seen."""
+    if path.is_dir():
+        return f"{path} is a directory; name a file"
+    if not path.parent.is_dir():
+        return f"{path.parent}: no such directory; make it, or name a file elsewhere"
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return f"{path.parent}: no permission to write there; name a file elsewhere"
+    return ""
+
+
 def make_private(directory: Path, mode: int = 0o700) -> None:
     """Make a directory that only this user can change.
 

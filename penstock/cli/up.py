@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock import extras, paths
 from penstock.cli import arguments
-from penstock.cli.errors import CommandError
+from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.session import converse
 from penstock.client import AgentClient, AgentUnavailable
 
@@ -60,7 +60,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
             metavar="KEY=VALUE",
             help=f"a configuration key of the {whose}; repeatable",
         )
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.port_file is not None and (why := paths.why_not_writable(options.port_file)):
+        raise usage_error(f"--port-file: {why}")
+    return options
 
 
 # ---------------------------------------------------------------- a delegated scope

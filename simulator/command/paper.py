@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock import paths
 from penstock.cli import arguments as read
 from penstock.cli.errors import CommandError, usage_error
 from simulator.command.progress import Progress
@@ -41,8 +42,8 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(_listed_as_json(claims) if given.json else _listing(claims))
         return 0
     out = given.out or (None if given.names else _PAGE)
-    if out is not None and not out.parent.is_dir():
-        raise usage_error(f"{out.parent}: no such directory; name the page's file with --out")
+    if out is not None and (why := paths.why_not_writable(out)):
+        raise usage_error(f"--out: {why}")
     if given.traces is not None and not given.traces.is_dir():
         raise usage_error(f"--traces: {given.traces}: no such directory")
     with Progress("claims", len(claims)) as progress:
@@ -87,7 +88,7 @@ def _write(out: Path, text: str) -> None:
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandError(f"{out}: {error.strerror}") from None
+        raise CommandError(f"--out: {out}: {error.strerror}") from None
 
 
 if __name__ == "__main__":

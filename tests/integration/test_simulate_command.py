@@ -133,7 +133,7 @@ def test_a_claim_is_tried_and_written_down(tmp_path: Path) -> None:
     [
         (("las_mq/fig1",), "unknown claim 'las_mq/fig1'; did you mean 'las_mq/fig01'?"),
         (("las_mq/fig01", "--traces", "absent"), "--traces: absent: no such directory"),
-        ((), "docs: no such directory; name the page's file with --out"),
+        ((), "--out: docs: no such directory; make it, or name a file elsewhere"),
     ],
 )
 def test_a_wrong_request_for_claims_is_one_line(argv: tuple[str, ...], complaint: str, tmp_path: Path) -> None:

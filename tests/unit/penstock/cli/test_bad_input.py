@@ -23,6 +23,21 @@ def fails(capsys: pytest.CaptureFixture[str], status: int, *argv: str) -> str:
 
 
 @pytest.mark.parametrize(
+    ("command", "option"),
+    [("up", "--port-file"), ("agent", "--port-file"), ("paper", "--out")],
+)
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("absent/file", "absent: no such directory; make it, or name"), ("", " is a directory; name a file")],
+)
+def test_a_file_that_cannot_be_written_is_said_before_anything_begins(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, option: str, path: str, why: str
+) -> None:
+    line = fails(capsys, 2, command, option, str(tmp_path / path))
+    assert line.startswith(f"penstock {command}: {option}: {tmp_path}") and why in line
+
+
+@pytest.mark.parametrize(
     ("argv", "line"),
     [
         (["rum"], "penstock: unknown command 'rum'; did you mean 'run'?"),
