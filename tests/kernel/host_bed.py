@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -63,9 +64,12 @@ class Host:
         daemon = when_ready(lambda more: run(module, arguments, {**self.environment, **more}, self._log), self._log)
         self._daemons.insert(0, daemon)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, user: str = "root") -> subprocess.Popen[str]:
         return subprocess.Popen(
             [PENSTOCK, *arguments],
+            user=user,
+            group=pwd.getpwnam(user).pw_gid,
+            extra_groups=[],
             env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -73,8 +77,8 @@ class Host:
             text=True,
         )
 
-    def penstock(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(*arguments)
+    def penstock(self, *arguments: str, user: str = "root") -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments, user=user)
         out, err = process.communicate(timeout=TIMEOUT_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

@@ -162,3 +162,38 @@ def test_check_says_yes_to_everything_but_what_a_machine_without_hardware_lacks(
     lacking = {name for name, answer in lines.items() if answer != "yes"}
     assert lacking - {"disk_weight", "milp", "prediction"} == {"network_promise"}
     assert {"cpu", "memory", "disk", "pids", "freeze", "kill", "opportunistic", "network", "users"} <= lines.keys()
+
+
+@pytest.fixture
+def shared_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """One that every user reaches: the checkout is root's, and so is where pytest keeps its directories."""
+    directory = tmp_path_factory.mktemp("shared")
+    closed = {path: path.stat().st_mode for path in (Path("/root"), directory, *directory.parents[:2])}
+    for path, mode in closed.items():
+        path.chmod(mode | 0o011)
+    host = Host(directory, container_pids_max=400)
+    yield host
+    host.close()
+    for path, mode in closed.items():
+        path.chmod(mode)
+
+
+def test_a_fork_bomb_is_its_own_users_trouble(shared_host: Host) -> None:
+    """Who starts it sets no limit; the host, another user's container and its own end go on as without it."""
+    host = shared_host
+    bomb = host.penstock("run", "--detach", "--", "bash", "-c", ":(){ :|:& };:; exec sleep 1000", user="tester")
+    assert bomb.returncode == 0, bomb.stderr
+    container = bomb.stdout.strip()
+    (cgroup,) = Path("/sys/fs/cgroup").glob(f"**/containers/{container}")
+    assert (cgroup / "pids.max").read_text() == "400\n"
+    _until(lambda: (cgroup / "pids.events").read_text() != "max 0\n")
+
+    for user in ("root", "daemon"):
+        done = host.penstock("run", "--", "true", user=user)
+        assert done.returncode == 0, done.stderr
+    assert host.penstock("kill", container, user="daemon").returncode != 0, "it is another user's"
+    done = host.penstock("kill", container, user="tester")
+    assert done.returncode == 0, done.stderr
+    _until(lambda: not cgroup.exists())
+    left = subprocess.run(["pgrep", "-u", "tester"], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
