@@ -109,9 +109,9 @@ def cached(path: str, bytes_per_s: str) -> None:
                 time.sleep(max(0.0, due - time.monotonic()))
 
 
-def hold(size: str) -> None:
-    """Use so much anonymous memory, say ``held``, and wait for the end."""
-    kept = _touched(int(size))
+def hold(size: str, pause_s: str = "0") -> None:
+    """Use so much anonymous memory, say ``held``, and wait for the end. After each MiB it pauses so many seconds."""
+    kept = _touched(int(size), float(pause_s))
     say("held")
     while kept:
         signal.pause()
@@ -194,10 +194,12 @@ def grow(size: str) -> None:
         signal.pause()
 
 
-def _touched(size: int) -> mmap.mmap:
+def _touched(size: int, pause_s: float = 0.0) -> mmap.mmap:
     memory = mmap.mmap(-1, size)
     for offset in range(0, size, _PAGE):
         memory[offset] = 1
+        if pause_s and not offset % (1 << 20):
+            time.sleep(pause_s)
     return memory
 
 

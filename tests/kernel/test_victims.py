@@ -53,7 +53,8 @@ def frozen(work: Work) -> bool:
 
 
 def holding(bed: Bed, mebibytes: int, **spec: Any) -> Work:
-    work = bed.start("hold", mebibytes * MIB, memory_bytes=mebibytes * MIB, **spec)
+    # At the pace of work that computes: faster than the agent looks, the kernel would have to find the victims.
+    work = bed.start("hold", mebibytes * MIB, 0.004, memory_bytes=mebibytes * MIB, **spec)
     work.line("held")
     bed.until(lambda: bed.shown(work)["sample"].get("memory_bytes", 0) > mebibytes * MIB)
     return work
