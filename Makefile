@@ -26,7 +26,7 @@ demo: $(VENV)  ## real jobs share this host, split statically and through Pensto
 	@$(RUN) -m demo.dispatch
 
 test: $(VENV)  ## test-host and test-vm; not test-dask-old, test-spark and test-cluster
-	@status=0; $(RUN) -m tests.beside '$(MAKE) test-native' 5 '$(MAKE) test-host' 8 '$(MAKE) test-emulated' || status=1; \
+	@status=0; $(RUN) -m tests.beside '$(MAKE) test-emulated' '$(MAKE) --keep-going test-host test-native' || status=1; \
 	$(MAKE) test-measured || status=1; exit $$status
 
 test-host: $(VENV)  ## unit, property, contract and integration tests
