@@ -25,6 +25,8 @@ from agent.core.snapshot import Snapshot
 STEP = 16
 #: Steps of nice that are a factor of :data:`STEP`, and the range in which ranks move (sched(7): 1.25 for each step).
 NICE_STEP, NICE_FIRST, NICE_LAST = 12, -10, 19
+#: Of what the cores that nobody was promised weigh: the kernel divides in slices, and no promise shall be short of one.
+UNPROMISED_SHARE = 0.95
 #: Of the weight of all cores, what ranked containers weigh at least, where every core is promised.
 LEAST_SHARE = 0.02
 #: A job sinks by one queue when it has used this many CPU seconds, twice as many, four times … (LAS_MQ §3.2).
@@ -170,7 +172,8 @@ class Ranks:
         ranked.sort(key=lambda each: each.key)
         self._give_turn(ranked, snapshot, now, wait_max_s)
         promised = sum(_promised_cores(record) for record in live if not record.opportunistic)
-        total = round(WEIGHT_PER_CORE * max(self._cores - promised, LEAST_SHARE * self._cores))
+        unpromised = max(UNPROMISED_SHARE * (self._cores - promised), LEAST_SHARE * self._cores)
+        total = round(WEIGHT_PER_CORE * unpromised)
         weights = divide(total, (len(each.containers) for each in ranked))
         self.standings = {}
         changed: list[ContainerRecord] = []
