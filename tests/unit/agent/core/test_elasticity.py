@@ -126,7 +126,7 @@ def test_all_four_resources_follow() -> None:
     )
     (confinement,) = [one.confinement for one in told if isinstance(one, i.Confine)]
     assert confinement == Confinement(
-        cpu_cores=1.5, cpu_weight=400, memory_high_bytes=5 * MB, disk_read_bytes_per_s=7000,
+        cpu_cores=1.5, cpu_weight=380, memory_high_bytes=5 * MB, disk_read_bytes_per_s=7000,
         disk_write_bytes_per_s=7000, network_egress_bytes_per_s=9000, disk_weight=1000,
     )  # fmt: skip
 
