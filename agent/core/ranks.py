@@ -235,11 +235,11 @@ class Ranks:
     def _share(self, containers: list[ContainerRecord], weight: int, nice: int) -> list[ContainerRecord]:
         """A job's weight among its containers, in proportion to what they asked for (``cpu_weight``)."""
         asked = [record.limits.cpu_weight or UNPROMISED_WEIGHT for record in containers]
-        changed = []
+        of, changed = sum(asked), []
         for record, part in zip(containers, asked, strict=True):
             if not record.pid:
                 continue  # it is being started with the weight that it has, and ranked when it has started
-            own = max(1, weight * part // sum(asked))
+            own = max(1, weight * part // of)
             before = record.rank_weight
             moved = record.container not in self._told or own < before or own > _WORTH_WRITING * before
             if moved or nice != record.nice:
