@@ -505,9 +505,12 @@ def test_a_forgotten_gate_ends_with_its_last_slot(agent: AgentThread, tmp_path: 
     assert threading.active_count() == before
 
 
-def run_python(code: str, socket: Path) -> subprocess.CompletedProcess[str]:
+def run_python(code: str, socket: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, str(socket)], capture_output=True, text=True, timeout=TIMEOUT_S
+        [sys.executable, "-W", "ignore", "-c", code, str(socket), *more],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
     )
 
 
@@ -518,6 +521,7 @@ import sys, threading
 from pathlib import Path
 from penstock.client.gate import Gate
 gate = Gate("test", socket=Path(sys.argv[1]), patience_s=0.1)
+if sys.argv[2] == "True": gate.wait_connected(60)
 held = gate.acquire("cpu", 1)
 queued = gate.submit("cpu", 1, lambda slot: None)
 threading.Thread(target=lambda: [gate.acquire("disk", 1).release() for _ in range(50)]).start()
@@ -529,7 +533,7 @@ threading.Thread(target=hammer, daemon=True).start()
 print(held.gated)
 """
     with AgentThread(tmp_path) as agent:
-        ended = run_python(code, agent.socket if there else tmp_path / "none")
+        ended = run_python(code, agent.socket if there else tmp_path / "none", str(there))
         assert (ended.stdout, ended.stderr, ended.returncode) == (f"{there}\n", "", 0)
         agent.until(lambda fake: not fake._peers)
 
