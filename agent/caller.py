@@ -9,13 +9,16 @@ import os
 import pwd
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 _SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13
 _MOST_GROUPS = 65536  # NGROUPS_MAX
 _ID = struct.calcsize("I")
+PROC = Path("/proc")
+_START_FIELD = 22 - 3  # of /proc/PID/stat (proc(5)), counted behind the command's name
 
 
 class Caller(NamedTuple):
@@ -39,21 +42,51 @@ def caller(connection: socket.socket, operators: str = "") -> Caller:
     return Caller(uid, _name(uid), operator, pid)
 
 
-def container_of(pid: int, live: Mapping[str, int], proc: Path = Path("/proc")) -> str:
-    """The container that a process runs in, "" for none: by its cgroup, or else by its session.
+def container_of(
+    pid: int, live: Mapping[str, int], adopted: Mapping[str, int] = MappingProxyType({}), proc: Path = PROC
+) -> str:
+    """The container that a process runs in, "" for none: by its cgroup, or else by its session and its ancestors.
 
-    ``live`` has the pid of the first process of each: the launcher starts each container in a session of its own.
+    ``live`` has the pid of the first process of each that was launched: the launcher starts each in a session of its
+    own. ``adopted`` has those of the others: what descends from them is theirs.
     """
     with contextlib.suppress(OSError):
         for line in (proc / str(pid) / "cgroup").read_text().splitlines():
             if line.startswith("0::"):  # cgroup v2
                 for part in line[3:].split("/"):
-                    if part in live:
+                    if part in live or part in adopted:
                         return part
     with contextlib.suppress(OSError):
         leader = os.getsid(pid)
-        return next((container for container, first in live.items() if first == leader), "")
-    return ""
+        found = next((container for container, first in live.items() if first == leader), "")
+        if found:
+            return found
+    firsts = {first: container for container, first in adopted.items()}
+    return next((firsts[one] for one in ancestry(pid, proc) if one in firsts), "") if firsts else ""
+
+
+def ancestry(pid: int, proc: Path = PROC) -> Iterator[int]:
+    """A process, its parent, and so on."""
+    while pid > 0:
+        yield pid
+        try:
+            pid = int(_stat(pid, proc)[1])
+        except (OSError, ValueError, IndexError):
+            return  # it ended meanwhile
+
+
+def is_still(pid: int, at_s: float, proc: Path = PROC) -> bool:
+    """Whether the process that had a pid at a time (CLOCK_BOOTTIME) lives and has it: none that began later."""
+    try:
+        ticks = int(_stat(pid, proc)[_START_FIELD])
+    except (OSError, ValueError, IndexError):
+        return False
+    return ticks <= at_s * os.sysconf("SC_CLK_TCK")
+
+
+def _stat(pid: int, proc: Path) -> list[str]:
+    """The fields behind the command's name, which may itself contain anything."""
+    return (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def known_group(name: str) -> bool:

@@ -259,7 +259,7 @@ class Confiner:
 
     def _with_pids_max(self, confinement: Confinement) -> Confinement:
         """A fork bomb ends in its own container, also where nobody asked for a limit."""
-        default = self._pids_max()
+        default = 0 if confinement.borrowed else self._pids_max()
         return replace(confinement, pids_max=default) if default and confinement.pids_max is None else confinement
 
 

@@ -22,7 +22,7 @@ from agent.core.confinement import Confinement, confine, worth_saying
 from agent.faults import Point, reach
 from agent.launcher import Exited, Launcher, LauncherGone, LaunchFailed, Start
 from agent.launcher.oom import set_oom_score_adj
-from agent.nice import renice
+from agent.nice import renice, renice_tree
 from agent.stdio import Stdio
 from penstock.model import ContainerSpec
 
@@ -97,12 +97,17 @@ class Executor:
         if self._tree is not None and promoted:
             set_oom_score_adj(self._tree.get(container).path, 0)
 
-    def renice(self, container: str, pid: int, nice: int) -> None:
+    def renice(self, rank: i.Renice) -> None:
         """See Renice."""
-        if self._tree is not None and "cpu" in self._tree.controllers:
+        if self._weighs():
             return
-        if why := renice(pid, nice):
-            log.debug("a job's rank has no effect", container=container, why=why)
+        why = renice_tree(rank.pid, rank.nice, rank.apart) if rank.adopted else renice(rank.pid, rank.nice)
+        if why:
+            log.debug("a job's rank has no effect", container=rank.container, why=why)
+
+    def give_back(self, instruction: i.GiveBack) -> None:
+        """See GiveBack."""
+        self._spawn(self._give_back(instruction))
 
     def remove(self, container: str) -> None:
         """Forget it: cgroup, network class, the launcher's memory of it."""
@@ -250,9 +255,14 @@ class Executor:
         reach(Point.START_ASKED)
         with contextlib.ExitStack() as opened:
             try:
-                not_enforced, procs = await self._create(container, instruction.spec, instruction.rank_weight, opened)
+                not_enforced, procs = await self._create(
+                    container, instruction.spec, instruction.rank_weight, opened, borrowed=instruction.borrow
+                )
                 pid, user, tree = instruction.pid, instruction.user, instruction.tree
-                await self._ask(lambda launcher: launcher.adopt(container, pid, user, procs_fd=procs, tree=tree))
+                borrow = instruction.borrow
+                await self._ask(
+                    lambda launcher: launcher.adopt(container, pid, user, procs_fd=procs, tree=tree, borrow=borrow)
+                )
                 if instruction.spec.opportunistic and self._tree is not None:
                     set_oom_score_adj(self._tree.get(container).path, _FIRST_TO_GO)
             except LauncherGone as gone:
@@ -267,6 +277,25 @@ class Executor:
         reach(Point.START_LAUNCHED)
         self.on_event(e.ContainerStarted(container, instruction.pid, not_enforced, time.time()))
         reach(Point.START_TOLD)
+
+    async def _give_back(self, instruction: i.GiveBack) -> None:
+        container, why_not, sample = instruction.container, "", None
+        if self._tree is not None:
+            sample = self._tree.get(container).sample()
+        try:
+            await self._ask(lambda launcher: launcher.give_back(container))
+            if not self._weighs():
+                why_not = renice_tree(instruction.pid, instruction.nice, instruction.apart)
+        except LaunchFailed as error:
+            why_not = str(error)
+        if why_not:
+            log.warning("a process stays in its container", container=container, why=why_not)
+        cpu_s, peak_bytes = (sample.cpu_usage_s, sample.memory_peak_bytes) if sample is not None else (0.0, 0)
+        self.on_event(e.GivenBack(container, cpu_s, peak_bytes, time.time(), why_not))
+
+    def _weighs(self) -> bool:
+        """Whether ranks are weights of cgroups here, and not nice values, which only root can give back."""
+        return os.geteuid() != 0 or (self._tree is not None and "cpu" in self._tree.controllers)
 
     async def _ask(self, ask: Callable[[Launcher], Awaitable[T]]) -> T:
         """Ask the launcher, or the next one if that has died without being asked.
@@ -302,10 +331,18 @@ class Executor:
                 await self._launcher.kill_session(container)
 
     async def _create(
-        self, container: str, spec: ContainerSpec, rank_weight: int, opened: contextlib.ExitStack
+        self,
+        container: str,
+        spec: ContainerSpec,
+        rank_weight: int,
+        opened: contextlib.ExitStack,
+        *,
+        borrowed: bool = False,
     ) -> tuple[dict[str, str], int | None]:
         """The cgroup with its limits, made before anything runs in it; what could not be enforced, and its door."""
-        confinement = confine(spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=rank_weight)
+        confinement = confine(
+            spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=rank_weight, borrowed=borrowed
+        )
         not_enforced, cgroup = await self._confiner.create(container, confinement)
         unmet = worth_saying(not_enforced, spec, spec.limits, opportunistic=spec.opportunistic) if spec.strict else {}
         for name, why in unmet.items():

@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from agent import caller
+from agent import caller, lending
 from agent.connections import HELLO_S, Connections
 from agent.core import events as e
 from agent.core import running
@@ -102,7 +102,7 @@ class FrameworkSession:
         self._session = session
         self._user = ""
         self._uid = -1
-        self._pid = 0
+        self._peer = lending.Peer(0, 0.0)
         self._operator = False
         self._greeted = False
         self._silence: asyncio.TimerHandle | None = None
@@ -115,6 +115,7 @@ class FrameworkSession:
             "register_job": (api.RegisterJob, self._register_job),
             "end_job": (api.JobRef, self._end_job),
             "leave_job": (jobs_api.LeaveJob, self._leave_job),
+            "lend": (jobs_api.Lend, self._lend),
             "place": (api.Place, self._place),
             "tasks_done": (api.TaskRefs, self._tasks_done),
             "cancel_tasks": (api.TaskRefs, self._cancel_tasks),
@@ -147,7 +148,8 @@ class FrameworkSession:
         assert isinstance(peer, SharedPeer)
         connection, connections = peer.get_extra_info("socket"), self._frameworks.connections
         who = caller.caller(connection, self._frameworks.operators)
-        self._uid, self._user, self._operator, self._pid = who
+        self._uid, self._user, self._operator, pid = who
+        self._peer = lending.Peer(pid, time.clock_gettime(time.CLOCK_BOOTTIME))
         self._shell.peers[self._session] = peer
         peer.share(connections.made(who.uid))
         why = connections.why_not(who, connection.fileno())
@@ -218,8 +220,7 @@ class FrameworkSession:
         if self._silence is not None:
             self._silence.cancel()
         self._hot = {api.Complete: self._completed, api.Submit: self._submitted}
-        live = {record.container: record.pid for record in self._shell.node.containers.live.values() if record.pid}
-        inside = caller.container_of(self._pid, live) if live else ""
+        inside = lending.container_of(self._shell.node, self._peer.pid)
         opened = e.SessionOpened(self._session, self._user, self._uid, hello.client, self._operator, inside)
         self._shell.dispatch(opened)
         settings = self._shell.node.settings
@@ -355,7 +356,10 @@ class FrameworkSession:
         return self._shell.launch(e.LaunchRequested(self._session, params.container))
 
     def _adopt(self, params: api.Adopt) -> object:
-        return self._shell.launch(e.AdoptRequested(self._session, params.container, params.pid, params.tree))
+        return self._shell.launch(lending.adopting(self._shell.node, self._session, self._peer, params))
+
+    def _lend(self, params: jobs_api.Lend) -> object:
+        return self._shell.launch(lending.lending(self._shell.node, self._session, self._peer, params))
 
     def _resize(self, params: api.Resize) -> object:
         return self._shell.resize(e.ResizeRequested(self._session, params.container, params.limits, params.strict))

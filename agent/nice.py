@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import psutil
+
+from agent.launcher.adopt import parents
 
 PROC = Path("/proc")
 
@@ -19,18 +22,73 @@ def renice(session: int, nice: int, proc: Path = PROC) -> str:
     """
     try:
         if os.getsid(session) != session:
-            return f"process {session} leads no session"  # it was adopted: others are in its session
-        (proc / str(session) / "autogroup").write_text(str(nice))
+            return f"process {session} leads no session"
+    except ProcessLookupError:
+        pass  # its session may live on
+    why = _weigh(session, nice, proc)
+    return _set(_sessions().get(session, ()), nice, proc) or why
+
+
+def renice_tree(first: int, nice: int, apart: Collection[int] = (), proc: Path = PROC) -> str:
+    """Give a process and its descendants a nice value, but for the ``apart`` and theirs; return as :func:`renice`.
+
+    A session is weighed, too, if all of its processes are among these: in a login's, say, there are others, and where
+    the kernel weighs sessions the nice value then counts only beside these.
+    """
+    members = set(tree(first, apart))
+    why = ""
+    for pids in _sessions().values():
+        if members.issuperset(pids):
+            why = _weigh(pids[0], nice, proc) or why
+    return _set(sorted(members), nice, proc) or why
+
+
+def tree(first: int, apart: Collection[int] = ()) -> list[int]:
+    """A process and its descendants that run now, but for the ``apart`` and the agent, and theirs."""
+    apart = {*apart, os.getpid()}
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents().items():
+        children.setdefault(parent, []).append(pid)
+    found = [first]
+    for pid in found:
+        found += [child for child in children.get(pid, ()) if child not in apart]
+    return found
+
+
+def _sessions() -> dict[int, list[int]]:
+    """Session → its processes."""
+    found: dict[int, list[int]] = {}
+    for pid in psutil.pids():
+        try:
+            found.setdefault(os.getsid(pid), []).append(pid)
+        except ProcessLookupError:
+            continue  # it ended meanwhile
+    return found
+
+
+def _weigh(member: int, nice: int, proc: Path) -> str:
+    """Weigh the session of a process."""
+    try:
+        (proc / str(member) / "autogroup").write_text(str(nice))
     except (FileNotFoundError, ProcessLookupError):
         pass  # a kernel without it, or nobody is left
     except OSError as error:
-        return f"the session {session} cannot be weighed: {error.strerror}"
-    for pid in psutil.pids():
+        return f"the session of {member} cannot be weighed: {error.strerror}"
+    return ""
+
+
+def _set(pids: Iterable[int], nice: int, proc: Path) -> str:
+    """Each thread has a nice value of its own: Linux takes PRIO_PROCESS for one thread (setpriority(2))."""
+    for pid in pids:
         try:
-            if os.getsid(pid) == session:
-                os.setpriority(os.PRIO_PROCESS, pid, nice)
-        except ProcessLookupError:
+            threads = [int(thread.name) for thread in (proc / str(pid) / "task").iterdir()]
+        except FileNotFoundError:
             continue  # it ended meanwhile
-        except PermissionError as error:
-            return f"process {pid} cannot be reniced: {error.strerror}"
+        for thread in threads:
+            try:
+                os.setpriority(os.PRIO_PROCESS, thread, nice)
+            except ProcessLookupError:
+                continue
+            except PermissionError as error:
+                return f"process {pid} cannot be reniced: {error.strerror}"
     return ""

@@ -96,7 +96,8 @@ class Shell:
             i.KillContainer: self._kill,
             i.WatchOrphan: lambda orphan: do.watch_orphan(orphan.container),
             i.Confine: lambda change: do.confine(change.container, change.confinement),
-            i.Renice: lambda rank: do.renice(rank.container, rank.pid, rank.nice),
+            i.Renice: do.renice,
+            i.GiveBack: do.give_back,
             i.Freeze: lambda freeze: do.freeze(freeze.container, frozen=freeze.frozen),
             i.Reclaim: lambda reclaim: do.reclaim(reclaim.container, reclaim.size_bytes),
             i.Signal: lambda notice: do.warn(notice.container, notice.signal),
@@ -174,14 +175,16 @@ class Shell:
         delay_s = max(0.0, at - time.monotonic())
         self._alarm = asyncio.get_running_loop().call_later(delay_s, lambda: self.dispatch(e.Woken(time.time())))
 
-    async def launch(self, event: e.LaunchRequested | e.AdoptRequested) -> Launched:
-        """Start a command, or adopt a process, and wait until it runs in its container.
+    async def launch(self, event: e.LaunchRequested | e.AdoptRequested | e.LendRequested) -> Launched:
+        """Start a command, or take in a process, and wait until it runs in its container.
 
         Raises:
             RpcError: refused by the node, or not startable (the message says which step failed, or that the disk is
                 full).
         """
         container = self.dispatch(event)
+        if isinstance(container, Launched):
+            return container  # it is in one already
         assert isinstance(container, str)
         self._refuse_unjournaled(container)
         future: asyncio.Future[Launched] = asyncio.get_running_loop().create_future()

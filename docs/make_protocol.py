@@ -100,6 +100,7 @@ REQUEST_EXAMPLES: dict[str, tuple[api.Params, api.Result]] = {
     ),
     "end_job": (api.JobRef(job="j-1"), api.Done()),
     "leave_job": (jobs_api.LeaveJob(job="j-1"), api.Done()),
+    "lend": (jobs_api.Lend(job="j-1"), api.Launched(container="c-3", pid=4712, not_enforced={})),
     "submit": (api.Submit(job="j-1", monotasks=_MONOTASKS), api.Submitted(accepted=2)),
     "complete": (api.Complete(job="j-1", monotasks=[api.Completion(id=1)]), api.Done()),
     "cancel": (api.Cancel(job="j-1", ids=[2]), api.Done()),

@@ -58,6 +58,7 @@ class Confinement:
     network_egress_bytes_per_s: int | None = None
     network_ingress_bytes_per_s: int | None = None
     pids_max: int | None = None  # pids.max
+    borrowed: bool = False  # it was started outside: what holds for every container by default does not hold for it
 
 
 def worth_saying(
@@ -80,6 +81,7 @@ def confine(
     opportunistic: bool,
     promise: Promise | None = None,
     rank_weight: int = 0,
+    borrowed: bool = False,
 ) -> Confinement:
     """What the kernel is to be told of a container whose limits are ``limits`` now.
 
@@ -110,4 +112,5 @@ def confine(
         network_egress_bytes_per_s=limits.network_egress_bytes_per_s,
         network_ingress_bytes_per_s=limits.network_ingress_bytes_per_s,
         pids_max=limits.pids_max,
+        borrowed=borrowed,
     )

@@ -150,12 +150,29 @@ class LaunchRequested:
 
 @dataclass(frozen=True, slots=True)
 class AdoptRequested:
-    """``adopt``: take a running process into a container."""
+    """``adopt``: take a running process into a container. ``own``: the process of the connection itself is among those
+    taken in; ``inside``: the container that it is in already."""
 
     session: int
     spec: ContainerSpec
     pid: int
     tree: bool
+    own: bool = False
+    inside: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LendRequested:
+    """``lend``: take a running process and its descendants in for the rank of a job. ``argv`` and ``nice`` are its
+    command line and its nice value; ``own`` and ``inside`` as in AdoptRequested."""
+
+    session: int
+    job: str
+    pid: int
+    argv: tuple[str, ...]
+    nice: int = 0
+    own: bool = False
+    inside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +250,17 @@ class ContainerExited:
     memory_peak_bytes: int
     oom_kills: int
     ended_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBack:
+    """What GiveBack said is done, or (``why_not``) cannot be done: then it stays a container."""
+
+    container: str
+    cpu_seconds: float
+    memory_peak_bytes: int
+    at: float
+    why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +376,7 @@ Event = (
     | ProgressReported
     | LaunchRequested
     | AdoptRequested
+    | LendRequested
     | ResizeRequested
     | FollowRequested
     | AttachRequested
@@ -355,6 +384,7 @@ Event = (
     | ContainerStarted
     | ContainerNotStarted
     | ContainerExited
+    | GivenBack
     | LauncherLost
     | Confined
     | Reclaimed

@@ -57,7 +57,8 @@ class StartContainer:
 
 @dataclass(frozen=True, slots=True)
 class AdoptProcess:
-    """Create the cgroup, set its limits, move a process into it; answered as StartContainer is."""
+    """Create the cgroup, set its limits, move a process into it; answered as StartContainer is. ``borrow``: such that
+    it can be given back."""
 
     container: str
     user: str
@@ -65,6 +66,17 @@ class AdoptProcess:
     pid: int
     tree: bool
     rank_weight: int = 0
+    borrow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Move the processes of a container that was borrowed back to where they were; answer GivenBack."""
+
+    container: str
+    pid: int  # of its first process
+    nice: int  # that it had
+    apart: frozenset[int] = frozenset()  # as in Renice
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +110,10 @@ class Renice:
     """Where no cpu controller weighs a container: the nice value of its processes, by the rank of its job."""
 
     container: str
-    pid: int  # of its first process, which leads its session
+    pid: int  # of its first process, which leads its session unless it was adopted
     nice: int
+    adopted: bool = False  # then the container's processes are its first and that one's descendants
+    apart: frozenset[int] = frozenset()  # first processes of other adopted containers, with descendants of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +185,7 @@ Instruction = (
     | TellMaster
     | StartContainer
     | AdoptProcess
+    | GiveBack
     | KillContainer
     | WatchOrphan
     | Confine

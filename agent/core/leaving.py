@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import running, tasks
-from agent.core.events import JobLeft
+from agent.core import borrowing, running, tasks
+from agent.core.events import JobEndRequested, JobLeft
 from agent.core.instructions import Instruction, Record, Reply, TellMaster
 from penstock.wire.agent_api import Done
 from penstock.wire.errors import bad_request
@@ -57,4 +57,10 @@ def end_job(
     instructions += node.granted(node.queues.remove_job(name, now), now)
     for held in node.held.of_job(name):
         instructions += running.withdraw(node, held, why or "its job ended", now)
-    return instructions
+    return instructions + borrowing.job_over(node, name, merged_into)
+
+
+def end_requested(node: Node, event: JobEndRequested, now: float) -> list[Instruction]:
+    """End a job because its framework says that it is done."""
+    job = node.job_of(event.session, event.job)
+    return [Reply(Done()), *end_job(node, job, now)]

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from agent.core import (
+    borrowing,
     deciding,
     elasticity,
     floors,
@@ -97,7 +98,7 @@ class Node:
             e.SessionClosed: self._session_closed,
             e.JobRegistered: self._job_registered,
             e.JobIntroduced: self._job_introduced,
-            e.JobEndRequested: self._job_end_requested,
+            e.JobEndRequested: partial(leaving.end_requested, self),
             e.JobLeft: lambda event, now: leaving.announced(self, event),
             e.PlacementRequested: self._placement_requested,
             e.TasksReportedDone: self._tasks_done,
@@ -105,6 +106,8 @@ class Node:
             e.ProgressReported: self._progress,
             e.LaunchRequested: partial(running.launch_requested, self),
             e.AdoptRequested: partial(running.adopt_requested, self),
+            e.LendRequested: partial(borrowing.lend_requested, self),
+            e.GivenBack: partial(borrowing.given_back, self),
             e.ResizeRequested: partial(elasticity.resize_requested, self),
             e.FollowRequested: partial(elasticity.follow_requested, self),
             e.AttachRequested: partial(running.attach_requested, self),
@@ -276,10 +279,6 @@ class Node:
         job = self.jobs[record.job] = Job(record)
         self.queues.add_job(record.job, record.priority, record.user)
         return job, [Record(JOBS, record.job, record)]
-
-    def _job_end_requested(self, event: e.JobEndRequested, now: float) -> list[Instruction]:
-        job = self.job_of(event.session, event.job)
-        return [Reply(Done()), *leaving.end_job(self, job, now)]
 
     # ------------------------------------------------------------ monotasks: the hot path
 

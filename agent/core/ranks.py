@@ -112,6 +112,7 @@ class Ranks:
         self._used_s: dict[str, float] = {}  # by job: CPU seconds of its containers that have ended
         self._job_of: dict[str, str] = {}  # container → its job
         self._told: set[str] = set()  # containers of which the kernel was told something by this agent
+        self._adopted: dict[str, int] = {}  # container → its first process
         self._first_at: dict[str, float] = {}  # by job: when it was the first, or came
         self._turn = ""  # the job whose turn it is, as it has waited too long
         self._turns_from = 0.0  # no turn is given before
@@ -141,6 +142,15 @@ class Ranks:
             "nice": record.nice,
         }  # fmt: skip
 
+    def renice(self, record: ContainerRecord) -> Renice:
+        """A process that was adopted gets no better nice value than it had."""
+        nice = max(record.nice, record.nice_before)
+        return Renice(record.container, record.pid, nice, record.adopted, self.apart(record))
+
+    def apart(self, record: ContainerRecord) -> frozenset[int]:
+        """The first processes of other adopted containers: they may descend from one of this container."""
+        return frozenset(pid for container, pid in self._adopted.items() if container != record.container)
+
     def job_of(self, container: str) -> str:
         """The job whose rank a container has: its own name where it belongs to none."""
         return self._job_of.get(container, container)
@@ -167,6 +177,7 @@ class Ranks:
         """
         self._assign(live, jobs, sessions)
         self._told &= {record.container for record in live}
+        self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}
         self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs}
         ranked = self._collect(live, jobs, snapshot)
         ranked.sort(key=lambda each: each.key)
@@ -186,7 +197,7 @@ class Ranks:
             if record.state is not ContainerState.STOPPING
             for instruction in (
                 Confine(record.container, confinement_of(record)),
-                Renice(record.container, record.pid, record.nice),
+                self.renice(record),
             )
         ]
 
@@ -214,6 +225,8 @@ class Ranks:
             job = record.job or inside.get(record.container, "")
             if record.job or (job in jobs and jobs[job].record.user == record.user):
                 self._job_of[record.container] = job
+            elif self.job_of(record.container) not in jobs:
+                self._job_of.pop(record.container, None)  # what outlives its job is one of its own
 
     def _collect(
         self, live: Collection[ContainerRecord], jobs: Mapping[str, Job], snapshot: Snapshot | None

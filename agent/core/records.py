@@ -116,8 +116,11 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     promise: Promise | None = None  # … and what is protected of it now
     rank_weight: int = 0  # cpu.weight by the rank of its job (agent.core.ranks); 0: none yet
     nice: int = 0  # … and the nice value, where no cpu controller weighs it
+    nice_before: int = 0  # of an adopted one: the nice value that it had; it gets no better one
     recorded: Recorded | None = None  # of an executor: what it used, as far as that has been journaled
     adopted: bool = False
+    adopts: int = 0  # … the process that was named
+    borrowed: bool = False  # … for the rank of ``job`` alone: given back when that is over
     unrecorded: bool = False  # an earlier agent's record was lost: the request is not known
     orphaned: bool = False  # its launcher died: its processes run on, and nobody sees their exit status
     not_enforced: dict[str, str] = {}
@@ -130,7 +133,7 @@ def confinement_of(record: ContainerRecord) -> Confinement:
     """What the kernel is to be told of a container as it is recorded now."""
     return confine(
         record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise,
-        rank_weight=record.rank_weight,
+        rank_weight=record.rank_weight, borrowed=record.borrowed,
     )  # fmt: skip
 
 
@@ -149,6 +152,8 @@ class Session:
     launched: set[str] = field(default_factory=set)
     #: Jobs that the connection leaves in order when it closes → the job in which the work goes on, or "".
     left: dict[str, str] = field(default_factory=dict)
+    #: Containers of what the connection has lent, or found lent already → the job that it did so for.
+    lent: dict[str, str] = field(default_factory=dict)
 
     @property
     def disconnected(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import draining, executors, running, tasks
+from agent.core import borrowing, draining, executors, running, tasks
 from agent.core import events as e
 from agent.core.containers import ROOM
 from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, Record, RemoveContainer
@@ -49,6 +49,7 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         *held,
         *_containers(node, event, live, now),
         *_confinements(node, event, now),
+        *(one for record in node.containers.live.values() for one in borrowing.give_back(node, record)),
     ]
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.core import borrowing, floors, quotas, tasks
 from agent.core import events as e
-from agent.core import floors, quotas, tasks
 from agent.core.confinement import confine
 from agent.core.containers import ROOM, how_it_ended
 from agent.core.instructions import (
@@ -23,7 +23,7 @@ from agent.core.instructions import (
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, confinement_of
 from agent.queues import beside
 from penstock.model import ContainerSpec, Ended, EndedBy, MonotaskSpec, ResourceKind
-from penstock.wire.agent_api import Completion, ContainerEnded, Done
+from penstock.wire.agent_api import Completion, ContainerEnded, Done, Launched
 from penstock.wire.errors import bad_request, refused
 
 if TYPE_CHECKING:
@@ -35,22 +35,42 @@ COMMANDS = 0
 
 def launch_requested(node: Node, event: e.LaunchRequested, now: float) -> list[Instruction]:
     """Start a command if the node can keep what it is promised, or (opportunistic) if the slack has room for it."""
-    record = _admit(node, event.session, event.spec)
+    record = admit(node, event.session, event.spec)
     return [Reply(record.container), *node.containers.add(record)]
 
 
 def adopt_requested(node: Node, event: e.AdoptRequested, now: float) -> list[Instruction]:
     """Take a process in as if it had been started here. It does not end with the connection: it did not begin with it.
 
-    The launcher, which sees the process, checks whose it is.
+    The launcher, which sees the process, checks whose it is. A client that has its own process taken in runs in that
+    container from now on, and may do so already.
     """
-    record = _admit(node, event.session, msgspec.structs.replace(event.spec, detach=True))
-    record.adopted = True
+    if event.own and (there := node.containers.live.get(event.inside)) is not None:
+        return is_inside(node, event.session, there, event.pid, own=True)
+    record = admit(node, event.session, msgspec.structs.replace(event.spec, detach=True))
+    record.adopted, record.adopts = True, event.pid
+    if event.own:
+        node.sessions[event.session].container = record.container
     adopt = AdoptProcess(record.container, record.user, record.spec, event.pid, event.tree, record.rank_weight)
     return [Reply(record.container), *node.containers.add(record, adopt)]
 
 
-def _admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
+def is_inside(node: Node, opened: int, record: ContainerRecord, pid: int, *, own: bool) -> list[Instruction]:
+    """Answer with the container that a process is in already; it is this connection's where the process is its ``own``.
+
+    Raises:
+        RpcError: ``refused``: the container is another user's.
+    """
+    session = node.sessions[opened]
+    if record.user != session.user:
+        raise refused(f"process {pid} is in container {record.container!r} of {record.user}", field="pid")
+    if own:
+        session.container = record.container
+    reply = Reply(Launched(container=record.container, pid=pid, not_enforced=record.not_enforced))
+    return [reply, *(node.rank() if own and session.jobs else ())]
+
+
+def admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
     """A record of what the node can promise.
 
     Raises:
@@ -132,14 +152,18 @@ def container_started(node: Node, event: e.ContainerStarted, now: float) -> list
     if record.state is ContainerState.RUNNING:
         wanted = confinement_of(record)
         if wanted != confine(
-            record.spec, record.spec.limits, opportunistic=record.spec.opportunistic, rank_weight=record.rank_weight
+            record.spec,
+            record.spec.limits,
+            opportunistic=record.spec.opportunistic,
+            rank_weight=record.rank_weight,
+            borrowed=record.borrowed,
         ):
             instructions.append(Confine(event.container, wanted))
     if event.orphaned:
         instructions += node.containers.orphan(event.container)
     if not node.ranks.knows(record):
         instructions += node.rank()
-    return instructions
+    return instructions + borrowing.give_back(node, record)
 
 
 def launcher_lost(node: Node, event: e.LauncherLost, now: float) -> list[Instruction]:
@@ -161,7 +185,7 @@ def container_not_started(node: Node, event: e.ContainerNotStarted, now: float) 
         exit_status=event.exit_status,
         reason=record.stopping_reason or event.message,
     )
-    return _ended(node, record, ended, now)
+    return end_container(node, record, ended, now)
 
 
 def container_exited(node: Node, event: e.ContainerExited, now: float) -> list[Instruction]:
@@ -170,10 +194,10 @@ def container_exited(node: Node, event: e.ContainerExited, now: float) -> list[I
     if record is None:  # an earlier agent has recorded its end, and died before all of it was removed
         return [RemoveContainer(event.container)]
     node.reaction.ended(event.container, now)
-    return _ended(node, record, how_it_ended(record, event), now)
+    return end_container(node, record, how_it_ended(record, event), now)
 
 
-def _ended(node: Node, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
+def end_container(node: Node, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
     """Tell who waits for it, give back what it held, start who is next."""
     container = record.container
     node.preemption.forget(container)
@@ -191,6 +215,9 @@ def _ended(node: Node, record: ContainerRecord, ended: Ended, now: float) -> lis
             session.attached.discard(container)
             session.launched.discard(container)
             instructions.append(Notify(session.session, "container_ended", over))
+        if session.container == container:
+            session.container = ""
+        session.lent.pop(container, None)
     if record.job in node.jobs and record.kind is not None:
         completion = [Completion(id=record.task, failed=not ended.ok)]
         granted = node.queues.complete(COMMANDS, record.job, completion, now)
@@ -280,7 +307,7 @@ def forget_guest(node: Node, job: str) -> list[Instruction]:
         return []
     del node.jobs[job]
     node.queues.remove_job(job, 0.0)  # it holds nothing, so nothing is freed
-    return [Record("jobs", job, None)]
+    return [Record("jobs", job, None), *borrowing.job_over(node, job)]
 
 
 def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:

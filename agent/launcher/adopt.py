@@ -26,7 +26,7 @@ class NotAdoptable(Exception):  # noqa: N818 - it reads as what it says
     """Why a process cannot be adopted: one line for its user."""
 
 
-def adopt(asked: Adopt, procs_fd: int | None, ours: Iterable[int], tree: str | None) -> int:
+def adopt(asked: Adopt, procs_fd: int | None, ours: Iterable[int], tree: str | None, *, together: bool = False) -> int:
     """Move a process into the cgroup whose ``cgroup.procs`` is open as ``procs_fd``, if there is one.
 
     Args:
@@ -34,6 +34,7 @@ def adopt(asked: Adopt, procs_fd: int | None, ours: Iterable[int], tree: str | N
         procs_fd: None: it is only watched.
         ours: pids of Penstock itself.
         tree: where containers are, as /proc/PID/cgroup writes it.
+        together: of its descendants only those that are in its own cgroup.
 
     Returns:
         Its pidfd.
@@ -42,11 +43,16 @@ def adopt(asked: Adopt, procs_fd: int | None, ours: Iterable[int], tree: str | N
         NotAdoptable: one line that says why.
     """
 
-    def take(pid: int) -> int:
-        return _take(pid, procs_fd, lambda: _check(pid, asked.uid, asked.user, tree))
-
     if asked.pid == 1 or asked.pid in ours:
         raise NotAdoptable(f"process {asked.pid} is the host's init or Penstock's own")
+    try:
+        only_from = cgroup_of(asked.pid) if together else None
+    except ProcessLookupError:
+        raise NotAdoptable(f"there is no process {asked.pid}") from None
+
+    def take(pid: int) -> int:
+        return _take(pid, procs_fd, lambda: _check(pid, asked.uid, asked.user, tree, only_from))
+
     pidfd = take(asked.pid)
     if asked.tree and procs_fd is not None:
         _take_descendants(asked.pid, frozenset(ours), take)
@@ -97,8 +103,8 @@ def _open(pid: int) -> int:
         raise NotAdoptable(f"there is no process {pid}" if error.errno == errno.ESRCH else f"{pid}: {error}") from None
 
 
-def _check(pid: int, uid: int, user: str, tree: str | None) -> None:
-    """Whether the user may have this process taken over.
+def _check(pid: int, uid: int, user: str, tree: str | None, only_from: str | None) -> None:
+    """Whether the user may have this process taken over; ``only_from``: if it is in this cgroup.
 
     Raises:
         NotAdoptable: no.
@@ -116,6 +122,8 @@ def _check(pid: int, uid: int, user: str, tree: str | None) -> None:
         raise NotAdoptable(f"process {pid} is in a pid namespace (a container) of its own")
     if tree is not None and (where := cgroup_of(pid)).startswith(tree):
         raise NotAdoptable(f"process {pid} is in container {where[len(tree) :].split('/')[0]!r} already")
+    if only_from is not None and cgroup_of(pid) != only_from:
+        raise NotAdoptable(f"process {pid} is in another cgroup")
 
 
 def _status(pid: int) -> dict[str, str]:
@@ -148,11 +156,11 @@ def _take_descendants(pid: int, ours: frozenset[int], take: Callable[[int], int]
     """Parents first: what one forks after it was moved is where it belongs already."""
     known = {pid}
     for _ in range(_ROUNDS):
-        parents = _parents()
-        fresh = [one for one in parents if one not in known and _descends(one, known, parents)]
+        found = parents()
+        fresh = [one for one in found if one not in known and _descends(one, known, found)]
         if not fresh:
             return
-        for one in sorted(fresh, key=lambda one: _depth(one, parents)):
+        for one in sorted(fresh, key=lambda one: _depth(one, found)):
             known.add(one)
             if one not in ours:
                 try:
@@ -161,7 +169,8 @@ def _take_descendants(pid: int, ours: frozenset[int], take: Callable[[int], int]
                     continue  # it ended, is somebody else's, or a container
 
 
-def _parents() -> dict[int, int]:
+def parents() -> dict[int, int]:
+    """Process → its parent, of all that run now."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():

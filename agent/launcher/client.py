@@ -117,23 +117,37 @@ class Launcher:
         return int(answer["pid"])
 
     async def adopt(
-        self, container: str, pid: int, user: str, *, procs_fd: int | None = None, tree: bool = False
-    ) -> None:
+        self, container: str, pid: int, user: str, *, procs_fd: int | None = None, tree: bool = False,
+        borrow: bool = False,
+    ) -> None:  # fmt: skip
         """Take over a process that ``user`` has started elsewhere; its end is told as of any other.
 
         Its threads come along, its children that exist already only with ``tree``. What it was charged for before
         (memory, page cache, its sockets) stays charged where it was. :attr:`Exited.exit_status` may be None. Without
-        ``procs_fd`` it is only watched, and only itself can be killed.
+        ``procs_fd`` it is only watched, and only itself can be killed. With ``borrow`` it can be given back
+        (:meth:`give_back`), and is when the launcher is stopped; what it leaves behind when it ends goes on.
 
         Raises:
-            LaunchFailed: no such process, not the user's alone, Penstock's own, or in a container already.
+            LaunchFailed: no such process, not the user's alone, Penstock's own, or in a container already; to be
+                borrowed, and in a cgroup with limits of its own.
         """
         try:
             uid = (await asyncio.to_thread(pwd.getpwnam, user)).pw_uid
         except KeyError:
             raise LaunchFailed(f"user {user!r} is not known on this host") from None
         asked = Adopt(container=container, pid=pid, user=user, uid=uid, tree=tree)
-        answer = await self._ask({"do": "adopt", "adopt": astuple(asked)}, [procs_fd] if procs_fd is not None else [])
+        request = {"do": "borrow" if borrow else "adopt", "adopt": astuple(asked)}
+        answer = await self._ask(request, [procs_fd] if procs_fd is not None else [])
+        if "error" in answer:
+            raise LaunchFailed(answer["error"])
+
+    async def give_back(self, container: str) -> None:
+        """Move what was borrowed back to where it was, and forget it: its end is not told.
+
+        Raises:
+            LaunchFailed: it has ended, or was not borrowed by this launcher.
+        """
+        answer = await self._ask({"do": "give_back", "container": container})
         if "error" in answer:
             raise LaunchFailed(answer["error"])
 

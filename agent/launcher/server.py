@@ -7,9 +7,7 @@ and whatever one connection says or leaves unread harms no other.
 
 from __future__ import annotations
 
-import array
 import contextlib
-import errno
 import os
 import resource
 import select
@@ -29,27 +27,31 @@ import msgpack
 
 from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
+from agent.launcher.borrow import place_of, put_back
 from agent.launcher.child import Spawner
 from agent.launcher.exits import Exits, say
-from agent.launcher.messages import MAX_MESSAGE_BYTES, Adopt, Exited, Running, Start, widen
+from agent.launcher.listening import listen, receive_with_descriptors
+from agent.launcher.messages import Adopt, Exited, Running, Start, widen
 from agent.launcher.session import kill_session
+from agent.place import cgroup2_mount
 from penstock import sdnotify
 
 #: The buffer of a socket holds fewer requests than this.
 _MOST_REQUESTS = 100_000
 #: The agent that started the launcher may take so long to connect, however short it is to stay without one.
 _FIRST_AGENT_S = 120.0
-_DESCRIPTORS = 4  # stdin, stdout, stderr, and cgroup.procs
 
 
 @dataclass(slots=True)
 class _Child:
-    """``confined``: it is in a cgroup of its own. ``adopted``: somebody else is its parent. ``said``: its report."""
+    """``confined``: it is in a cgroup of its own. ``adopted``: somebody else is its parent. ``origin``: the cgroup from
+    which it was borrowed. ``said``: its report."""
 
     running: Running
     pidfd: int
     confined: bool
     adopted: bool = False
+    origin: Path | None = None
     said: bytes = b""
 
 
@@ -80,7 +82,7 @@ class Server:
         self._stopping = False
         self._catching_up = False
         self._instance = os.urandom(8).hex()
-        self._listening = _listen(path)
+        self._listening = listen(path)
         self._exits = Exits(path.with_name("exits"))
         self._watch(self._listening, self._accept)
         woken, wake = socket.socketpair()  # a signal must end select(), which Python would go on with
@@ -105,10 +107,13 @@ class Server:
         self._path.unlink(missing_ok=True)
 
     def end_all(self) -> None:
-        """Kill every container and wait for them; an adopted process without a cgroup was only watched."""
+        """Kill every container and wait for them; an adopted process without a cgroup was only watched, and one that
+        was borrowed goes on where it was."""
         children = (self._children | self._starting).values()
         for child in children:
-            if child.confined or not child.adopted:
+            if child.origin is not None:
+                self._put_back(child)
+            elif child.confined or not child.adopted:
                 self._kill_session(child)
         if self._stopping and self._cgroup_root is not None:
             # Also what left the session, and containers of a launcher that died; no such files before Linux 5.14.
@@ -156,7 +161,7 @@ class Server:
     def _receive(self, agent: _Agent) -> bool:
         """Serve one request; return False if there was none, or if the agent is gone."""
         try:
-            data, descriptors = _receive_with_descriptors(agent.connection)
+            data, descriptors = receive_with_descriptors(agent.connection)
         except BlockingIOError:
             return False
         except OSError:
@@ -232,8 +237,10 @@ class Server:
         match request["do"]:
             case "start":
                 return self._start(agent, request_id, Start(*request["start"]), descriptors)
-            case "adopt":
-                return self._adopt(Adopt(*request["adopt"]), *descriptors)
+            case "adopt" | "borrow" as do:
+                return self._adopt(Adopt(*request["adopt"]), do == "borrow", *descriptors)
+            case "give_back":
+                return self._give_back(request["container"])
             case "running":
                 self._serve_others_first(agent)
                 return {"running": [astuple(child.running) for child in (self._children | self._starting).values()]}
@@ -293,21 +300,40 @@ class Server:
         self._watch(child.pidfd, lambda _: self._reap(container))
         self._send(agent, {"id": request_id, "pid": child.running.pid})
 
-    def _adopt(self, asked: Adopt, procs_fd: int | None = None) -> dict[str, Any]:
+    def _adopt(self, asked: Adopt, borrow: bool, procs_fd: int | None = None) -> dict[str, Any]:
         container = asked.container
         if container in self._children or container in self._starting:
             return {"error": f"container {container!r} runs already"}
         holder = cgroup_of(os.getpid())
         tree = holder.removesuffix("holder") + "containers/" if self._cgroup_root is not None else None
         ours = {os.getpid(), *(agent.pid for agent in self._agents)}
+        mount = cgroup2_mount() if borrow and procs_fd is not None else None
         try:
-            pidfd = adopt(asked, procs_fd, ours, tree)
+            origin = place_of(asked.pid, mount) if mount is not None else None
+            pidfd = adopt(asked, procs_fd, ours, tree, together=borrow)
         except NotAdoptable as error:
             return {"error": str(error)}
         running = Running(container, asked.pid, asked.user, time.time())
-        self._children[container] = _Child(running, pidfd, procs_fd is not None, adopted=True)
+        self._children[container] = _Child(running, pidfd, procs_fd is not None, adopted=True, origin=origin)
         self._watch(pidfd, lambda _: self._reap(container))
         return {}
+
+    def _give_back(self, container: str) -> dict[str, Any]:
+        child = self._children.get(container)
+        if child is None or not child.adopted or (child.confined and child.origin is None):
+            return {"error": f"container {container!r} was not borrowed by this launcher"}
+        if not self._put_back(child):
+            return {"error": f"some processes of {container!r} could not be moved back"}
+        del self._children[container]
+        self._selector.unregister(child.pidfd)
+        os.close(child.pidfd)
+        return {}
+
+    def _put_back(self, child: _Child) -> bool:
+        mount = cgroup2_mount()
+        if child.origin is None or mount is None or self._cgroup_root is None:
+            return True  # it was only watched
+        return put_back(self._cgroup_root / "containers" / child.running.container, child.origin, mount)
 
     # ------------------------------------------------------------ ends
 
@@ -316,6 +342,7 @@ class Server:
         self._selector.unregister(child.pidfd)
         pid = child.running.pid
         if child.adopted:
+            self._put_back(child)  # what it leaves behind: a container ends with all that is in it
             code = exit_code(pid, child.pidfd)
             os.close(child.pidfd)
             return code, None
@@ -357,34 +384,3 @@ class Server:
             self._signal(child.running.container, signal.SIGKILL)  # its session may be its user's login
         else:
             kill_session(child.running.pid)
-
-
-def _receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """socket.recv_fds() forgets its flags (Python 3.11), and these descriptors must not reach the next child."""
-    space = socket.CMSG_SPACE(_DESCRIPTORS * struct.calcsize("i"))
-    data, ancillary, _, _ = connection.recvmsg(MAX_MESSAGE_BYTES, space, socket.MSG_CMSG_CLOEXEC)
-    descriptors = array.array("i")
-    for level, kind, payload in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
-    return data, list(descriptors)
-
-
-def _listen(path: Path) -> socket.socket:
-    """Where nobody listens.
-
-    Raises:
-        OSError: a launcher answers there already, and what it runs is not to be taken from it.
-    """
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as trial:
-        if trial.connect_ex(str(path)) == 0:
-            raise OSError(errno.EADDRINUSE, "a launcher answers there already", str(path))
-    path.unlink(missing_ok=True)
-    old = os.umask(0o177)
-    try:
-        listening.bind(str(path))
-    finally:
-        os.umask(old)
-    listening.listen(16)
-    return listening

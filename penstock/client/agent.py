@@ -41,6 +41,7 @@ from penstock.wire.agent_api import (
 from penstock.wire.config_api import ConfigInForce, ConfigSet, Daemon, SetConfig, ShowConfig
 from penstock.wire.connection import read_params
 from penstock.wire.jobs_api import NOTIFICATIONS as JOB_NOTIFICATIONS
+from penstock.wire.jobs_api import Lend
 from penstock.wire.overview_api import ClusterStatus
 from penstock.wire.reservation_api import (
     DeleteReservation,
@@ -183,6 +184,16 @@ class AgentClient:
             made = Container(self._link, answer.container, answer.pid, answer.not_enforced)
             self._containers[made.id] = made
         return made
+
+    async def lend(self, job: str, pid: int = 0) -> str:
+        """Have a process of this user's (0: this one) and its descendants ranked with a job; return the container that
+        they are now, or were already. They go on when the job is over.
+
+        Raises:
+            RpcError: they cannot be: limits of their own, another user's, an agent that knows no such call.
+            AgentUnavailable: the agent went away for good.
+        """
+        return (await self._link.call("lend", lambda: Lend(job=job, pid=pid), Launched)).container
 
     async def attach(self, container: str) -> Container:
         """A container that is there already, to wait for its end.

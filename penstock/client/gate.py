@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from penstock.client.gate_engine import Engine, Setup
+from penstock.client.gate_engine import Engine
+from penstock.client.gate_link import Setup
 from penstock.client.gate_slot import Slot
 from penstock.model.resources import KINDS, ResourceKind
 from penstock.wire.agent_api import StageProgress
@@ -48,6 +49,8 @@ class Gate:
         patience_s: float = 1.0,
         warn: Callable[[str], object] | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
+        rank: bool = False,
+        process: int = 0,
     ) -> None:
         """Never blocks, and needs no agent.
 
@@ -55,6 +58,8 @@ class Gate:
         (``paths.agent_socket()``); ``warn`` gets one line for each outage, in the gate's thread (``warnings.warn``).
         ``loop`` is an event loop that runs for as long as the gate is used: its thread then is the gate's, and whatever
         asks from there pays for no change of threads. Without it, the gate has a thread of its own.
+        ``rank``: ``process`` (0: this one) and its descendants may be moved into a container of the job, to be ranked
+        with it until it is over (docs/ranks.md). Where they cannot be, ``warn`` gets one line, and work goes on.
 
         Raises:
             ValueError: a negative patience or memory.
@@ -62,7 +67,8 @@ class Gate:
         if patience_s < 0 or memory_bytes < 0:
             raise ValueError("patience_s and memory_bytes must not be negative")
         self.name = _name(name) or "python"
-        self._setup = Setup(self.name, socket, job, priority, memory_bytes, patience_s, warn or _warn_always)
+        lend = process if rank else None
+        self._setup = Setup(self.name, socket, job, priority, memory_bytes, patience_s, warn or _warn_always, lend)
         self._loop = loop
         self._lock = threading.Lock()
         self._engine: Engine | None = None

@@ -14,13 +14,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from penstock.client.gate_keeper import LeaseKeeper
 from penstock.client.gate_lease import Lease, Leases
-from penstock.client.gate_link import GateLink
+from penstock.client.gate_link import GateLink, Setup
 from penstock.client.gate_slot import Slot
 from penstock.client.gating import Complete, Gating, Go, Instruction, Refuse, Submit, Warn, Withdraw
 from penstock.client.job import Job
@@ -35,19 +33,6 @@ _ANSWER_S = 2.0
 _ASK_EVERY_S = 2.0
 _JOIN_S = 3.0
 _BARRIER_S = 5.0
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a gate was made with; see :class:`penstock.client.gate.Gate`."""
-
-    name: str
-    socket: Path | None
-    job: str
-    priority: float
-    memory_bytes: int
-    patience_s: float
-    warn: Callable[[str], object]
 
 
 class Engine:
@@ -77,7 +62,7 @@ class Engine:
         self.loop = loop or _new_loop()
         self._keeper = LeaseKeeper(self.leases, self.loop, self.give_back)
         self._stop = asyncio.Event()
-        self.link = GateLink(setup.name, setup.socket, setup.job, setup.priority, setup.memory_bytes, self)
+        self.link = GateLink(setup, self)
         self._thread: threading.Thread | None = None
         self._living: asyncio.Task[None] | None = None
         if loop is None:

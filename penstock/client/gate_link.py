@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import math
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +21,8 @@ from penstock.wire.jobs_api import LeaveJob
 
 _BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts
 _REGISTER_S = 10.0
+#: Processes in which it was said that they are not ranked.
+_SAID: set[int] = set()
 
 
 class Watcher(Protocol):
@@ -79,18 +83,27 @@ class _Client(AgentClient):
         return None if sock is None else int(sock.fileno())
 
 
+@dataclass(frozen=True)
+class Setup:
+    """What a gate was made with; see :class:`penstock.client.gate.Gate`."""
+
+    name: str
+    socket: Path | None
+    job: str
+    priority: float
+    memory_bytes: int
+    patience_s: float
+    warn: Callable[[str], object]
+    lend: int | None = None
+
+
 class GateLink:
     """One job at the agent of this host, in one connection at a time."""
 
-    def __init__(
-        self, name: str, socket: Path | None, job: str, priority: float, memory_bytes: int, watcher: Watcher
-    ) -> None:
-        self._name = name
-        self._socket = socket
-        self._join = job
-        self._priority = priority
-        self._memory_bytes = memory_bytes
+    def __init__(self, setup: Setup, watcher: Watcher) -> None:
+        self._setup = setup
         self._watcher = watcher
+        self._lending: asyncio.Task[None] | None = None
         self._client: _Client | None = None
         self._job: Job | None = None
         self._lost = asyncio.Event()
@@ -101,7 +114,7 @@ class GateLink:
     @property
     def where(self) -> Path:
         """The agent's socket."""
-        return self._socket or paths.agent_socket()
+        return self._setup.socket or paths.agent_socket()
 
     @property
     def up(self) -> bool:
@@ -154,6 +167,7 @@ class GateLink:
             self.lost_for_good(f"the agent at {self.where} does not know the job any more")
         else:
             self._watcher.linked(job)
+            self._lend(client, job)
 
     def unlinked(self, client: _Client) -> None:
         """The connection broke."""
@@ -173,18 +187,43 @@ class GateLink:
     # ------------------------------------------------------------ inside
 
     async def _connect(self, limit: asyncio.Timeout) -> None:
-        client = await _Client.connect(self.where, client=self._name, reconnect_s=math.inf)
+        setup = self._setup
+        client = await _Client.connect(self.where, client=setup.name, reconnect_s=math.inf)
         self._client = client
         client.link = self
         limit.reschedule(asyncio.get_running_loop().time() + _REGISTER_S)
         job = await client.register_job(
-            self._name, memory_bytes=self._memory_bytes, priority=self._priority, job=self._join
+            setup.name, memory_bytes=setup.memory_bytes, priority=setup.priority, job=setup.job
         )
         self._job = job
         if self.up:  # else it broke in this very moment, and `relinked` follows
             self._watcher.linked(job)
+            self._lend(client, job)
+
+    def _lend(self, client: _Client, job: Job) -> None:
+        """Nobody waits for it: work need not be ranked to be done."""
+        if self._setup.lend is not None:
+            self._lending = asyncio.get_running_loop().create_task(self._lend_process(client, job, self._setup.lend))
+
+    async def _lend_process(self, client: _Client, job: Job, pid: int) -> None:
+        try:
+            await client.lend(job.id, pid)
+        except (RpcError, AgentUnavailable) as error:
+            if client is self._client and not job.over:
+                self._say_unranked(str(error))
+
+    def _say_unranked(self, why: str) -> None:
+        """Once for all gates of the process."""
+        if os.getpid() in _SAID:
+            return
+        _SAID.add(os.getpid())
+        text = f"the processes of {self._setup.name!r} are not ranked with their job, and work goes on: {why}"
+        with contextlib.suppress(Exception):  # a filter made an error of the warning
+            self._setup.warn(text)
 
     async def _close(self) -> None:
+        if self._lending is not None:
+            self._lending.cancel()
         client, self._client = self._client, None
         job, self._job = self._job, None
         if client is not None:

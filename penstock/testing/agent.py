@@ -286,6 +286,10 @@ class FakeAgent:
     def _adopt(self, peer: RpcPeer, asked: Any) -> Launched:
         return msgspec.structs.replace(self._launch(peer, asked), pid=asked.pid)
 
+    def _lend(self, peer: RpcPeer, asked: Any) -> Launched:
+        self._ids += 1
+        return Launched(container=f"c-{self._ids}", pid=asked.pid or os.getpid(), not_enforced={})
+
     def _resize(self, peer: RpcPeer, asked: Any) -> Resized:
         container = self._container(asked.container)
         container.limits = container.limits.changed(asked.limits)

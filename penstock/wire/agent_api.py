@@ -285,14 +285,14 @@ class ContainerRef(Params, frozen=True):
 
 
 class Adopt(Params, frozen=True):
-    """Take a running process of the same user into a container; answered as ``launch`` is.
-
-    Memory that it was charged for before stays charged where it was, and a socket keeps its cgroup; what it has
-    forked already stays outside unless ``tree`` asks for its descendants, too. How it exits cannot be seen. Of the
-    specification ``argv`` is only shown, and ``env``, ``cwd`` and ``stdio`` mean nothing.
+    """Take a running process of the same user into a container; answered as ``launch`` is. ``pid`` 0 is the process
+    that opened this connection. Where that is in a container already, the answer is that one. Memory that was charged
+    before stays charged where it was, and a socket keeps its cgroup; what it has forked already stays outside unless
+    ``tree`` asks for its descendants, too. How it exits cannot be seen. Of the specification ``argv`` is only shown;
+    ``env``, ``cwd`` and ``stdio`` mean nothing.
     """
 
-    pid: Annotated[int, msgspec.Meta(ge=1, le=2**22)]
+    pid: Annotated[int, msgspec.Meta(ge=0, le=2**22)]
     container: ContainerSpec
     tree: bool = False
 

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import MonotaskId
-from penstock.wire.agent_api import Done, Params, Result
+from penstock.wire.agent_api import Done, Launched, Params, Result
 
 #: Of one call.
 MOST_JOBS = 1000
@@ -129,6 +129,19 @@ class LeaveJob(Params, frozen=True):
     merged_into: Annotated[str, msgspec.Meta(max_length=256)] = ""
 
 
+class Lend(Params, frozen=True):
+    """Have a running process and its descendants ranked with a job of mine: they are its container until it is over.
+
+    ``pid`` 0 is the process that opened this connection. Answered as ``launch`` is; with the container that the process
+    is in already, where it is in one. Then nothing changes, but that a container which was lent for a job that is over
+    goes on for this one. The process goes on wherever the job or the connection ends, and so does what it leaves
+    behind. Refused where limits bind the process: the cgroup that it is in has some of its own.
+    """
+
+    job: JobId
+    pid: Annotated[int, msgspec.Meta(ge=0, le=2**22)] = 0
+
+
 class CancelledBy(Params, frozen=True):
     """Agent → framework: somebody cancelled the job. It is over, and nothing that is said of it is understood."""
 
@@ -157,7 +170,10 @@ REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
 }
 
 #: framework → agent, which answers itself
-OWN_REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {"leave_job": (LeaveJob, Done)}
+OWN_REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
+    "leave_job": (LeaveJob, Done),
+    "lend": (Lend, Launched),
+}
 
 #: agent → framework
 NOTIFICATIONS: dict[str, type[Params]] = {"job_cancelled": CancelledBy, "slot_taken_back": SlotTakenBack}

@@ -49,6 +49,7 @@ OF_OTHERS: dict[str, dict[str, Any]] = {
     "tasks_done": {"job": "{job}", "tasks": ["t"]},
     "cancel_tasks": {"job": "{job}", "tasks": ["t"]},
     "progress": {"job": "{job}", "stages": [{"stage": "s", "tasks": 1}]},
+    "lend": {"job": "{job}"},
     "adopt": {"pid": "{pid}", "container": {"argv": ["mine"]}},
     "resize": {"container": "{container}", "limits": {"cpu_cores": 0.1}},
     "follow": {"container": "{container}", "profile": None},

@@ -42,7 +42,8 @@ class Host:
             self._up(_set(chosen))
         else:
             self._fork(directory / "master.json", chosen)
-        self._agent = BlockingAgent.connect(directory / "run" / "agent.sock", "test")
+        self.socket = directory / "run" / "agent.sock"
+        self._agent = BlockingAgent.connect(self.socket, "test")
 
     def _up(self, settings: list[str]) -> None:
         with self._log.open("wb") as log:

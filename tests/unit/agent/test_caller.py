@@ -6,12 +6,14 @@ import grp
 import os
 import pwd
 import socket
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from agent.caller import caller, container_of, known_group
+from agent.caller import ancestry, caller, container_of, is_still, known_group
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can put on groups")
 
@@ -76,12 +78,40 @@ def test_a_client_runs_in_the_container_of_its_cgroup_or_else_of_its_session(tmp
     (tmp_path / str(own)).mkdir()
     said = tmp_path / str(own) / "cgroup"
     said.write_text("1:cpu:/c-1\n0::/penstock/containers/c-2/inner\n")
-    assert container_of(own, {"c-1": 5, "c-2": 6}, tmp_path) == "c-2"
-    assert container_of(own, {"c-1": 5}, tmp_path) == ""
-    assert container_of(own, {"c-1": os.getsid(own)}, tmp_path) == "c-1"
+    assert container_of(own, {"c-1": 5, "c-2": 6}, proc=tmp_path) == "c-2"
+    assert container_of(own, {"c-1": 5}, {"c-2": 6}, tmp_path) == "c-2"
+    assert container_of(own, {"c-1": 5}, proc=tmp_path) == ""
+    assert container_of(own, {"c-1": os.getsid(own)}, proc=tmp_path) == "c-1"
     said.unlink()
-    assert container_of(own, {"c-1": os.getsid(own)}, tmp_path) == "c-1"
-    assert container_of(2**22 + 1, {"c-1": 1}, tmp_path) == ""  # no such process: pids end at 2**22
+    assert container_of(own, {"c-1": os.getsid(own)}, proc=tmp_path) == "c-1"
+    assert container_of(2**22 + 1, {"c-1": 1}, proc=tmp_path) == ""  # no such process: pids end at 2**22
+
+
+def test_what_descends_from_an_adopted_process_is_in_the_nearest_such_container() -> None:
+    child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        assert container_of(child.pid, {}, {"c-1": os.getpid()}) == "c-1"
+        assert container_of(child.pid, {}, {"c-1": os.getpid(), "c-2": child.pid}) == "c-2"
+        assert container_of(os.getpid(), {}, {"c-2": child.pid}) == ""
+        assert list(ancestry(child.pid))[:3] == [child.pid, os.getpid(), os.getppid()]
+    finally:
+        child.kill()
+        child.wait()
+    assert list(ancestry(child.pid)) == [child.pid]
+
+
+def test_a_pid_is_still_the_process_that_had_it_then() -> None:
+    before = time.clock_gettime(time.CLOCK_BOOTTIME) - 1.0
+    child = subprocess.Popen(["sleep", "1000"])
+    now = time.clock_gettime(time.CLOCK_BOOTTIME) + 0.02  # the kernel counts in ticks
+    try:
+        assert is_still(child.pid, now)
+        assert not is_still(child.pid, before), "it began later: another had that pid"
+    finally:
+        child.kill()
+        child.wait()
+    assert not is_still(child.pid, now)
+    assert not is_still(0, now)
 
 
 def test_a_group_is_known_or_not() -> None:

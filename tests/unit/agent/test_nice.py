@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.nice import renice
+from agent.nice import renice, renice_tree, tree
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root lowers nice values")
+OWN = os.getpriority(os.PRIO_PROCESS, 0)
 _CHILDREN = """
-import subprocess, sys
+import subprocess, sys, threading
+for _ in range(2): threading.Thread(target=threading.Event().wait, daemon=True).start()
 child = subprocess.Popen(["sleep", "1000"])
 print(child.pid, flush=True)
 child.wait()
@@ -23,7 +25,7 @@ child.wait()
 
 @pytest.fixture
 def family() -> Iterator[tuple[int, int]]:
-    """A process that leads a session, and its child."""
+    """A process of three threads that leads a session, and its child."""
     leader = subprocess.Popen(
         [sys.executable, "-c", _CHILDREN], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -34,11 +36,17 @@ def family() -> Iterator[tuple[int, int]]:
     leader.wait()
 
 
+def nice_of(*pids: int) -> list[int]:
+    """Of all their threads."""
+    threads = [int(thread.name) for pid in pids for thread in Path(f"/proc/{pid}/task").iterdir()]
+    return [os.getpriority(os.PRIO_PROCESS, thread) for thread in threads]
+
+
 def test_all_of_a_session_and_nobody_else(family: tuple[int, int]) -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
     for nice in (12, 19, 0):
         assert renice(family[0], nice) == ""
-        assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in family] == [nice, nice]
+        assert nice_of(*family) == [nice] * 4, "each thread has a nice value of its own"
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
@@ -52,11 +60,44 @@ def test_the_session_is_weighed_where_the_kernel_weighs_sessions(family: tuple[i
 
 def test_a_process_that_leads_no_session_is_left_alone(family: tuple[int, int]) -> None:
     assert "leads no session" in renice(family[1], 12)
-    own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert [os.getpriority(os.PRIO_PROCESS, pid) for pid in family] == [own, own]
+    assert nice_of(*family) == [OWN] * 4
 
 
 def test_a_session_that_has_ended_is_no_error() -> None:
     ended = subprocess.Popen(["true"], start_new_session=True)
     ended.wait()
     assert renice(ended.pid, 5) == ""
+
+
+def test_all_that_descends_from_a_process_but_what_is_apart(family: tuple[int, int]) -> None:
+    leader, child = family
+    for nice in (12, 19, 0):
+        assert renice_tree(leader, nice) == ""
+        assert nice_of(leader, child) == [nice] * 4
+    assert renice_tree(leader, 12, apart={child}) == ""
+    assert (nice_of(leader), nice_of(child)) == ([12] * 3, [0])
+    assert os.getpriority(os.PRIO_PROCESS, 0) == OWN
+
+
+def test_the_agent_that_a_process_has_started_is_apart(family: tuple[int, int]) -> None:
+    leader, _ = family
+    assert leader not in tree(os.getppid()) and os.getpid() not in tree(os.getppid())
+
+
+def test_a_session_is_weighed_if_all_of_it_descends_from_the_process(family: tuple[int, int]) -> None:
+    leader, child = family
+    said = Path(f"/proc/{leader}/autogroup")
+    if not said.exists() or not said.read_text():
+        pytest.skip("this kernel does not group processes by session")
+    before = said.read_text().split()[-1]
+    assert renice_tree(child, 12) == ""
+    assert said.read_text().split()[-1] == before, "the leader is not among them"
+    assert (nice_of(leader), nice_of(child)) == ([OWN] * 3, [12])
+    assert renice_tree(leader, 12) == ""
+    assert said.read_text().split()[-1] == "12"
+
+
+def test_a_tree_that_has_ended_is_no_error() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert renice_tree(ended.pid, 5) == ""

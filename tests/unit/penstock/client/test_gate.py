@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from penstock.client import gate_link
 from penstock.client.errors import JobCancelled
 from penstock.client.gate import Gate, Slot
 from penstock.client.gate_link import GateLink
@@ -104,6 +105,39 @@ def test_a_gate_that_closes_leaves_the_job_that_it_registered_in_order(agent: Ag
     assert own.wait_closed(TIMEOUT_S)
     agent.until(lambda fake: bool(fake.called("leave_job")))
     assert [(asked.job, asked.merged_into) for asked in agent.agent.called("leave_job")] == [(job, "")]
+
+
+def test_a_gate_lends_its_process_where_it_may_be_ranked(agent: AgentThread, make: Make) -> None:
+    own, other = make(rank=True), make(rank=True, process=4711)
+    assert own.wait_connected(TIMEOUT_S) and other.wait_connected(TIMEOUT_S)
+    agent.until(lambda fake: len(fake.called("lend")) == 2)
+    assert {(asked.job, asked.pid) for asked in agent.agent.called("lend")} == {(own.job, 0), (other.job, 4711)}
+    assert make().wait_connected(TIMEOUT_S)
+    assert len(agent.agent.called("lend")) == 2, "a gate that was not told so moves nobody"
+
+
+def test_a_gate_lends_its_process_again_to_an_agent_that_is_back(agent: AgentThread, make: Make) -> None:
+    assert make(rank=True).wait_connected(TIMEOUT_S)
+    agent.until(lambda fake: bool(fake.called("lend")))
+    agent.stop()
+    agent.start()
+    agent.until(lambda fake: bool(fake.called("lend")))
+
+
+def test_an_agent_that_does_not_rank_costs_one_line(
+    agent: AgentThread, make: Make, warned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_link, "_SAID", set())
+    agent.agent.refuse["lend"] = refused("process 1 is in a cgroup with limits of its own")
+    gates = [make(rank=True) for _ in range(3)]
+    assert all(gate.wait_connected(TIMEOUT_S) for gate in gates)
+    agent.until(lambda fake: len(fake.called("lend")) == 3)
+    for gate in gates:
+        with gate.acquire("cpu", 1) as slot:
+            assert slot.gated
+    (line,) = warned
+    assert line.startswith("the processes of 'test' are not ranked with their job, and work goes on: ")
+    assert "limits of its own" in line and "\n" not in line
 
 
 def test_a_body_that_raises_gives_the_slot_back_as_failed(agent: AgentThread, gate: Gate) -> None:

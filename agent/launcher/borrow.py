@@ -1,0 +1,98 @@
+"""Processes that are lent for the rank of a job: taken in like adopted ones, and put back where they were."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from agent.launcher.adopt import NotAdoptable, cgroup_of
+
+#: Between a look and the moves a process may fork; each round finds what the one before it missed.
+_ROUNDS = 100
+#: What somebody has set for a cgroup, and a process would lose that leaves it: file → what it says where nobody has.
+_OWN_LIMITS = {
+    "cpu.max": "max 100000",
+    "cpu.weight": "100",
+    "cpuset.cpus": "",
+    "memory.max": "max",
+    "memory.high": "max",
+    "memory.low": "0",
+    "memory.min": "0",
+}
+#: Why a cgroup that is there takes no process: one below it has controllers, or it is threaded; or it is gone.
+_TAKES_NONE = {errno.ENOENT, errno.ENODEV, errno.EBUSY, errno.EOPNOTSUPP}
+
+
+def place_of(pid: int, mount: Path) -> Path:
+    """The cgroup of a process that may be borrowed; ``mount`` is where cgroup v2 is.
+
+    Raises:
+        NotAdoptable: limits bind it there that would not bind it elsewhere, or it has ended.
+    """
+    try:
+        where = cgroup_of(pid)
+    except ProcessLookupError:
+        raise NotAdoptable(f"process {pid} has ended") from None
+    path = mount / where.lstrip("/")
+    if not where or "/.." in where or not path.is_dir():
+        raise NotAdoptable(f"process {pid} is in a cgroup that cannot be seen from here")
+    for cgroup in (path, *path.parents):
+        if cgroup == mount:
+            break
+        for name, free in _OWN_LIMITS.items():
+            if _read(cgroup / name, free) != free:
+                raise NotAdoptable(f"process {pid} is in a cgroup with limits of its own: {name} of {cgroup}")
+    return path
+
+
+def put_back(container: Path, origin: Path, mount: Path) -> bool:
+    """Move every process of a container to where it was, or to the nearest cgroup above that takes it.
+
+    Return whether none is left in the container.
+    """
+    below = [each for each in (origin, *origin.parents) if each == mount or mount in each.parents]
+    for _ in range(_ROUNDS):
+        inside = _members(container)
+        if not inside:
+            return True
+        for pid in inside:
+            _move(pid, container.name, below)
+    return False
+
+
+def _members(container: Path) -> list[int]:
+    found: list[int] = []
+    for directory, _, _ in os.walk(container):
+        found += map(int, _read(Path(directory, "cgroup.procs"), "").split())
+    return found
+
+
+def _move(pid: int, container: str, places: list[Path]) -> None:
+    """Into the first place that takes it, unless the pid is another process's by now."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if container not in cgroup_of(pid).split("/"):
+            return
+        for place in places:
+            try:
+                (place / "cgroup.procs").write_bytes(b"%d" % pid)
+            except OSError as error:
+                if error.errno not in _TAKES_NONE:
+                    return
+            else:
+                return
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(pidfd)
+
+
+def _read(path: Path, otherwise: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return otherwise

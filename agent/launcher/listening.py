@@ -1,0 +1,45 @@
+"""The launcher's socket: where it listens, and messages with descriptors."""
+
+from __future__ import annotations
+
+import array
+import errno
+import os
+import socket
+import struct
+from pathlib import Path
+
+from agent.launcher.messages import MAX_MESSAGE_BYTES
+
+DESCRIPTORS = 4  # stdin, stdout, stderr, and cgroup.procs
+
+
+def receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """socket.recv_fds() forgets its flags (Python 3.11), and these descriptors must not reach the next child."""
+    space = socket.CMSG_SPACE(DESCRIPTORS * struct.calcsize("i"))
+    data, ancillary, _, _ = connection.recvmsg(MAX_MESSAGE_BYTES, space, socket.MSG_CMSG_CLOEXEC)
+    descriptors = array.array("i")
+    for level, kind, payload in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
+    return data, list(descriptors)
+
+
+def listen(path: Path) -> socket.socket:
+    """Where nobody listens.
+
+    Raises:
+        OSError: a launcher answers there already, and what it runs is not to be taken from it.
+    """
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as trial:
+        if trial.connect_ex(str(path)) == 0:
+            raise OSError(errno.EADDRINUSE, "a launcher answers there already", str(path))
+    path.unlink(missing_ok=True)
+    old = os.umask(0o177)
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(old)
+    listening.listen(16)
+    return listening

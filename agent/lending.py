@@ -1,0 +1,89 @@
+"""Clients that have processes of their own taken in: which process that is, and which container it is in already."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from agent import caller
+from agent.core import Node
+from agent.core import events as e
+from penstock.wire import agent_api as api
+from penstock.wire.errors import unavailable
+from penstock.wire.jobs_api import Lend
+
+#: Of a command line that is only shown.
+_MOST_WORDS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The process at the other end of a connection, as the kernel vouches for it: it had ``pid`` when it connected.
+
+    ``at_s`` is that time, of CLOCK_BOOTTIME.
+    """
+
+    pid: int
+    at_s: float
+
+    def lives(self) -> bool:
+        """Whether it has that pid still. In a pid namespace of its own it has none here (0)."""
+        return self.pid > 0 and caller.is_still(self.pid, self.at_s)
+
+
+def container_of(node: Node, pid: int) -> str:
+    """The live container that a process runs in, "" for none."""
+    started = [record for record in node.containers.live.values() if record.pid]
+    if not started:
+        return ""
+    launched = {record.container: record.pid for record in started if not record.adopted}
+    return caller.container_of(pid, launched, {each.container: each.pid for each in started if each.adopted})
+
+
+def adopting(node: Node, session: int, peer: Peer, asked: api.Adopt) -> e.AdoptRequested:
+    """``adopt``, with what is to be known of the process.
+
+    Raises:
+        RpcError: ``unavailable``: the connection's own process is asked for, and has ended, or cannot be seen.
+    """
+    pid = _named(peer, asked.pid)
+    own = _is_own(peer, pid, tree=asked.tree)
+    inside = container_of(node, pid) if own else ""
+    return e.AdoptRequested(session, asked.container, pid, asked.tree, own, inside)
+
+
+def lending(node: Node, session: int, peer: Peer, asked: Lend) -> e.LendRequested:
+    """``lend``, as :func:`adopting`. Whose the process is, the launcher looks at.
+
+    Raises:
+        RpcError: ``unavailable``: there is no such process, or it cannot be seen.
+    """
+    pid = _named(peer, asked.pid)
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - shorter than a path
+            words = file.read().removesuffix(b"\0").split(b"\0")[:_MOST_WORDS]
+        nice = os.getpriority(os.PRIO_PROCESS, pid)
+    except OSError:
+        raise unavailable(f"there is no process {pid}") from None
+    argv = tuple(word.decode("utf-8", "replace") for word in words)
+    return e.LendRequested(
+        session, asked.job, pid, argv, nice, own=_is_own(peer, pid, tree=True), inside=container_of(node, pid)
+    )
+
+
+def _named(peer: Peer, pid: int) -> int:
+    if pid:
+        return pid
+    if not peer.lives():
+        raise unavailable(
+            "the process that opened this connection has ended, or is in a pid namespace of its own",
+            remedy="connect from the process itself, on the host",
+        )
+    return peer.pid
+
+
+def _is_own(peer: Peer, pid: int, *, tree: bool) -> bool:
+    """Whether the connection's own process is the named one, or (``tree``) descends from it."""
+    if not peer.lives():
+        return False
+    return peer.pid == pid or (tree and pid in caller.ancestry(peer.pid))

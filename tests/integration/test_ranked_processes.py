@@ -1,0 +1,151 @@
+"""Processes that no container holds, ranked with their jobs: by nice values, on a host without a cpu controller."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.place import cgroup2_mount
+from penstock.client import AgentClient
+from penstock.wire.errors import RpcError
+
+_MOUNT = cgroup2_mount()
+WEIGHED = _MOUNT is not None and "cpu" in (_MOUNT / "cgroup.controllers").read_text().split()
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root lowers nice values"),
+    pytest.mark.skipif(WEIGHED, reason="cgroups are weighed here: tests/kernel/test_ranks.py"),
+]
+WAIT_S = 60.0
+#: It has a child, lends itself for a job, and goes on when the job is over.
+SCRIPT = """
+import subprocess, sys
+from pathlib import Path
+from penstock.client.gate import Gate
+
+child = subprocess.Popen(["sleep", "1000"])
+gate = Gate(sys.argv[2], socket=Path(sys.argv[1]), patience_s=60, rank=True)
+gate.wait_connected(60)
+print(child.pid, gate.job, flush=True)
+for line in sys.stdin:
+    if line == "over\\n":
+        gate.close(done=True)
+        gate.wait_closed(60)
+    print("went on", flush=True)
+child.kill()
+"""
+
+
+class Lender:
+    """A process that has registered a job, and its child."""
+
+    def __init__(self, socket: Path, name: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(socket), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        child, self.job = self.line().split()
+        self.pids = (self.process.pid, int(child))
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def says(self, what: str) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
+        return self.line()
+
+    def nice(self) -> set[int]:
+        """The nice values of all threads of both."""
+        threads = [int(each.name) for pid in self.pids for each in Path(f"/proc/{pid}/task").iterdir()]
+        return {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
+
+    def end(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(WAIT_S)
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def lender() -> Iterator[Callable[[Path, str], Lender]]:
+    with ExitStack() as ends:
+
+        def make(socket: Path, name: str) -> Lender:
+            made = Lender(socket, name)
+            ends.callback(made.end)
+            return made
+
+        yield make
+
+
+def until(condition: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + WAIT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+    return found
+
+
+def containers(agent: Any) -> dict[str, dict[str, Any]]:
+    """By job, those that run."""
+    return {each["job"]: each for each in agent.status()["containers"] if each["ended"] is None and each["pid"]}
+
+
+def test_processes_are_ranked_while_their_jobs_last_and_go_on_after_them(start_agent: Any, lender: Any) -> None:
+    agent = start_agent()
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    first, second = lender(agent.socket, "first"), lender(agent.socket, "second")
+    until(lambda: len(containers(agent)) == 2, "they are not taken in")
+    ranked = containers(agent)
+    assert [ranked[each.job]["pid"] for each in (first, second)] == [each.pids[0] for each in (first, second)]
+    until(lambda: second.nice() == {max(own, 12)}, "the second is not behind the first")
+    assert first.nice() == {max(own, 0)}
+
+    assert first.says("over") == "went on\n"
+    until(lambda: second.nice() == {max(own, 0)}, "the second is not the first now")
+    until(lambda: list(containers(agent)) == [second.job], "the first is still in")
+    assert second.says("over") == "went on\n"
+    until(lambda: not containers(agent), "the second is still in")
+    assert [each.nice() for each in (first, second)] == [{own}, {own}]
+    assert [each.says("more") for each in (first, second)] == ["went on\n"] * 2
+    reasons = {each["ended"]["reason"] for each in agent.status()["containers"]}
+    assert reasons == {"its job is over: its processes go on where they were"}
+
+
+def test_a_restarted_agent_gives_back_what_its_predecessor_took_in(start_agent: Any, lender: Any) -> None:
+    agent = start_agent()
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    first, second = lender(agent.socket, "first"), lender(agent.socket, "second")
+    until(lambda: len(containers(agent)) == 2, "they are not taken in")
+    agent.kill()
+    again = start_agent()
+    until(lambda: len(containers(again)) == 2, "a restarted agent has lost them")
+    until(lambda: [job["connections"] for job in again.status()["jobs"]] == [1, 1], "they did not come back")
+    assert second.says("over") == first.says("over") == "went on\n"
+    until(lambda: not containers(again), "they are still in")
+    assert [each.nice() for each in (first, second)] == [{own}, {own}]
+
+
+async def test_what_cannot_be_lent(start_agent: Any) -> None:
+    agent = start_agent()
+    ended = await asyncio.create_subprocess_exec("true")
+    await ended.wait()
+    async with await AgentClient.connect(agent.socket, "test") as client:
+        job = await client.register_job("x")
+        for pid, why in ((agent.process.pid, "Penstock's own"), (ended.pid, f"there is no process {ended.pid}")):
+            with pytest.raises(RpcError, match=why):
+                await client.lend(job.id, pid)
+    assert not containers(agent)

@@ -1,0 +1,203 @@
+"""Ranked jobs on a real kernel: the first has what it can use, the last moves on, and a promise is kept beside all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kernel.host_bed import Host, python
+
+pytestmark = pytest.mark.timeout(300)
+BURN = "print('up', flush=True)\nwhile True: pass"
+SECONDS = 6.0
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    host = Host(tmp_path_factory.mktemp("host"))
+    yield host
+    host.close()
+
+
+@pytest.fixture
+def burning(host: Host) -> Iterator[Any]:
+    """Start a command that wants a whole processor, and wait until it runs; all are killed at the end."""
+    with ExitStack() as ends:
+
+        def start(name: str, *options: str) -> None:
+            process = host.start("run", "--name", name, *options, "--", *python(BURN))
+            ends.callback(process.wait)
+            ends.callback(lambda: host.penstock("kill", host.container(name)["container"]))
+            assert process.stdout is not None
+            assert process.stdout.readline() == "up\n"
+
+        yield start
+
+
+LENDS = """
+import sys
+from pathlib import Path
+from penstock.client.gate import Gate
+place = Path("/proc/self/cgroup").read_text()
+gate = Gate("lent", socket=Path(sys.argv[1]), patience_s=60, rank=True, warn=lambda text: print(text, flush=True))
+gate.wait_connected(60)
+print(gate.job, flush=True)
+if sys.argv[2] == "burn":
+    while True: pass
+sys.stdin.readline()
+inside = Path("/proc/self/cgroup").read_text()
+gate.close(done=True)
+gate.wait_closed(60)
+while Path("/proc/self/cgroup").read_text() != place: pass
+print("lent" if inside != place else "never lent", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def lending(host: Host) -> Iterator[Any]:
+    """Start a process outside all containers that lends itself for a job of its own; all are killed at the end."""
+    with ExitStack() as ends:
+
+        def start(what: str) -> tuple[subprocess.Popen[str], str]:
+            process = subprocess.Popen(
+                [sys.executable, "-c", LENDS, str(host.socket), what],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            ends.callback(process.wait)
+            ends.callback(process.kill)
+            assert process.stdout is not None
+            return process, process.stdout.readline().strip()
+
+        yield start
+
+
+def of_job(host: Host, job: str) -> list[dict[str, Any]]:
+    """The containers of a job that run."""
+    return [each for each in host.status()["containers"] if each["job"] == job and each["state"] == "running"]
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Poll: a process is lent without an answer to it."""
+    deadline = time.monotonic() + WAIT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return found
+
+
+def used_s(host: Host, names: list[str]) -> dict[str, float]:
+    """CPU seconds that each has used within some seconds, from two samples of the kernel's counters."""
+    return used({name: cpu_stat(host.container(name)["container"]) for name in names})
+
+
+def used(paths: Mapping[str, Path]) -> dict[str, float]:
+    """The same, by the counters of their cgroups."""
+    before = {name: seconds(path) for name, path in paths.items()}
+    time.sleep(SECONDS)  # nothing tells of time that passes
+    return {name: seconds(path) - before[name] for name, path in paths.items()}
+
+
+def cpu_stat(container: str) -> Path:
+    (path,) = Path("/sys/fs/cgroup").glob(f"**/containers/{container}/cpu.stat")
+    return path
+
+
+def seconds(path: Path) -> float:
+    return int(path.read_text().split()[1]) / 1e6
+
+
+def test_jobs_stand_in_line_for_the_processors(host: Host, burning: Any) -> None:
+    names = ["first", "second", "third", "fourth"]
+    for name in names:
+        burning(name)
+    used = used_s(host, names)
+    total = sum(used.values())
+    assert used["first"] + used["second"] > 0.8 * total, used  # two processors, and each of them keeps one busy
+    assert min(used["first"], used["second"]) > 4 * max(used["third"], used["fourth"]), used
+    assert min(used.values()) > 0, "the last stands still"
+    ranks = [host.container(name)["rank"] for name in names]
+    assert [rank["rank"] for rank in ranks] == [1, 2, 3, 4]
+    assert ranks[0]["weight"] > ranks[1]["weight"] > ranks[2]["weight"]
+
+
+def test_a_promise_is_not_outranked(host: Host, burning: Any) -> None:
+    burning("promised", "--cpu", "0.5")
+    names = [f"ranked{number}" for number in range(10)]
+    for name in names:
+        burning(name)
+    used = used_s(host, ["promised", *names])
+    total = sum(used.values())
+    assert used["promised"] >= 0.98 * 0.25 * total, used  # half a core of two
+
+
+def test_processes_that_no_container_holds_are_ranked_with_their_jobs(host: Host, lending: Any) -> None:
+    """On one processor, which they contend for."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        jobs = [lending("burn")[1] for _ in range(2)]
+    finally:
+        os.sched_setaffinity(0, before)
+    found = [until(lambda job=job: of_job(host, job))[0] for job in jobs]
+    until(lambda: [of_job(host, job)[0]["rank"]["rank"] for job in jobs] == [1, 2])
+    used_by = used({each["job"]: cpu_stat(each["container"]) for each in found})
+    assert used_by[jobs[0]] > 4 * used_by[jobs[1]] > 0, used_by
+
+
+def test_a_process_goes_on_where_it_was_when_its_job_is_over(host: Host, lending: Any) -> None:
+    process, job = lending("rest")
+    container = until(lambda: of_job(host, job))[0]["container"]
+    process.stdin.write("over\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "lent\n"
+    until(lambda: not of_job(host, job))
+    (ended,) = (each["ended"] for each in host.status()["containers"] if each["container"] == container)
+    assert "its processes go on" in ended["reason"]
+    assert process.poll() is None
+    until(lambda: not list(Path("/sys/fs/cgroup").glob(f"**/containers/{container}")))
+
+
+def test_what_a_lent_process_leaves_behind_goes_on(host: Host, lending: Any) -> None:
+    """A container ends with its first process, and what is left in it is killed; not here."""
+    process, job = lending("rest")
+    container = until(lambda: of_job(host, job))[0]["container"]
+    (procs,) = Path("/sys/fs/cgroup").glob(f"**/containers/{container}/cgroup.procs")
+    with subprocess.Popen(["sleep", "1000"]) as left:
+        procs.write_text(str(left.pid))
+        process.kill()
+        until(lambda: not of_job(host, job))
+        until(lambda: container not in Path(f"/proc/{left.pid}/cgroup").read_text())
+        assert left.poll() is None
+        left.kill()
+
+
+def test_what_has_limits_of_its_own_is_not_moved_away_from_them(host: Host, lending: Any) -> None:
+    limited = Path("/sys/fs/cgroup/limited-by-others")
+    limited.mkdir()
+    own = Path("/sys/fs/cgroup") / Path("/proc/self/cgroup").read_text().split("0::")[1].strip().lstrip("/")
+    try:
+        (limited / "cpu.max").write_text("50000 100000")
+        (limited / "cgroup.procs").write_text("0")
+        process, line = lending("rest")
+        (own / "cgroup.procs").write_text("0")
+        said = [line, process.stdout.readline().strip()]
+        assert any("limits of its own: cpu.max of /sys/fs/cgroup/limited-by-others" in each for each in said), said
+        (job,) = (each for each in said if "limits" not in each)
+        assert not of_job(host, job)
+        process.kill()
+        process.wait()
+    finally:
+        (own / "cgroup.procs").write_text("0")
+        limited.rmdir()
