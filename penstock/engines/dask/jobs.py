@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import multiprocessing
+import os
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -50,7 +52,21 @@ def new_gate(worker: Worker, settings: Settings, job: str = "", *, guest: bool =
         patience_s=settings.patience_s,
         warn=_LOG.info if guest else _LOG.warning,
         loop=None if settings.own_thread else asyncio.get_running_loop(),
+        rank=settings.rank and not guest,
+        process=process_of(worker),
     )
+
+
+def process_of(worker: Worker) -> int:
+    """The process that is lent for the job's rank: 0 is this one.
+
+    Where a nanny started this one, it is the nanny's, with all that it started: in a ``LocalCluster`` that is the
+    client's and the scheduler's, too.
+    """
+    parent = multiprocessing.parent_process()
+    if worker.nanny and parent is not None and parent.pid == os.getppid():
+        return os.getppid()
+    return 0
 
 
 class ClusterGate:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import pickle
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from penstock.engines.dask import hooks
 from penstock.engines.dask.belonging import Belonging
 from penstock.engines.dask.gating import MATTER, WorkerGating
 from penstock.engines.dask.jobs import CLOSE_S, ClusterGate, new_gate
+from penstock.engines.dask.lending import Lender
 from penstock.engines.dask.progress import Reporter, answer_at
 from penstock.engines.dask.settings import Settings
 from penstock.engines.dask.shards import ShardReads
@@ -163,10 +165,28 @@ class PenstockSchedulerPlugin(SchedulerPlugin):
     def __init__(self, **settings: Any) -> None:
         """As for :class:`PenstockWorkerPlugin`."""
         self._worker_plugin = PenstockWorkerPlugin(**settings)
+        self._given = settings
+        self._lender: Lender | None = None
 
     async def start(self, scheduler: Scheduler) -> None:
         """Called by the scheduler."""
         answer_at(scheduler)
+        self._lender = lend_this(lambda: scheduler.get_metadata(["penstock"], default=None), **self._given)
         await scheduler.register_worker_plugin(
             comm=None, plugin=pickle.dumps(self._worker_plugin), name=NAME, idempotent=True
         )
+
+    async def close(self) -> None:
+        """Called by the scheduler."""
+        if self._lender is not None:
+            self._lender.stop()
+
+
+def lend_this(metadata: Callable[[], Any], **given: Any) -> Lender | None:
+    """Lend this process for the job of the workers on this host, if the settings allow it."""
+    try:
+        settings = Settings.from_config(**given)
+    except ValueError as error:
+        _LOG.error("this process is not ranked: %s", error)
+        return None
+    return Lender(settings, metadata) if settings.enabled and settings.rank else None

@@ -1,7 +1,7 @@
 """Gates an unchanged Dask job: name this module in ``distributed.worker.preload`` or ``distributed.scheduler.preload``.
 
 In the environment: ``DASK_DISTRIBUTED__WORKER__PRELOAD='["penstock.engines.dask.preload"]'``. With the scheduler's, its
-workers are gated without a word of their own.
+workers are gated without a word of their own. In ``distributed.client.preload`` it has the client's process ranked.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import logging
 from typing import Any
 
 _LOG = logging.getLogger(__name__)
+_lenders: dict[int, Any] = {}  # of clients, by their ids
 
 
 async def dask_setup(server: Any) -> None:
-    """Called by Dask once a worker or a scheduler has begun to listen."""
+    """Called by Dask once a worker or a scheduler has begun to listen, or a client is connected."""
     try:
-        from distributed import Scheduler, Worker
+        from distributed import Client, Scheduler, Worker
 
-        from penstock.engines.dask.plugin import NAME, PenstockSchedulerPlugin, PenstockWorkerPlugin
+        from penstock.engines.dask.plugin import NAME, PenstockSchedulerPlugin, PenstockWorkerPlugin, lend_this
     except ImportError as error:  # a distributed unlike those this was tried with: fail open
         _LOG.warning("nothing is gated: %s", error)
         return
@@ -27,7 +28,12 @@ async def dask_setup(server: Any) -> None:
         plugin = PenstockSchedulerPlugin()
         server.add_plugin(plugin, name=NAME)
         await plugin.start(server)
+    elif isinstance(server, Client):
+        client: Any = server
+        _lenders[id(client)] = lend_this(lambda: client.scheduler.get_metadata(keys=["penstock"], default=None))
 
 
 async def dask_teardown(server: Any) -> None:
-    """Called by Dask when a worker or a scheduler closes; the plugins have been taken away by then."""
+    """Called by Dask when one of these closes; the plugins have been taken away by then."""
+    if (lender := _lenders.pop(id(server), None)) is not None:
+        lender.stop()

@@ -31,6 +31,8 @@ class Settings:
     """The estimate for the whole job, by which the master admits it (Ursa §4.2.1)."""
     patience_s: float = 1.0
     """So long an outage of the agent holds work up before it goes on ungated, in seconds."""
+    rank: bool = True
+    """The cluster's processes on a host are moved into a container of the job while it lasts, and ranked with it."""
     own_thread: bool = False
     """What is said to the agent has a thread of its own; False: it goes through the worker's event loop."""
     network: bool = True

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import pytest
@@ -132,6 +135,39 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
     monkeypatch.setattr(jobs, "new_gate", lambda worker, settings, job="": FakeGate(fake, job))
     monkeypatch.setattr(jobs, "LOOK_S", 0.001)
     return fake
+
+
+class Nannied:
+    """A worker, as far as its gate is made for it."""
+
+    def __init__(self, nanny: str | None) -> None:
+        self.nanny = nanny
+        self.scheduler = FakeScheduler()
+
+
+@pytest.mark.parametrize(
+    ("settings", "guest", "ranked"),
+    [(Settings(), False, True), (Settings(rank=False), False, False), (Settings(), True, False)],
+)
+async def test_a_gate_for_the_clusters_job_lends_the_process(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, guest: bool, ranked: bool
+) -> None:
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr(jobs, "Gate", lambda name, **options: made.append(options))
+    jobs.new_gate(Nannied(None), settings, guest=guest)  # type: ignore[arg-type]
+    assert [(options["rank"], options["process"]) for options in made] == [(ranked, 0)]
+
+
+def test_the_process_of_a_worker_is_its_nannys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a LocalCluster that is the client's and the scheduler's, too; never a shell's."""
+    assert jobs.process_of(Nannied("tcp://n")) == 0, "nobody started this process as a worker"  # type: ignore[arg-type]
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        assert pool.submit(_process_of, "tcp://n").result() == os.getpid()
+        assert pool.submit(_process_of, None).result() == 0
+
+
+def _process_of(nanny: str | None) -> int:
+    return jobs.process_of(Nannied(nanny))  # type: ignore[arg-type]
 
 
 Start = Callable[..., Any]

@@ -1,0 +1,123 @@
+"""Schedulers and clients lend their processes for the job that the workers on their host have agreed upon."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+
+from penstock.engines.dask import lending, preload  # noqa: E402
+from penstock.engines.dask import plugin as plugin_module  # noqa: E402
+from penstock.engines.dask.lending import Lender, jobs_of  # noqa: E402
+from penstock.engines.dask.settings import Settings  # noqa: E402
+from penstock.testing.agent import FakeAgent  # noqa: E402
+from penstock.wire.errors import bad_request  # noqa: E402
+
+HERE = socket.gethostname()
+WAIT_S = 60.0
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[FakeAgent]:
+    fake = FakeAgent(tmp_path)
+    await fake.start()
+    yield fake
+    await fake.stop()
+
+
+@pytest.fixture
+async def lend(agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[[Any], Lender]]:
+    monkeypatch.setattr(lending, "LOOK_S", 0.001)
+    monkeypatch.setattr(lending, "AGAIN_S", 0.001)
+    made: list[Lender] = []
+
+    def make(metadata: Callable[[], Any]) -> Lender:
+        made.append(Lender(Settings(socket=str(agent.socket)), metadata))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+def test_the_jobs_of_a_host_come_in_the_order_in_which_they_were_offered() -> None:
+    said = {"other ": {"a": "1"}, f"{HERE} ": {"b": "2", "c": "3", "d": "2"}, "dask": True}
+    assert list(jobs_of(said, HERE)) == ["2", "3"]
+    assert list(jobs_of({}, HERE)) == []
+
+
+@pytest.mark.parametrize("told", ["at once", "by an answer"])
+async def test_it_is_lent_once_the_workers_have_a_job(agent: FakeAgent, lend: Any, told: str) -> None:
+    said: dict[str, Any] = {}
+    looks = 0
+
+    def metadata() -> Any:
+        nonlocal looks
+        looks += 1
+        return dict(said) or None
+
+    async def answer() -> Any:
+        return metadata()
+
+    lend(metadata if told == "at once" else answer)
+    async with asyncio.timeout(WAIT_S):
+        while looks < 3:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.001)
+        assert not agent.called("lend")
+        said[f"{HERE} "] = {"tcp://1": "job-1"}
+        await agent.until(lambda: bool(agent.called("lend")))
+    assert (agent.called("lend")[0].job, agent.called("lend")[0].pid) == ("job-1", 0)
+
+
+async def test_a_job_that_is_over_is_left_for_the_next_of_the_host(agent: FakeAgent, lend: Any) -> None:
+    agent.refuse["lend"] = bad_request("unknown job 'job-1'", field="job")
+    lend(lambda: {f"{HERE} ": {"tcp://1": "job-1", "tcp://2": "job-2"}})
+    async with asyncio.timeout(WAIT_S):
+        await agent.until(lambda: {each.job for each in agent.called("lend")} == {"job-1", "job-2"})
+    assert [each.job for each in agent.called("lend")].count("job-1") == 1
+
+
+async def test_an_agent_that_is_away_is_asked_again(agent: FakeAgent, lend: Any) -> None:
+    await agent.stop()
+    tried = asyncio.Event()
+
+    def metadata() -> Any:
+        tried.set()
+        return {f"{HERE} ": {"tcp://1": "job-1"}}
+
+    lend(metadata)
+    async with asyncio.timeout(WAIT_S):
+        await tried.wait()
+        await agent.start()
+        await agent.until(lambda: bool(agent.called("lend")))
+
+
+async def test_settings_say_whether(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(plugin_module, "Lender", lambda settings, metadata: settings)
+    assert plugin_module.lend_this(dict) == Settings()
+    assert plugin_module.lend_this(dict, rank=False) is None
+    assert plugin_module.lend_this(dict, enabled=False) is None
+    with dask.config.set({"penstock.rank": "perhaps"}):
+        assert plugin_module.lend_this(dict) is None
+    assert "penstock.rank in Dask's configuration must be true or false" in caplog.text
+
+
+async def test_a_client_with_the_preload_is_lent_until_it_closes(
+    monkeypatch: pytest.MonkeyPatch, agent: FakeAgent
+) -> None:
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
+    nowhere = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    with dask.config.set({"distributed.client.preload": ["penstock.engines.dask.preload"]}):
+        async with distributed.Scheduler(**nowhere) as scheduler:
+            scheduler.set_metadata(["penstock", f"{HERE} ", "tcp://1"], "job-1")
+            async with distributed.Client(scheduler.address, asynchronous=True), asyncio.timeout(WAIT_S):
+                await agent.until(lambda: bool(agent.called("lend")))
+                assert len(preload._lenders) == 1
+            assert not preload._lenders
