@@ -8,12 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.nice import tree
 from agent.place import cgroup2_mount
 from penstock.client import AgentClient
 from penstock.wire.errors import RpcError
@@ -69,8 +70,7 @@ class Lender:
 
     def nice(self) -> set[int]:
         """The nice values of all threads of both."""
-        threads = [int(each.name) for pid in self.pids for each in Path(f"/proc/{pid}/task").iterdir()]
-        return {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads}
+        return set(nice_of(list(self.pids)))
 
     def end(self) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -149,3 +149,41 @@ async def test_what_cannot_be_lent(start_agent: Any) -> None:
             with pytest.raises(RpcError, match=why):
                 await client.lend(job.id, pid)
     assert not containers(agent)
+
+
+def test_all_processes_of_a_dask_cluster_have_the_rank_of_its_job(start_agent: Any, tmp_path: Path) -> None:
+    """Unchanged scripts, with one line of configuration: client, scheduler, nannies and workers."""
+    pytest.importorskip("distributed")
+    from tests.integration.test_dask import scripts
+
+    agent = start_agent()
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with scripts("stream", "stream", spans=tmp_path / "spans", socket=agent.socket) as running:
+        for script in running:
+            script.wait_for("streaming")
+        until(lambda: [job["connections"] for job in agent.status()["jobs"]] == [2, 2], "not one job for each cluster")
+        until(lambda: len(containers(agent)) == 2, "not one container for each")
+        ranked = containers(agent)
+        assert set(ranked) == {job["job"] for job in agent.status()["jobs"]}
+        assert {each["pid"] for each in ranked.values()} == {script.process.pid for script in running}
+
+        def as_ranked() -> bool:
+            found = containers(agent).values()
+            return {nice_of(tree(each["pid"])) for each in found} == {(max(own, 0),), (max(own, 12),)}
+
+        until(as_ranked, "one cluster is not behind the other")
+        assert all(len(tree(each["pid"])) > 2 for each in ranked.values()), "there are workers"
+        (tmp_path / "stop").touch()
+        outputs = [script.finish() for script in running]
+    assert not any("not ranked" in output or "without grants" in output for output in outputs), outputs
+    until(lambda: not containers(agent), "they are still in")
+
+
+def nice_of(pids: list[int]) -> tuple[int, ...]:
+    """The nice values of all their threads, each once."""
+    found = set()
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it, or a thread of it, ended meanwhile
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                found.add(os.getpriority(os.PRIO_PROCESS, int(thread.name)))
+    return tuple(sorted(found))
