@@ -13,7 +13,7 @@ from agent.core import events as e
 from agent.core import running
 from agent.core.containers import ROOM
 from agent.core.instructions import AdoptProcess, GiveBack, Instruction, Record, Reply
-from agent.core.records import ContainerRecord, ContainerState
+from agent.core.records import ContainerRecord, ContainerState, Session
 from penstock.model import ContainerSpec, Ended, EndedBy
 
 if TYPE_CHECKING:
@@ -54,9 +54,13 @@ def job_over(node: Node, job: str, merged_into: str = "") -> list[Instruction]:
 
 def give_back(node: Node, record: ContainerRecord) -> list[Instruction]:
     """Give one back that runs and whose job is over."""
-    if not record.borrowed or record.job in node.jobs or record.state is not ContainerState.RUNNING:
-        return []
-    return [GiveBack(record.container, record.pid, record.nice_before, node.ranks.apart(record))]
+    return [] if record.job in node.jobs else _give_back(node, record)
+
+
+def agent_stops(node: Node, session: Session) -> list[Instruction]:
+    """Give back what a connection has lent: nobody ranks it any more. It is lent anew to the next agent."""
+    lent = [record for name in session.lent if (record := node.containers.live.get(name)) is not None]
+    return [one for record in lent for one in _give_back(node, record)]
 
 
 def given_back(node: Node, event: e.GivenBack, now: float) -> list[Instruction]:
@@ -69,7 +73,7 @@ def given_back(node: Node, event: e.GivenBack, now: float) -> list[Instruction]:
         return [Record(ROOM, record.container, record)]
     ended = Ended(
         by=EndedBy.EXIT,
-        reason="its job is over: its processes go on where they were",
+        reason=f"{'the agent stopped' if record.job in node.jobs else 'its job is over'}: its processes go on",
         cpu_seconds=event.cpu_seconds,
         memory_peak_bytes=event.memory_peak_bytes,
         wall_seconds=max(0.0, event.at - record.started_at),
@@ -96,6 +100,12 @@ def _take_in(node: Node, record: ContainerRecord) -> list[Instruction]:
         record.container, record.user, record.spec, record.adopts, True, record.rank_weight, borrow=True
     )
     return node.containers.add(record, adopt)
+
+
+def _give_back(node: Node, record: ContainerRecord) -> list[Instruction]:
+    if not record.borrowed or record.state is not ContainerState.RUNNING:
+        return []
+    return [GiveBack(record.container, record.pid, record.nice_before, node.ranks.apart(record))]
 
 
 def _holder(node: Node, event: e.LendRequested) -> ContainerRecord | None:

@@ -232,7 +232,8 @@ class Node:
     def _session_closed(self, event: e.SessionClosed, now: float) -> list[Instruction]:
         if (session := self.sessions.pop(event.session, None)) is None:
             return []
-        instructions = [] if event.stopping else leaving.give_back(self, session, now)
+        stops, goes = borrowing.agent_stops, leaving.give_back
+        instructions = stops(self, session) if event.stopping else goes(self, session, now)
         for container in sorted(session.launched):
             record = self.containers.live.get(container)
             if record is not None and not record.spec.detach:

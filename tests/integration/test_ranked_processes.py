@@ -122,7 +122,7 @@ def test_processes_are_ranked_while_their_jobs_last_and_go_on_after_them(start_a
     assert [each.nice() for each in (first, second)] == [{own}, {own}]
     assert [each.says("more") for each in (first, second)] == ["went on\n"] * 2
     reasons = {each["ended"]["reason"] for each in agent.status()["containers"]}
-    assert reasons == {"its job is over: its processes go on where they were"}
+    assert reasons == {"its job is over: its processes go on"}
 
 
 def test_a_restarted_agent_gives_back_what_its_predecessor_took_in(start_agent: Any, lender: Any) -> None:
@@ -137,6 +137,17 @@ def test_a_restarted_agent_gives_back_what_its_predecessor_took_in(start_agent: 
     assert second.says("over") == first.says("over") == "went on\n"
     until(lambda: not containers(again), "they are still in")
     assert [each.nice() for each in (first, second)] == [{own}, {own}]
+
+
+def test_an_agent_that_stops_leaves_them_as_they_were(start_agent: Any, lender: Any) -> None:
+    agent = start_agent()
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    first, second = lender(agent.socket, "first"), lender(agent.socket, "second")
+    until(lambda: first.nice() | second.nice() == {max(own, 0), max(own, 12)}, "they are not ranked")
+    assert agent.stop() == 0
+    assert [each.nice() for each in (first, second)] == [{own}, {own}]
+    again = start_agent()
+    until(lambda: set(containers(again)) == {first.job, second.job}, "they are not lent to the next one")
 
 
 async def test_what_cannot_be_lent(start_agent: Any) -> None:

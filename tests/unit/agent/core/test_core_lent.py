@@ -212,6 +212,19 @@ def test_a_restarted_agent_gives_back_what_no_job_is_left_for() -> None:
     assert anew.given_back() == [containers[1], containers[0]], "nobody came back to its job"
 
 
+def test_an_agent_that_stops_gives_back_what_it_cannot_rank_any_more() -> None:
+    bed = Lending()
+    session, launched = bed.connect(), bed.launch()
+    job = bed.register(session)
+    container = bed.lend(session, job)
+    bed.send(e.SessionClosed(session, stopping=True))
+    assert bed.given_back() == [container]
+    bed.send(e.GivenBack(container, 0.0, 0, bed.now))
+    ended = bed.record(container).ended
+    assert ended is not None and ended.reason == "the agent stopped: its processes go on"
+    assert job in bed.node.jobs and list(bed.node.containers.live) == [launched]
+
+
 def test_a_client_that_is_adopted_owns_its_container_with_the_jobs_that_it_registers() -> None:
     for registered_first in (True, False):
         bed = Lending()
