@@ -32,7 +32,8 @@ _gate: Gate | None = None
 
 
 def register(gate: Gate | None = None) -> None:
-    """Make the backend known to joblib; ``gate`` is for all of its work in this process (default: one of its own)."""
+    """Make the backend known to joblib; ``gate`` is for all of its work in this process (default: one of its own, with
+    which the process is ranked)."""
     global _gate
     with _LOCK:
         _gate = gate
@@ -43,7 +44,7 @@ def _own_gate() -> Gate:
     global _gate
     with _LOCK:
         if _gate is None:
-            _gate = Gate("joblib")
+            _gate = Gate("joblib", rank=True)
         return _gate
 
 

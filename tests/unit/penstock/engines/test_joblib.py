@@ -32,6 +32,18 @@ def gate(agent: AgentThread) -> Iterator[Gate]:
     engine.register(None)
 
 
+def test_a_gate_of_its_own_has_the_process_ranked(agent: AgentThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
+    engine.register()
+    try:
+        with joblib.parallel_config("penstock"):
+            assert joblib.Parallel()(joblib.delayed(square)(number) for number in range(2)) == [0, 1]
+        agent.until(lambda fake: bool(fake.called("lend")))
+    finally:
+        engine._own_gate().close()
+        engine.register(None)
+
+
 def square(number: int) -> int:
     return number * number
 
