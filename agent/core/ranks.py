@@ -143,8 +143,8 @@ class Ranks:
         }  # fmt: skip
 
     def renice(self, record: ContainerRecord) -> Renice:
-        """A process that was adopted gets no better nice value than it had."""
-        nice = max(record.nice, record.nice_before)
+        """A process that was adopted, and that its user had lowered, gets no better nice value than it had."""
+        nice = max(record.nice, record.nice_before) if record.nice_before > 0 else record.nice
         return Renice(record.container, record.pid, nice, record.adopted, self.apart(record))
 
     def apart(self, record: ContainerRecord) -> frozenset[int]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from agent.core import ranks
 from agent.nice import tree
 from agent.place import cgroup2_mount
 from penstock.client import AgentClient
@@ -99,6 +100,12 @@ def until(condition: Callable[[], Any], what: str) -> Any:
     return found
 
 
+def of_two(own: int, rank: int) -> int:
+    """The nice value of the first (0) or second of two jobs, whose processes had their own before."""
+    value = ranks.nice_of(rank, 2)
+    return max(own, value) if own > 0 else value
+
+
 def containers(agent: Any) -> dict[str, dict[str, Any]]:
     """By job, those that run."""
     return {each["job"]: each for each in agent.status()["containers"] if each["ended"] is None and each["pid"]}
@@ -111,8 +118,8 @@ def test_processes_are_ranked_while_their_jobs_last_and_go_on_after_them(start_a
     until(lambda: len(containers(agent)) == 2, "they are not taken in")
     ranked = containers(agent)
     assert [ranked[each.job]["pid"] for each in (first, second)] == [each.pids[0] for each in (first, second)]
-    until(lambda: second.nice() == {max(own, 12)}, "the second is not behind the first")
-    assert first.nice() == {max(own, 0)}
+    until(lambda: second.nice() == {of_two(own, 1)}, "the second is not behind the first")
+    assert first.nice() == {of_two(own, 0)}
 
     assert first.says("over") == "went on\n"
     until(lambda: second.nice() == {max(own, 0)}, "the second is not the first now")
@@ -143,7 +150,7 @@ def test_an_agent_that_stops_leaves_them_as_they_were(start_agent: Any, lender: 
     agent = start_agent()
     own = os.getpriority(os.PRIO_PROCESS, 0)
     first, second = lender(agent.socket, "first"), lender(agent.socket, "second")
-    until(lambda: first.nice() | second.nice() == {max(own, 0), max(own, 12)}, "they are not ranked")
+    until(lambda: first.nice() | second.nice() == {of_two(own, 0), of_two(own, 1)}, "they are not ranked")
     assert agent.stop() == 0
     assert [each.nice() for each in (first, second)] == [{own}, {own}]
     again = start_agent()
@@ -180,7 +187,7 @@ def test_all_processes_of_a_dask_cluster_have_the_rank_of_its_job(start_agent: A
 
         def as_ranked() -> bool:
             found = containers(agent).values()
-            return {nice_of(tree(each["pid"])) for each in found} == {(max(own, 0),), (max(own, 12),)}
+            return {nice_of(tree(each["pid"])) for each in found} == {(of_two(own, 0),), (of_two(own, 1),)}
 
         until(as_ranked, "one cluster is not behind the other")
         assert all(len(tree(each["pid"])) > 2 for each in ranked.values()), "there are workers"

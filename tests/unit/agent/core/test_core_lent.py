@@ -8,6 +8,7 @@ import pytest
 
 from agent.core import events as e
 from agent.core.instructions import AdoptProcess, GiveBack, Instruction, Renice
+from agent.core.ranks import nice_of
 from agent.core.records import ContainerRecord
 from penstock.model import ContainerSpec
 from penstock.wire.agent_api import Launched
@@ -80,7 +81,7 @@ def test_what_is_lent_is_a_container_of_its_job_and_ranked_with_it() -> None:
     assert [bed.node.ranks.job_of(container) for container in lent] == jobs
     bed.sample()
     assert bed.weights[lent[0]] > 10 * bed.weights[lent[1]]
-    assert [bed.nice[container] for container in lent] == [0, 12]
+    assert [bed.nice[container] for container in lent] == [nice_of(0, 2), nice_of(1, 2)]
 
 
 def test_a_job_that_is_over_gives_its_processes_back() -> None:
@@ -242,13 +243,13 @@ def test_a_client_that_is_adopted_owns_its_container_with_the_jobs_that_it_regis
         assert bed.given_back() == [] and bed.record(container).ended is None, "it was not lent"
 
 
-def test_an_adopted_process_gets_no_better_nice_value_than_it_had_and_none_of_another_containers() -> None:
+def test_a_process_that_was_lowered_gets_no_better_nice_value_and_none_that_of_another_container() -> None:
     bed = Lending()
     first, second = bed.connect(), bed.connect()
     lent = bed.lend(first, bed.register(first))
     other = bed.lend(second, bed.register(second, priority=1.0), OTHER_PID, nice=15)
     bed.sample()
-    assert bed.nice == {lent: 12, other: 15}
+    assert bed.nice == {lent: nice_of(1, 2), other: 15}
     bed.send(e.JobEndRequested(second, bed.record(other).job))
     bed.send(e.GivenBack(other, 0.0, 0, bed.now))
     bed.sample()
@@ -257,4 +258,4 @@ def test_an_adopted_process_gets_no_better_nice_value_than_it_had_and_none_of_an
     bed.lend(first, bed.register(first, priority=2.0), OTHER_PID, nice=15)
     bed.sample()
     renices = {one.container: one for one in bed.did if isinstance(one, Renice)}
-    assert renices[lent] == Renice(lent, PID, 12, adopted=True, apart=frozenset({OTHER_PID}))
+    assert renices[lent] == Renice(lent, PID, nice_of(1, 2), adopted=True, apart=frozenset({OTHER_PID}))
