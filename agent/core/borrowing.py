@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from agent.core import events as e
 from agent.core import running
 from agent.core.containers import ROOM
-from agent.core.instructions import AdoptProcess, GiveBack, Instruction, Record, Reply
-from agent.core.records import ContainerRecord, ContainerState, Session
+from agent.core.instructions import AdoptProcess, Confine, GiveBack, Instruction, Record, Reply
+from agent.core.records import ContainerRecord, ContainerState, Session, confinement_of
 from penstock.model import ContainerSpec, Ended, EndedBy
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def given_back(node: Node, event: e.GivenBack, now: float) -> list[Instruction]:
         return []  # it ended meanwhile
     if event.why_not:
         record.borrowed, record.job = False, ""
-        return [Record(ROOM, record.container, record)]
+        return [Record(ROOM, record.container, record), Confine(record.container, confinement_of(record))]
     ended = Ended(
         by=EndedBy.EXIT,
         reason=f"{'the agent stopped' if record.job in node.jobs else 'its job is over'}: its processes go on",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any
@@ -84,6 +85,8 @@ class NodeMachine(RuleBasedStateMachine):
         self.warned: set[str] = set()
         self.confined: dict[str, Confinement] = {}
         self.orphans: set[str] = set()  # containers whose launcher died
+        self.lent: set[str] = set()
+        self.giving: set[str] = set()  # what is to be given back
         self.alarm: float | None = None
         self.watched = False
 
@@ -103,16 +106,22 @@ class NodeMachine(RuleBasedStateMachine):
                     | i.AdoptProcess(container=container, spec=spec, rank_weight=weight)
                 ):
                     self.confined[container] = confine(
-                        spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=weight
-                    )
+                        spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=weight,
+                        borrowed=isinstance(instruction, i.AdoptProcess) and instruction.borrow,
+                    )  # fmt: skip
                     assert container not in self.launched, "started twice"
                     assert ("containers", container) in self.journal, "started before it was journaled"
                     record = self.node.containers.live[container]
                     if record.task:
                         assert (record.job, record.task) not in self.begun, "a command may run twice"
                         self.begun[record.job, record.task] = container
+                    if record.borrowed:
+                        self.lent.add(container)
                     self.launched.add(container)
                     self.starting.add(container)
+                case i.GiveBack(container):
+                    assert container in self.processes and container in self.lent, "gives back what was not lent"
+                    self.giving.add(container)
                 case i.KillContainer(container, reason):
                     assert container in self.processes, "kills what does not run"
                     assert reason, "a kill without a reason"
@@ -250,6 +259,27 @@ class NodeMachine(RuleBasedStateMachine):
             if not opportunistic:
                 assert before.promised_memory_bytes + memory > MEMORY_BYTES, "refused what fits"
 
+    @precondition(lambda self: self.sessions and self.jobs)
+    @rule(data=st.data(), pid=st.integers(1, 3))
+    def lend(self, data: st.DataObject, pid: int) -> None:
+        """A process that is in no container, or in one."""
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        job = data.draw(st.sampled_from(sorted(self.jobs)))
+        inside = data.draw(st.sampled_from(["", *sorted(self.processes)]))
+        with contextlib.suppress(RpcError):  # the job is over
+            self.send(e.LendRequested(session, job, pid, ("x",), own=True, inside=inside))
+
+    @precondition(lambda self: self.giving - self.doomed)
+    @rule(data=st.data(), why_not=st.sampled_from(["", "", "the launcher is another"]))
+    def give_back(self, data: st.DataObject, why_not: str) -> None:
+        container = data.draw(st.sampled_from(sorted(self.giving - self.doomed)))
+        self.giving.discard(container)
+        if not why_not:
+            self.processes.discard(container)
+            self.orphans.discard(container)
+        self.send(e.GivenBack(container, 0.1, 5, self.now, why_not))
+        assert self.ended.get(container) is (None if why_not else EndedBy.EXIT)
+
     @precondition(lambda self: self.sessions and self.launched)
     @rule(data=st.data())
     def kill(self, data: st.DataObject) -> None:
@@ -378,6 +408,7 @@ class NodeMachine(RuleBasedStateMachine):
         asked = container in self.doomed
         self.processes.discard(container)
         self.doomed.discard(container)
+        self.giving.discard(container)
         self.frozen.discard(container)
         if container in self.orphans:  # nobody saw how
             self.orphans.discard(container)
@@ -504,6 +535,12 @@ class NodeMachine(RuleBasedStateMachine):
         assert not live & set(self.ended)
         kept = set(self.node.containers.ended.by_id)
         assert {key for room, key in self.journal if room == "containers"} == live | kept
+
+    @invariant()
+    def what_is_lent_belongs_to_a_job_or_is_given_back(self) -> None:
+        for container, record in self.node.containers.live.items():
+            if record.borrowed and record.state is ContainerState.RUNNING:
+                assert record.job in self.node.jobs or container in self.giving
 
     @invariant()
     def only_who_is_paused_stands_still(self) -> None:
