@@ -85,7 +85,7 @@ def cost_of_a_task(client: Client, count: int) -> Cost:
 
 def measure(socket: Path, configuration: dict[str, Any], count: int, rounds: int) -> Set:
     """One set; who begins changes from round to round."""
-    settings = {**configuration, "penstock.socket": str(socket)}
+    settings = {**configuration, "penstock.socket": str(socket), "penstock.cpu": True}
     with dask.config.set(settings), cluster([]) as one, cluster([PRELOAD]) as gated, cluster([]) as other:
         clients = [one, other, gated]
         found: list[list[Cost]] = [[], [], []]
@@ -106,7 +106,7 @@ def measure_same(socket: Path, configuration: dict[str, Any], count: int, rounds
         for number in range(2 * (rounds + 1)):
             gated = (number + number // 2) % 2
             if gated:
-                client.register_plugin(PenstockWorkerPlugin(socket=str(socket)), name=NAME)
+                client.register_plugin(PenstockWorkerPlugin(socket=str(socket), cpu=True), name=NAME)
             cost_of_a_task(client, count // 8)
             found[gated].append(cost_of_a_task(client, count))
             if gated:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from bench.tpch.compare import WAYS, Plan, RunFailed, run
+from bench.tpch.compare import WAYS, WITH_AGENT, Plan, RunFailed, run
 from bench.tpch.data import prepare
 from bench.tpch.queries import QUERIES
 from bench.tpch.records import Figures
@@ -79,8 +79,10 @@ def _setting(text: str) -> str:
 def _ways(text: str) -> tuple[str, ...]:
     ways = tuple(text.split(","))
     for way in ways:
-        if way not in WAYS and not way.startswith("penstock:"):
-            raise argparse.ArgumentTypeError(f"there is no way {way!r}; there are {', '.join(WAYS)}, penstock:ORDERING")
+        if way not in WAYS and not (":" in way and way.partition(":")[0] in WITH_AGENT):
+            raise argparse.ArgumentTypeError(
+                f"there is no way {way!r}; there are {', '.join(WAYS)}, penstock:ORDERING, gated:ORDERING"
+            )
     return ways
 
 

@@ -21,7 +21,9 @@ import psutil
 from bench.tpch import shares
 from bench.tpch.records import JobResult, JobSpec, Run
 
-WAYS = ("static", "static-workers", "oversubscribed", "penstock")
+WAYS = ("static", "static-workers", "oversubscribed", "penstock", "gated")
+#: Those with an agent: as installed, and with tasks that are CPU monotasks, too.
+WITH_AGENT = ("penstock", "gated")
 _PRELOAD = '["penstock.engines.dask.preload"]'
 _START_TIMEOUT_S = 180.0
 #: How often the order of the jobs is looked at (seconds).
@@ -64,7 +66,7 @@ class Plan:
         }
 
     def order_of(self, way: str) -> str:
-        """The master's ordering: ``penstock:NAME`` names one."""
+        """The master's ordering: ``penstock:NAME`` and ``gated:NAME`` name one."""
         return way.partition(":")[2] or self.ordering
 
     def work(self) -> list[tuple[int, ...]]:
@@ -105,7 +107,7 @@ class Plan:
 
 
 def run(plan: Plan, way: str) -> Run:
-    """All jobs, one of the :data:`WAYS`, or ``penstock:`` and an ordering.
+    """All jobs, one of the :data:`WAYS`, or one :data:`WITH_AGENT`, ``:`` and an ordering.
 
     Raises:
         RunFailed: a job or Penstock did not start, did not end in time, or failed.
@@ -116,9 +118,11 @@ def run(plan: Plan, way: str) -> Run:
         node = None
         if way.startswith("static"):
             split = stack.enter_context(shares.split(plan.jobs, plan.cores))
-        if way.startswith("penstock"):
+        if way.partition(":")[0] in WITH_AGENT:
             node = stack.enter_context(_penstock(plan, plan.order_of(way)))
             environment = plan.environment(node.socket)
+            if way.startswith("gated"):
+                environment["DASK_PENSTOCK__CPU"] = "True"
         specs = plan.specs(way, split)
         processes = [
             stack.enter_context(_process(plan, way, spec, environment | {"DASK_PENSTOCK__JOB": spec.name}))

@@ -127,7 +127,7 @@ class Figures(NamedTuple):
         lasted = sum(job.job_s for job in run.jobs)
         used = sum(job.cpu_s for job in run.jobs)
         in_tasks = sum(job.task_cpu_s for job in run.jobs)
-        gated = run.way.startswith("penstock")
+        gated = run.way.startswith("gated")
         promised = run.cores / len(run.jobs) if run.way.startswith("static") else float(run.threads)
         return cls(
             makespan_s=run.makespan_s,

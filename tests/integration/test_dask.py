@@ -81,6 +81,7 @@ def scripts(*jobs: str, spans: Path, socket: Path | None, target: str = "0.6") -
         environment |= {
             "DASK_DISTRIBUTED__WORKER__PRELOAD": '["penstock.engines.dask.preload"]',
             "DASK_PENSTOCK__SOCKET": str(socket),
+            "DASK_PENSTOCK__CPU": "True",
             "DASK_PENSTOCK__PATIENCE_S": str(PATIENCE_S),
         }
     started = [Script(job, spans, spans.with_name("stop"), environment) for job in jobs]

@@ -31,7 +31,10 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_workers_run_in_containers_gated_and_end_with_the_cluster(start_agent: Any, tmp_path: Path) -> None:
+async def test_workers_run_in_containers_gated_and_end_with_the_cluster(
+    start_agent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DASK_PENSTOCK__CPU", "True")
     agent = start_agent(cores=2, memory_bytes=4 * 2**30)
 
     def containers(state: str) -> list[Any]:

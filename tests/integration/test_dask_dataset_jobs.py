@@ -33,13 +33,13 @@ WAIT_S = 120.0
 
 
 @contextmanager
-def gated(socket: Path) -> Iterator[Client]:
+def gated(socket: Path, *, cpu: bool = False) -> Iterator[Client]:
     """Two workers of two threads, in this process, behind the gate of an agent."""
     with (
         LocalCluster(n_workers=2, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        client.register_plugin(PenstockSchedulerPlugin(socket=str(socket)))
+        client.register_plugin(PenstockSchedulerPlugin(socket=str(socket), cpu=cpu))
         yield client
 
 
@@ -97,7 +97,7 @@ def test_at_a_real_master_it_is_one_job(start_agent: Callable[..., Any], tmp_pat
     def jobs() -> dict[str, Any]:
         return {job["name"]: job for job in agent.status()["jobs"]}
 
-    with gated(agent.socket) as client, ThreadPoolExecutor() as threads:
+    with gated(agent.socket, cpu=True) as client, ThreadPoolExecutor() as threads:
         try:
             plain = client.submit(pow, 2, 5)
             assert plain.result() == 32

@@ -51,7 +51,7 @@ async def test_workers_of_two_hosts_share_a_job(start_agent: Callable[..., Any],
     ):
         workers = []
         for agent in (agents[0], agents[1], agents[1]):
-            plugin = PenstockWorkerPlugin(socket=str(agent.socket))
+            plugin = PenstockWorkerPlugin(socket=str(agent.socket), cpu=True)
             worker = Worker(scheduler.address, host="127.0.0.1", nthreads=1, plugins=[plugin])
             workers.append(await stack.enter_async_context(worker))
         client = await stack.enter_async_context(Client(scheduler.address, asynchronous=True))

@@ -27,5 +27,5 @@ def test_two_jobs_run_all_three_ways(
         figures = Figures.of(Run(run["way"], run["cores"], run["threads"], jobs, run["slot_s"]))
         assert 0.0 < figures.task_cpu < figures.used
         assert max(job.job_s for job in jobs) <= figures.makespan_s
-    assert runs["penstock"]["slot_s"] > 0.0, "nothing was gated"
+    assert runs["gated"]["slot_s"] > 0.0, "nothing was gated"
     assert runs["static"]["slot_s"] == runs["oversubscribed"]["slot_s"] == 0.0

@@ -45,6 +45,7 @@ class WorkerGating:
         self._worker = worker
         self._gate = gate
         self._settings = settings
+        self._usual = _CPU if settings.cpu else None
         self._busy = Busy()
         self._estimates = ReadEstimates()
         self._executing: dict[Key, DaskMonotask] = {}
@@ -90,6 +91,7 @@ class WorkerGating:
             return
         self._ungated_pool = default
         self._pool = hooks.make_pool(self._gate, worker.state.nthreads, hooks.thread_name_prefix(default), self._busy)
+        self._pool.usual = self._usual
         worker.executors["default"] = self._pool
 
     def _hook(self, what: str, install: Callable[[], Callable[[], None]]) -> None:
@@ -163,11 +165,12 @@ class WorkerGating:
         return gated and not hooks.is_coroutine(task.run_spec)
 
     def _describe(self, task: Any) -> DaskMonotask:
-        one = DaskMonotask(stage=hooks.group(task.key))
+        one = DaskMonotask(self._usual, stage=hooks.group(task.key))
         said = task.annotations.get("penstock") if task.annotations else None
         input_bytes = None
         if isinstance(said, dict):
-            one.kind, one.stage = _kind(said.get("kind", _CPU)), str(said.get("stage") or one.stage)
+            usual = _CPU if said.get("job") else self._usual
+            one.kind, one.stage = _kind(said.get("kind", usual)), str(said.get("stage") or one.stage)
             input_bytes = said.get("input_bytes")
         if isinstance(input_bytes, int | float) and input_bytes >= 0:
             one.input_bytes = int(input_bytes)

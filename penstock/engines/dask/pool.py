@@ -215,6 +215,8 @@ class GatedThreadPoolExecutor(ThreadPoolExecutor):
         """``busy`` counts what waits or runs."""
         super().__init__(max_workers, thread_name_prefix=thread_name_prefix)  # type: ignore[no-untyped-call]
         self.gate = gate
+        #: What a call is that no task describes.
+        self.usual: ResourceKind | None = ResourceKind.CPU
         self._busy = busy
         self._turns: set[Turn] = set()
 
@@ -222,7 +224,7 @@ class GatedThreadPoolExecutor(ThreadPoolExecutor):
         self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
         """As any executor; the call runs once its monotask is granted."""
-        monotask = EXECUTING.get() or DaskMonotask()
+        monotask = EXECUTING.get() or DaskMonotask(self.usual)
         if monotask.turn is not None:  # a task that uses its worker's pool for itself
             monotask = DaskMonotask(monotask.kind, stage=monotask.stage)
         turn = Turn(self, partial(fn, *args, **kwargs), monotask)

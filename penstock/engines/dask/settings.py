@@ -33,6 +33,9 @@ class Settings:
     """So long an outage of the agent holds work up before it goes on ungated, in seconds."""
     rank: bool = True
     """The cluster's processes on a host are moved into a container of the job while it lasts, and ranked with it."""
+    cpu: bool = False
+    """Tasks are CPU monotasks, which wait for a slot. False: only those placed by a master are; the others begin when
+    Dask begins them, and the rank of the cluster's processes decides how fast they get on."""
     own_thread: bool = False
     """What is said to the agent has a thread of its own; False: it goes through the worker's event loop."""
     network: bool = True

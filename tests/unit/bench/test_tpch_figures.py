@@ -37,10 +37,10 @@ def test_oversubscription_allocates_more_than_there_is() -> None:
 
 
 def test_penstock_allocates_slots_and_counts_what_tasks_used_in_them() -> None:
-    made = Figures.of(Run("penstock", 2, 2, jobs(), slot_s=16.0))
+    made = Figures.of(Run("gated", 2, 2, jobs(), slot_s=16.0))
     assert (made.x, made.z, made.used) == (16.0, 12.0, 15.0)
     assert (made.se, made.ue, made.utilization) == (0.4, 0.75, 0.375)
-    assert Figures.of(Run("penstock", 2, 2, jobs())).ue == 0.0  # nothing was gated: nothing was allocated
+    assert Figures.of(Run("gated", 2, 2, jobs())).ue == 0.0  # nothing was gated: nothing was allocated
 
 
 def test_records_come_back_from_json_as_they_were(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_unequal_jobs_run_the_first_queries_the_longest_job_first(tmp_path: Path
 def test_a_way_may_name_its_ordering(tmp_path: Path) -> None:
     plan = a_plan(tmp_path, ordering="ejf")
     assert [plan.order_of(way) for way in ("penstock", "penstock:srjf")] == ["ejf", "srjf"]
-    assert Figures.of(Run("penstock:srjf", 2, 2, jobs(), slot_s=16.0)).ue == 0.75
+    assert Figures.of(Run("gated:srjf", 2, 2, jobs(), slot_s=16.0)).ue == 0.75
     assert Figures.of(Run("static-workers", 2, 2, jobs())).x == 30.0
 
 

@@ -38,10 +38,15 @@ Cluster = Callable[..., Any]
 
 
 def clusters(make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """``async with cluster(slots, workers=…) as (client, gate, workers)``; a worker has two threads."""
+    """``async with cluster(slots, workers=…) as (client, gate, workers)``; a worker has two threads.
+
+    ``cpu``: tasks are CPU monotasks, which is not the default.
+    """
 
     @asynccontextmanager
-    async def start(slots: int, workers: int = 1, gated: bool = True, **keywords: Any) -> AsyncIterator[Any]:
+    async def start(
+        slots: int, workers: int = 1, gated: bool = True, cpu: bool = True, **keywords: Any
+    ) -> AsyncIterator[Any]:
         gate = make_gate(slots)
 
         def cluster_gate(worker: Any, _: Any) -> Any:
@@ -49,7 +54,7 @@ def clusters(make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -
             return gate
 
         monkeypatch.setattr(plugin_module, "ClusterGate", cluster_gate)
-        with dask.config.set(_SETTINGS):
+        with dask.config.set({**_SETTINGS, "penstock.cpu": cpu}):
             async with Scheduler(
                 host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0"
             ) as scheduler:

@@ -55,16 +55,23 @@ def gates(make_gate: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Gat
 
 @asynccontextmanager
 async def cluster(workers: int = 1) -> AsyncIterator[Any]:
-    with dask.config.set({"distributed.scheduler.work-stealing": False, "distributed.admin.tick.limit": "1h"}):
+    settings = {
+        "distributed.scheduler.work-stealing": False,
+        "distributed.admin.tick.limit": "1h",
+        "penstock.cpu": True,
+    }
+    with dask.config.set(settings):
         async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0") as scheduler:
             made = [
                 Worker(scheduler.address, host="127.0.0.1", nthreads=2, plugins=[PenstockWorkerPlugin()])
                 for _ in range(workers)
             ]
             await asyncio.gather(*made)
-            async with Client(scheduler.address, asynchronous=True) as client:
-                yield client, made
-            await asyncio.gather(*(one.close() for one in made))
+            try:
+                async with Client(scheduler.address, asynchronous=True) as client:
+                    yield client, made
+            finally:
+                await asyncio.gather(*(one.close() for one in made))
 
 
 def submit(client: Any, job: str, *arguments: Any, task: str = "s/0", **keywords: Any) -> Any:

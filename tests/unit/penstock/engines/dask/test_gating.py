@@ -40,6 +40,33 @@ async def test_tasks_wait_for_their_grants(cluster: Cluster) -> None:
         assert gate.asked[0].stage == "pow"
 
 
+async def test_tasks_begin_at_once_where_ranks_decide_and_transfers_wait(cluster: Cluster) -> None:
+    """The default: no slot for a task, unless it says that it is something else than work for a processor."""
+    async with cluster(0, workers=2, cpu=False) as (client, gate, workers):
+        data = client.submit(bytes, 50_000, workers=[workers[0].address])
+        assert len(await data) == 50_000
+        assert not gate.asked
+        length = client.submit(len, data, workers=[workers[1].address])
+        await until(lambda: gate.asked)
+        assert [(slot.kind, slot.stage) for slot in gate.asked] == [("network", "gather_dep")]
+        gate.grant(1)
+        assert await length == 50_000
+        with dask.annotate(penstock={"kind": "disk"}):
+            said = dask.delayed(pow)(2, 5)
+        assert await client.compute(said) == 32
+        assert gate.asked[-1].kind == "disk"
+
+
+async def test_a_task_that_a_master_placed_waits_for_its_slot_all_the_same(cluster: Cluster) -> None:
+    async with cluster(0, cpu=False) as (client, gate, _):
+        with dask.annotate(penstock={"job": "job-7", "task": "t/1"}):
+            future = client.compute(dask.delayed(pow)(2, 5))
+        await until(lambda: gate.asked)
+        assert gate.asked[0].kind == "cpu"
+        gate.grant(1)
+        assert await future == 32
+
+
 async def test_a_task_says_how_many_bytes_it_takes_and_where_it_belongs(cluster: Cluster) -> None:
     async with cluster(4) as (client, gate, _):
         data = client.submit(bytes, 50_000, key=("make-1234", 0))
