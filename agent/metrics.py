@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, product
 from typing import Any
 
@@ -30,6 +30,8 @@ _RESOURCES = ("cpu", "memory", "disk", "network")
 _GRANTS = "Slots that the queue gave to monotasks; not those held over a restart, or by promotion."
 _CLASSES = ("regular", "opportunistic")
 _LIVE = tuple(state.value for state in ContainerState if state is not ContainerState.ENDED)
+#: Ranks beyond these are not told apart: behind the fourth all weigh the least there is.
+_MOST_RANKS = 10
 _STALLS = {"cpu": "cpu_stalled", "memory": "memory_stalled", "disk": "disk_stalled"}
 
 
@@ -55,7 +57,9 @@ class AgentCollector(Collector):
         ):
             yield GaugeMetricFamily(f"penstock_{metric}", "What opportunistic containers asked for.", value=value)
         yield GaugeMetricFamily("penstock_t_alloc_ratio", "UBIS's T_alloc, as it is now.", value=status["t_alloc"])
-        yield from _containers([each for each in status["containers"] if each["state"] != "ended"])
+        live = [each for each in status["containers"] if each["state"] != "ended"]
+        yield from _containers(live)
+        yield from _ranks(each["rank"] for each in live if each.get("rank"))
         yield from _preemptions(status)
         jobs = Counter(job["state"] for job in status["jobs"])
         known = GaugeMetricFamily("penstock_jobs", "Jobs known on this node.", labels=["state"])
@@ -127,6 +131,28 @@ def _containers(live: list[dict[str, Any]]) -> Iterator[Metric]:
     for resource, key in _STALLS.items():
         stalled.add_metric([resource], max((sample.get(key, 0.0) for sample in samples), default=0.0))
     yield stalled
+
+
+def _ranks(ranks: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+    """By place and not by job: jobs come and go, and each would be a time series of its own."""
+    ranked: dict[int, Mapping[str, Any]] = {}
+    weights: Counter[int] = Counter()
+    jobs = 0
+    for each in ranks:
+        ranked[each["rank"]] = each
+        weights[each["rank"]] += each["weight"]
+        jobs = each["of"]
+    yield GaugeMetricFamily("penstock_ranked_jobs", "Jobs that are ranked for the processors.", value=jobs)
+    weight = GaugeMetricFamily(
+        "penstock_rank_weight", "What the containers of the job with this rank weigh (cpu.weight).", labels=["rank"]
+    )
+    service = GaugeMetricFamily(
+        "penstock_rank_cpu_seconds", "CPU time that the job with this rank has used here so far.", labels=["rank"]
+    )
+    for rank in sorted(ranked)[:_MOST_RANKS]:
+        weight.add_metric([str(rank)], weights[rank])
+        service.add_metric([str(rank)], ranked[rank]["cpu_s"])
+    yield from (weight, service)
 
 
 def _preemptions(status: Mapping[str, Any]) -> Iterator[Metric]:

@@ -61,6 +61,27 @@ def test_containers_are_counted_by_class_and_state_and_the_worst_stall_is_told()
     assert 'penstock_regular_stalled_max_ratio{resource="cpu"} 0.5' in lines
 
 
+def test_ranks_are_told_by_place_with_the_weight_of_all_containers_of_a_job() -> None:
+    def container(rank: int, weight: int) -> dict[str, Any]:
+        said = {
+            "job": f"j{rank}",
+            "rank": rank,
+            "of": 12,
+            "cpu_s": 10.0 * rank,
+            "queue": 1,
+            "weight": weight,
+            "nice": 0,
+        }
+        return {"class": "regular", "state": "running", "not_enforced": {}, "sample": {}, "rank": said}
+
+    lines = page(containers=[container(1, 80), container(1, 20), *(container(rank, 1) for rank in range(2, 13))])
+    assert "penstock_ranked_jobs 12.0" in lines
+    assert 'penstock_rank_weight{rank="1"} 100.0' in lines
+    assert 'penstock_rank_cpu_seconds{rank="2"} 20.0' in lines
+    assert 'rank="10"' in lines and 'rank="11"' not in lines
+    assert "penstock_ranked_jobs 0.0" in page()
+
+
 def test_whether_a_host_can_enforce_it() -> None:
     lines = page().splitlines()
     assert 'penstock_enforced{what="cpu"} 1.0' in lines and 'penstock_enforced{what="disk"} 0.0' in lines
