@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from agent.core import events as e
+from agent.core.end_events import EndHeard
 from agent.core.tasks import awaited, unplaced
 from agent.shell import Shell
 from penstock import __version__
@@ -202,7 +203,7 @@ class Link:
             return
         if error is not None:
             log.warning("the master complains", method=_ENDED, why=str(error))
-        self._shell.dispatch(e.EndHeard(params.job, params.task))
+        self._shell.dispatch(EndHeard(params.job, params.task))
 
     async def _beat(self) -> None:
         while self._peer is not None and not self._lost.is_set():

@@ -15,13 +15,14 @@ from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.containers import ROOM as CONTAINERS
+from agent.core.end_events import EndUnread
 from agent.core.following import limits_named
 from agent.core.instructions import Grant, Reply
 from agent.executor import Executor
 from agent.journal import Journal
 from penstock.model import Limits, Profile
 from penstock.transport import RpcPeer
-from penstock.wire.agent_api import Grants, Launched, Params, Resized
+from penstock.wire.agent_api import Grants, Launched, Params, Resized, TaskEnded
 from penstock.wire.errors import RpcError, refused, unavailable
 
 log = structlog.get_logger()
@@ -154,6 +155,8 @@ class Shell:
         peer = self.peers.get(notify.session)
         if peer is not None:
             peer.notify(notify.method, notify.params)
+            if isinstance(notify.params, TaskEnded) and peer.push():
+                self.dispatch(EndUnread(notify.params.job, notify.params.task))
 
     def _tell_master(self, tell: i.TellMaster) -> None:
         if self.link is not None:

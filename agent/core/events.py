@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from agent.core.end_events import EndHeard, EndUnread
 from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
@@ -302,14 +303,6 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class EndHeard:
-    """The master has answered the end of a command."""
-
-    job: str
-    task: str
-
-
-@dataclass(frozen=True, slots=True)
 class Sampled:
     """The monitor took a sample; every decision of this tick reads it."""
 
@@ -391,6 +384,7 @@ Event = (
     | Woken
     | Decided
     | EndHeard
+    | EndUnread
     | Sampled
     | MemoryLooked
     | Reconfigured

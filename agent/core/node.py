@@ -29,6 +29,7 @@ from agent.core.attained import Attained
 from agent.core.containers import Containers
 from agent.core.draining import own_work
 from agent.core.elasticity import Elasticity
+from agent.core.end_events import EndHeard, EndUnread
 from agent.core.executors import Executors
 from agent.core.instructions import Grant, Instruction, Notify, Record, Reply, TellMaster, Wake
 from agent.core.ledger import Ledger, take_stock
@@ -121,7 +122,8 @@ class Node:
             e.MemoryLooked: partial(preempting.memory_looked, self),
             e.Woken: self._woken,
             e.Decided: partial(deciding.decided, self),
-            e.EndHeard: self.held.end_heard,
+            EndHeard: self.held.end_heard,
+            EndUnread: lambda event, now: tasks.end_unread(self.jobs, event),
             e.Sampled: self._sampled,
             e.Reconfigured: partial(reconfiguring.reconfigured, self),
             e.Recovered: partial(recovery.recovered, self),
@@ -391,8 +393,7 @@ class Node:
 
     def _alarm(self, now: float) -> list[Instruction]:
         """A Wake where another time is the next one."""
-        times = [at for at in (self.preemption.due(), self.elasticity.due(now)) if at is not None]
-        wake = min(times, default=None)
+        wake = min((at for at in (self.preemption.due(), self.elasticity.due(now)) if at is not None), default=None)
         if wake is None or wake == self._wake:
             return []
         self._wake = wake

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from agent.core.events import EndHeard
+from agent.core.end_events import EndHeard, EndUnread
 from agent.core.instructions import Instruction, Notify, Record, TellMaster
 from agent.core.records import HeldTask, Job, TaskEnd, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
@@ -203,8 +203,8 @@ def tell_placed(job: Job, decision: TellPlaced) -> list[Instruction]:
 def tell_ended(job: Job, decision: TellEnded) -> list[Instruction]:
     """A task of this origin ended somewhere; it ends once.
 
-    Once this is answered nobody else keeps the end. While the framework is away, the journal does: after one more
-    death of the agent the framework would have the task placed, and so run, again.
+    Once this is answered nobody else keeps the end. While the framework is away, or does not read, the journal does:
+    after one more death of the agent the framework would have the task placed, and so run, again.
     """
     known = _known(job, decision.task)
     if known is None or known.ended is not None:
@@ -214,9 +214,22 @@ def tell_ended(job: Job, decision: TellEnded) -> list[Instruction]:
     over = TaskEnded(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
     if job.sessions:
         return _to_all(job, "task_ended", over)
-    job.kept_ends.add(decision.task)
-    kept = TaskEnd(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
-    return [Record(ENDS, journal_key(decision.job, decision.task), kept)]
+    return keep_end(job, decision.task)
+
+
+def end_unread(jobs: Mapping[str, Job], event: EndUnread) -> list[Instruction]:
+    """A framework that is there does not read how a task ended."""
+    return keep_end(jobs[event.job], event.task) if event.job in jobs else []
+
+
+def keep_end(job: Job, task: str) -> list[Instruction]:
+    """Keep in the journal how a task ended, until its job is over."""
+    known = job.tasks.get(task)
+    if known is None or known.ended is None or task in job.kept_ends:
+        return []
+    job.kept_ends.add(task)
+    kept = TaskEnd(job=job.record.job, task=task, node=known.node, ended=known.ended)
+    return [Record(ENDS, journal_key(job.record.job, task), kept)]
 
 
 def take_back_ends(jobs: Mapping[str, Job], ends: Iterable[TaskEnd]) -> list[Instruction]:

@@ -96,6 +96,15 @@ class RpcPeer(asyncio.Protocol):
 
     # ------------------------------------------------------------ calling
 
+    def unread_bytes(self) -> int:
+        """Return how many sent bytes the kernel has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def push(self) -> int:
+        """Send now, and not at the end of the loop's turn; return how many bytes would be lost if this process died."""
+        self._flush()
+        return self.unread_bytes()
+
     def notify(self, method: str, params: object = None) -> None:
         """Send a notification; silently nothing when the connection is gone."""
         if not self.closed:

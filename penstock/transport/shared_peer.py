@@ -128,10 +128,6 @@ class SharedPeer(RpcPeer):
         self._go_on(account)
         self.resume()
 
-    def unread_bytes(self) -> int:
-        """Return how many sent bytes the kernel has not taken."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
     def cut_off(self) -> None:
         """Close without waiting for what is not sent yet."""
         self.closed = True

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from agent.core import Node
-from agent.core import events as e
+from agent.core.end_events import EndHeard
 from agent.core.settings import NodeSettings
 from agent.link import Link
 from agent.shell import Shell
@@ -105,7 +105,7 @@ async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_regist
         await master.until(1, "heartbeat")
         assert master.heard[1][:2] == ["register", "command_ended"], "before anything could be decided without it"
         assert master.heard[1].count("command_ended") == 1
-        assert answered == [e.EndHeard("j", "t")], "once: the journal forgets it"
+        assert answered == [EndHeard("j", "t")], "once: the journal forgets it"
         master.peers[1].close()
         await master.until(2, "heartbeat")
         assert "command_ended" not in master.heard[2], "it was answered"

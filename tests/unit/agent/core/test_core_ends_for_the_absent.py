@@ -11,6 +11,7 @@ import pytest
 from agent.core import Node, tasks
 from agent.core import events as e
 from agent.core import instructions as i
+from agent.core.end_events import EndUnread
 from agent.core.records import JobRecord, TaskEnd
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
@@ -104,6 +105,22 @@ def test_a_framework_that_is_there_is_told_at_once(bed: Bed) -> None:
     bed.asks(job)
     assert told(bed.master_tells(job)) == [TaskEnded(job=job, task="t", node="other", ended=EXIT)]
     assert bed.of(tasks.ENDS, TaskEnd) == []
+
+
+def test_one_that_is_there_and_does_not_read_is_told_by_the_next_agent(bed: Bed) -> None:
+    job = bed.joins()
+    bed.asks(job)
+    bed.master_tells(job)
+    bed.send(EndUnread(job, "t"))
+    assert bed.send(EndUnread(job, "t")) == [], "it is kept once"
+    bed.dies()
+    bed.joins(job)
+    again = bed.asks(job)
+    assert TaskEnded(job=job, task="t", node="other", ended=EXIT) in told(again)
+    assert to_master(again) == [], "it would be run again"
+    bed.send(e.JobEndRequested(1, job))
+    assert bed.journal == {}
+    assert bed.send(EndUnread(job, "t")) == [], "nothing is left of it"
 
 
 def test_it_is_forgotten_with_the_job(bed: Bed) -> None:

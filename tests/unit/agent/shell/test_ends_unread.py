@@ -1,0 +1,69 @@
+"""A framework that is connected and does not read: what only the agent's memory has of the ends is in the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any, cast
+
+from agent.core import Node, tasks
+from agent.core import events as e
+from agent.core.records import TaskEnd
+from agent.core.settings import NodeSettings
+from agent.journal import Journal
+from agent.shell import Shell
+from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.transport import RpcPeer
+from penstock.wire import master_api as api
+from penstock.wire.agent_api import RegisterJob
+
+SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
+#: As long as the agent makes a reason; the kernel keeps a few dozen of these for who does not read.
+ENDED = Ended(by=EndedBy.EXIT, exit_status=1, reason="x" * 4000)
+MANY = 1000
+
+
+class Silent:
+    """The connection's handler and the executor: what they are told does not matter here."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+class Bed:
+    """A shell, and a framework behind a socket of its own that has asked for places."""
+
+    def __init__(self, directory: Path, peer: RpcPeer) -> None:
+        self.journal = Journal(directory)
+        self.shell = Shell(Node(SETTINGS), self.journal, cast("Any", Silent()))
+        self.peer = self.shell.peers[1] = peer
+        self.shell.dispatch(e.SessionOpened(1, "u", 1000, "test"))
+        self.shell.dispatch(e.JobRegistered(1, RegisterJob(name="j"), 0.0))
+        self.job = next(iter(self.shell.node.jobs))
+        command = ContainerSpec(argv=("x",))
+        wanted = [TaskRequest(task=f"t{n}", usage=KindAmounts(cpu=1.0), command=command) for n in range(MANY)]
+        self.shell.dispatch(e.PlacementRequested(1, self.job, "s", wanted, opportunistic=False))
+
+    def ends(self, number: int) -> bool:
+        """The master says that a task has ended; return whether the kernel took all that was sent so far."""
+        self.shell.dispatch(e.Decided(1, [api.TellEnded(job=self.job, task=f"t{number}", node="other", ended=ENDED)]))
+        return not self.peer.unread_bytes()
+
+    def kept(self) -> set[str]:
+        return {end.task for end in self.journal.read(tasks.ENDS, TaskEnd)}
+
+
+async def test_what_the_kernel_did_not_take_is_kept(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        _, peer = await asyncio.get_running_loop().connect_accepted_socket(lambda: RpcPeer(Silent()), ours)
+        bed = Bed(tmp_path, peer)
+        taken = next(number for number in range(MANY) if not bed.ends(number))
+        assert taken > 1
+        assert bed.kept() == {f"t{taken}"}, "those before are in the kernel's hands, whatever becomes of the agent"
+        assert not bed.ends(taken + 1)
+        assert bed.kept() == {f"t{taken}", f"t{taken + 1}"}
+        bed.shell.dispatch(e.JobEndRequested(1, bed.job))
+        assert bed.kept() == set()
+        peer.close()
