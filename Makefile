@@ -7,7 +7,6 @@ RUN := .venv/bin/python
 DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
-NATIVE := $(RUN) -m tests.vm test --user-mode
 
 .PHONY: help venv wheel image demo test test-host test-dask-old test-spark test-vm test-native test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm docs man clean
 
@@ -27,7 +26,7 @@ demo: $(VENV)  ## real jobs share this host, split statically and through Pensto
 	@$(RUN) -m demo.dispatch
 
 test: $(VENV)  ## test-host and test-vm; not test-dask-old, test-spark and test-cluster
-	@status=0; $(RUN) -m tests.beside '$(MAKE) test-native' 5 '$(MAKE) test-host' 8 '$(MAKE) test-emulated' || status=1; \
+	@status=0; $(RUN) -m tests.beside '$(MAKE) test-emulated' '$(MAKE) --keep-going test-host test-native' || status=1; \
 	$(MAKE) test-measured || status=1; exit $$status
 
 test-host: $(VENV)  ## unit, property, contract and integration tests
@@ -52,8 +51,7 @@ endef
 test-vm: test-native test-emulated test-measured  ## kernel tests, in the project's two virtual machines
 
 test-native: $(VENV)  ## kernel tests in the machine in user mode (KERNEL='-k victims': pytest's arguments)
-	$(call with_machine,the kernel tests in user mode,$(if $(KERNEL),$(NATIVE) -m native -q $(KERNEL),\
-	$(RUN) -m tests.beside '$(NATIVE) -m "native and not waiting" -q' '$(NATIVE) -m "native and waiting" -q'),--user-mode)
+	$(call with_machine,the kernel tests in user mode,$(RUN) -m tests.vm test --user-mode -m native -q $(KERNEL),--user-mode)
 
 test-emulated: $(VENV)  ## those that need Debian's kernel or emulated drives, under QEMU
 	$(call with_machine,the kernel tests under QEMU,$(RUN) -m tests.vm test -m 'emulated and not measured' -q $(KERNEL),)

@@ -11,14 +11,6 @@ import pytest
 _EMULATED = ("test_devices_bind", "test_disk_limit_falls")
 #: These run in both machines: what the other tests rely on is the same in both.
 _BOTH = ("test_enforcement_contract", "test_machine", "test_units")
-#: These wait for most of their time: a machine of their own does so beside the one with the others.
-_WAITING = (
-    "test_elastic_executors",
-    "test_elastic_limits",
-    "test_network_shapes",
-    "test_observed_early",
-    "test_victims",
-)
 _NEEDED = {"cpu", "io", "memory", "pids"}
 _CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")
 
@@ -43,7 +35,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         only_emulated = item.path.stem in _EMULATED or item.get_closest_marker("emulated") is not None
         if not only_emulated:
             item.add_marker(pytest.mark.native)
-        if item.path.stem in _WAITING:
-            item.add_marker(pytest.mark.waiting)
         if only_emulated or item.path.stem in _BOTH:
             item.add_marker(pytest.mark.emulated)
