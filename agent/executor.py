@@ -284,12 +284,12 @@ class Executor:
             sample = self._tree.get(container).sample()
         try:
             await self._ask(lambda launcher: launcher.give_back(container))
-            if not self._weighs():
-                why_not = renice_tree(instruction.pid, instruction.nice, instruction.apart)
         except LaunchFailed as error:
             why_not = str(error)
-        if why_not:
             log.warning("a process stays in its container", container=container, why=why_not)
+        else:  # it is out of the container, whatever becomes of its nice value: the launcher watches it no more
+            if not self._weighs() and (why := renice_tree(instruction.pid, instruction.nice, instruction.apart)):
+                log.warning("a process keeps the nice value of its rank", container=container, why=why)
         cpu_s, peak_bytes = (sample.cpu_usage_s, sample.memory_peak_bytes) if sample is not None else (0.0, 0)
         self.on_event(e.GivenBack(container, cpu_s, peak_bytes, time.time(), why_not))
 
