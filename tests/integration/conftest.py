@@ -37,8 +37,8 @@ class Daemon:
     def socket(self) -> Path:
         return Path(self.addresses["socket"])
 
-    def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"http://{self.addresses['http']}{path}", timeout=10) as answer:
+    def get(self, path: str, timeout_s: float = 10.0) -> bytes:
+        with urllib.request.urlopen(f"http://{self.addresses['http']}{path}", timeout=timeout_s) as answer:
             return bytes(answer.read())
 
     def status(self) -> dict[str, Any]:

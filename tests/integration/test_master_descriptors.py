@@ -14,6 +14,8 @@ from tests.integration.conftest import Daemon, start
 
 Connect = Callable[..., Awaitable[Any]]
 Start = Callable[..., Any]
+#: The kernel connects to a master that cannot accept; nobody answers then.
+PATIENCE_S = 2.0
 
 
 @pytest.fixture
@@ -55,6 +57,6 @@ async def _linked(client: Any) -> bool:
 
 async def _tried(master: Daemon) -> bool:
     try:
-        return bool(await asyncio.to_thread(master.get, "/healthz"))
+        return bool(await asyncio.to_thread(master.get, "/healthz", PATIENCE_S))
     except OSError:
         return False

@@ -11,6 +11,15 @@ import pytest
 _EMULATED = ("test_devices_bind", "test_disk_limit_falls")
 #: These run in both machines: what the other tests rely on is the same in both.
 _BOTH = ("test_enforcement_contract", "test_machine", "test_units")
+#: What processes get of the processors is measured here: neither other native tests run beside these nor the host's.
+_ALONE = (
+    "test_cgroup_behaviours",
+    "test_enforcement",
+    "test_isolation",
+    "test_limits_by_command",
+    "test_observed_early",
+    "test_ranks",
+)
 _NEEDED = {"cpu", "io", "memory", "pids"}
 _CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")
 
@@ -35,5 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         only_emulated = item.path.stem in _EMULATED or item.get_closest_marker("emulated") is not None
         if not only_emulated:
             item.add_marker(pytest.mark.native)
+        if item.path.stem in _ALONE:
+            item.add_marker(pytest.mark.alone)
         if only_emulated or item.path.stem in _BOTH:
             item.add_marker(pytest.mark.emulated)

@@ -115,7 +115,9 @@ def test_cpu_cores(inside: Inside, cores: float) -> None:
     cgroup = inside.cgroup(Confinement(cpu_cores=cores))
     inside.start(cgroup, SPIN)
     share(cgroup, 1)  # its start
-    shares = [share(cgroup, 2) for _ in range(4)]
+    shares = [share(cgroup, 2)]
+    while len(shares) < 2 or (max(shares) < cores - 0.03 and len(shares) < 4):
+        shares.append(share(cgroup, 2))
     report(f"cpu_cores_{cores}", shares)
     assert max(shares) == pytest.approx(cores, abs=0.03), shares
     sample = cgroup.sample()

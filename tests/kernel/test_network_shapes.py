@@ -1,6 +1,7 @@
 """Limits, shares and counters of the network on the virtual machine's kernel, over veth.
 
-The machine is emulated and slow: rates are low, and the best of some windows counts.
+More protocols, rates and numbers of flows: tests/integration/test_network_egress.py, and ingress, on the host's kernel.
+Rates are low, and the best of some windows counts: the machine may run under QEMU.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def test_the_probe_says_that_all_of_it_can_be_had() -> None:
 
 @pytest.mark.parametrize(
     ("protocol", "mbit", "flows"),
-    [("udp", 1, 1), ("udp", 10, 1), ("udp", 10, 10), ("tcp", 10, 1), ("tcp", 10, 10), ("tcp", 50, 1)],
+    [("udp", 1, 1), ("udp", 10, 10), ("tcp", 50, 1)],
 )
 def test_what_is_sent_keeps_to_the_rate(bed: Bed, protocol: str, mbit: int, flows: int) -> None:
     rate = mbit * MBIT
@@ -41,13 +42,12 @@ def test_what_is_sent_keeps_to_the_rate(bed: Bed, protocol: str, mbit: int, flow
         limiter.close()
 
 
-@pytest.mark.parametrize("protocol", ["udp", "tcp"])
-def test_what_is_received_keeps_to_the_rate_before_and_after_a_change(bed: Bed, protocol: str) -> None:
+def test_what_is_received_keeps_to_the_rate_before_and_after_a_change(bed: Bed) -> None:
     limiter = NetworkLimiter([UPLINK])
     try:
         shape = Shape(ingress_bytes_per_s=10 * MBIT)
         assert limiter.attach(1, bed.cgroup("c"), shape).result() == {}
-        flow = bed.receive(bed.cgroup("c"), protocol)
+        flow = bed.receive(bed.cgroup("c"))
         assert flow.share_of(10 * MBIT, seconds=2) == pytest.approx(1.0, abs=0.12)
 
         limiter.change(1, Shape(ingress_bytes_per_s=5 * MBIT)).result()

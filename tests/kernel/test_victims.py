@@ -24,7 +24,7 @@ from tests.kernel.warm_bed import Bed
 pytestmark = pytest.mark.timeout(400)
 MIB = 1 << 20
 #: For so long nobody else may go; ``make bench-victims`` watches a minute.
-CALM_S = float(os.environ.get("PENSTOCK_CALM_S", "5"))
+CALM_S = float(os.environ.get("PENSTOCK_CALM_S", "3"))
 MEMORY = {"memory_bytes": 384 * MIB, "t_preempt_memory": 0.9, "t_alloc": 2, "t_preempt_cpu": 1.0, "t_preempt_disk": 1.0}
 
 
