@@ -83,13 +83,20 @@ class AgentConnection:
         if answer.cancelled() or isinstance(answer.exception(), ConnectionResetError):
             return  # the end of the connection is an event of its own
         try:
-            decided = read(answer.result(), api.Decided)
+            said = answer.result()
         except RpcError as error:
             if error.code is not ErrorCode.BAD_REQUEST:
                 self.hang_up(f"{self.node} failed on a decision: {error}")
                 return
             reason = str(error)  # not understood, so not carried out
-            decided = api.Decided(refused=[api.Refusal(index=i, reason=reason) for i in range(len(sent.decisions))])
+            refused_all = [api.Refusal(index=i, reason=reason) for i in range(len(sent.decisions))]
+            self._service.said_by(self, e.Answered(self.node, sent.number, refused_all))
+            return
+        try:
+            decided = read(said, api.Decided)
+        except RpcError as error:  # it may have been carried out: the truth comes with `register`
+            self.hang_up(f"{self.node} answered a decision with what is no answer: {error}")
+            return
         self._service.said_by(self, e.Answered(self.node, sent.number, decided.refused))
 
     # ------------------------------------------------------------ Handler

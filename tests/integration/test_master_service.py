@@ -188,7 +188,7 @@ async def test_an_agent_that_fails_on_a_decision_is_asked_to_register_again(conn
     agent = await connect("a")
     agent.answer = lambda decide: {"refused": "all of it"}
     agent.peer.notify("job_submitted", job("j"))
-    await asyncio.wait_for(agent.gone.wait(), 30)
+    await asyncio.wait_for(agent.gone.wait(), MasterConfig().node_timeout_s / 2)  # not for its silence
     # Garbage as an answer was taken for "not understood" would lose work that was done: the truth comes with register.
     again = await connect("a", jobs=[job("j")])
     await again.until(lambda: bool(again.decisions(api.AdmitJob)))
