@@ -43,7 +43,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Literal["fifo", "fair", "drf", "las", "ejf", "srjf", "las_mq", "gittins"],
         Meta(description="order of jobs, and what each may hold (docs/scheduling.md)"),
         LIVE,
-    ] = "ejf"
+    ] = "gittins"
     ejf_weight: Annotated[
         float,
         Meta(ge=0, description="Ursa's W: score per second since a job was submitted; a fit scores at most 4"),

@@ -39,6 +39,8 @@ def decided(node: Node, event: e.Decided, now: float) -> list[Instruction]:
         if why:
             refusals.append(Refusal(index=index, reason=why))
     node.decided = event.number
+    if any(isinstance(decision, SetPriority) for decision in event.decisions):
+        instructions += node.rank()  # the order is the same on all nodes as soon as they are told
     return [Reply(Decided(refused=refusals)), *instructions]
 
 

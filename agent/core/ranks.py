@@ -33,6 +33,8 @@ LEAST_SHARE = 0.02
 FIRST_QUEUE_S = 0.5
 #: Between two turns of jobs that have waited too long lie so many times the length of one.
 TURNS_APART = 10
+#: Ends of containers lead to no more than twenty rankings a second.
+_AGAIN_S = 0.05
 #: A weight is not raised for less. It falls at once: promises depend on it.
 _WORTH_WRITING = 1.25
 
@@ -116,6 +118,7 @@ class Ranks:
         self._first_at: dict[str, float] = {}  # by job: when it was the first, or came
         self._turn = ""  # the job whose turn it is, as it has waited too long
         self._turns_from = 0.0  # no turn is given before
+        self._ranked_at = -math.inf
 
     def knows(self, record: ContainerRecord) -> bool:
         """Whether its job has a rank already."""
@@ -155,11 +158,19 @@ class Ranks:
         """The job whose rank a container has: its own name where it belongs to none."""
         return self._job_of.get(container, container)
 
-    def ended(self, record: ContainerRecord, cpu_s: float) -> None:
-        """Its CPU time stays its job's."""
+    def ended(self, record: ContainerRecord, cpu_s: float, now: float) -> bool:
+        """Keep its CPU time as its job's; return whether to rank anew before the next sample.
+
+        That is where a job ends that was among the few first ones whose weights differ: all behind them have the least
+        weight (:func:`divide`), so that nobody would be the first.
+        """
+        standing = self.standings.get(record.job or self.job_of(record.container))
         job = self._job_of.pop(record.container, record.job)
         if job:
             self._used_s[job] = self._used_s.get(job, 0.0) + cpu_s
+        if standing is None or standing.containers > 1 or standing.weight <= 1 or len(self.standings) <= 2:
+            return False
+        return now - self._ranked_at >= _AGAIN_S
 
     def rank(
         self,
@@ -175,6 +186,7 @@ class Ranks:
         First come the larger priorities (the master's order, where there is one), then those who have used less CPU
         time, by queues of LAS_MQ, and inside a queue those who came first.
         """
+        self._ranked_at = now
         self._assign(live, jobs, sessions)
         self._told &= {record.container for record in live}
         self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}

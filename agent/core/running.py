@@ -203,7 +203,7 @@ def end_container(node: Node, record: ContainerRecord, ended: Ended, now: float)
     node.preemption.forget(container)
     node.elasticity.forget(container)
     node.executors.ended(container, ended.cpu_seconds, now)
-    node.ranks.ended(record, ended.cpu_seconds)
+    moves_up = node.ranks.ended(record, ended.cpu_seconds, now)
     held = node.held.by_key.get((record.job, record.task)) if record.task else None
     instructions: list[Instruction] = []
     if held is not None and held.container == container:  # first, or an agent that dies here would run it again
@@ -224,7 +224,7 @@ def end_container(node: Node, record: ContainerRecord, ended: Ended, now: float)
         instructions += node.granted(granted, now)
     elif record.job in node.jobs and record.task:
         beside.end(node.queues, COMMANDS, record.job, record.task, now, failed=not ended.ok)
-    return instructions + forget_guest(node, record.job)
+    return instructions + forget_guest(node, record.job) + (node.rank() if moves_up else [])
 
 
 # ---------------------------------------------------------------- placed commands

@@ -17,6 +17,7 @@ from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Capacity, ContainerSpec, Limits
 from penstock.wire.agent_api import RegisterJob
+from penstock.wire.master_api import Decided, SetPriority
 
 EVE = 1
 
@@ -204,6 +205,43 @@ def test_a_new_job_is_ranked_when_it_starts_and_not_only_at_the_next_sample() ->
     bed.sample()
     fresh = bed.launch()
     assert bed.order() == [fresh, old]
+
+
+def test_the_order_of_the_master_holds_as_soon_as_it_is_told() -> None:
+    bed = Bed(has_master=True)
+    first, second = bed.launch(), bed.launch()
+    jobs = [bed.register(bed.connect(container)) for container in (first, second)]
+    assert bed.order() == [first, second]
+    decisions = [SetPriority(job=job, priority=float(at)) for at, job in enumerate(jobs)]
+    assert bed.send(e.Decided(1, decisions)) == Decided(refused=[])
+    assert bed.order() == [second, first]
+
+
+def test_jobs_move_up_when_one_of_the_first_ends() -> None:
+    """The third and the fourth weigh the same; without it nobody would be the first until the next sample."""
+    bed = Bed()
+    jobs = [bed.launch() for _ in range(4)]
+    bed.sample()
+    assert bed.weights[jobs[2]] == bed.weights[jobs[3]] == 1
+    bed.now += 0.1
+    bed.end(jobs[0])
+    assert bed.order()[:2] == jobs[1:3]
+    assert bed.weights[jobs[1]] > STEP * bed.weights[jobs[2]] / 2 > bed.weights[jobs[3]]
+
+
+@pytest.mark.parametrize("why", ["it was one of the last", "its job has another", "they were ranked just now"])
+def test_the_end_of_others_leads_to_no_ranking(why: str) -> None:
+    bed = Bed()
+    containers = [bed.launch() for _ in range(4)]
+    if why == "its job has another":
+        job = bed.register(bed.eve)
+        for container in containers[:2]:
+            bed.register(bed.connect(container), job=job)
+    bed.sample()
+    bed.now += 0.01 if why == "they were ranked just now" else 0.1
+    before = dict(bed.weights)
+    bed.end(containers[3 if why == "it was one of the last" else 0])
+    assert bed.weights == before
 
 
 def test_who_is_always_behind_has_a_turn_and_then_no_more() -> None:

@@ -104,7 +104,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 def test_a_state_without_anything_is_explained() -> None:
     said = explained(Recording(at=0.0, capacity=(1.0, 1.0, 1.0, 1.0), nodes=[], jobs=[]))
     assert said["decisions"] == []
-    assert text(said) == "Order (ejf):"
+    assert text(said) == "Order (gittins):"
 
 
 def test_a_waiting_job_is_told_its_place_and_what_it_lacks() -> None:
