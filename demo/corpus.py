@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 import os
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
@@ -56,6 +57,13 @@ class Corpus(NamedTuple):
     def size(self) -> int:
         """Bytes in all partitions."""
         return sum(partition.size for partition in self.partitions)
+
+    def first(self, part: float) -> Corpus:
+        """Return the first part of it, a number up to 1, with so many fewer ranges."""
+        partitions = self.partitions[: max(1, math.ceil(part * len(self.partitions)))]
+        ranges = len(self.ends) + 1
+        kept = max(1, math.ceil(part * ranges))
+        return Corpus(partitions, self.names, [self.ends[ranges * (i + 1) // kept - 1] for i in range(kept - 1)])
 
     def save(self, path: Path) -> None:
         """Write the description (not the text) as JSON."""

@@ -22,7 +22,7 @@ OUT = "demo-out"
 _EMULATED_MEGABYTES = 10
 #: User mode computes as fast as the host, but maps memory slower.
 _USER_MODE_MEGABYTES = 60
-_USER_MODE_MIB = 2560
+_USER_MODE_MIB = 5120
 _NEEDED = {"cpu", "memory"}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import secrets
 import sys
 import time
@@ -20,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from demo.corpus import Corpus
-from demo.gates import Gate, Ready, SlotGate
-from demo.plan import MEMORY_TO_INPUT
-from demo.records import JobResult, JobSpec, Work
+from demo.gates import SlotGate
+from demo.records import PENSTOCK, JobResult, JobSpec, Work
 from demo.worker import LANES, Spawned, Worker, spawn
 
 
@@ -88,9 +88,8 @@ class Task:
 class AnalyticsJob:
     """Runs the DAG of one job on its executors, as far as its gate lets it."""
 
-    def __init__(self, corpus: Corpus, memory_bytes: int, executors: Sequence[Executor], gate: Gate) -> None:
+    def __init__(self, corpus: Corpus, executors: Sequence[Executor], gate: SlotGate) -> None:
         self._corpus = corpus
-        self._memory_bytes = memory_bytes
         self._executors = executors
         self._gate = gate
         self._sizes = [0] * (len(corpus.ends) + 1)
@@ -102,29 +101,20 @@ class AnalyticsJob:
         Raises:
             ExceptionGroup: of JobError and of what the gate raises.
         """
-        sizes = [partition.size for partition in self._corpus.partitions]
-        await self._stage("map", sizes, [Ready(f"map-{i}", n, n, 0, self._held(n, sizes)) for i, n in enumerate(sizes)])
-        sizes = self._sizes
-        # The output is not known yet; disk write is estimated as the task's input (Ursa §4.2.1).
-        ready = [Ready(f"reduce-{i}", n, n, n, self._held(n, sizes)) for i, n in enumerate(sizes)]
-        await self._stage("reduce", sizes, ready)
+        await self._stage("map", [partition.size for partition in self._corpus.partitions])
+        await self._stage("reduce", self._sizes)
 
-    def _held(self, size: int, sizes: Sequence[int]) -> int:
-        """Estimated memory of a ready task: min{r × M(j), m2i(t) × I(t)} (Ursa §4.2.1)."""
-        return min(self._memory_bytes * size // max(1, sum(sizes)), MEMORY_TO_INPUT * size)
-
-    async def _stage(self, stage: str, sizes: Sequence[int], ready: Sequence[Ready]) -> None:
+    async def _stage(self, stage: str, sizes: Sequence[int]) -> None:
         execute = self._map if stage == "map" else self._reduce
-        await self._gate.ready(stage, ready)
         done = 0
         async with asyncio.TaskGroup() as group:
 
             async def one(index: int) -> None:
                 nonlocal done
                 task = Task(stage, index)
-                await self._gate.begin(task.name)
+                await self._gate.begin()
                 await execute(task, sizes[index])
-                await self._gate.done(task.name)
+                self._gate.done()
                 assert task.executor is not None
                 task.executor.tasks -= 1
                 done += 1
@@ -154,7 +144,7 @@ class AnalyticsJob:
 
     async def _execute(self, task: Task, do: str, kind: str, input_bytes: int) -> Any:
         asked = time.monotonic()
-        async with self._gate.monotask(kind, input_bytes, task.stage, task.name):
+        async with self._gate.monotask(kind, input_bytes, task.stage):
             began = time.monotonic()
             answer = await self._pinned(task).call(do, task.index)
         ended = time.monotonic()
@@ -184,40 +174,41 @@ async def manage(spec: JobSpec, corpus: Corpus, workers: Sequence[Spawned]) -> J
     await asyncio.to_thread(sys.stdin.readline)
     began = time.monotonic()
     gate = await open_gate()
-    job = AnalyticsJob(corpus, spec.memory_bytes, executors, gate)
+    job = AnalyticsJob(corpus, executors, gate)
     await job.run()
     await gate.end()
     ended = time.monotonic()
     for executor in executors:
         await executor.close()
-    return JobResult(spec.name, began, ended, before_s, job.works)
+    return JobResult(spec.name, began, ended, -before_s, job.works)
 
 
-def opener(spec: JobSpec) -> Callable[[], Awaitable[Gate]]:
+def opener(spec: JobSpec) -> Callable[[], Awaitable[SlotGate]]:
     """How to open the gate of the executor that the specification names; everything is loaded for it."""
-    if spec.executor != "penstock":
+    if spec.executor not in PENSTOCK:
 
-        async def slots() -> Gate:
+        async def slots() -> SlotGate:
             return SlotGate(spec.slots)
 
         return slots
-    from demo.granted import PenstockGate  # here, so that the other executors do not load what it does not use
+    from demo.ranked import RankedGate  # here, so that the other executors do not load what it does not use
 
-    return partial(PenstockGate.open, spec.socket, spec.name, spec.memory_bytes)
+    return partial(RankedGate.open, spec.socket, spec.name, spec.slots)
 
 
 def run(spec: JobSpec) -> JobResult:
     """Fork the workers, run the job, wait for the workers' end (so that their CPU time counts as ours)."""
     if spec.cores:
         os.sched_setaffinity(0, spec.cores)
-    corpus = Corpus.load(Path(spec.corpus))
+    corpus = Corpus.load(Path(spec.corpus)).first(spec.part)
     Path(spec.output).mkdir(parents=True, exist_ok=True)
     token = secrets.token_bytes(16)
-    workers = [spawn(lambda: Worker(corpus, spec.name, Path(spec.output), token)) for _ in range(spec.workers)]
+    workers = [spawn(lambda: Worker(corpus, spec.operation, Path(spec.output), token)) for _ in range(spec.workers)]
     result = asyncio.run(manage(spec, corpus, workers))
     for worker in workers:
         os.waitpid(worker.pid, 0)
-    return result
+    of_workers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return result._replace(cpu_s=time.process_time() + of_workers.ru_utime + of_workers.ru_stime + result.cpu_s)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 KINDS = ("cpu", "disk", "network")
-_COLOURS = {"word-count": "#4477aa", "inverted-index": "#ee6677", "sort": "#228833"}
+#: By job: a hue for each operation, darker for smaller jobs.
+_COLOURS = {
+    "inverted-index": "#ee6677", "inverted-index-quarter": "#aa2233",
+    "sort": "#66bb77", "sort-quarter": "#228833", "sort-eighth": "#0a4418",
+    "word-count": "#77aadd", "word-count-quarter": "#3366aa", "word-count-eighth": "#112266",
+}  # fmt: skip
 _MIB = 1024 * 1024
 
 
@@ -117,7 +122,11 @@ def _memory(axis: Any, run: dict[str, Any]) -> None:
     levels = [[sample["containers"].get(name, 0) / _MIB for sample in samples] for name in names]
     if names:
         axis.stackplot(
-            at, levels, labels=names, colors=[_COLOURS.get(name) or _OTHER.get(name) for name in names], alpha=0.6
+            at,
+            levels,
+            labels=names,
+            colors=[_COLOURS.get(name) or _OTHER.get(name, "grey") for name in names],
+            alpha=0.6,
         )
     axis.plot(
         at, [sample["memory"]["capacity_bytes"] / _MIB for sample in samples], "k--", linewidth=1, label="capacity"

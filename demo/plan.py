@@ -5,30 +5,47 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from demo.operations import OPERATIONS
-from demo.records import JobSpec
+from demo.records import PENSTOCK, JobSpec
 
 MIB = 1024 * 1024
 #: The interpreters of a job (its own and two workers').
 _BASE_BYTES = 48 * MIB
 #: What a job's workers hold between the stages, over its input (measured, with a margin).
 _HELD = {"word-count": 0.3, "inverted-index": 0.5, "sort": 1.5}
-#: Estimated memory of a task over its input (m2i of Ursa §4.2.1): the text, what is made of it, what is written.
-MEMORY_TO_INPUT = 3
-#: How many tasks of work each core shall have before it, and what it takes to give it one.
-_TASKS_AHEAD = 3
-_LATENCY_S = 0.2
+#: Of a task over its input: the text, what is made of it, what is written.
+_TASK_TO_INPUT = 3
 #: More cores than this would be more than these inputs are worth; of a larger host the demo uses so many.
 _MAX_CORES = 8
 
 
+class Asked(NamedTuple):
+    """A job that somebody asks for: an operation over the first ``part`` of the text."""
+
+    name: str
+    operation: str
+    part: float
+
+
+#: In the order in which they are submitted: large ones first, which is the worst for who goes by that.
+ASKED = (
+    Asked("inverted-index", "inverted-index", 1.0),
+    Asked("sort", "sort", 1.0),
+    Asked("word-count", "word-count", 1.0),
+    Asked("inverted-index-quarter", "inverted-index", 0.25),
+    Asked("sort-quarter", "sort", 0.25),
+    Asked("word-count-quarter", "word-count", 0.25),
+    Asked("sort-eighth", "sort", 0.125),
+    Asked("word-count-eighth", "word-count", 0.125),
+)
+#: Of a static split each user has a share: who indexes, who sorts, who counts.
+USERS = ("inverted-index", "sort", "word-count")
+
+
 @dataclass(frozen=True)
 class Plan:
-    """Sizes are bytes. ``text_bytes`` is what was asked for; partitions come out a little larger.
-
-    ``cpu_bytes_per_s`` is how fast a core gets through the jobs' maps, measured on a piece of the text.
-    """
+    """Sizes are bytes. ``text_bytes`` is what was asked for; partitions come out a little larger."""
 
     directory: Path
     project: Path
@@ -38,7 +55,6 @@ class Plan:
     socket: Path | None = None
     cpu_max_enforced: bool = False
     idle_class_enforced: bool = False
-    cpu_bytes_per_s: float = 10e6
 
     @classmethod
     def of(cls, directory: Path, project: Path, text_bytes: int, cores: float) -> Plan:
@@ -61,15 +77,15 @@ class Plan:
 
     @property
     def tasks(self) -> int:
-        """Tasks of all jobs together."""
-        return len(OPERATIONS) * (self.partitions + self.reducers)
+        """Tasks of all jobs together, about."""
+        return round(sum(asked.part for asked in ASKED) * (self.partitions + self.reducers))
 
     # ------------------------------------------------------------ shares
 
     @property
     def share(self) -> float:
-        """Cores of each job when they are split statically."""
-        return self.cores / len(OPERATIONS)
+        """Cores of each user when they are split statically."""
+        return self.cores / len(USERS)
 
     @property
     def slots(self) -> int:
@@ -86,23 +102,20 @@ class Plan:
         begin, end = index * self.share, (index + 1) * self.share
         return tuple(core for at, core in enumerate(usable) if at < end - 1e-9 and at + 1 > begin + 1e-9)
 
-    def job_bytes(self, name: str) -> int:
+    def job_bytes(self, asked: Asked) -> int:
         """Memory promised to a job's container."""
-        return _BASE_BYTES + int(_HELD[name] * self.text_bytes)
+        return _BASE_BYTES + self._tasks_bytes + int(_HELD[asked.operation] * asked.part * self.text_bytes)
 
     @property
-    def tasks_bytes(self) -> int:
-        """Memory for the placed tasks of one job, M(j) of Ursa §4.2.1."""
-        return MEMORY_TO_INPUT * 2 * self.workers * self._largest_bytes
-
-    @property
-    def _largest_bytes(self) -> int:
-        return max(self.text_bytes // self.partitions, self.text_bytes // self.reducers)
+    def _tasks_bytes(self) -> int:
+        """What the tasks of one job hold that run at once."""
+        largest = max(self.text_bytes // self.partitions, self.text_bytes // self.reducers)
+        return _TASK_TO_INPUT * (self.workers + 1) * largest
 
     @property
     def jobs_bytes(self) -> int:
-        """Memory for all jobs and their tasks."""
-        return sum(map(self.job_bytes, OPERATIONS)) + len(OPERATIONS) * self.tasks_bytes
+        """Memory for all jobs."""
+        return sum(map(self.job_bytes, ASKED))
 
     @property
     def table_bytes(self) -> int:
@@ -132,23 +145,9 @@ class Plan:
         }
 
     @property
-    def ept_s(self) -> float:
-        """Ursa's EPT: the time of some tasks of the larger stage on each core, so that a core has its next task before
-        a round, its message and its read have passed. Ten times more on an emulated machine than on a real one."""
-        return _TASKS_AHEAD * self._largest_bytes / self.cpu_bytes_per_s + _LATENCY_S
-
-    @property
     def master_settings(self) -> dict[str, str]:
-        """Of the master. Jobs that begin at the same moment have waited equally long, which leaves nothing for EJF to
-        go by but how well their tasks fit; in the order of submission the first are done early. Until the agent has
-        measured its rates, the master takes ours."""
-        return {
-            "ordering": "fifo",
-            "ept_s": f"{self.ept_s:.3f}",
-            "interval_s": f"{self.ept_s / 10:.3f}",
-            "default_cpu_bytes_per_s": f"{self.cpu_bytes_per_s:.0f}",
-            "http": "127.0.0.1:0",
-        }
+        """Of the master: as it is installed."""
+        return {"http": "127.0.0.1:0"}
 
     @property
     def needed_bytes(self) -> int:
@@ -174,21 +173,22 @@ class Plan:
 
     def jobs(self, executor: str) -> list[JobSpec]:
         """The jobs under one executor."""
-        static = executor == "static"
+        pinned = executor == "static" and not self.cpu_max_enforced
         return [
             JobSpec(
-                name=name,
+                name=asked.name,
+                operation=asked.operation,
+                part=asked.part,
                 corpus=str(self.text / "corpus.json"),
-                output=str(self.output(executor, name)),
-                result=str(self.directory / executor / f"{name}.result.json"),
+                output=str(self.output(executor, asked.name)),
+                result=str(self.directory / executor / f"{asked.name}.result.json"),
                 executor=executor,
                 workers=self.workers,
                 slots=self.slots_of(executor),
-                cores=self.affinity(index) if static and not self.cpu_max_enforced else (),
-                socket=str(self.socket or ""),
-                memory_bytes=self.tasks_bytes,
+                cores=self.affinity(USERS.index(asked.operation)) if pinned else (),
+                socket=str(self.socket or "") if executor in PENSTOCK else "",
             )
-            for index, name in enumerate(OPERATIONS)
+            for asked in ASKED
         ]
 
 

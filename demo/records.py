@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 #: The executors of a demonstration, in the order of its runs.
-EXECUTORS = ("plain", "static", "penstock")
+EXECUTORS = ("plain", "static", "first", "penstock")
+#: Those of Penstock: it runs the jobs twice, as nothing is known of them the first time.
+PENSTOCK = ("first", "penstock")
 
 
 class JobSpec(NamedTuple):
     """One job under one executor. Times everywhere are seconds of CLOCK_MONOTONIC, the same in every process.
 
-    ``slots`` are task slots of the plain and the static executor; ``socket`` is the agent's for Penstock. ``cores``
-    restricts the job to some cores where ``cpu.max`` cannot be enforced. ``memory_bytes`` is M(j) of Ursa §4.2.1.
+    ``part`` is how much of the text it reads. ``slots`` are its task slots; ``socket`` is the agent's for Penstock.
+    ``cores`` restricts the job to some cores where ``cpu.max`` cannot be enforced.
     """
 
     name: str
+    operation: str
+    part: float
     corpus: str
     output: str
     result: str
@@ -26,7 +30,6 @@ class JobSpec(NamedTuple):
     slots: int = 0
     cores: tuple[int, ...] = ()
     socket: str = ""
-    memory_bytes: int = 0
 
     def save(self, path: Path) -> None:
         """Write as JSON."""
@@ -56,14 +59,14 @@ class Work(NamedTuple):
 class JobResult(NamedTuple):
     """What a job says about itself.
 
-    ``began`` is when it was told to, ``ended`` after its last output; ``before_s`` is CPU time taken until then, for
-    starting interpreters and workers.
+    ``began`` is when it was told to, ``ended`` after its last output; ``cpu_s`` is what it and its workers have used
+    since it began: starting interpreters is not in it.
     """
 
     name: str
     began: float
     ended: float
-    before_s: float
+    cpu_s: float
     works: list[Work]
 
     def save(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The figures of all runs, as Ursa defines them (§5), and how they are shown."""
+"""The figures of all runs, and how they are shown."""
 
 from __future__ import annotations
 
@@ -19,56 +19,24 @@ KINDS = ("cpu", "disk", "network")
 
 
 class Figures(NamedTuple):
-    """CPU time in core-seconds: ``x`` allocated, ``y`` there was, ``z`` used of what was allocated (Ursa §5).
-
-    Plain Linux allocates nothing: its ``x`` and ``z`` are None.
-
-    ``used`` is all CPU time that the jobs' containers took. Under Penstock what exceeds ``z`` was spent outside CPU
-    grants (starting, reading, pulling, writing, asking); a static share covers everything, so there it is ``z``.
-    """
+    """Of one run. CPU time in core-seconds: ``used`` by the jobs; ``there_was`` is cores × makespan (Y of Ursa §5)."""
 
     makespan_s: float
     mean_completion_s: float
-    x: float | None
-    y: float
-    z: float | None
     used: float
-
-    @property
-    def se(self) -> float | None:
-        """Scheduling efficiency X/Y: how much of what there is was allocated."""
-        return None if self.x is None else self.x / self.y
-
-    @property
-    def ue(self) -> float | None:
-        """Utilization efficiency Z/X: how much of what was allocated was used."""
-        return None if self.x is None or self.z is None else self.z / self.x if self.x else 0.0
-
-    @property
-    def outside(self) -> float | None:
-        """CPU time used outside of what was allocated."""
-        return None if self.z is None else self.used - self.z
+    there_was: float
 
     @property
     def utilization(self) -> float:
-        """All CPU time of the jobs over all there was: the same measure for all executors."""
-        return self.used / self.y
+        """All CPU time of the jobs over all there was."""
+        return self.used / self.there_was
 
 
 def figures(run: Run, plan: Plan) -> Figures:
     """The figures of one run."""
-    y = plan.cores * run.makespan_s  # Y: all cores, for as long as the run took
     used = sum(job.cpu_seconds for job in run.jobs)
-    x: float | None = None
-    z: float | None = None
-    if run.executor == "static":
-        x = sum(plan.share * job.completion_s for job in run.jobs)  # X: a share is a job's for its whole life
-        z = used  # Z: all that the job does, it does in its share
-    elif run.executor == "penstock":
-        works = [work for job in run.jobs for work in job.result.works if work.kind == "cpu"]
-        x = sum(work.ended - work.began for work in works)  # X: CPU slots, from each grant to its completion
-        z = sum(work.cpu_s for work in works)  # Z: CPU time of the workers' threads inside those grants
-    return Figures(run.makespan_s, mean(job.completion_s for job in run.jobs), x, y, z, used)
+    completion_s = mean(job.completion_s for job in run.jobs)
+    return Figures(run.makespan_s, completion_s, used, plan.cores * run.makespan_s)
 
 
 def digests(directories: Iterable[Path]) -> dict[str, str]:
@@ -106,19 +74,14 @@ def table(runs: dict[str, Run], plan: Plan, own: dict[str, dict[str, float]]) ->
     for index, job in enumerate(next(iter(runs.values())).jobs):
         row(f"  {job.name}", (run.jobs[index].completion_s for run in runs.values()), "s")
     row("CPU time of the jobs", (f.used for f in made.values()), "s")
-    row("CPU time of Penstock itself", (sum(own[name].values()) for name in runs), "s")
-    row("all CPU time of the jobs / Y", (f.utilization for f in made.values()), "%")
-    row("CPU scheduling efficiency, SE = X/Y", (f.se for f in made.values()), "%")
-    row("CPU utilization efficiency, UE = Z/X", (f.ue for f in made.values()), "%")
-    row("  X, CPU time allocated", (f.x for f in made.values()), "s")
-    row("  Y, cores × makespan", (f.y for f in made.values()), "s")
-    row("  Z, CPU time used of X", (f.z for f in made.values()), "s")
-    row("  CPU time used outside X", (f.outside for f in made.values()), "s")
-    return [f"  {name:<38}" + "".join(f"{value:>12}" for value in values) for name, values in rows]
+    own_s = (None if name == "plain" else sum(own[name].values()) for name in runs)
+    row("CPU time of Penstock itself", own_s, "s")
+    row("CPU time of the jobs / of all cores", (f.utilization for f in made.values()), "%")
+    return [f"  {name:<38}" + "".join(f"{value:>14}" for value in values) for name, values in rows]
 
 
 #: Headings of the table's columns, where they are not the executor's name.
-_TITLES = {"plain": "plain Linux"}
+_TITLES = {"plain": "plain Linux", "first": "Penstock 1st", "penstock": "Penstock"}
 
 
 def preemption_lines(run: Run) -> list[str]:
@@ -144,19 +107,18 @@ def document(runs: dict[str, Run], plan: Plan, more: dict[str, Any]) -> dict[str
 
 
 _PLANNED = (
-    "text_bytes", "cores", "cpu_bytes_per_s", "ept_s", "workers", "partitions", "reducers", "share", "slots",
+    "text_bytes", "cores", "workers", "partitions", "reducers", "share", "slots",
     "jobs_bytes", "table_bytes", "archive_bytes", "capacity_bytes", "cpu_max_enforced", "idle_class_enforced",
 )  # fmt: skip
 
 
 def _run(run: Run, plan: Plan) -> dict[str, Any]:
     made = figures(run, plan)
-    derived = {"se": made.se, "ue": made.ue, "utilization": made.utilization}
     document: dict[str, Any] = msgspec.to_builtins(run)
     del document["samples"]  # timeline.json has them
     for job, told in zip(run.jobs, document["jobs"], strict=True):
         told["result"] = job.result._asdict()
-    return {"figures": made._asdict() | derived, **document}
+    return {"figures": made._asdict() | {"utilization": made.utilization}, **document}
 
 
 def timeline(runs: dict[str, Run]) -> dict[str, Any]:

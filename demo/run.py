@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from demo.plan import Plan
+from demo.plain import PlainProcess
+from demo.plan import ASKED, USERS, Asked, Plan
 from demo.records import JobResult, JobSpec
 from demo.tenants import tallied
 from penstock.client import AgentClient, Container
@@ -32,7 +33,7 @@ class RunFailed(Exception):  # noqa: N818 - named for what the reader is told
 
 @dataclass
 class JobRun:
-    """One job as its driver saw it. Times are CLOCK_MONOTONIC; ``cpu_seconds`` are its container's since it began."""
+    """One job as its driver saw it. Times are CLOCK_MONOTONIC; ``cpu_seconds`` are its processes' since it began."""
 
     name: str
     began: float
@@ -85,7 +86,8 @@ class Runner:
         self._progress = progress
         self._directory = plan.directory / executor
         self._done: dict[tuple[str, str], int] = {}
-        self._all_ready = asyncio.Barrier(len(plan.jobs(executor)))
+        self._all_ready = asyncio.Barrier(len(ASKED))
+        self._turns = {user: asyncio.Lock() for user in USERS}
         self._table_wanted = asyncio.Event()
         self._samples: list[dict[str, Any]] = []
 
@@ -104,7 +106,10 @@ class Runner:
                     archive = await self._tenant(tenants, "archive", opportunistic=True)
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._table(tenants))
-                    running = [group.create_task(self._job(spec)) for spec in self._plan.jobs(self._executor)]
+                    running = [
+                        group.create_task(self._job(*job))
+                        for job in zip(ASKED, self._plan.jobs(self._executor), strict=True)
+                    ]
                 jobs = [job.result() for job in running]
                 run = Run(self._executor, min(job.began for job in jobs), max(job.ended for job in jobs), jobs)
                 if archive is not None:
@@ -120,7 +125,7 @@ class Runner:
 
     # ------------------------------------------------------------ jobs
 
-    async def _job(self, spec: JobSpec) -> JobRun:
+    async def _job(self, asked: Asked, spec: JobSpec) -> JobRun:
         path = self._directory / f"{spec.name}.spec.json"
         spec.save(path)
         cores = self._plan.share if self._executor == "static" else None
@@ -130,17 +135,20 @@ class Runner:
             env=self._plan.environment,
             cwd=str(self._plan.project),
             limits=Limits(cpu_cores=cores),
-            memory_bytes=self._plan.job_bytes(spec.name),
+            memory_bytes=self._plan.job_bytes(asked),
         )
-        async with self._launched(container) as (launched, begin, output):
+        plain = self._executor == "plain"
+        async with self._launched(container, plain=plain) as (launched, begin, output):
             await output.readline()  # it is ready, or over
             await self._all_ready.wait()
             began = time.monotonic()
-            with contextlib.suppress(BrokenPipeError):  # how it ended says more
-                os.write(begin, b"begin\n")
-            async for line in output:
-                self._heard(spec.name, json.loads(line))
-            ended = await launched.wait()
+            # On a static split the jobs of a user run one after the other in his share.
+            async with self._turns[asked.operation] if self._executor == "static" else contextlib.nullcontext():
+                with contextlib.suppress(BrokenPipeError):  # how it ended says more
+                    os.write(begin, b"begin\n")
+                async for line in output:
+                    self._heard(spec.name, json.loads(line))
+                ended = await launched.wait()
         if not ended.ok:
             raise RunFailed(f"{spec.name} ({self._executor}) failed: {ended.by.value} {ended.reason}".rstrip())
         result = JobResult.load(Path(spec.result))
@@ -148,9 +156,9 @@ class Runner:
             name=spec.name,
             began=began,
             ended=time.monotonic(),
-            cpu_seconds=ended.cpu_seconds - result.before_s,
+            cpu_seconds=result.cpu_s,
             memory_peak_bytes=ended.memory_peak_bytes,
-            not_enforced=launched.not_enforced,
+            not_enforced=dict(launched.not_enforced),
             result=result,
         )
 
@@ -188,12 +196,18 @@ class Runner:
             opportunistic=opportunistic,
         )
         launched, _, output = await tenants.enter_async_context(self._launched(spec))
+        assert isinstance(launched, Container)
         await output.readline()
         return launched
 
     @contextlib.asynccontextmanager
-    async def _launched(self, spec: ContainerSpec) -> AsyncIterator[tuple[Container, int, asyncio.StreamReader]]:
-        """A container, its standard input (a descriptor) and output; what still runs at the end is killed."""
+    async def _launched(
+        self, spec: ContainerSpec, *, plain: bool = False
+    ) -> AsyncIterator[tuple[Container | PlainProcess, int, asyncio.StreamReader]]:
+        """A container, its standard input (a descriptor) and output; what still runs at the end is killed.
+
+        ``plain``: a process without a container.
+        """
         theirs_in, ours_in = os.pipe()
         ours_out, theirs_out = os.pipe()
         reader = asyncio.StreamReader()
@@ -201,8 +215,13 @@ class Runner:
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours_out, "rb", 0)
         )
         try:
+            container: Container | PlainProcess
             try:
-                container = await self._agent.launch(spec, stdio=(theirs_in, theirs_out, 2))
+                stdio = (theirs_in, theirs_out, 2)
+                if plain:
+                    container = PlainProcess(spec.argv, spec.env, spec.cwd, stdio)
+                else:
+                    container = await self._agent.launch(spec, stdio=stdio)
             finally:
                 os.close(theirs_in)
                 os.close(theirs_out)
@@ -214,7 +233,7 @@ class Runner:
             os.close(ours_in)
             transport.close()
 
-    async def _stop(self, container: Container) -> None:
+    async def _stop(self, container: Container | PlainProcess) -> None:
         with contextlib.suppress(RpcError):  # it has ended already
             await container.kill()
         await container.wait()

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 import psutil
 
 from demo import node, report
-from demo.corpus import SOURCES, Corpus, Document, materialise
-from demo.operations import OPERATIONS, Cut
+from demo.corpus import SOURCES, materialise
 from demo.picture import draw
-from demo.plan import Plan
+from demo.plan import ASKED, Plan
 from demo.progress import Progress
 from demo.records import EXECUTORS
 from demo.run import Run, Runner
@@ -33,8 +32,6 @@ DEFAULT_MEGABYTES = 120
 _MEGABYTE = 1_000_000
 #: Of the memory that is available, how much we take at most.
 _MEMORY_SHARE = 0.8
-#: How much text is enough to see how fast a core is. Of less, a map's results fit the core's caches.
-_TRIAL_BYTES = 1024 * 1024
 
 
 class ShowFailed(Exception):  # noqa: N818 - named for what the reader is told
@@ -78,7 +75,7 @@ def show(options: Options) -> int:
         progress.line(
             f"{corpus.size / _MEGABYTE:.0f} MB of {len(corpus.names)} files in {len(corpus.partitions)} parts"
         )
-        plan = replace(plan, partitions=len(corpus.partitions), cpu_bytes_per_s=measured_rate(corpus))
+        plan = replace(plan, partitions=len(corpus.partitions))
         plan, runs, more = _all(plan, options, progress)
         printed = list(_conclusion(plan, runs, more))
         more |= {"input_bytes": corpus.size, "printed": printed, "date": datetime.now(UTC).date().isoformat()}
@@ -128,24 +125,6 @@ def make_plan(options: Options, directory: Path) -> Plan:
     )
 
 
-def measured_rate(corpus: Corpus) -> float:
-    """Bytes/s of one core in the maps of all jobs, by trying them on the first documents."""
-    partition = corpus.partitions[0]
-    last = next(n for n, document in enumerate(partition.documents) if _reaches(document, partition.size))
-    documents = partition.documents[: last + 1]
-    with Path(partition.path).open("rb") as file:
-        text = file.read(documents[-1].offset + documents[-1].length)
-    cut = Cut(len(corpus.ends) + 1, corpus.ends)
-    began = time.perf_counter()
-    for operation in OPERATIONS.values():
-        operation.map(text, documents, cut)
-    return len(OPERATIONS) * len(text) / (time.perf_counter() - began)
-
-
-def _reaches(document: Document, size: int) -> bool:
-    return document.offset + document.length >= min(_TRIAL_BYTES, size)
-
-
 def _all(plan: Plan, options: Options, progress: Progress) -> tuple[Plan, dict[str, Run], dict[str, Any]]:
     """All runs on one Penstock."""
     agent = {**plan.agent_settings, "http": options.http}
@@ -175,7 +154,7 @@ async def _runs(
         runs, own, digests = {}, {}, {}
         for executor in EXECUTORS:
             await asyncio.to_thread(even_out, plan)
-            progress.phase(f"{executor}: {', '.join(OPERATIONS)}")
+            progress.phase(f"{executor}: {len(ASKED)} jobs")
             before = up.cpu_seconds()
             runs[executor] = await Runner(agent, plan, executor, progress.update).run()
             own[executor] = {name: used - before[name] for name, used in up.cpu_seconds().items()}
@@ -207,7 +186,7 @@ async def _linked(agent: AgentClient) -> None:
 
 def _digests(plan: Plan, executor: str, *, keep: bool) -> dict[str, str]:
     """Digest what a run wrote, and remove it: the next one shall find as much memory and disk."""
-    outputs = [plan.output(executor, name) for name in OPERATIONS]
+    outputs = [plan.output(executor, asked.name) for asked in ASKED]
     found = report.digests(outputs)
     if not keep:
         for output in outputs:
@@ -220,26 +199,28 @@ def _digests(plan: Plan, executor: str, *, keep: bool) -> dict[str, str]:
 
 def _introduction(plan: Plan) -> str:
     return (
-        f"{', '.join(OPERATIONS)} over {plan.text_bytes / _MEGABYTE:.0f} MB on {plan.cores:g} cores; "
-        f"each {plan.partitions} map tasks, {plan.reducers} reduce tasks, {plan.workers} workers"
+        f"{len(ASKED)} jobs at once on {plan.cores:g} cores: {', '.join(asked.name for asked in ASKED)} of "
+        f"{plan.text_bytes / _MEGABYTE:.0f} MB; "
+        f"for all of it {plan.partitions} map tasks, {plan.reducers} reduce tasks, {plan.workers} workers"
     )
 
 
 def _conclusion(plan: Plan, runs: dict[str, Run], more: dict[str, Any]) -> Iterator[str]:
     yield from report.table(runs, plan, more["penstock_cpu_seconds"])
     yield ""
-    yield "plain Linux: all jobs at once, nothing allocated, so without SE and UE; the runs were in the table's order"
+    yield "plain Linux: all jobs at once, without Penstock; the runs were in the table's order"
     if plan.cpu_max_enforced:
-        yield f"static: cpu.max gave each job {plan.share:.2f} cores"
+        yield f"static: each of three users has {plan.share:.2f} cores by cpu.max; his jobs run one after the other"
     else:
         yield (
-            f"static: cpu.max is not enforced on this host, so each job's share of {plan.share:.2f} cores is the cores "
-            "that it may run on, and jobs that share one may take what the other leaves"
+            f"static: cpu.max is not enforced on this host, so a user's share of {plan.share:.2f} cores is the cores "
+            "that his jobs may run on, one after the other, and users that share one may take what the other leaves"
         )
+    yield "Penstock: as installed; the first time it knows none of the jobs, then how long those of the same name took"
     used = more["penstock_cpu_seconds"]["penstock"]
     parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in used.items())
-    yield f"CPU time of Penstock itself, penstock: {sum(used.values()):.2f} s ({parts})"
-    yield "opportunistic work in the Penstock run only: nothing in the others could take it back in time"
+    yield f"CPU time of Penstock itself, the last run: {sum(used.values()):.2f} s ({parts})"
+    yield "opportunistic work in the last run only: nothing in the first two could take it back in time"
     yield from report.preemption_lines(runs["penstock"])
     if not runs["penstock"].preemptions:
         yield "FAILED: nothing was preempted, although memory was wanted"

@@ -52,7 +52,7 @@ def left_over(*places: Path) -> list[str]:
 @pytest.mark.skipif(
     choose_root("x") is None, reason="elsewhere: without a cgroup of ours nobody sees what containers use"
 )
-def test_both_runs_agree_and_the_archive_is_preempted(tmp_path: Path, private: Path) -> None:
+def test_all_runs_agree_and_the_archive_is_preempted(tmp_path: Path, private: Path) -> None:
     out = tmp_path / "out"
     process = start(out, "--megabytes", "8")
     said, complaints = process.communicate(timeout=LIMIT_S)
@@ -62,14 +62,9 @@ def test_both_runs_agree_and_the_archive_is_preempted(tmp_path: Path, private: P
     assert "status while it lasts: http://127.0.0.1:" in said
     report: dict[str, Any] = json.loads((out / "report.json").read_text())
     assert report["differences"] == []
-    for name, run in report["runs"].items():
-        figures = run["figures"]
-        # Two clocks measure a core's time, and a completion is timed in a thread that may have to wait for a processor
-        # while its slot has its next holder: in a run of half a second that was seen to be 4 %.
-        if name != "plain":
-            assert 0 < figures["se"] <= 1.2
-            assert 0 < figures["ue"] <= 1.2
-        assert figures["makespan_s"] >= figures["mean_completion_s"] > 0
+    for run in report["runs"].values():
+        assert run["figures"]["makespan_s"] >= run["figures"]["mean_completion_s"] > 0
+        assert run["figures"]["used"] > 0
     assert list(report["runs"]) == list(EXECUTORS)
     (preempted,) = report["runs"]["penstock"]["preemptions"]
     assert preempted["resource"] == "memory"

@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,39 +16,33 @@ from typing import Any
 import pytest
 
 from demo.corpus import Corpus, Document, Partition, materialise
-from demo.gates import Ready, SlotGate
+from demo.gates import SlotGate
 from demo.job import AnalyticsJob, JobError
-from demo.plan import MEMORY_TO_INPUT
 from demo.records import JobResult, JobSpec
 
 MAPS, REDUCES = 6, 3
-MEMORY = 1500
 
 
 class RecordingGate:
-    """Lets everybody pass in the order of asking, one CPU and one disk at a time, and writes down what happened."""
+    """Lets everybody pass in the order of asking, two CPUs and one disk at a time, and writes down what happened."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
-        self.ready_tasks: list[tuple[str, list[Ready]]] = []
-        self.running: set[str] = set()
+        self.running = 0
         self._slots = {"cpu": asyncio.Semaphore(2), "disk": asyncio.Semaphore(1), "network": asyncio.Semaphore(2)}
 
-    async def ready(self, stage: str, tasks: Sequence[Ready]) -> None:
-        self.ready_tasks.append((stage, list(tasks)))
-
-    async def begin(self, task: str) -> None:
-        self.running.add(task)
+    async def begin(self) -> None:
+        self.running += 1
 
     @asynccontextmanager
-    async def monotask(self, kind: str, input_bytes: int, stage: str, task: str) -> AsyncIterator[None]:
-        assert task in self.running
+    async def monotask(self, kind: str, input_bytes: int, stage: str) -> AsyncIterator[None]:
+        assert self.running > 0
         async with self._slots[kind]:
-            self.events.append((f"{kind} {input_bytes}", task))
+            self.events.append((f"{kind} {input_bytes}", stage))
             yield
 
-    async def done(self, task: str) -> None:
-        self.running.remove(task)
+    def done(self) -> None:
+        self.running -= 1
 
     async def end(self) -> None:
         raise AssertionError("the job's process ends it, not the DAG")
@@ -82,34 +76,26 @@ def corpus() -> Corpus:
 
 async def execute(executors: list[FakeExecutor]) -> tuple[RecordingGate, AnalyticsJob]:
     gate = RecordingGate()
-    job = AnalyticsJob(corpus(), MEMORY, executors, gate)  # type: ignore[arg-type]
+    job = AnalyticsJob(corpus(), executors, gate)  # type: ignore[arg-type]
     await job.run()
     return gate, job
 
 
-async def test_stages_are_placed_whole_and_the_reduce_stage_waits_for_every_map() -> None:
+async def test_the_reduce_stage_waits_for_every_map() -> None:
     gate, job = await execute([FakeExecutor(), FakeExecutor()])
-    (map_stage, maps), (reduce_stage, reduces) = gate.ready_tasks
-    assert (map_stage, reduce_stage) == ("map", "reduce")
-    assert [task.disk for task in maps] == [task.cpu for task in maps] == [100 + n for n in range(MAPS)]
-    assert [task.network for task in reduces] == [MAPS * 10 * (n + 1) for n in range(REDUCES)]
-    assert sum(task.memory_bytes for task in maps) <= MEMORY  # min{r × M(j), …}
-    assert all(task.memory_bytes == MEMORY * task.cpu // sum(t.cpu for t in maps) for task in maps)
-    assert all(task.memory_bytes == MEMORY_TO_INPUT * task.cpu for task in reduces)
-    order = [task for _, task in gate.events]
-    assert max(n for n, task in enumerate(order) if task.startswith("map")) < min(
-        n for n, task in enumerate(order) if task.startswith("reduce")
-    )
-    assert not gate.running
-    assert len(job.works) == MAPS * 2 + REDUCES * 3
+    order = [stage for _, stage in gate.events]
+    assert order == sorted(order), "all of map, then all of reduce"
+    assert gate.running == 0
+    assert len(job.works) == len(order) == MAPS * 2 + REDUCES * 3
 
 
 async def test_the_monotasks_of_a_task_run_in_order_with_their_sizes() -> None:
-    gate, _ = await execute([FakeExecutor()])
-    kinds = [event for event, task in gate.events if task == "map-2"]
-    assert kinds == ["disk 102", "cpu 102"]
-    kinds = [event for event, task in gate.events if task == "reduce-1"]
-    assert kinds == ["network 120", "cpu 120", "disk 5"]
+    _, job = await execute([FakeExecutor()])
+    done = {task: [(w.kind, w.input_bytes) for w in job.works if w.task == task] for task in ("map-2", "reduce-1")}
+    assert done == {
+        "map-2": [("disk", 102), ("cpu", 102)],
+        "reduce-1": [("network", 120), ("cpu", 120), ("disk", 5)],
+    }
 
 
 async def test_a_task_stays_on_its_worker_and_work_is_spread() -> None:
@@ -132,13 +118,18 @@ async def test_a_failed_monotask_fails_the_job(fails: str) -> None:
 
 async def test_a_static_executor_has_so_many_tasks_at_once_as_slots() -> None:
     gate = SlotGate(2)
-    await gate.begin("a")
-    await gate.begin("b")
-    third = asyncio.create_task(gate.begin("c"))
+    await gate.begin()
+    await gate.begin()
+    third = asyncio.create_task(gate.begin())
     await asyncio.sleep(0)
     assert not third.done()
-    await gate.done("a")
+    gate.done()
     await third
+
+
+def spec_in(directory: Path, part: float = 1.0) -> JobSpec:
+    text, output, result = (str(directory / name) for name in ("text/corpus.json", "o", "r"))
+    return JobSpec("sort", "sort", part, text, output, result, "static", 2, 2)
 
 
 def execute_alone(directory: Path) -> subprocess.CompletedProcess[str]:
@@ -155,6 +146,8 @@ def test_a_whole_job_gives_the_same_bytes_with_any_number_of_workers(name: str, 
     for workers in (1, 3):
         spec = JobSpec(
             name=name,
+            operation=name,
+            part=1.0,
             corpus=str(tmp_path / "text/corpus.json"),
             output=str(tmp_path / f"out{workers}"),
             result=str(tmp_path / "result.json"),
@@ -174,7 +167,7 @@ def test_a_whole_job_gives_the_same_bytes_with_any_number_of_workers(name: str, 
         result = JobResult.load(tmp_path / "result.json")
         assert len(result.works) == 5 * 2 + 3 * 3
         assert result.began <= min(work.asked for work in result.works)
-        assert result.before_s > 0
+        assert 0 < result.cpu_s < 60
         assert sum(work.input_bytes for work in result.works if work.stage == "map") == 2 * made.size
         files = sorted(Path(spec.output).iterdir())
         assert len(files) == 3
@@ -185,7 +178,7 @@ def test_a_whole_job_gives_the_same_bytes_with_any_number_of_workers(name: str, 
 def test_a_job_that_cannot_read_its_input_says_so_in_a_line(tmp_path: Path) -> None:
     made = materialise(tmp_path / "text", 10_000, partitions=2, reducers=2, roots=[Path(asyncio.__file__).parent])
     Path(made.partitions[0].path).unlink()
-    spec = JobSpec("sort", str(tmp_path / "text/corpus.json"), str(tmp_path / "o"), str(tmp_path / "r"), "static", 2, 2)
+    spec = spec_in(tmp_path)
     spec.save(tmp_path / "spec.json")
     done = execute_alone(tmp_path)
     assert done.returncode == 1
@@ -195,7 +188,7 @@ def test_a_job_that_cannot_read_its_input_says_so_in_a_line(tmp_path: Path) -> N
 
 def test_a_job_begins_when_it_is_told_to(tmp_path: Path) -> None:
     materialise(tmp_path / "text", 10_000, partitions=2, reducers=2, roots=[Path(asyncio.__file__).parent])
-    spec = JobSpec("sort", str(tmp_path / "text/corpus.json"), str(tmp_path / "o"), str(tmp_path / "r"), "static", 2, 2)
+    spec = spec_in(tmp_path)
     spec.save(tmp_path / "spec.json")
     command = [sys.executable, "-m", "demo.job", str(tmp_path / "spec.json")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -206,3 +199,14 @@ def test_a_job_begins_when_it_is_told_to(tmp_path: Path) -> None:
         process.communicate("begin\n", timeout=60)
     assert process.returncode == 0
     assert JobResult.load(tmp_path / "r").began >= told
+
+
+def test_a_job_over_a_part_of_the_text_reads_that_part_alone(tmp_path: Path) -> None:
+    made = materialise(tmp_path / "text", 300_000, partitions=8, reducers=4, roots=[Path(asyncio.__file__).parent])
+    spec_in(tmp_path, part=0.25).save(tmp_path / "spec.json")
+    assert execute_alone(tmp_path).returncode == 0
+    works = JobResult.load(tmp_path / "r").works
+    assert sum(w.input_bytes for w in works if w.kind == "disk" and w.stage == "map") == made.first(0.25).size
+    (output,) = (tmp_path / "o").iterdir()  # a quarter of four ranges
+    lines = [line for part in made.partitions[:2] for line in Path(part.path).read_bytes().splitlines()]
+    assert output.read_bytes().splitlines() == sorted(lines)

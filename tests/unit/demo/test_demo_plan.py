@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from agent.config import AgentConfig
-from demo.corpus import materialise
 from demo.dispatch import machine_command
-from demo.plan import Plan
-from demo.show import Options, ShowFailed, make_plan, measured_rate
+from demo.plan import ASKED, USERS, Plan
+from demo.show import Options, ShowFailed, make_plan
 from master.config import MasterConfig
 from penstock.config.settings import load
 
@@ -47,38 +45,19 @@ def test_with_the_table_too_much_is_used_and_the_promises_are_kept(megabytes: in
 @pytest.mark.parametrize(("megabytes", "cores"), SIZES)
 def test_shares_add_up_and_slots_cover_them(megabytes: int, cores: float) -> None:
     made = plan(megabytes, cores)
-    jobs = made.jobs("static")
-    assert made.share * len(jobs) == pytest.approx(min(cores, 8.0))
+    assert made.share * len(USERS) == pytest.approx(min(cores, 8.0))
+    assert {asked.operation for asked in ASKED} == set(USERS), "each job is one user's"
     assert made.slots >= made.share
     assert {job.slots for job in made.jobs("plain")} == {made.workers + 1}, "one more than a job may use cores"
     assert {job.cores for job in made.jobs("plain")} == {()}
-    assert made.tasks == len(jobs) * (made.partitions + made.reducers)
+    assert len({job.name for job in made.jobs("plain")}) == len(ASKED), "a job's name is its directory's"
 
 
 def test_shares_that_cannot_be_enforced_become_cores_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
-    assert [job.cores for job in plan(10, 2.0).jobs("static")] == [(3,), (3, 5), (5,)]
-    assert [job.cores for job in plan(10, 2.0).jobs("penstock")] == [(), (), ()]
-
-
-@pytest.mark.parametrize(("megabytes", "cores"), SIZES)
-def test_a_node_takes_several_tasks_of_either_stage_for_each_core(megabytes: int, cores: float) -> None:
-    made = plan(megabytes, cores)
-    for tasks in (made.partitions, made.reducers):
-        task_s = made.text_bytes / tasks / made.cpu_bytes_per_s
-        assert made.ept_s > 3 * task_s
-    assert float(made.master_settings["interval_s"]) < made.ept_s / 4
-
-
-def test_the_rate_of_a_core_is_measured_on_the_text(tmp_path: Path) -> None:
-    corpus = materialise(tmp_path, 600_000, partitions=2, reducers=3, roots=[Path(os.__file__).parent])
-    began = time.perf_counter()
-    rate = measured_rate(corpus)
-    elapsed = time.perf_counter() - began
-    # The trial is three maps of at most a whole partition, here 300 kB, and all that was timed.
-    assert 3 * 256 * 1024 / elapsed <= rate
-    short = materialise(tmp_path / "short", 1000, partitions=1, reducers=1, roots=[tmp_path])
-    assert measured_rate(short) > 0
+    of_user = {asked.operation: job.cores for asked, job in zip(ASKED, plan(10, 2.0).jobs("static"), strict=True)}
+    assert of_user == {"inverted-index": (3,), "sort": (3, 5), "word-count": (5,)}
+    assert {job.cores for job in plan(10, 2.0).jobs("penstock")} == {()}
 
 
 def test_less_text_where_memory_is_short_unless_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

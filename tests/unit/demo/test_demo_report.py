@@ -15,11 +15,11 @@ from demo.records import EXECUTORS, JobResult, Work
 from demo.run import Archive, JobRun, Run
 from penstock.model.container import Ended, EndedBy
 
-PLAN = Plan.of(Path("/d"), Path("/p"), 10_000_000, 3.0)  # three jobs: one core each
+PLAN = Plan.of(Path("/d"), Path("/p"), 10_000_000, 3.0)
 
 
 def job(name: str, ended: float, cpu_seconds: float, works: list[Work]) -> JobRun:
-    return JobRun(name, 100.0, ended, cpu_seconds, 1000, {}, JobResult(name, 100.5, ended - 0.5, 0.25, works))
+    return JobRun(name, 100.0, ended, cpu_seconds, 1000, {}, JobResult(name, 100.5, ended - 0.5, cpu_seconds, works))
 
 
 def run(executor: str) -> Run:
@@ -42,28 +42,11 @@ def run(executor: str) -> Run:
     return Run(executor, 100.0, 110.0, jobs, samples=[sample, {**sample, "at": 103.0}])
 
 
-def test_static_allocates_a_share_for_the_whole_life_of_a_job() -> None:
+def test_the_figures_of_a_run() -> None:
     figures = report.figures(run("static"), PLAN)
     assert figures.makespan_s == 10
     assert figures.mean_completion_s == pytest.approx(7)
-    assert (figures.x, figures.y, figures.z) == (pytest.approx(5 + 7 + 9), 30, 8)
-    assert figures.se == pytest.approx(21 / 30)
-    assert figures.ue == pytest.approx(8 / 21)
-    assert figures.utilization == pytest.approx(figures.se * figures.ue)
-
-
-def test_penstock_allocates_from_grant_to_completion() -> None:
-    figures = report.figures(run("penstock"), PLAN)
-    assert (figures.x, figures.y, figures.z) == (pytest.approx(6), 30, pytest.approx(5.7))
-    assert figures.ue == pytest.approx(0.95)
-    assert figures.used - figures.z == pytest.approx(2.3)
-    assert figures.utilization == pytest.approx(8 / 30)
-
-
-def test_plain_linux_allocates_nothing() -> None:
-    figures = report.figures(run("plain"), PLAN)
-    assert (figures.x, figures.z, figures.se, figures.ue, figures.outside) == (None, None, None, None, None)
-    assert figures.used == 8
+    assert (figures.used, figures.there_was) == (8, 30)
     assert figures.utilization == pytest.approx(8 / 30)
 
 
@@ -86,7 +69,7 @@ def test_the_report_has_everything_and_is_json() -> None:
     runs["penstock"].archive = Archive(123, 456, Ended(by=EndedBy.PREEMPTED, reason="memory: wanted"))
     runs["penstock"].preemptions = [{"container": "c-1", "resource": "memory", "reason": "memory: wanted", "at": 1.0}]
     document = json.loads(json.dumps(report.document(runs, PLAN, {"enforced": []})))
-    assert document["runs"]["penstock"]["figures"]["ue"] == pytest.approx(0.95)
+    assert document["runs"]["penstock"]["figures"]["utilization"] == pytest.approx(8 / 30)
     assert document["runs"]["penstock"]["archive"]["ended"]["by"] == "preempted"
     assert document["runs"]["static"]["jobs"][0]["result"]["works"]
     lines = report.preemption_lines(runs["penstock"])
@@ -94,8 +77,9 @@ def test_the_report_has_everything_and_is_json() -> None:
     assert "memory: wanted" in lines[0]
     own = {name: {"agent": 0.25 * index, "master": 0.5} for index, name in enumerate(runs)}
     shown = "\n".join(report.table(runs, PLAN, own))
-    assert "plain Linux      static    penstock" in shown
-    assert "0.50 s      0.75 s      1.00 s" in shown
+    assert "plain Linux        static  Penstock 1st      Penstock" in shown
+    (own_s,) = (line for line in shown.splitlines() if "of Penstock itself" in line)
+    assert own_s.split("itself")[1].split() == ["0.75", "s", "1.00", "s", "1.25", "s"], "none beside plain Linux"
     assert "inverted-index" in shown
     assert "10.00 s" in shown
 
