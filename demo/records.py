@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 EXECUTORS = ("plain", "static", "first", "penstock")
 #: Those of Penstock: it runs the jobs twice, as nothing is known of them the first time.
 PENSTOCK = ("first", "penstock")
+#: The run in which an archive lives on slack and a table wants its memory; in the others the jobs are alone.
+BESIDE = "first"
 
 
 class JobSpec(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any
 
 from demo.plain import PlainProcess
 from demo.plan import ASKED, USERS, Asked, Plan
-from demo.records import JobResult, JobSpec
+from demo.records import BESIDE, JobResult, JobSpec
 from demo.tenants import tallied
 from penstock.client import AgentClient, Container
 from penstock.model.container import ContainerSpec, Ended, Limits
@@ -102,10 +102,11 @@ class Runner:
         try:
             async with contextlib.AsyncExitStack() as tenants:
                 archive = None
-                if self._executor == "penstock":
+                if self._executor == BESIDE:
                     archive = await self._tenant(tenants, "archive", opportunistic=True)
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._table(tenants))
+                    if archive is not None:
+                        group.create_task(self._table(tenants))
                     running = [
                         group.create_task(self._job(*job))
                         for job in zip(ASKED, self._plan.jobs(self._executor), strict=True)

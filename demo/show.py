@@ -22,7 +22,7 @@ from demo.corpus import SOURCES, materialise
 from demo.picture import draw
 from demo.plan import ASKED, Plan
 from demo.progress import Progress
-from demo.records import EXECUTORS
+from demo.records import BESIDE, EXECUTORS
 from demo.run import Run, Runner
 from penstock.client import AgentClient
 from penstock.model.units import format_bytes
@@ -85,7 +85,7 @@ def show(options: Options) -> int:
         progress.line(line)
     progress.line(_pictured(options.out))
     progress.line(f"everything: {options.out / 'report.json'}; the demo took {time.monotonic() - began:.0f} s")
-    return 1 if more["differences"] or not runs["penstock"].preemptions else 0
+    return 1 if more["differences"] or not runs[BESIDE].preemptions else 0
 
 
 @contextlib.contextmanager
@@ -220,9 +220,9 @@ def _conclusion(plan: Plan, runs: dict[str, Run], more: dict[str, Any]) -> Itera
     used = more["penstock_cpu_seconds"]["penstock"]
     parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in used.items())
     yield f"CPU time of Penstock itself, the last run: {sum(used.values()):.2f} s ({parts})"
-    yield "opportunistic work in the last run only: nothing in the first two could take it back in time"
-    yield from report.preemption_lines(runs["penstock"])
-    if not runs["penstock"].preemptions:
+    yield "Penstock 1st: with an opportunistic archive and a table in memory beside the jobs, which the others have not"
+    yield from report.preemption_lines(runs[BESIDE])
+    if not runs[BESIDE].preemptions:
         yield "FAILED: nothing was preempted, although memory was wanted"
     if differing := more["differences"]:
         yield f"FAILED: {len(differing)} output files differ from those of plain Linux:"
