@@ -27,8 +27,8 @@ demo: $(VENV)  ## real jobs share this host, split statically and through Pensto
 
 # What measures the processors runs when the host's tests are over; beside it those under QEMU get what it leaves.
 test: $(VENV)  ## test-host, test-native and test-emulated; not test-measured, test-dask-old, test-spark and test-cluster
-	@status=0; $(RUN) -m tests.beside '$(MAKE) test-not-alone' 3 '$(MAKE) test-host' || status=1; \
-	$(RUN) -m tests.beside '$(MAKE) test-alone' 10 '$(MAKE) test-emulated' || status=1; exit $$status
+	@status=0; $(RUN) -m tests.beside 0 '$(MAKE) test-not-alone' '$(MAKE) test-host' || status=1; \
+	$(RUN) -m tests.beside 10 '$(MAKE) test-emulated' '$(MAKE) test-alone' || status=1; exit $$status
 
 test-host: $(VENV)  ## unit, property, contract and integration tests
 	@$(RUN) -m pytest -q -n 2 --dist loadfile tests/unit tests/property tests/contract tests/integration

@@ -22,7 +22,7 @@ from typing import Any
 
 from demo.corpus import Corpus
 from demo.gates import SlotGate
-from demo.records import PENSTOCK, JobResult, JobSpec, Work
+from demo.records import JobResult, JobSpec, Work
 from demo.worker import LANES, Spawned, Worker, spawn
 
 
@@ -184,8 +184,8 @@ async def manage(spec: JobSpec, corpus: Corpus, workers: Sequence[Spawned]) -> J
 
 
 def opener(spec: JobSpec) -> Callable[[], Awaitable[SlotGate]]:
-    """How to open the gate of the executor that the specification names; everything is loaded for it."""
-    if spec.executor not in PENSTOCK:
+    """How to open the job's gate, Penstock's where the specification names a socket; everything is loaded for it."""
+    if not spec.socket:
 
         async def slots() -> SlotGate:
             return SlotGate(spec.slots)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,8 +78,9 @@ class Plan:
 
     @property
     def tasks(self) -> int:
-        """Tasks of all jobs together, about."""
-        return round(sum(asked.part for asked in ASKED) * (self.partitions + self.reducers))
+        """Tasks of all jobs together; each has its part of both stages' (:meth:`demo.corpus.Corpus.first`)."""
+        stages = (self.partitions, self.reducers)
+        return sum(math.ceil(asked.part * tasks) for asked in ASKED for tasks in stages)
 
     # ------------------------------------------------------------ shares
 
@@ -182,7 +184,6 @@ class Plan:
                 corpus=str(self.text / "corpus.json"),
                 output=str(self.output(executor, asked.name)),
                 result=str(self.directory / executor / f"{asked.name}.result.json"),
-                executor=executor,
                 workers=self.workers,
                 slots=self.slots_of(executor),
                 cores=self.affinity(USERS.index(asked.operation)) if pinned else (),

@@ -27,7 +27,6 @@ class JobSpec(NamedTuple):
     corpus: str
     output: str
     result: str
-    executor: str
     workers: int
     slots: int = 0
     cores: tuple[int, ...] = ()

@@ -1,86 +1,47 @@
-"""Run commands beside each other: ``python -m tests.beside 'make test-native' 5 'make test-host'``.
+"""Run one command beside another: ``python -m tests.beside 10 'make test-emulated' 'make test-alone'``.
 
-The number before a command is its nice value (0 where there is none). The output of the first is shown as it comes,
-that of the others when all have ended. The exit status is 1 if one has failed.
+The number is the nice value of the first command; at 10 it gets a tenth of the processor time of the second. Its output
+is shown when both have ended. The exit status is 1 if either failed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 
-def main(*arguments: str) -> int:
-    """Run all by the shell; return the exit status."""
-    commands, values, nice = [], [], 0
-    for argument in arguments:
-        if argument.isdecimal():
-            nice = int(argument)
-        else:
-            commands.append(argument)
-            values.append(nice)
-            nice = 0
-    with contextlib.ExitStack() as stack:
-        outputs = [None, *(stack.enter_context(tempfile.TemporaryFile()) for _ in commands[1:])]
-        running = [
-            stack.enter_context(_started(command, nice, output))
-            for command, nice, output in zip(commands, values, outputs, strict=True)
-        ]
-        took_s = _waited(running)
-        for output in outputs:
-            if output is not None:
-                output.seek(0)
-                sys.stdout.buffer.write(output.read())
-        for command, process in zip(commands, running, strict=True):
-            said = "FAILED" if process.returncode else "passed"
-            print(f"{command}: {said} in {took_s[process.pid]:.0f} s", flush=True)
-    return int(any(process.returncode for process in running))
+def main(nice: str, beside: str, foreground: str) -> int:
+    """Run both commands by the shell; return the exit status."""
+    with tempfile.TemporaryFile() as output:
+        with subprocess.Popen(
+            ["nice", f"-n{nice}", "sh", "-c", beside],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+        ) as process:  # fmt: skip
+            # sched(7): where sessions are weighed (autogroup), the session's value counts, elsewhere the process's.
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{process.pid}/autogroup").write_text(nice)
+            started = time.monotonic()
+            try:
+                failed = subprocess.run(["sh", "-c", foreground], check=False).returncode != 0
+                _say(f"{foreground}: {'FAILED' if failed else 'passed'} in {time.monotonic() - started:.0f} s")
+                failed_beside = process.wait() != 0
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, 15)
+        output.seek(0)
+        sys.stdout.buffer.write(output.read())
+        _say(f"{beside}: {'FAILED' if failed_beside else 'passed'} in {time.monotonic() - started:.0f} s")
+    return int(failed or failed_beside)
 
 
-@contextlib.contextmanager
-def _started(command: str, nice: int, output: IO[bytes] | None) -> Iterator[subprocess.Popen[bytes]]:
-    """In a session of its own; what still runs of it at the end is terminated.
-
-    sched(7): where sessions are weighed (autogroup) the nice value of the session counts, elsewhere each process's.
-    """
-    process = subprocess.Popen(
-        ["nice", f"-n{nice}", "sh", "-c", command], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-        start_new_session=True,
-    )  # fmt: skip
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{process.pid}/autogroup").write_text(str(nice))
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
-
-
-def _waited(running: list[subprocess.Popen[bytes]]) -> dict[int, float]:
-    """Wait for all of them; how long each took, by its process id."""
-    began, took_s = time.monotonic(), {}
-    with contextlib.ExitStack() as stack:
-        pending = {os.pidfd_open(process.pid): process for process in running}
-        for pidfd in pending:
-            stack.callback(os.close, pidfd)
-        while pending:
-            for pidfd in select.select(pending, [], [])[0]:
-                process = pending.pop(pidfd)
-                process.wait()
-                took_s[process.pid] = time.monotonic() - began
-    return took_s
+def _say(text: str) -> None:
+    print(text, flush=True)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main(*sys.argv[1:]))

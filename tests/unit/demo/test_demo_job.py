@@ -129,7 +129,7 @@ async def test_a_static_executor_has_so_many_tasks_at_once_as_slots() -> None:
 
 def spec_in(directory: Path, part: float = 1.0) -> JobSpec:
     text, output, result = (str(directory / name) for name in ("text/corpus.json", "o", "r"))
-    return JobSpec("sort", "sort", part, text, output, result, "static", 2, 2)
+    return JobSpec("sort", "sort", part, text, output, result, 2, 2)
 
 
 def execute_alone(directory: Path) -> subprocess.CompletedProcess[str]:
@@ -151,7 +151,6 @@ def test_a_whole_job_gives_the_same_bytes_with_any_number_of_workers(name: str, 
             corpus=str(tmp_path / "text/corpus.json"),
             output=str(tmp_path / f"out{workers}"),
             result=str(tmp_path / "result.json"),
-            executor="static",
             workers=workers,
             slots=workers,
         )
