@@ -33,6 +33,8 @@ LEAST_SHARE = 0.02
 FIRST_QUEUE_S = 0.5
 #: Between two turns of jobs that have waited too long lie so many times the length of one.
 TURNS_APART = 10
+#: A turn ends with the next sample, which may come a little early, and with no ranking that is much before it.
+_TURN = 0.9
 #: Ends of containers lead to no more than twenty rankings a second.
 _AGAIN_S = 0.05
 #: A weight is not raised for less. It falls at once: promises depend on it.
@@ -117,6 +119,7 @@ class Ranks:
         self._adopted: dict[str, int] = {}  # container → its first process
         self._first_at: dict[str, float] = {}  # by job: when it was the first, or came
         self._turn = ""  # the job whose turn it is, as it has waited too long
+        self._turn_until = 0.0
         self._turns_from = 0.0  # no turn is given before
         self._ranked_at = -math.inf
 
@@ -225,7 +228,8 @@ class Ranks:
             if self._turn:
                 tick_s = snapshot.interval_s if snapshot is not None else 1.0
                 self._turns_from = now + TURNS_APART * tick_s
-        elif self._turn and now > self._first_at.get(self._turn, now):
+                self._turn_until = now + _TURN * tick_s
+        elif self._turn and now >= self._turn_until:
             self._turn = ""  # it has had it
         ranked.sort(key=lambda each: each.job != self._turn)
         self._first_at[ranked[0].job] = now

@@ -257,6 +257,20 @@ def test_who_is_always_behind_has_a_turn_and_then_no_more() -> None:
     assert bed.node.ranks.standings[job].rank == 0
 
 
+def test_a_turn_lasts_until_the_next_sample_whatever_is_ranked_meanwhile() -> None:
+    bed = Bed(has_master=True, job_wait_max_s=5.0)
+    first, last = bed.launch(), bed.launch()
+    job = bed.register(bed.connect(first), priority=1.0)
+    while bed.order()[0] != last:
+        bed.sample()
+    for number in range(1, 6):
+        bed.now += 0.1
+        bed.send(e.Decided(number, [SetPriority(job=job, priority=2.0 + number)]))
+        assert bed.order()[0] == last
+    bed.sample(0.5)
+    assert bed.order()[0] == first
+
+
 def test_turns_take_a_tenth_of_the_time_at_most() -> None:
     bed = Bed(job_wait_max_s=5.0)
     first = bed.launch()
