@@ -440,6 +440,7 @@ def test_an_agent_that_answers_but_grants_nothing_is_waited_for(
 def test_an_agent_that_refuses_the_job_is_no_agent(agent: AgentThread, make: Make, warned: list[str]) -> None:
     agent.do(lambda fake: fake.refuse.update(register_job=refused("no more jobs")))
     gate = make(patience_s=0.1)
+    agent.until(lambda fake: len(fake.called("register_job")) >= 2)  # so it has heard the first refusal
     assert not gate.acquire("cpu", 1).gated
     assert "no more jobs" in warned[0]
     agent.do(lambda fake: fake.refuse.clear())
