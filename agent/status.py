@@ -97,7 +97,7 @@ def _jobs(node: Node) -> list[dict[str, Any]]:
 def _standing(node: Node, job: Job) -> JobStanding:
     counts, name = node.queues.job_counts(job.record.job), job.record.job
     done = counts["done"] + counts["failed"] > 0
-    active = counts["running"] > 0 or any(held.container for held in node.held.of_job(name))
+    active = counts["running"] > 0 or bool(node.held.of_job(name))
     return standing(admitted=job.record.admitted, active=active, done=done)
 
 

@@ -10,7 +10,7 @@ class JobStanding(enum.StrEnum):
 
     EXPECTED = "expected"  # its origin has not described it yet
     WAITING = "waiting"  # for its admission
-    ADMITTED = "admitted"  # nothing of it has run yet
+    ADMITTED = "admitted"  # nothing of it has been placed yet
     RUNNING = "running"
     CANCELLING = "cancelling"
 
