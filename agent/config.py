@@ -268,7 +268,9 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
             return None
         return TuningSettings(least=self.t_alloc_least, most=min(self.t_preempt_cpu, self.t_preempt_memory))
 
-    def node_settings(self, *, instance: str, disks: int, link_bytes_per_s: int = 0) -> NodeSettings:
+    def node_settings(
+        self, *, instance: str, disks: int, link_bytes_per_s: int = 0, ranked: bool = False
+    ) -> NodeSettings:
         """What the decisions must know: configured, and found on the host."""
         capacity = Capacity(
             cores=self.cores or float(len(os.sched_getaffinity(0))),
@@ -281,6 +283,7 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
             instance=instance,
             capacity=capacity,
             has_master=bool(self.master),
+            ranked=ranked,
             network_bypass_bytes=self.network_bypass_bytes,
             disk_small_bytes=self.disk_small_bytes,
             lease_s=self.lease_s,

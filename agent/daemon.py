@@ -37,6 +37,7 @@ from agent.launching import Launching
 from agent.link import Link
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
 from agent.network import NetworkLimiter
+from agent.nice import can_rank
 from agent.output import forget_outputs
 from agent.periodic import Periodic
 from agent.shell import Shell
@@ -144,7 +145,7 @@ class Agent:
         self._enforcement = {name: _fact(fact) for name, fact in enforcement(self._tree, seen).items()}
         network = self._limit_network()
         link = await _slowest(network) if network is not None else 0
-        node = Node(config.node_settings(instance=instance, disks=len(disks), link_bytes_per_s=link))
+        node = self._new_node(config, instance, len(disks), link)
         self._stdio = Stdio(config.socket_path().with_name("stdio.sock"))
         self._closers.append(self._stdio.close)
         held = holding.needed(os.uname().release)
@@ -172,6 +173,12 @@ class Agent:
         await self._frameworks.listen(config.socket_path())
         self._closers.append(self._frameworks.close)
         log.info("agent started", node=node.settings.node, socket=str(config.socket_path()), http=self._site.address)
+
+    def _new_node(self, config: AgentConfig, instance: str, disks: int, link_bytes_per_s: int) -> Node:
+        ranked = can_rank(self._tree.controllers if self._tree is not None else ())
+        return Node(
+            config.node_settings(instance=instance, disks=disks, link_bytes_per_s=link_bytes_per_s, ranked=ranked)
+        )
 
     async def _open_site(self, node: Node, access: HttpAccess) -> None:
         http = self._config.http

@@ -18,6 +18,7 @@ from agent.core import events as e
 from agent.core import running
 from agent.executor import Executor
 from agent.output import read_output
+from agent.queues import COMMANDS
 from agent.shell import MasterLink, Shell
 from penstock import __version__
 from penstock.config.answers import Configuring
@@ -61,7 +62,7 @@ class Frameworks:
         self.errors = 0
         self.stopping = False
         self._server: asyncio.Server | None = None
-        self._sessions = running.COMMANDS  # session ids start above the one that commands have
+        self._sessions = COMMANDS  # session ids start above the one that commands have
         self._path: Path | None = None
 
     async def listen(self, path: Path) -> None:

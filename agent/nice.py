@@ -13,6 +13,11 @@ from agent.launcher.adopt import parents
 PROC = Path("/proc")
 
 
+def can_rank(controllers: Collection[str]) -> bool:
+    """Whether the kernel can be told the order of jobs: by cgroups that have these controllers, or by nice values."""
+    return "cpu" in controllers or os.geteuid() == 0
+
+
 def renice(session: int, nice: int, proc: Path = PROC) -> str:
     """Give every process of a session a nice value; return what cannot be done, and why, or nothing.
 

@@ -40,6 +40,7 @@ def decided(node: Node, event: e.Decided, now: float) -> list[Instruction]:
             refusals.append(Refusal(index=index, reason=why))
     node.decided = event.number
     if any(isinstance(decision, SetPriority) for decision in event.decisions):
+        instructions += node.granted(node.queues.reordered(now), now)
         instructions += node.rank()  # the order is the same on all nodes as soon as they are told
     return [Reply(Decided(refused=refusals)), *instructions]
 

@@ -15,6 +15,7 @@ import msgspec
 from agent.core import running, tasks
 from agent.core.instructions import Explain, Instruction, Record
 from agent.core.records import HeldTask
+from agent.queues import COMMANDS
 from penstock.model import Ended, EndedBy
 from penstock.wire.cluster_api import MOST_NAMED, Draining, Remaining
 
@@ -72,7 +73,7 @@ def _hand_back(node: Node, held: HeldTask, reason: str, now: float) -> list[Inst
     """A command that has not begun."""
     instructions = node.held.command_ended(held, Ended(by=EndedBy.PREEMPTED, reason=reason))
     if held.job in node.jobs and not held.opportunistic:
-        granted = node.queues.cancel(running.COMMANDS, held.job, [held.task], now)
+        granted = node.queues.cancel(COMMANDS, held.job, [held.task], now)
         instructions += node.granted(granted, now)
     return instructions + running.forget_guest(node, held.job)
 

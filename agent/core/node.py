@@ -41,7 +41,7 @@ from agent.core.records import Job, JobRecord, Preempted, Session, job_state
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
 from agent.core.turns import Turns
-from agent.queues import Monotask, MonotaskQueues
+from agent.queues import COMMANDS, Monotask, MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Recall, Submitted
 from penstock.wire.cluster_api import Draining
@@ -69,6 +69,7 @@ class Node:
             lease_s=settings.lease_s,
             lease_kept_s=settings.lease_kept_s,
             job_wait_max_s=settings.job_wait_max_s,
+            ranked=settings.ranked,
         )
         self.sessions: dict[int, Session] = {}
         self.jobs: dict[str, Job] = {}
@@ -159,8 +160,7 @@ class Node:
 
     def load(self, now: float) -> Load:
         """The heartbeat's content (Ursa §4.2.2, UBIS §IV.A): of jobs what changed since the last one."""
-        self.now = now
-        ledger = self.ledger()
+        self.now, ledger = now, self.ledger()
         claimed, waiting_bytes = slack.claimed(self)
         in_use = slack.in_use(self, ledger) + claimed
         pending, coming = self.queues.pending(), 0
@@ -177,6 +177,7 @@ class Node:
             disk_busy=in_use.disk,
             network_busy=in_use.network,
             opportunistic_queue_free=slack.queue_free(self),
+            most_commands=self.queues.most_commands,
             promised_cores=ledger.promised_cores,
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,
@@ -188,8 +189,7 @@ class Node:
     def heartbeat(self, now: float) -> Heartbeat:
         """The load, and what executors used that the master has not been told."""
         load = self.load(now)
-        used = self.executors.report(self, load)
-        return Heartbeat(load=load, decided=self.decided, executors=used, own=own_work(self))
+        return Heartbeat(load, self.decided, executors=self.executors.report(self, load), own=own_work(self))
 
     def link_opens(self) -> None:
         """A new connection to the master: requests are numbered anew there, and it knows nothing of what was told."""
@@ -313,7 +313,7 @@ class Node:
         instructions: list[Instruction] = []
         before: tuple[int, str, float, bool] | None = None
         for monotask in granted:
-            if monotask.session == running.COMMANDS:
+            if monotask.session == COMMANDS:
                 held = self.held.by_key[monotask.job, str(monotask.id)]
                 instructions += running.start_command(self, held, monotask.kind)
                 continue

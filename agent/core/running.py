@@ -21,16 +21,13 @@ from agent.core.instructions import (
     Reply,
 )
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, confinement_of
-from agent.queues import beside
+from agent.queues import COMMANDS, beside
 from penstock.model import ContainerSpec, Ended, EndedBy, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion, ContainerEnded, Done, Launched
 from penstock.wire.errors import bad_request, refused
 
 if TYPE_CHECKING:
     from agent.core.node import Node
-
-#: The "session" of monotasks that are commands: their grant starts a container.
-COMMANDS = 0
 
 
 def launch_requested(node: Node, event: e.LaunchRequested, now: float) -> list[Instruction]:

@@ -84,8 +84,8 @@ class TuningSettings:
 
 
 _FIXED = (
-    "node", "instance", "capacity", "has_master", "network_bypass_bytes", "link_bytes_per_s", "disk_bytes_per_s",
-    "executor_slot_s", "rate_window_s",
+    "node", "instance", "capacity", "has_master", "ranked", "network_bypass_bytes", "link_bytes_per_s",
+    "disk_bytes_per_s", "executor_slot_s", "rate_window_s",
 )  # fmt: skip
 
 
@@ -97,6 +97,7 @@ class NodeSettings:
     instance: str  # random per start of the agent: makes the ids of jobs and containers unique
     capacity: Capacity
     has_master: bool = False
+    ranked: bool = False  # the kernel gives processors to commands in the order of their jobs (agent/core/ranks.py)
     network_bypass_bytes: int = 16 * 1024
     disk_small_bytes: int = 64 * 1024
     lease_s: float = 0.0  # 0: every monotask is granted on its own

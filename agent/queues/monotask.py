@@ -24,6 +24,8 @@ class State(enum.IntEnum):
 QUEUED, GRANTED, BYPASSING, ENDED = State.QUEUED, State.GRANTED, State.BYPASSING, State.ENDED
 OVERDUE = State.OVERDUE
 _CPU = ResourceKind.CPU
+#: The "session" of monotasks that are commands: their grant starts a container.
+COMMANDS = 0
 
 
 class Monotask(msgspec.Struct, eq=False):  # made for every submission: a quarter of a class's cost

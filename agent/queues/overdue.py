@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from agent.queues.monotask import GRANTED, OVERDUE, Monotask
+from agent.queues.monotask import COMMANDS, GRANTED, OVERDUE, Monotask
 from agent.queues.queues import MonotaskQueues
 from agent.queues.resource import JobQueue, Resource
-
-_COMMANDS = 0  # the session of commands, whose ends the agent itself sees
 
 
 class TakenBack(NamedTuple):
@@ -35,11 +33,11 @@ def take_back(queues: MonotaskQueues, now: float, held_max_s: float) -> tuple[li
         held = _held(queues, resource, now - held_max_s) if resource.starving else []
         served: dict[JobQueue, None] = {}
         for job in resource.starving:
-            monotask = next((m for owner, m in held if owner.user != job.user and m.state is GRANTED), None)
+            owner, monotask = next(((o, m) for o, m in held if o.user != job.user and m.state is GRANTED), (job, None))
             if monotask is None or resource.overdue >= resource.slots:
                 continue
             held_s = now - monotask.granted_at
-            resource.release(monotask, held_s)
+            resource.release(owner, monotask, held_s)
             resource.overdue += 1
             resource.taken_back += 1
             monotask.state = OVERDUE
@@ -59,7 +57,7 @@ def _held(queues: MonotaskQueues, resource: Resource, before: float) -> list[tup
         for job in queues.jobs()
         if job.running and users - {job.user}
         for session, live in job.live.items()
-        if session != _COMMANDS
+        if session != COMMANDS  # the agent itself sees their ends
         for monotask in live.values()
         if monotask.kind is resource.kind and monotask.state is GRANTED and monotask.granted_at < before
     ]

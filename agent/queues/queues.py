@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from agent.queues.chain import check_completions, check_fresh
 from agent.queues.monotask import BYPASSING, ENDED, OVERDUE, QUEUED, Monotask
 from agent.queues.rates import ProcessingRate
-from agent.queues.resource import JobQueue, Resource
+from agent.queues.resource import MOST_BEYOND, JobQueue, Resource
 from penstock.model import KINDS, Capacity, KindAmounts, MonotaskSpec, ResourceKind
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Completion, Leased
@@ -44,8 +44,9 @@ class MonotaskQueues:
 
     def __init__(
         self, capacity: Capacity, *, network_bypass_bytes: int, rate_window_s: float, disk_small_bytes: int = 0,
-        lease_s: float = 0.0, lease_kept_s: float = 0.0, job_wait_max_s: float = math.inf,
+        lease_s: float = 0.0, lease_kept_s: float = 0.0, job_wait_max_s: float = math.inf, ranked: bool = False,
     ) -> None:  # fmt: skip
+        """``ranked``: the kernel has an order of jobs, so that commands start beyond the slots of those behind."""
         self._bypass_bytes = network_bypass_bytes
         self.reconfigure(disk_small_bytes, lease_s, lease_kept_s, job_wait_max_s)
         self._jobs: dict[str, JobQueue] = {}
@@ -54,6 +55,8 @@ class MonotaskQueues:
             kind: Resource(kind, capacity.slots(kind), ProcessingRate(rate_window_s, capacity.slots(kind)))
             for kind in KINDS
         }
+        if ranked:
+            self._resources[_CPU].go_beyond()
         self._sequence = 0
         self._recalled: list[Recalled] = []
         self._no_leases: dict[int, float] = {}  # sessions that used one far beyond its end → until when
@@ -91,7 +94,7 @@ class MonotaskQueues:
             self._jobs[job] = JobQueue(job, priority, self._sequence, self._served, user)
 
     def set_priority(self, job: str, priority: float, now: float) -> None:
-        """Move a job among the others; what it has been granted stays granted."""
+        """Move a job among the others; what it has been granted stays granted. When all are, :meth:`reordered`."""
         known = self._jobs.get(job)
         if known is None or known.priority == priority:
             return
@@ -101,6 +104,10 @@ class MonotaskQueues:
                 self._sequence += 1
                 resource.line_up(known, self._sequence, len(self._jobs))
                 self._recall(resource, known, now)
+
+    def reordered(self, now: float) -> list[Monotask]:
+        """Priorities have changed: commands of jobs that stand further ahead may start beyond the slots."""
+        return self.grant_free({self._resources[_CPU]}, now)
 
     def remove_job(self, job: str, now: float) -> list[Monotask]:
         """Forget a job: what it queued is cancelled, what it holds is given back."""
@@ -261,6 +268,12 @@ class MonotaskQueues:
         """Free slots."""
         return KindAmounts(*(float(max(0, resource.free)) for resource in self._resources.values()))
 
+    @property
+    def most_commands(self) -> int:
+        """How many commands of the CPU may run at once, some beyond the slots; 0: they keep to the slots."""
+        cpu = self._resources[_CPU]
+        return 0 if cpu.commands is None else MOST_BEYOND * cpu.slots
+
     def running(self, kind: ResourceKind) -> int:
         """Slots in use."""
         return self._resources[kind].running
@@ -327,7 +340,7 @@ class MonotaskQueues:
     def _end(
         self, job: JobQueue, resource: Resource, monotask: Monotask, now: float, completion: Completion | None
     ) -> float:
-        """A monotask that no longer lives ends in whatever state it is; returns how long it held its resource.
+        """A monotask that no longer lives ends in whatever state it is; returns how long it used its resource.
 
         ``granted_at`` becomes when its slot was given back, which is when the one that it was passed on to began.
         """
@@ -341,6 +354,8 @@ class MonotaskQueues:
         held_s = now - monotask.granted_at
         execution_s = held_s if completion is None or completion.execution_s is None else completion.execution_s
         execution_s = min(execution_s, held_s)
+        # Where more run than there are slots (commands beyond them), each had a part of the slots: taken as it is now.
+        part = resource.slots / resource.running if resource.free < 0 else 1.0
         if completion is None or completion.leased is None:
             held_s = execution_s
         else:
@@ -351,8 +366,8 @@ class MonotaskQueues:
         elif state is OVERDUE:
             resource.overdue -= 1
         else:
-            resource.release(monotask, held_s)
-        return execution_s
+            resource.release(job, monotask, part * held_s)
+        return part * execution_s
 
     def _count_leased(
         self, job: JobQueue, resource: Resource, monotask: Monotask, leased: Leased, now: float, left_s: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from agent.queues.monotask import GRANTED, QUEUED, Monotask, size_rank
+from agent.queues.monotask import COMMANDS, GRANTED, QUEUED, Monotask, size_rank
 from agent.queues.rates import ProcessingRate
 from agent.queues.waits import Waits
 from penstock.model import KINDS, ResourceKind
@@ -14,6 +14,8 @@ from penstock.model.work import MonotaskId
 
 #: So many small disk monotasks run together as one: the disk's own queue sorts them (Ursa §4.2.3).
 TOGETHER = 16
+#: Commands run in so many times the slots at most, where some were granted beyond slots that those ranked lower hold.
+MOST_BEYOND = 4
 _MOST_SHOWN = 2**63 - 1  # no integer on the wire is larger
 
 
@@ -87,11 +89,17 @@ class Resource:
     """A heap of the jobs that wait; each job has a heap of its own. Both delete lazily.
 
     ``free`` slots are those that nobody holds; small monotasks that run together hold one for each :data:`TOGETHER`.
-    It falls below 0 where monotasks were announced as running after a restart.
+    It falls below 0 where monotasks were announced as running after a restart, and where commands run beyond the slots.
+
+    *Beyond the slots* (CPU, where jobs are ranked): the kernel gives processors to commands in the order of their jobs
+    (agent/core/ranks.py), so that a command need not wait for a slot that a command of a job behind its own holds. It
+    starts as if that one held none; the other goes on with what is left of the processors. No job has more commands at
+    once than there are slots because of it. While a job has waited too long for its turn, nothing starts so.
     """
 
     __slots__ = (
         "bypassing",
+        "commands",
         "free",
         "index",
         "jobs",
@@ -116,6 +124,7 @@ class Resource:
         self.slots = slots
         self.rate = rate
         self.free = slots
+        self.commands: dict[JobQueue, int] | None = None  # slots that those of a job hold, where they go beyond
         self.small = 0
         self.bypassing = 0
         self.overdue = 0  # monotasks that run on, though their slots were taken back
@@ -128,6 +137,10 @@ class Resource:
         self.leases: dict[JobQueue, float] = {}  # until when a job's slots may go on without asking
         self.waits = Waits()
         self.keepers: dict[tuple[int, JobQueue], None] = {}  # sessions that may meanwhile keep theirs idle, in order
+
+    def go_beyond(self) -> None:
+        """From the beginning: commands start beyond the slots that those of jobs behind hold."""
+        self.commands = {}
 
     @property
     def running(self) -> int:
@@ -168,8 +181,10 @@ class Resource:
             self._share(1)
         else:
             self.free -= 1
+            if self.commands is not None and monotask.session == COMMANDS:
+                self.commands[job] = self.commands.get(job, 0) + 1
 
-    def release(self, monotask: Monotask, execution_s: float) -> None:
+    def release(self, job: JobQueue, monotask: Monotask, execution_s: float) -> None:
         """It held a slot, or its part of one, for so long."""
         if monotask.small:
             self._share(-1)
@@ -177,12 +192,16 @@ class Resource:
         else:
             self.free += 1
             self.slot_seconds += execution_s
+            if self.commands is not None and monotask.session == COMMANDS:
+                self.commands[job] -= 1
+                if not self.commands[job]:
+                    del self.commands[job]
 
     def fill(self, now: float, granted: list[Monotask], lease_s: float) -> None:
         """Grant while there is room, in order; who has starved goes first."""
         index = self.index
         jobs = self.jobs
-        while self.free > 0 or self.small % TOGETHER:
+        while self.free > 0 or self.small % TOGETHER or self.commands:
             starved = bool(self.starving)
             if starved:
                 job = self.starving[0]
@@ -201,7 +220,7 @@ class Resource:
                     heappop(jobs)
                 continue
             monotask = waiting[0][3]
-            if self.free <= 0 and not monotask.small:
+            if self.free <= 0 and not monotask.small and (starved or not self._goes_beyond(job, monotask)):
                 return  # small ones behind it wait, too: order comes before a part of a slot
             heappop(waiting)
             self.queued -= 1
@@ -277,6 +296,12 @@ class Resource:
             return []
         keepers, self.keepers = self.keepers, {}
         return list(keepers)
+
+    def _goes_beyond(self, job: JobQueue, monotask: Monotask) -> bool:
+        """Whether a command starts beyond the slots: there is room without those that its job outranks."""
+        if not self.commands or monotask.session != COMMANDS or self.running >= MOST_BEYOND * self.slots:
+            return False
+        return self.free + sum(held for other, held in self.commands.items() if job.outranks(other)) > 0
 
     def _share(self, change: int) -> None:
         before = -(-self.small // TOGETHER)

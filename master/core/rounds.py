@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import admission, allowances, draining, executor_round, executors, lifecycle, promises, slack
+from master.core import admission, ahead, allowances, draining, executor_round, executors, lifecycle, promises, slack
 from master.core.allowances import Allowances
 from master.core.records import Job, Node, Task
 from master.core.snapshot import Picture, unfit
@@ -131,6 +131,7 @@ def _regular(
     for placed in placement.place(stages, ranking) if stages else ():
         job, task = _found(cluster, placed.need.job, placed.need.task)
         lifecycle.assign(cluster, job, task, picture.node(placed.worker), placed.why)
+    ahead.place(cluster, ranking, stages)
     if limits is not None:
         limits.settle()
     return stages, placement, over

@@ -7,7 +7,7 @@ reads the rows as they are then.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ class _Stock:
     coming_cores: float = 0.0  # of these, of those that the last report does not know of
     opportunistic: int = 0
     queued: int = 0  # sent to wait on the node, which its last report does not know
+    commands: dict[str, int] = field(default_factory=dict)  # by job, of those that take a CPU slot
 
 
 class NodeTable:
@@ -48,7 +49,7 @@ class NodeTable:
     _WIDE = ("rates", "pending", "slots", "idle")
     _PLAIN = (
         "memory_free", "memory_capacity", "cores_free", "cores", "t_alloc", "reservable", "opportunistic", "queue",
-        "heard",
+        "most_commands", "heard",
     )  # fmt: skip
     _MASKS = ("connected", "takes_work")
 
@@ -65,6 +66,7 @@ class NodeTable:
     reservable: Floats
     opportunistic: Floats
     queue: Floats
+    most_commands: Floats
     heard: Floats
     connected: Mask
     takes_work: Mask
@@ -74,6 +76,7 @@ class NodeTable:
         self.nodes: list[Node] = []
         self.rows: dict[str, int] = {}
         self.shape = 0  # rises when a node comes, goes, or has other capacities
+        self.commands: list[dict[str, int]] = []  # of each row, by job: commands that hold a CPU slot, or wait for one
         self._touched: dict[str, None] = {}
         self._size = 0
         self._large: tuple[int, Node | None] = (-1, None)  # the node with the most memory in some shape
@@ -92,13 +95,14 @@ class NodeTable:
             self._grow(2 * self._size)
         self.rows[node.name] = len(self.nodes)
         self.nodes.append(node)
+        self.commands.append({})
         self.refresh(node)  # at once: since when it is away tells when it is lost
         self.shape += 1
 
     def remove(self, node: Node) -> None:
         """A node is lost; the rows behind it move up, so that ties go on to go to who came first."""
         row = self.rows.pop(node.name)
-        del self.nodes[row]
+        del self.nodes[row], self.commands[row]
         for name in (*self._WIDE, *self._PLAIN, "slack", *self._MASKS):
             array = getattr(self, name)
             array[row:-1] = array[row + 1 :]
@@ -154,6 +158,8 @@ class NodeTable:
         ]
         self.opportunistic[row] = stock.opportunistic
         self.queue[row] = load.opportunistic_queue_free - stock.queued
+        self.most_commands[row] = load.most_commands
+        self.commands[row] = stock.commands
         self.connected[row] = node.away_since is None
         self.takes_work[row] = node.takes_work
         self.heard[row] = node.last_heard if node.away_since is None else node.away_since
@@ -242,8 +248,11 @@ def _take_stock(node: Node) -> _Stock:
         if held.assigned_in > decided:
             stock.queued += held.queued
             stock.launched = [before + more for before, more in zip(stock.launched, held.holds(), strict=True)]
-        if held.command and held.in_a_slot and held.leaving_in is None and held.unknown_size:
-            stock.unsized[COLUMN[held.kind]] += 1
+        if held.command and held.in_a_slot:
+            if held.kind is _CPU:
+                stock.commands[held.job] = stock.commands.get(held.job, 0) + 1
+            if held.leaving_in is None and held.unknown_size:
+                stock.unsized[COLUMN[held.kind]] += 1
     return stock
 
 

@@ -137,6 +137,8 @@ class Load(Params, frozen=True):
     what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
     ``opportunistic_queue_free`` is how many opportunistic commands beyond what the slack holds the node would let wait
     for some; those that wait count as used.
+    ``most_commands`` is how many commands of the CPU may run at once where one of a job that stands ahead starts beyond
+    the slots that those behind hold; 0: none does.
     ``jobs`` are those of which something changed since the connection's last Load; the first names all.
     ``t_alloc`` is UBIS's threshold as it is now, where the node tunes it. ``availability`` comes where it is another
     than was said last on this connection.
@@ -153,6 +155,7 @@ class Load(Params, frozen=True):
     promised_memory_bytes: Bytes = 0
     opportunistic_memory_bytes: Bytes = 0
     opportunistic_queue_free: Annotated[int, msgspec.Meta(ge=0)] = 0
+    most_commands: Annotated[int, msgspec.Meta(ge=0)] = 0
     jobs: list[JobUse] = []
     t_alloc: float | None = None
     availability: Availability | None = None

@@ -1,0 +1,108 @@
+"""Commands beyond the slots: granted exactly where the plainest book says so, whatever happens in whatever order."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
+
+from agent.queues import COMMANDS, Monotask, MonotaskQueues
+from agent.queues.resource import MOST_BEYOND
+from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from penstock.wire.agent_api import Completion
+
+CORES = 2
+GATE = 1  # the session of a framework
+CPU = ResourceKind.CPU
+Key = tuple[str, int, int]  # job, session, number
+
+
+class CommandsBeyond(RuleBasedStateMachine):
+    """Beside the queues a list of who waits and who runs."""
+
+    jobs = Bundle("jobs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        capacity = Capacity(cores=CORES, memory_bytes=1)
+        self.queues = MonotaskQueues(capacity, network_bypass_bytes=0, rate_window_s=5, ranked=True)
+        self.now = 0.0
+        self.number = 0
+        self.order: dict[str, tuple[float, int]] = {}  # the smallest is the first
+        self.waiting: list[Key] = []
+        self.running: list[Key] = []
+
+    def check(self, grants: list[Monotask]) -> None:
+        """They are those of the book."""
+        expected: list[Key] = []
+        while self.waiting:
+            first = min(self.waiting, key=lambda key: (self.order[key[0]], key[2]))
+            if not self.has_room(first):
+                break
+            self.waiting.remove(first)
+            self.running.append(first)
+            expected.append(first)
+        assert [(grant.job, grant.session, grant.id) for grant in grants] == expected
+
+    def has_room(self, key: Key) -> bool:
+        if len(self.running) < CORES:
+            return True
+        behind = sum(s == COMMANDS and self.order[job] > self.order[key[0]] for job, s, _ in self.running)
+        return key[1] == COMMANDS and len(self.running) - behind < CORES and len(self.running) < MOST_BEYOND * CORES
+
+    @rule(target=jobs, priority=st.integers(0, 5))
+    def add_job(self, priority: int) -> str:
+        self.number += 1
+        job = f"j{self.number}"
+        self.queues.add_job(job, priority)
+        self.order[job] = (-priority, self.number)
+        return job
+
+    @rule(job=jobs, session=st.sampled_from((COMMANDS, COMMANDS, GATE)), count=st.integers(1, 3))
+    def submit(self, job: str, session: int, count: int) -> None:
+        if job not in self.order:
+            return
+        specs = []
+        for _ in range(count):
+            self.number += 1
+            self.waiting.append((job, session, self.number))
+            specs.append(MonotaskSpec(id=self.number, kind=CPU, input_bytes=0))
+        self.check(self.queues.submit(session, job, specs, self.now))
+
+    @precondition(lambda self: self.running)
+    @rule(at=st.integers(0, 63), seconds=st.floats(0, 2), cancelled=st.booleans())
+    def end(self, at: int, seconds: float, cancelled: bool) -> None:
+        self.now += seconds
+        job, session, number = self.running.pop(at % len(self.running))
+        if cancelled:
+            self.check(self.queues.cancel(session, job, [number], self.now))
+        else:
+            self.check(self.queues.complete(session, job, [Completion(id=number)], self.now))
+
+    @rule(moved=st.lists(st.tuples(jobs, st.integers(0, 5)), max_size=3))
+    def reorder(self, moved: list[tuple[str, int]]) -> None:
+        for job, priority in moved:
+            if job in self.order:
+                self.queues.set_priority(job, priority, self.now)
+                self.order[job] = (-priority, self.order[job][1])
+        self.check(self.queues.reordered(self.now))
+
+    @rule(job=jobs)
+    def remove_job(self, job: str) -> None:
+        if job not in self.order:
+            return
+        self.waiting = [key for key in self.waiting if key[0] != job]
+        self.running = [key for key in self.running if key[0] != job]
+        grants = self.queues.remove_job(job, self.now)
+        self.check(grants)
+        del self.order[job]
+
+    @invariant()
+    def the_sums_are_those_of_the_book(self) -> None:
+        assert self.queues.running(CPU) == len(self.running)
+        assert self.queues.queued() == len(self.waiting)
+        assert self.queues.idle().cpu == max(0, CORES - len(self.running))
+
+
+TestCommandsBeyond = CommandsBeyond.TestCase
+TestCommandsBeyond.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -1,0 +1,95 @@
+"""Commands of a job that stands ahead are placed where those of jobs behind hold the slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.model import KindAmounts, ResourceKind
+from tests.unit.master.cluster_bed import MB, Bed, command, task
+
+#: No slot of the CPU is free, and far more work waits than EPT.
+FULL: dict[str, Any] = {"idle": (0, 1, 2), "pending": KindAmounts(cpu=1e12), "most_commands": 16}
+
+
+def busy(*nodes: str, most: int = 16) -> Bed:
+    """Of four cores each, all held by commands of the job ``long``; ``short`` is ahead of it."""
+    b = Bed(ordering="ejf")
+    for name in nodes:
+        b.node(name)
+    b.job(nodes[0], "long", at=2.0)
+    b.ready(nodes[0], *[command(f"l{name}{n}", nodes=(name,)) for name in nodes for n in range(4)], job="long")
+    assert len(b.round()) == 4 * len(nodes)
+    b.job(nodes[0], "short", at=1.0)
+    heartbeats(b, *nodes, most_commands=most)
+    return b
+
+
+def heartbeats(b: Bed, *nodes: str, **more: Any) -> None:
+    for name in nodes:
+        b.heartbeat(name, **{**FULL, **more})
+
+
+def test_it_goes_where_those_behind_hold_the_slots_and_no_further_than_the_slots() -> None:
+    b = busy("a", "b")
+    b.ready("a", *[command(f"s{n}") for n in range(10)], job="short")
+    placed = b.round()
+    assert sorted(node for _, node in placed) == ["a"] * 4 + ["b"] * 4
+    assert b.round() == [], "now the job itself holds them"
+    view = b.cluster.jobs["short"]
+    assert view.waits.startswith("2 tasks of stage s wait for a node")
+    assert "ahead: of 4 slots the jobs up to this one's have 0" in view.tasks[placed[0][0]].why
+
+
+def test_a_job_behind_waits() -> None:
+    b = busy("a")
+    b.job("a", "late", at=3.0)
+    b.ready("a", command("x"), job="late")
+    assert b.round() == []
+
+
+@pytest.mark.parametrize("most", [0, 4])
+def test_a_node_whose_kernel_does_not_know_the_order_or_that_has_enough_takes_none(most: int) -> None:
+    b = busy("a", most=most)
+    b.ready("a", command("s"), job="short")
+    assert b.round() == []
+
+
+def test_memory_is_not_given_twice() -> None:
+    b = busy("a")
+    heartbeats(b, "a", promised_memory_bytes=500 * MB)
+    b.ready("a", command("s0", 300), command("s1", 300), job="short")
+    assert [task for task, _ in b.round()] == ["s0"]
+
+
+def test_cores_that_are_promised_are_not_given_twice() -> None:
+    b = busy("a")
+    heartbeats(b, "a", promised_cores=3.5)
+    b.ready("a", command("s0", cores=1.0), command("s1", cores=0.5), job="short")
+    assert [task for task, _ in b.round()] == ["s1"]
+
+
+def test_what_takes_no_processor_and_what_is_no_command_waits_for_its_slot() -> None:
+    b = busy("a")
+    heartbeats(b, "a", idle=(0, 0, 2), pending=KindAmounts(1e12, 1e12, 0.0))
+    b.ready("a", command("disk", command_kind=ResourceKind.DISK), task("framework"), job="short")
+    assert b.round() == []
+
+
+def test_it_goes_only_where_it_may() -> None:
+    b = busy("a", "b")
+    b.ready("a", *[command(f"s{n}", nodes=("b",)) for n in range(5)], job="short")
+    assert [node for _, node in b.round()] == ["b"] * 4
+
+
+def test_a_user_holds_no_more_than_he_may() -> None:
+    b = Bed(ordering="ejf", user_max_cores=6.0)
+    b.node("a")
+    b.job("a", "long", at=2.0)
+    b.ready("a", *[command(f"l{n}") for n in range(4)], job="long")
+    assert len(b.round()) == 4
+    b.job("a", "short", at=1.0)
+    heartbeats(b, "a")
+    b.ready("a", *[command(f"s{n}") for n in range(4)], job="short")
+    assert len(b.round()) == 2
