@@ -50,7 +50,7 @@ class Surroundings:
     timeline_s: float = 0.0
     fifo_queues: bool = False
     agent: NodeSettings = field(
-        default_factory=lambda: NodeSettings("", "", Capacity(cores=1.0, memory_bytes=0), has_master=True)
+        default_factory=lambda: NodeSettings("", "", Capacity(cores=1.0, memory_bytes=0), has_master=True, ranked=True)
     )
 
 

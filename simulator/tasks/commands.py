@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from agent.core import events as e
 from agent.core import instructions as i
+from agent.core.confinement import Confinement, confine
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from simulator.tasks.clock import Clock
 from simulator.tasks.machine import Machine, RunningCommand
@@ -61,16 +62,17 @@ class Commands:
     def carry_out(self, instruction: i.Instruction) -> bool:
         """Whether it was for us."""
         match instruction:
-            case i.StartContainer(container, _, spec):
+            case i.StartContainer(container, _, spec, rank_weight):
                 self._tally.started += 1
-                self._clock.after(self._start_s, self._started, container, spec.name, spec.opportunistic)
+                told = confine(spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=rank_weight)
+                self._clock.after(self._start_s, self._started, container, spec.name, told)
             case i.KillContainer(container, _):
                 self._clock.soon(self._killed, container)
             case i.Freeze(container, frozen):
                 self._tally.paused += frozen
                 self._machine.change(container, frozen=frozen)
             case i.Confine(container, confinement):
-                self._machine.change(container, opportunistic=confinement.opportunistic)
+                self._machine.change(container, opportunistic=confinement.opportunistic, weight=confinement.cpu_weight)
                 if not confinement.opportunistic and container in self._machine.running:
                     self._promise(container, self._machine.running[container].command)
                 self._clock.soon(self._ask, e.Confined(container, {}))
@@ -90,10 +92,10 @@ class Commands:
 
     # ------------------------------------------------------------ the launcher
 
-    def _started(self, container: str, name: str, opportunistic: bool) -> None:
+    def _started(self, container: str, name: str, told: Confinement) -> None:
         self._begun_s[container] = self._clock.now_s
-        running = RunningCommand(self._find(name), opportunistic)
-        if not opportunistic:
+        running = RunningCommand(self._find(name), told.opportunistic, told.cpu_weight)
+        if not told.opportunistic:
             self._promise(container, running.command)
         self._machine.begin(container, running, lambda: self._exited(container, running, 0, None))
         self._ask(e.ContainerStarted(container, 1, {}, self._clock.now_s))

@@ -1,9 +1,10 @@
 """A node's hardware: what monotasks and commands get of its cores, disks and link, and how long they take.
 
 CPU and disk monotasks have their slot's resource to themselves. Network monotasks share the link evenly: what is
-modelled is the receiving side, as in Ursa §4.2.3. Commands share the cores that no CPU monotask runs on, and the disks
-among themselves; who gets what is :func:`share`. Commands and disk or network monotasks on one node do not slow each
-other down.
+modelled is the receiving side, as in Ursa §4.2.3. Commands share the cores that no CPU monotask runs on by their
+``cpu.weight``, as the kernel's scheduler has it, which is their promise or their job's rank (agent/core/ranks.py); and
+the disks among themselves. Who gets what is :func:`share`. Commands and disk or network monotasks on one node do not
+slow each other down.
 """
 
 from __future__ import annotations
@@ -109,10 +110,12 @@ class Link:
 
 @dataclass(slots=True, eq=False)
 class RunningCommand:
-    """A command while it runs. ``speed`` is the share of its own time that passes: 1 when it gets all that it wants."""
+    """A command while it runs. ``speed`` is the share of its own time that passes: 1 when it gets all that it wants.
+    ``weight`` is its ``cpu.weight``."""
 
     command: SimulatedCommand
     opportunistic: bool
+    weight: int
     frozen: bool = False
     phase: int = 0
     passed_s: float = 0.0  # of the phase
@@ -203,14 +206,23 @@ class Machine:
             self._share_again()
         return gone
 
-    def change(self, container: str, *, opportunistic: bool | None = None, frozen: bool | None = None) -> None:
-        """Another class, frozen or thawed."""
+    def change(
+        self,
+        container: str,
+        *,
+        opportunistic: bool | None = None,
+        weight: int | None = None,
+        frozen: bool | None = None,
+    ) -> None:
+        """Another class, another weight, frozen or thawed."""
         running = self.running.get(container)
         if running is None:
             return
         self._advance()
         if opportunistic is not None:
             running.opportunistic = opportunistic
+        if weight is not None:
+            running.weight = weight
         if frozen is not None:
             running.frozen = frozen
             running.speed = running.cores = running.disk_bytes_per_s = 0.0
@@ -244,9 +256,12 @@ class Machine:
             disk_wanted += wants.disk_bytes_per_s
             running.speed = 1.0
         if cores_wanted > cores_left:
-            self._slow_down(active, cores_left, [one.wants.cpu_cores for one in active], True)
+            weights = [float(one.weight) for one in active]
+            self._slow_down(active, cores_left, [one.wants.cpu_cores for one in active], weights, True)
         if disk_wanted > disk_left:
-            self._slow_down(active, disk_left, [one.wants.disk_bytes_per_s for one in active], spec.isolated_disk)
+            isolated = spec.isolated_disk
+            weights = [max(0.01, one.command.cpu_cores) if isolated else 1.0 for one in active]
+            self._slow_down(active, disk_left, [one.wants.disk_bytes_per_s for one in active], weights, isolated)
         self._set_off(active, disk_left)
 
     def _set_off(self, active: list[RunningCommand], disk_bytes_per_s: float) -> None:
@@ -270,13 +285,18 @@ class Machine:
             self._clock.after(max(0.0, next_s), self._phase_ends, self._wake)
 
     def _slow_down(
-        self, active: list[RunningCommand], capacity: float, wanted: list[float], regular_first: bool
+        self,
+        active: list[RunningCommand],
+        capacity: float,
+        wanted: list[float],
+        weights: list[float],
+        regular_first: bool,
     ) -> None:
-        """Regular commands share by their promise, opportunistic ones what those leave (cpu.idle; UBIS §IV.C)."""
+        """Regular commands share by their weight, opportunistic ones what those leave (cpu.idle; UBIS §IV.C)."""
         for opportunistic in (False, True) if regular_first else (None,):
             chosen = [i for i, one in enumerate(active) if opportunistic in (None, one.opportunistic)]
-            weights = [max(0.01, active[i].command.cpu_cores) if regular_first else 1.0 for i in chosen]
-            for i, part in zip(chosen, share(capacity, [wanted[i] for i in chosen], weights), strict=True):
+            parts = share(capacity, [wanted[i] for i in chosen], [weights[i] for i in chosen])
+            for i, part in zip(chosen, parts, strict=True):
                 capacity -= part
                 if wanted[i] > 0:
                     active[i].speed = min(active[i].speed, part / wanted[i])

@@ -33,7 +33,7 @@ class Bench:
         self.machine.execute(SimulatedMonotask(kind, size), lambda: self.end(name))
 
     def begin(self, name: str, *phases: Phase, cpu_cores: float = 1.0, opportunistic: bool = False) -> RunningCommand:
-        running = RunningCommand(SimulatedCommand(phases, cpu_cores), opportunistic)
+        running = RunningCommand(SimulatedCommand(phases, cpu_cores), opportunistic, max(1, round(100 * cpu_cores)))
         self.machine.begin(name, running, lambda: self.end(name))
         return running
 
