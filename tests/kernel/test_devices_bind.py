@@ -9,7 +9,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,34 +23,40 @@ WINDOWS = 5
 #: Partitions of each disk: 250 MB each.
 NVME, VIRTIO = Path("/dev/nvme0n1"), Path("/dev/vdc")
 MIB = 1 << 20
-#: Four threads read or write a file in blocks of 64 KiB, again and again, so that the throttle always has something
-#: waiting; says bytes per second. The first half second, in which the throttle starts, does not count.
+#: For each mode four threads read or write a part of a file in blocks of 64 KiB, again and again, so that the throttle
+#: always has something waiting; says bytes per second of each mode. The first half second, when the throttle starts,
+#: does not count.
 WORK = """
 import mmap, os, sys, threading, time
-path, mode, seconds, size = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
+path, modes, seconds, size = sys.argv[1], sys.argv[2].split(","), float(sys.argv[3]), int(sys.argv[4])
 flags = {"read": os.O_RDONLY | os.O_DIRECT, "write": os.O_WRONLY | os.O_DIRECT, "buffered": os.O_WRONLY | os.O_CREAT}
-file = os.open(path, flags[mode])
-move = os.preadv if mode == "read" else os.pwritev
-done = [0] * 4
+done = [[0] * 4 for _ in modes]
+size //= len(modes)
 
-def work(number):
+def work(at, number):
+    mode = modes[at]
+    file = os.open(path, flags[mode])
+    move = os.preadv if mode == "read" else os.pwritev
     block = mmap.mmap(-1, 65536)
     block.write(os.urandom(65536))
-    offset = number * size // len(done)
+    offset = number * size // 4
     while True:
-        moved = move(file, [block], offset)
-        done[number] += moved
+        moved = move(file, [block], at * size + offset)
+        done[at][number] += moved
         offset = (offset + moved) % size
 
-for number in range(len(done)):
-    threading.Thread(target=work, args=(number,), daemon=True).start()
+for at in range(len(modes)):
+    for number in range(4):
+        threading.Thread(target=work, args=(at, number), daemon=True).start()
 time.sleep(0.5)
-before, start = sum(done), time.monotonic()
+before, start = [sum(each) for each in done], time.monotonic()
 time.sleep(seconds)
-after, end = sum(done), time.monotonic()
-print((after - before) / (end - start), flush=True)
+after, end = [sum(each) for each in done], time.monotonic()
+print(*((a - b) / (end - start) for a, b in zip(after, before)), flush=True)
 os._exit(0)
 """
+#: Modes that are measured at once.
+BOTH = ("read", "write")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -210,39 +216,39 @@ def write_limit(cgroup: Cgroup, number: str) -> None:
         os.close(door)
 
 
-def work(cgroup: Cgroup, file: Path, mode: str, seconds: float, mebibytes: int = 32) -> float:
-    """Bytes per second."""
+def work(cgroup: Cgroup, file: Path, modes: Sequence[str], seconds: float, mebibytes: int = 32) -> list[float]:
+    """Bytes per second of each mode."""
     door = cgroup.open_procs()
     try:
         done = subprocess.run(
-            [sys.executable, "-ISc", WORK, str(file), mode, str(seconds), str(mebibytes * MIB)],
+            [sys.executable, "-ISc", WORK, str(file), ",".join(modes), str(seconds), str(mebibytes * MIB)],
             capture_output=True, text=True, check=True, timeout=120, preexec_fn=lambda: os.write(door, b"0"),
         )  # fmt: skip
     finally:
         os.close(door)
-    return float(done.stdout)
+    return [float(rate) for rate in done.stdout.split()]
 
 
-def bounded(cgroup: Cgroup, file: Path, mode: str) -> float:
+def bounded(cgroup: Cgroup, file: Path, modes: Sequence[str]) -> list[float]:
     """The best of some windows, none of which may exceed the limit: a host that is busy with other things starves the
     machine, which lowers the figure and never raises it.
     """
-    best = 0.0
+    best = [0.0] * len(modes)
     for _ in range(WINDOWS):
-        rate = work(cgroup, file, mode, 3)
-        assert rate < 1.05 * RATE
-        best = max(best, rate)
-        if best > 0.97 * RATE:
+        rates = work(cgroup, file, modes, 3)
+        assert max(rates) < 1.05 * RATE
+        best = [*map(max, best, rates)]
+        if min(best) > 0.97 * RATE:
             break
     return best
 
 
-def unbounded(cgroup: Cgroup, file: Path, mode: str) -> float:
+def unbounded(cgroup: Cgroup, file: Path, modes: Sequence[str]) -> list[float]:
     """The best of some windows, or the first that shows that no such limit holds."""
-    best = 0.0
+    best = [0.0] * len(modes)
     for _ in range(WINDOWS):
-        best = max(best, work(cgroup, file, mode, 1))
-        if best > 2 * RATE:
+        best = [*map(max, best, work(cgroup, file, modes, 1))]
+        if min(best) > 2 * RATE:
             break
     return best
 
@@ -265,8 +271,7 @@ def test_direct_io_is_bounded(tree: CgroupTree, undo: ExitStack, build: Build) -
     assert (placement.disks[0] in whole_disks()) == (build not in ITSELF), placement
     file = file_in(directory)
     cgroup, free = limited(tree), limited(tree, rate=None)
-    for mode in ("read", "write"):
-        rate, without = bounded(cgroup, file, mode), unbounded(free, file, mode)
+    for mode, rate, without in zip(BOTH, bounded(cgroup, file, BOTH), unbounded(free, file, BOTH), strict=True):
         report(f"{build.__name__} {mode}", f"{rate / 1e6:.2f} of 5 MB/s ({without / 1e6:.0f} without), {placement.how}")
         assert rate > 0.95 * RATE
         assert without > 2 * RATE
@@ -283,7 +288,7 @@ def test_buffered_writes_are_charged_at_the_limit_and_not_felt(tree: CgroupTree,
     assert isinstance(disk, Disk)
     cgroup = limited(tree)
     started, before = time.monotonic(), charged(cgroup, disk.number)
-    seen = work(cgroup, directory / "own", "buffered", 1, 24)
+    (seen,) = work(cgroup, directory / "own", ["buffered"], 1, 24)
     run("sync")
     written, elapsed = charged(cgroup, disk.number) - before, time.monotonic() - started
     report(f"{build.__name__} buffered", f"{seen / 1e6:.0f} MB/s seen, {written / elapsed / 1e6:.2f} charged of 5")
@@ -307,10 +312,10 @@ def test_the_ways_of_multipath_do_not_bind(tree: CgroupTree, undo: ExitStack) ->
     file = file_in(mounted(undo, mapped(undo, table, "mpath")))
     below = tree.create(f"c-{secrets.token_hex(4)}")
     write_limit(below, Path(f"/sys/block/{VIRTIO.name}/dev").read_text().strip())
-    past = unbounded(below, file, "write")
+    (past,) = unbounded(below, file, ["write"])
     disk = disk_of(file)
     assert isinstance(disk, Disk) and disk.name.startswith("dm-") and disk in limited_disks()
-    rate = bounded(limited(tree), file, "write")
+    (rate,) = bounded(limited(tree), file, ["write"])
     report("multipath write", f"{rate / 1e6:.2f} of 5 MB/s; {past / 1e6:.0f} with a limit on its way alone")
     assert rate > 0.95 * RATE
     assert past > 2 * RATE
