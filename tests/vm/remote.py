@@ -130,6 +130,9 @@ class Remote(ABC):
             "StrictHostKeyChecking no", "UserKnownHostsFile /dev/null", "LogLevel ERROR",
             "ControlMaster auto", f"ControlPath {self.directory}/ssh", "ControlPersist yes",
             "KexAlgorithms curve25519-sha256",  # what one emulated processor computes fastest
+            # A machine in user mode whose network driver had put off its packets (uml-vector, "Budget exhausted") stood
+            # still for 17 minutes, until something else was sent to it.
+            "ServerAliveInterval 5", "ServerAliveCountMax 1000",
             "ConnectTimeout 60", *more,
         )  # fmt: skip
         self.ssh_config.write_text("".join(f"{line}\n" for line in lines))
