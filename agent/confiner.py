@@ -289,4 +289,5 @@ def _shape(confinement: Confinement) -> Shape:
         ceil_bytes_per_s=confinement.network_egress_bytes_per_s,
         ingress_bytes_per_s=confinement.network_ingress_bytes_per_s,
         opportunistic=confinement.opportunistic,
+        rank=confinement.rank,
     )

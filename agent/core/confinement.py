@@ -21,6 +21,10 @@ WEIGHT_PER_CORE = 100
 UNPROMISED_WEIGHT = 10
 #: io.weight (bfq takes up to 1000): ten opportunistic containers together get a hundredth of what a regular one gets.
 DISK_WEIGHT, OPPORTUNISTIC_DISK_WEIGHT = 1000, 1
+#: … of a regular one by the rank of its job, a factor of 16 as with cpu.weight; the last is that of all further ranks.
+RANKED_DISK_WEIGHTS = (DISK_WEIGHT, 62, 10)
+#: From here on ranks are alike on disks and on the network.
+LAST_RANK = len(RANKED_DISK_WEIGHTS) - 1
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +62,7 @@ class Confinement:
     network_egress_bytes_per_s: int | None = None
     network_ingress_bytes_per_s: int | None = None
     pids_max: int | None = None  # pids.max
+    rank: int = 0  # of its job on the network: HTB's priority
     borrowed: bool = False  # it was started outside: what holds for every container by default does not hold for it
 
 
@@ -81,18 +86,21 @@ def confine(
     opportunistic: bool,
     promise: Promise | None = None,
     rank_weight: int = 0,
+    rank: int = 0,
     borrowed: bool = False,
 ) -> Confinement:
     """What the kernel is to be told of a container whose limits are ``limits`` now.
 
     ``promise`` is what is protected instead of what ``spec`` asked for, where that moves. ``rank_weight`` is the weight
-    of one that was promised no CPU (:mod:`agent.core.ranks`); 0: it has no rank yet.
+    of one that was promised no CPU (:mod:`agent.core.ranks`); 0: it has no rank yet. ``rank`` is that of its job, 0 for
+    the first and for what has none, :data:`LAST_RANK` at most.
     """
     promised = not opportunistic
     protected: ContainerSpec | Promise = promise or spec
     weight = rank_weight or limits.cpu_weight or UNPROMISED_WEIGHT
     if protected.cpu_cores:
         weight = min(10_000, max(1, round(WEIGHT_PER_CORE * protected.cpu_cores)))
+    ranked = rank if promised and not protected.cpu_cores else 0
     return Confinement(
         opportunistic=opportunistic,
         cpu_cores=limits.cpu_cores,
@@ -103,7 +111,7 @@ def confine(
         memory_high_bytes=limits.memory_high_bytes,
         memory_max_bytes=limits.memory_max_bytes,
         oom_group=spec.oom_group,
-        disk_weight=DISK_WEIGHT if promised else OPPORTUNISTIC_DISK_WEIGHT,
+        disk_weight=RANKED_DISK_WEIGHTS[ranked] if promised else OPPORTUNISTIC_DISK_WEIGHT,
         disk_read_bytes_per_s=limits.disk_read_bytes_per_s,
         disk_write_bytes_per_s=limits.disk_write_bytes_per_s,
         disk_read_ops_per_s=limits.disk_read_ops_per_s,
@@ -112,5 +120,6 @@ def confine(
         network_egress_bytes_per_s=limits.network_egress_bytes_per_s,
         network_ingress_bytes_per_s=limits.network_ingress_bytes_per_s,
         pids_max=limits.pids_max,
+        rank=ranked,
         borrowed=borrowed,
     )

@@ -8,6 +8,9 @@ A promise is not outranked: all ranked containers together weigh what the cores 
 who was promised a core has it beside any number of ranked jobs (agent/core/confinement.py, WEIGHT_PER_CORE).
 Opportunistic work is below every rank (``cpu.idle``). Nobody waits for ever: a job that has not been the first for
 ``job_wait_max_s`` is so until the next sample; such turns take a tenth of the time at most.
+
+On disks the containers of the first job weigh what regular ones weigh, those of the second a sixteenth, the others
+less; on the network they go first, where the rate of the link is known (:mod:`agent.core.confinement`).
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from agent.core.confinement import UNPROMISED_WEIGHT, WEIGHT_PER_CORE
+from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE
 from agent.core.instructions import Confine, Instruction, Renice
 from agent.core.records import ContainerRecord, ContainerState, Job, Session, confinement_of
 from agent.core.snapshot import Snapshot
@@ -128,13 +131,17 @@ class Ranks:
         return (record.job or self.job_of(record.container)) in self.standings
 
     def first_weight(self, record: ContainerRecord) -> int:
-        """Of one that is to be started: a part of its job's; all, until its job is ranked. 0: it gets no rank."""
+        """Of one that is to be started: a part of its job's; all, until its job is ranked. 0: it gets no rank.
+
+        Its rank on disks and the network it has from now on.
+        """
         self._told.add(record.container)
         if record.opportunistic or _promised_cores(record):
             return 0
         standing = self.standings.get(record.job)
         if standing is None:
             return round(WEIGHT_PER_CORE * self._cores)
+        record.rank = min(standing.rank, LAST_RANK)
         return max(1, standing.weight // (standing.containers + 1))
 
     def described(self, record: ContainerRecord) -> dict[str, float | int | str] | None:
@@ -205,7 +212,7 @@ class Ranks:
         changed: list[ContainerRecord] = []
         for rank, (each, weight) in enumerate(zip(ranked, weights, strict=True)):
             self.standings[each.job] = Standing(each.job, rank, weight, each.cpu_s, each.queue, len(each.containers))
-            changed += self._share(each.containers, weight, nice_of(rank, len(ranked)))
+            changed += self._share(each.containers, weight, nice_of(rank, len(ranked)), min(rank, LAST_RANK))
         return [
             instruction
             for record in changed
@@ -261,7 +268,7 @@ class Ranks:
         self.cpu_s = self._used_s | {each.job: each.cpu_s for each in ranked.values()}
         return [each for each in ranked.values() if each.containers]
 
-    def _share(self, containers: list[ContainerRecord], weight: int, nice: int) -> list[ContainerRecord]:
+    def _share(self, containers: list[ContainerRecord], weight: int, nice: int, rank: int) -> list[ContainerRecord]:
         """A job's weight among its containers, in proportion to what they asked for (``cpu_weight``)."""
         asked = [record.limits.cpu_weight or UNPROMISED_WEIGHT for record in containers]
         of, changed = sum(asked), []
@@ -271,8 +278,8 @@ class Ranks:
             own = max(1, weight * part // of)
             before = record.rank_weight
             moved = record.container not in self._told or own < before or own > _WORTH_WRITING * before
-            if moved or nice != record.nice:
-                record.rank_weight, record.nice = own, nice
+            if moved or nice != record.nice or rank != record.rank:
+                record.rank_weight, record.nice, record.rank = own, nice, rank
                 self._told.add(record.container)
                 changed.append(record)
         return changed

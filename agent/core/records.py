@@ -114,7 +114,8 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     executor: Executor | None = None
     course: Course | None = None  # of an executor that follows a profile: how far it is
     promise: Promise | None = None  # … and what is protected of it now
-    rank_weight: int = 0  # cpu.weight by the rank of its job (agent.core.ranks); 0: none yet
+    rank: int = 0  # of its job (agent.core.ranks), 0: the first, or it has none
+    rank_weight: int = 0  # … and the cpu.weight that follows; 0: none yet
     nice: int = 0  # … and the nice value, where no cpu controller weighs it
     nice_before: int = 0  # of an adopted one: that it had; one that was lowered gets no better one
     recorded: Recorded | None = None  # of an executor: what it used, as far as that has been journaled
@@ -133,7 +134,7 @@ def confinement_of(record: ContainerRecord) -> Confinement:
     """What the kernel is to be told of a container as it is recorded now."""
     return confine(
         record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise,
-        rank_weight=record.rank_weight, borrowed=record.borrowed,
+        rank_weight=record.rank_weight, rank=record.rank, borrowed=record.borrowed,
     )  # fmt: skip
 
 

@@ -4,6 +4,8 @@ On a link whose rate is known one class stands for the link. Beneath it each con
 its own has a class of its own; all other regular containers share one, all other opportunistic ones another, so that
 the unlimited majority costs no call. HTB serves what is within its rate first and lends the rest of the link by
 priority: 0 for regular containers, in proportion to their promises, 7 for opportunistic ones, who get what is left.
+Of those that share a class, the containers of the job that is the first by rank (agent/core/ranks.py) have priority 0
+as well, those of the second 1, those of all others 2, in a class for each.
 
 Where the link's rate is not known there is nothing to lend: a class of its own is a limit, and the rest is unmarked.
 """
@@ -18,9 +20,12 @@ MIN_RATE_BYTES_PER_S = 1250
 #: a class at its old priority until its queue has once been empty. The low four bits are 0 because without our root
 #: some qdiscs read them as a band.
 REGULAR, OPPORTUNISTIC, LINK = 0x4000, 0x4010, 0x4020
+#: By rank, with the priority that is its place here; the last is that of all further ranks.
+RANKED = (REGULAR, 0x4030, 0x4040)
 _OWN_OPPORTUNISTIC = 0x2000
-#: What those who share a class are sure of, together, and what each of those without promise is that have their own: as
-#: parts of the link. What has been sent must be paid off at this rate before a promotion shows, so it is not tiny.
+#: What those who share a class are sure of, together, and what each of those without promise is that have their own, or
+#: the jobs that are not the first: as parts of the link. What has been sent must be paid off at this rate before a
+#: promotion shows, so it is not tiny.
 _SHARED_PART, _OWN_PART = 100, 500
 _LAST_PRIORITY = 7
 _LARGEST_QUANTUM_BYTES, _SMALLEST_QUANTUM_BYTES = 60_000, 1514
@@ -36,6 +41,8 @@ class Shape:
     """Limit of egress; None: the link."""
     ingress_bytes_per_s: int | None = None
     opportunistic: bool = False
+    rank: int = 0
+    """Of its job, 0 for the first and for those that have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +88,11 @@ def common(link_bytes_per_s: int) -> list[HtbClass]:
     if not link_bytes_per_s:
         return []
     shared = max(MIN_RATE_BYTES_PER_S, link_bytes_per_s // _SHARED_PART)
+    behind = max(MIN_RATE_BYTES_PER_S, link_bytes_per_s // _OWN_PART)
     return [
         HtbClass(LINK, 0, link_bytes_per_s, link_bytes_per_s),
         HtbClass(REGULAR, LINK, shared, link_bytes_per_s),
+        *(HtbClass(minor, LINK, behind, link_bytes_per_s, place) for place, minor in enumerate(RANKED) if place),
         HtbClass(OPPORTUNISTIC, LINK, shared, link_bytes_per_s, _LAST_PRIORITY),
     ]
 
@@ -136,11 +145,12 @@ def minor(slot: int, shape: Shape, *, sharing: bool) -> int:
         return own_minor(slot, shape)
     if not sharing:
         return 0
-    return OPPORTUNISTIC if shape.opportunistic else REGULAR
+    return OPPORTUNISTIC if shape.opportunistic else RANKED[min(shape.rank, len(RANKED) - 1)]
 
 
 def needs_tree(shape: Shape, link_bytes_per_s: int) -> bool:
-    """Whether a link needs our tree for it: not for regular containers neither promised nor denied anything."""
+    """Whether a link needs our tree for it: not for regular containers neither promised nor denied anything, if they
+    are of the first job."""
     if shape.ceil_bytes_per_s is not None:
         return True
-    return bool(link_bytes_per_s and (shape.opportunistic or promise(shape)))
+    return bool(link_bytes_per_s and (shape.opportunistic or promise(shape) or shape.rank))

@@ -8,13 +8,13 @@ import pytest
 
 from agent.network import NetworkLimiter, Shape
 from agent.network.htb import HANDLE
-from agent.network.shares import LINK, OPPORTUNISTIC, REGULAR
+from agent.network.shares import LINK, OPPORTUNISTIC, RANKED
 from tests.network_bed import UPLINK, Bed, Flow, beds, together
 
 MBIT = 125_000  # bytes per second
 #: No more than a UDP sender in Python comes up to on a busy machine.
 LINK_MBIT = 100
-COMMON = {HANDLE | LINK, HANDLE | REGULAR, HANDLE | OPPORTUNISTIC}
+COMMON = {HANDLE | minor for minor in (LINK, *RANKED, OPPORTUNISTIC)}
 
 bed = pytest.fixture(beds)
 
@@ -71,6 +71,32 @@ def test_the_excess_goes_to_regular_containers_before_opportunistic_ones(bed: Be
     assert promised > 0.49
     assert regular > 2 * left
     assert bed.classes() == COMMON | {HANDLE | 1}  # the other two share classes, each with its like
+
+
+def test_the_first_job_goes_before_the_others_and_they_change_places_on_open_sockets(
+    bed: Bed, limiter: NetworkLimiter
+) -> None:
+    for slot, name in enumerate(("first", "second", "third")):
+        limiter.attach(1 + slot, bed.cgroup(name), Shape(rank=slot)).result()
+    flows = [bed.send(bed.cgroup(name), flows=2) for name in ("first", "second", "third")]
+    before = shares(*flows, until=lambda parts: parts[1] + parts[2] < 0.05)
+
+    limiter.change(1, Shape(rank=1)).result()
+    limiter.change(2, Shape()).result()
+    after = shares(*flows, until=lambda parts: parts[0] + parts[2] < 0.05)
+
+    assert before[1] + before[2] < 0.05 < 0.9 < before[0]
+    assert after[0] + after[2] < 0.05 < 0.9 < after[1]
+    assert bed.classes() == COMMON
+
+
+def test_who_is_promised_something_goes_before_the_second_job(bed: Bed, limiter: NetworkLimiter) -> None:
+    limiter.attach(1, bed.cgroup("promised"), promise(30)).result()
+    limiter.attach(2, bed.cgroup("second"), Shape(rank=1)).result()
+    limiter.attach(3, bed.cgroup("hog"), Shape(opportunistic=True)).result()
+    flows = [bed.send(bed.cgroup(name), flows=2) for name in ("promised", "second", "hog")]
+    promised, second, _ = shares(*flows, until=lambda parts: parts[0] > 0.9)
+    assert promised > 0.9 and second < 0.05
 
 
 def test_promotion_takes_effect_on_open_sockets(bed: Bed, limiter: NetworkLimiter) -> None:

@@ -13,19 +13,36 @@ from typing import Any
 
 import pytest
 
+from agent import disk_scheduler
+from bench.enforcement.guest import slow_directory
 from tests.kernel.host_bed import Host, python
 
 pytestmark = pytest.mark.timeout(300)
 #: All on one processor: what the machine's host takes from it, it takes from all of them.
 BURN = "import os\nos.sched_setaffinity(0, {0})\nprint('up', flush=True)\nwhile True: pass"
+#: Four threads read a file around the page cache, again and again.
+READ = """
+import mmap, os, sys, threading
+file = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+def read():
+    block = mmap.mmap(-1, 65536)
+    while True:
+        for offset in range(0, 16 << 20, 65536):
+            os.preadv(file, [block], offset)
+threads = [threading.Thread(target=read) for _ in range(4)]
+for thread in threads: thread.start()
+print('up', flush=True)
+"""
 SECONDS, WINDOWS = 6.0, 4
 WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """One core, and nobody gets a turn meanwhile."""
-    host = Host(tmp_path_factory.mktemp("host"), cores=1, job_wait_max_s=1000)
+    """One core, and nobody gets a turn meanwhile; the slow disk has a scheduler that weights mean something to."""
+    directory = tmp_path_factory.mktemp("host")
+    assert disk_scheduler.choose("bfq", ["nullb0"], directory / "before") == {}
+    host = Host(directory, cores=1, job_wait_max_s=1000)
     # That core is a quota above all containers. A quota that runs out takes everybody off the processor ten times a
     # second (since Linux 6.18 each task, not the group: kernel/sched/fair.c, throttle_task), and who comes back gets a
     # new deadline, which at weight 1 lies half a second ahead. So the last would never run.
@@ -45,8 +62,8 @@ def burning(host: Host) -> Iterator[Any]:
 def starter(host: Host, ends: ExitStack) -> Callable[..., None]:
     """What the fixture ``burning`` yields."""
 
-    def start(name: str, *options: str) -> None:
-        process = host.start("run", "--name", name, *options, "--", *python(BURN))
+    def start(name: str, *options: str, program: str = BURN, arguments: tuple[str, ...] = ()) -> None:
+        process = host.start("run", "--name", name, *options, "--", *python(program), *arguments)
         ends.callback(process.wait)
         ends.callback(lambda: host.penstock("kill", host.container(name)["container"]))
         assert process.stdout is not None
@@ -155,6 +172,27 @@ def test_jobs_stand_in_line_for_a_processor(host: Host, burning: Any) -> None:
     ranks = [host.container(name)["rank"] for name in names]
     assert [rank["rank"] for rank in ranks] == [1, 2, 3, 4]
     assert ranks[0]["weight"] > ranks[1]["weight"] > ranks[2]["weight"]
+
+
+def test_jobs_stand_in_line_for_a_disk(host: Host, burning: Any) -> None:
+    file = slow_directory() / "ranked"
+    file.write_bytes(os.urandom(16 << 20))
+    os.sync()
+    names = ["first", "second", "third"]
+    for name in names:
+        burning(name, program=READ, arguments=(str(file),))
+    until_ranked(host)
+    paths = {name: cpu_stat(host.container(name)["container"]).with_name("io.stat") for name in names}
+    before = {name: read_bytes(path) for name, path in paths.items()}
+    time.sleep(SECONDS)
+    read = {name: read_bytes(path) - before[name] for name, path in paths.items()}
+    file.unlink()
+    assert read["first"] > 4 * read["second"] > 4 * read["third"] > 0, read
+
+
+def read_bytes(path: Path) -> int:
+    """From all disks."""
+    return sum(int(pair[7:]) for pair in path.read_text().split() if pair.startswith("rbytes="))
 
 
 def test_a_promise_is_not_outranked(host: Host, burning: Any) -> None:

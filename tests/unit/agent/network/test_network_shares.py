@@ -75,12 +75,22 @@ def test_numbers_do_not_meet() -> None:
     assert max(slots) < min(common)
 
 
-def test_who_shares_a_class_is_sure_of_a_hundredth_of_the_link_and_may_have_all_of_it() -> None:
-    link, regular, opportunistic = shares.common(LINK_RATE)
+def test_who_shares_a_class_is_sure_of_a_part_of_the_link_and_may_have_all_of_it() -> None:
+    link, regular, second, others, opportunistic = shares.common(LINK_RATE)
     assert (link.rate_bytes_per_s, link.ceil_bytes_per_s, link.parent) == (LINK_RATE, LINK_RATE, 0)
     for each in (regular, opportunistic):
         assert (each.rate_bytes_per_s, each.ceil_bytes_per_s, each.parent) == (10 * MBIT, LINK_RATE, LINK)
-    assert (regular.priority, opportunistic.priority) == (0, 7)
+    for each in (second, others):
+        assert (each.rate_bytes_per_s, each.ceil_bytes_per_s, each.parent) == (2 * MBIT, LINK_RATE, LINK)
+    assert [each.priority for each in (regular, second, others, opportunistic)] == [0, 1, 2, 7]
+
+
+@pytest.mark.parametrize(("rank", "place"), [(0, 0), (1, 1), (2, 2), (50, 2)])
+def test_containers_share_the_class_of_their_rank(rank: int, place: int) -> None:
+    assert shares.minor(7, Shape(rank=rank), sharing=True) == shares.RANKED[place]
+    assert shares.minor(7, Shape(rank=rank), sharing=False) == 0
+    assert shares.needs_tree(Shape(rank=rank), LINK_RATE) == (rank > 0)
+    assert not shares.needs_tree(Shape(rank=rank), 0)
 
 
 @pytest.mark.parametrize(
