@@ -183,6 +183,7 @@ class AgentConnection:
             version=__version__,
             heartbeat_s=self._service.cluster.settings.heartbeat_s,
             profile_gaps=True,
+            job_lasts=True,
         )
 
     def _answered_registration(self) -> None:

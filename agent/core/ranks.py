@@ -114,6 +114,7 @@ class Ranks:
         self._cores = cores
         self._has_master = has_master
         self._used_s: dict[str, float] = {}  # by job: CPU seconds of its containers that have ended
+        self._counted_s: dict[str, float] = {}  # by container: what ``cpu_s`` has of it
         self._job_of: dict[str, str] = {}  # container → its job
         self._told: set[str] = set()  # containers of which the kernel was told something by this agent
         self._adopted: dict[str, int] = {}  # container → its first process
@@ -162,18 +163,30 @@ class Ranks:
         return self._job_of.get(container, container)
 
     def ended(self, record: ContainerRecord, cpu_s: float, now: float) -> bool:
-        """Keep its CPU time as its job's; return whether to rank anew before the next sample.
+        """Keep its CPU time as its job's, at once; return whether to rank anew before the next sample.
 
         That is where a job ends that was among the few first ones whose weights differ: all behind them have the least
         weight (:func:`divide`), so that nobody would be the first.
         """
         standing = self.standings.get(record.job or self.job_of(record.container))
-        job = self._job_of.pop(record.container, record.job)
-        if job:
-            self._used_s[job] = self._used_s.get(job, 0.0) + cpu_s
+        self.keep(record, cpu_s)
         if standing is None or standing.containers > 1 or standing.weight <= 1 or len(self.standings) <= 2:
             return False
         return now - self._ranked_at >= _AGAIN_S
+
+    def keep(self, record: ContainerRecord, cpu_s: float) -> None:
+        """Count what a container has used in all as its job's. It has ended, or leaves the job."""
+        job = self._job_of.pop(record.container, record.job)
+        counted_s = self._counted_s.pop(record.container, 0.0)
+        if job:
+            used_s = max(cpu_s, counted_s)  # a container of which the end was not seen has used what was sampled
+            self._used_s[job] = self._used_s.get(job, 0.0) + used_s
+            self.cpu_s[job] = self.cpu_s.get(job, 0.0) + used_s - counted_s
+
+    def forget(self, job: str) -> None:
+        """Drop the CPU time of a job that is over."""
+        self._used_s.pop(job, None)
+        self.cpu_s.pop(job, None)
 
     def rank(
         self,
@@ -193,7 +206,8 @@ class Ranks:
         self._assign(live, jobs, sessions)
         self._told &= {record.container for record in live}
         self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}
-        self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs}
+        kept = {record.job for record in live}  # a job that is over still counts what its containers use
+        self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs or job in kept}
         ranked = self._collect(live, jobs, snapshot)
         ranked.sort(key=lambda each: each.key)
         self._give_turn(ranked, snapshot, now, wait_max_s)
@@ -249,15 +263,19 @@ class Ranks:
     ) -> list[_Ranked]:
         uses = snapshot.containers if snapshot is not None else {}
         ranked: dict[str, _Ranked] = {}
+        counted_s: dict[str, float] = {}
         for record in live:
             name = self.job_of(record.container)
             each = ranked.get(name)
             if each is None:
                 each = ranked[name] = self._new(name, jobs.get(name), record)
             use = uses.get(record.container)
-            each.cpu_s += use.cpu_seconds if use is not None else 0.0
+            used_s = use.cpu_seconds if use is not None else self._counted_s.get(record.container, 0.0)
+            counted_s[record.container] = used_s
+            each.cpu_s += used_s
             if not record.opportunistic and not _promised_cores(record):
                 each.containers.append(record)
+        self._counted_s = counted_s
         self.cpu_s = self._used_s | {each.job: each.cpu_s for each in ranked.values()}
         return [each for each in ranked.values() if each.containers]
 
@@ -278,9 +296,10 @@ class Ranks:
         return changed
 
     def _new(self, name: str, job: Job | None, record: ContainerRecord) -> _Ranked:
+        used_s = self._used_s.get(name, 0.0)
         if job is not None:
-            return _Ranked(name, job.record.priority, job.record.place, self._used_s.get(name, 0.0), [])
-        return _Ranked(name, -record.started_at if self._has_master else 0.0, record.order, 0.0, [])
+            return _Ranked(name, job.record.priority, job.record.place, used_s, [])
+        return _Ranked(name, -record.started_at if self._has_master else 0.0, record.order, used_s, [])
 
 
 def _promised_cores(record: ContainerRecord) -> float:

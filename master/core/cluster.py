@@ -18,6 +18,7 @@ from master.core import (
     draining,
     ends,
     executors,
+    learning,
     lifecycle,
     priorities,
     promises,
@@ -64,6 +65,7 @@ class Cluster:
         self.drains = Drains()
         self.plan: Plan = NothingPromised()
         self.history = History()
+        self.unlearnt: dict[str, learning.Unlearnt] = {}  # jobs that are over, in the order in which they are due
         self.memory = MemoryEstimates()
         self.executors = Executors(settings.executor_placement, draw)
         self.counts: Counter[str] = Counter()
@@ -121,6 +123,7 @@ class Cluster:
             case e.RoundDue(at):
                 self._unix_at = at - now
                 rounds.run(self, now)
+        learning.overdue(self, now)
         if now >= self.order_due:
             priorities.spread(self, self.rank(now), now)
         if self.room_changed:
@@ -179,6 +182,7 @@ class Cluster:
     def new_job(self, job: str, origin: str, now: float) -> Job:
         """A job that nobody spoke of before; its origin is expected to come if it is not here."""
         self._sequence += 1
+        self.unlearnt.pop(job, None)  # one that ended with its origin has come back, and is counted when it ends
         created = self.jobs[job] = Job(job, origin, self._sequence)
         self.expect(origin, now)
         return created
@@ -257,6 +261,7 @@ class Cluster:
         if message.user not in {"", job.user}:
             raise refused(f"job {message.job!r} belongs to {job.user}", field="job")
         job.served_by(node.name, job.priority)  # the answer carries it
+        job.work.told_last.discard(node.name)
         node.serves.add(job.job)
 
     def joined(self, job: str) -> api.JobJoined:
@@ -266,13 +271,18 @@ class Cluster:
 
     def _job_ended(self, node: Node, message: api.JobEnded, now: float) -> None:
         job = self.jobs.get(message.job)
-        if job is None:
-            return  # its end was found out at registration
+        if job is None:  # its end was found out at registration
+            if message.use is not None:
+                learning.received(self, node, message.use)
+            return
         standing.own(self, node, message.job)
+        if message.use is not None:
+            job.work.attained(node.name, message.use)
         why = message.why or "its job ended"
         job.work.finished = message.done
         told, listed = message.why, not message.merged_into
-        lifecycle.end_job(self, job, why, told=told, released_by=node.name, listed=listed)
+        more = message.use is not None
+        lifecycle.end_job(self, job, why, told=told, released_by=node.name, listed=listed, more_to_tell=more)
 
     def _tasks_ready(self, node: Node, message: api.ReadyTasks, now: float) -> None:
         job = standing.own(self, node, message.job)

@@ -78,12 +78,13 @@ class AwaitedTask(Params, frozen=True):
 
 
 class JobUse(Params, frozen=True):
-    """What a job has of a node. ``service_s`` never falls; it is slot-time in container-seconds (LAS_MQ §3.2), or the
-    CPU time of its containers where that is more. ``running`` is the slots that it holds now."""
+    """What a job has of a node. ``service_s`` never falls: slot-time in container-seconds (LAS_MQ §3.2), or CPU time of
+    its containers where that is more. ``running`` is the slots that it holds now. After ``last`` it begins at 0."""
 
     job: str
     service_s: Annotated[float, msgspec.Meta(ge=0)]
-    running: Annotated[int, msgspec.Meta(ge=0)] = 0
+    running: Count = 0
+    last: bool = False
 
 
 #: Of one slot: cores/1000, KiB/s of disk, KiB/s sent, MiB of memory. Integers are short on the wire.
@@ -126,20 +127,17 @@ class ExecutorUse(Params, frozen=True):
 
 
 class Load(Params, frozen=True):
-    """What a node is doing (Ursa §4.2.2, UBIS §IV.A).
-
-    ``rates`` are processing rates in bytes/s, X/T over a sliding window, × slots; 0 while unknown.
-    ``pending`` is the work assigned and not done, bytes per kind, of every monotask and placed task on the node.
-    ``idle`` is the number of free slots per kind, less a core for each placed task that will compute and of which
-    nothing has come to the queues yet, because its framework has only now heard where it is. ``used_cores`` and
-    ``used_memory_bytes`` are what all containers really use, or the cores that frameworks hold slots of if those are
-    more; ``disk_busy`` and ``network_busy`` the share of the disks and of the link that is in use. ``promised_…`` is
-    what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
+    """What a node is doing (Ursa §4.2.2, UBIS §IV.A). ``rates`` are processing rates in bytes/s, X/T over a sliding
+    window, × slots; 0 while unknown. ``pending`` is the work assigned and not done, bytes per kind, of every monotask
+    and placed task on the node. ``idle`` is the number of free slots per kind, less a core for each placed task that
+    will compute and of which nothing has come to the queues yet, because its framework has only now heard where it is.
+    ``used_cores`` and ``used_memory_bytes`` are what all containers really use, or the cores that frameworks hold slots
+    of if those are more; ``disk_busy`` and ``network_busy`` the share of the disks and of the link that is in use.
+    ``promised_…`` is what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
     ``opportunistic_queue_free`` is how many opportunistic commands beyond what the slack holds the node would let wait
-    for some; those that wait count as used.
-    ``jobs`` are those of which something changed since the connection's last Load; the first names all.
-    ``t_alloc`` is UBIS's threshold as it is now, where the node tunes it. ``availability`` comes where it is another
-    than was said last on this connection.
+    for some; those that wait count as used. ``jobs`` are those of which something changed since the connection's last
+    Load; the first names all. ``t_alloc`` is UBIS's threshold as it is now, where the node tunes it. ``availability``
+    comes where it is another than was said last on this connection.
     """
 
     rates: KindAmounts
@@ -152,7 +150,7 @@ class Load(Params, frozen=True):
     promised_cores: float = 0.0
     promised_memory_bytes: Bytes = 0
     opportunistic_memory_bytes: Bytes = 0
-    opportunistic_queue_free: Annotated[int, msgspec.Meta(ge=0)] = 0
+    opportunistic_queue_free: Count = 0
     jobs: list[JobUse] = []
     t_alloc: float | None = None
     availability: Availability | None = None
@@ -181,12 +179,14 @@ class Register(Params, frozen=True):
 
 
 class Registered(Result, frozen=True):
-    """The master's answer: its version, how often it wants heartbeats at least, whether it reads gaps in profiles."""
+    """The master's answer: its version, how often it wants heartbeats at least, whether it reads gaps in profiles, and
+    what a job received up to its end (``job_lasts``: `last` of a ``JobUse``, ``use`` of ``job_ended``)."""
 
     protocol: int
     version: str
     heartbeat_s: float
     profile_gaps: bool = False
+    job_lasts: bool = False
 
 
 class Heartbeat(Params, frozen=True):
@@ -217,12 +217,14 @@ class JobJoined(Result, frozen=True):
 
 class JobEnded(Params, frozen=True):
     """The origin says: the job is over; ``why``, where its framework did not end it. Its tasks are withdrawn. ``done``:
-    its last connection left it in order. ``merged_into``: the job in which its work goes on; this one is not listed."""
+    its last connection left it in order. ``merged_into``: the job in which its work goes on; this one is not listed.
+    ``use``: what it received here; its last is told later, or, if nil, never (an older agent)."""
 
     job: str
     why: str = ""
     done: bool = False
     merged_into: str = ""
+    use: JobUse | None = None
 
 
 class TasksDone(Params, frozen=True):
@@ -279,10 +281,8 @@ class SetPriority(Decision, frozen=True, tag="priority"):
 
 
 class Assign(Decision, frozen=True, tag="assign"):
-    """To the chosen node: hold ``request.memory_bytes`` for this task, and run it if it is a command.
-
-    With a ``profile`` that is what is held, slot by slot from the start on, and what the executor's limits follow.
-    """
+    """To the chosen node: hold ``request.memory_bytes`` for this task, and run it if it is a command. With a
+    ``profile`` that is what is held, slot by slot from the start on, and what the executor's limits follow."""
 
     job: str
     stage: str
