@@ -77,6 +77,7 @@ class Cluster:
         self.promotable = False  # opportunistic work may be on some node
         self.ordered_at = -math.inf  # when the order of jobs was looked at for the agents, monotonic
         self.order_due = math.inf  # when it is to be looked at again
+        self.order_owed = False  # … before the next heartbeat, as jobs have come or gone
         self.now = 0.0  # of the latest event, monotonic
         self._unix_at = 0.0  # Unix time less monotonic time, as of the last round
         self._sequence = 0
@@ -132,8 +133,8 @@ class Cluster:
 
     @property
     def wants_round(self) -> bool:
-        """Whether a round could place or promote something that the last one could not."""
-        return self.changed and (self.ready_tasks > 0 or self.promotable)
+        """Whether a round could place or promote something that the last one could not, or another order is due."""
+        return self.order_owed or (self.changed and (self.ready_tasks > 0 or self.promotable))
 
     # ------------------------------------------------------------ for the modules of this room
 
@@ -170,6 +171,10 @@ class Cluster:
     def instruct(self, instruction: Predict | StoreRun | EndHeard) -> None:
         """Have the shell do something in the background, or answer."""
         self._out.append(instruction)
+
+    def order_anew(self) -> None:
+        """Look at the order of jobs for the agents at once, or ``interval_s`` after the last look."""
+        self.order_due, self.order_owed = min(self.order_due, self.ordered_at + self.settings.interval_s), True
 
     def explain(self, what: str, **facts: object) -> None:
         """Have something logged."""

@@ -98,6 +98,7 @@ def _learn(cluster: Cluster, job: str, over: Unlearnt) -> None:
         cluster.history.learn((over.user, over.name), Needed(tuple(over.work.ended), service_s))
         # Where no node told of any, as older agents do of jobs shorter than a heartbeat, the smallest size there is.
         cluster.sizes.learn(over.user, over.application, service_s or over.at_least)
+        cluster.order_anew()
     past = cluster.past.get(job)
     if past is not None and past.view.service_container_s != service_s:
         view = msgspec.structs.replace(past.view, service_container_s=service_s)

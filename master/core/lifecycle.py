@@ -37,7 +37,7 @@ def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
     if state.priority != job.priority:
         why = f"{cluster.settings.ordering}: submitted at {job.submitted_at:.3f}, until the order is looked at"
         job.told(job.origin, cluster.propose(job.origin, priority_of(job, why)))
-    cluster.order_due = min(cluster.order_due, cluster.ordered_at + cluster.settings.interval_s)
+    cluster.order_anew()
     job.admitted = job.admitted or state.admitted  # after a restart of ours: what was reserved stays reserved
     if job.admitted and not state.admitted:
         cluster.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
@@ -81,6 +81,7 @@ def end_job(
     for name in list(job.untold):
         heard(cluster, job, name)
     del cluster.jobs[job.job]
+    cluster.order_anew()
     cluster.changed = True
     cluster.room_changed = True
 
