@@ -10,6 +10,8 @@ from penstock.wire.master_api import JobUse
 
 #: So many stages of a job are remembered; of one that comes again after so many others the service is forgotten.
 MOST_STAGES = 4096
+#: A node that says less by no more than this has added up the same parts in another order.
+_ROUNDING_S = 1e-3
 
 
 @dataclass(slots=True)
@@ -127,7 +129,9 @@ class Work:
         so does one after its last."""
         before = self.seen.get(node)
         known = before.service_s if before is not None else 0.0
-        gained = use.service_s - known if use.service_s >= known else use.service_s
+        gained = use.service_s - known
+        if gained < 0:
+            gained = use.service_s if gained < -_ROUNDING_S else 0.0
         if use.last:
             self.seen.pop(node, None)
             self.told_last.add(node)
