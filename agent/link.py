@@ -134,7 +134,7 @@ class Link:
             node=settings.node,
             version=__version__,
             capacity=settings.capacity,
-            load=self._serving(node.load(time.monotonic())),
+            load=self._serving(node.held.registering(node.load(time.monotonic()))),
             t_alloc=settings.t_alloc,
             jobs=node.job_states(),
             ready=[tasks for job in here for tasks in unplaced(job)],
