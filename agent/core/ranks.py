@@ -13,6 +13,7 @@ Opportunistic work is below every rank (``cpu.idle``). Nobody waits for ever: a 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -58,6 +59,7 @@ class _Ranked:
     """A job, or a container of no job, with its containers that are ranked."""
 
     job: str
+    is_job: bool
     priority: float
     place: int
     cpu_s: float
@@ -75,6 +77,20 @@ class _Ranked:
 def queue_of(cpu_s: float) -> int:
     """The queue of a job that has used so many CPU seconds: 0 is the first."""
     return 0 if cpu_s < FIRST_QUEUE_S else 1 + int(math.log2(cpu_s / FIRST_QUEUE_S))
+
+
+def merge(ranked: list[_Ranked]) -> list[_Ranked]:
+    """Put each container of no job behind as many of the master's jobs as have used no more CPU time, by queues.
+
+    A priority of the master is a place among its jobs, and tells nothing of other work. The size of such a container is
+    not known, so what it has used decides (LAS). Jobs among themselves stay in the master's order, and containers in
+    theirs. Where the master's order is by CPU time alone, all are in that order.
+    """
+    jobs = [each for each in ranked if each.is_job]
+    queues = sorted(each.queue for each in jobs)
+    places = [(place, 1, each) for place, each in enumerate(jobs)]
+    places += [(bisect_right(queues, each.queue), 0, each) for each in ranked if not each.is_job]
+    return [each for _, _, each in sorted(places, key=lambda one: one[:2])]
 
 
 def nice_of(rank: int, jobs: int) -> int:
@@ -108,7 +124,7 @@ class Ranks:
     """Which job stands where, and what its containers weigh."""
 
     def __init__(self, cores: float, *, has_master: bool = False) -> None:
-        """``has_master``: jobs have priorities by the time of their submission, so a container of no job has, too."""
+        """``has_master``: priorities of jobs are the master's order, in which a container of no job has none."""
         self.standings: dict[str, Standing] = {}
         self.cpu_s: dict[str, float] = {}  # by job: CPU seconds of its containers, promised and opportunistic ones too
         self._cores = cores
@@ -200,7 +216,8 @@ class Ranks:
         """Rank all jobs; set the weights of their containers, and tell the kernel of those that have changed.
 
         First come the larger priorities (the master's order, where there is one), then those who have used less CPU
-        time, by queues of LAS_MQ, and inside a queue those who came first.
+        time, by queues of LAS_MQ, and inside a queue those who came first. :func:`merge` says where a container of no
+        job stands in the master's order.
         """
         self._ranked_at = now
         self._assign(live, jobs, sessions)
@@ -210,6 +227,8 @@ class Ranks:
         self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs or job in kept}
         ranked = self._collect(live, jobs, snapshot)
         ranked.sort(key=lambda each: each.key)
+        if self._has_master:
+            ranked = merge(ranked)
         self._give_turn(ranked, snapshot, now, wait_max_s)
         promised = sum(_promised_cores(record) for record in live if not record.opportunistic)
         unpromised = max(UNPROMISED_SHARE * (self._cores - promised), LEAST_SHARE * self._cores)
@@ -298,8 +317,8 @@ class Ranks:
     def _new(self, name: str, job: Job | None, record: ContainerRecord) -> _Ranked:
         used_s = self._used_s.get(name, 0.0)
         if job is not None:
-            return _Ranked(name, job.record.priority, job.record.place, used_s, [])
-        return _Ranked(name, -record.started_at if self._has_master else 0.0, record.order, used_s, [])
+            return _Ranked(name, True, job.record.priority, job.record.place, used_s, [])
+        return _Ranked(name, False, 0.0, record.order, used_s, [])
 
 
 def _promised_cores(record: ContainerRecord) -> float:
