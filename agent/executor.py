@@ -280,8 +280,6 @@ class Executor:
 
     async def _give_back(self, instruction: i.GiveBack) -> None:
         container, why_not, sample = instruction.container, "", None
-        if self._tree is not None:
-            sample = self._tree.get(container).sample()
         try:
             await self._ask(lambda launcher: launcher.give_back(container))
         except LaunchFailed as error:
@@ -290,6 +288,8 @@ class Executor:
         else:  # it is out of the container, whatever becomes of its nice value: the launcher watches it no more
             if not self._weighs() and (why := renice_tree(instruction.pid, instruction.nice, instruction.apart)):
                 log.warning("a process keeps the nice value of its rank", container=container, why=why)
+        if self._tree is not None:  # not before: what they use until they are out of it is its, too
+            sample = self._tree.get(container).sample()
         cpu_s, peak_bytes = (sample.cpu_usage_s, sample.memory_peak_bytes) if sample is not None else (0.0, 0)
         self.on_event(e.GivenBack(container, cpu_s, peak_bytes, time.time(), why_not))
 

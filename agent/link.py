@@ -134,7 +134,7 @@ class Link:
             node=settings.node,
             version=__version__,
             capacity=settings.capacity,
-            load=self._serving(node.load(time.monotonic())),
+            load=self._serving(node.held.registering(node.load(time.monotonic()))),
             t_alloc=settings.t_alloc,
             jobs=node.job_states(),
             ready=[tasks for job in here for tasks in unplaced(job)],
@@ -166,6 +166,7 @@ class Link:
         self._peer = peer
         self._heartbeat_s = answer.heartbeat_s
         node.executors.surrogate.gaps_read = answer.profile_gaps
+        node.attained.lasts_read, node.attained.most_commands_read = answer.job_lasts, answer.most_commands
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept + self._kept, []
         for method, params in kept:
@@ -179,10 +180,12 @@ class Link:
 
     def _say(self, peer: RpcPeer, method: str, params: Params) -> None:
         """What an executor used is told in full before it is told that it ended."""
+        node = self._shell.node
         if method != _ENDED:
+            if isinstance(params, api.JobEnded) and not node.attained.lasts_read:
+                params = msgspec.structs.replace(params, use=None)  # an older master would refuse it
             peer.notify(method, params)
             return
-        node = self._shell.node
         while node.executors.surrogate.owes and not peer.closed:
             peer.notify("heartbeat", node.heartbeat(time.monotonic()))
         try:

@@ -183,6 +183,8 @@ class AgentConnection:
             version=__version__,
             heartbeat_s=self._service.cluster.settings.heartbeat_s,
             profile_gaps=True,
+            job_lasts=True,
+            most_commands=True,
         )
 
     def _answered_registration(self) -> None:

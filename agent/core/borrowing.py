@@ -69,7 +69,9 @@ def given_back(node: Node, event: e.GivenBack, now: float) -> list[Instruction]:
     if record is None:
         return []  # it ended meanwhile
     if event.why_not:
-        record.borrowed, record.job = False, ""
+        left, record.borrowed, record.job = record.job, False, ""
+        node.ranks.keep(record, event.cpu_seconds)
+        node.attained.container_gone(left, node.jobs, node.containers.live.values())
         return [Record(ROOM, record.container, record), Confine(record.container, confinement_of(record))]
     ended = Ended(
         by=EndedBy.EXIT,

@@ -52,12 +52,18 @@ def end_job(
     for session in job.sessions:
         node.sessions[session].jobs.discard(name)
     instructions: list[Instruction] = [Record("jobs", name, None), *tasks.forget_ends(job)]
+    use = node.attained.over(name, now, node.containers.live.values())
     if job.record.here and node.settings.has_master:
-        instructions.append(TellMaster("job_ended", JobEnded(job=name, why=why, done=done, merged_into=merged_into)))
+        ended = JobEnded(job=name, why=why, done=done, merged_into=merged_into, use=use)
+        instructions.append(TellMaster("job_ended", ended))
+    else:
+        node.attained.tell(use)
     instructions += node.granted(node.queues.remove_job(name, now), now)
     for held in node.held.of_job(name):
         instructions += running.withdraw(node, held, why or "its job ended", now)
-    return instructions + borrowing.job_over(node, name, merged_into)
+    instructions += borrowing.job_over(node, name, merged_into)
+    node.attained.container_gone(name, node.jobs, node.containers.live.values())  # all may be another job's by now
+    return instructions
 
 
 def end_requested(node: Node, event: JobEndRequested, now: float) -> list[Instruction]:

@@ -75,9 +75,9 @@ class Node:
         self.jobs: dict[str, Job] = {}
         self.containers = Containers(settings.keep_ended)
         self.held = tasks.HeldTasks()
-        self.attained = Attained(self.queues)
-        self.turns = Turns()
         self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
+        self.attained = Attained(self.queues, self.ranks)
+        self.turns = Turns()
         self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
         self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told where it is
         self.preempted: list[Preempted] = []
@@ -177,11 +177,11 @@ class Node:
             disk_busy=in_use.disk,
             network_busy=in_use.network,
             opportunistic_queue_free=slack.queue_free(self),
-            most_commands=self.queues.most_commands,
+            most_commands=self.queues.most_commands if self.attained.most_commands_read else 0,
             promised_cores=ledger.promised_cores,
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,
-            jobs=self.attained.report(now, self.ranks.cpu_s),
+            jobs=self.attained.report(now),
             t_alloc=self.threshold.t_alloc if self.t_alloc_moves else None,
             availability=self.executors.availability(self, ledger, now),
         )

@@ -16,6 +16,7 @@ less; on the network they go first, where the rate of the link is known (:mod:`a
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -61,6 +62,7 @@ class _Ranked:
     """A job, or a container of no job, with its containers that are ranked."""
 
     job: str
+    is_job: bool
     priority: float
     place: int
     cpu_s: float
@@ -78,6 +80,20 @@ class _Ranked:
 def queue_of(cpu_s: float) -> int:
     """The queue of a job that has used so many CPU seconds: 0 is the first."""
     return 0 if cpu_s < FIRST_QUEUE_S else 1 + int(math.log2(cpu_s / FIRST_QUEUE_S))
+
+
+def merge(ranked: list[_Ranked]) -> list[_Ranked]:
+    """Put each container of no job behind as many of the master's jobs as have used no more CPU time, by queues.
+
+    A priority of the master is a place among its jobs, and tells nothing of other work. The size of such a container is
+    not known, so what it has used decides (LAS). Jobs among themselves stay in the master's order, and containers in
+    theirs. Where the master's order is by CPU time alone, all are in that order.
+    """
+    jobs = [each for each in ranked if each.is_job]
+    queues = sorted(each.queue for each in jobs)
+    places = [(place, 1, each) for place, each in enumerate(jobs)]
+    places += [(bisect_right(queues, each.queue), 0, each) for each in ranked if not each.is_job]
+    return [each for _, _, each in sorted(places, key=lambda one: one[:2])]
 
 
 def nice_of(rank: int, jobs: int) -> int:
@@ -111,12 +127,13 @@ class Ranks:
     """Which job stands where, and what its containers weigh."""
 
     def __init__(self, cores: float, *, has_master: bool = False) -> None:
-        """``has_master``: jobs have priorities by the time of their submission, so a container of no job has, too."""
+        """``has_master``: priorities of jobs are the master's order, in which a container of no job has none."""
         self.standings: dict[str, Standing] = {}
         self.cpu_s: dict[str, float] = {}  # by job: CPU seconds of its containers, promised and opportunistic ones too
         self._cores = cores
         self._has_master = has_master
         self._used_s: dict[str, float] = {}  # by job: CPU seconds of its containers that have ended
+        self._counted_s: dict[str, float] = {}  # by container: what ``cpu_s`` has of it
         self._job_of: dict[str, str] = {}  # container → its job
         self._told: set[str] = set()  # containers of which the kernel was told something by this agent
         self._adopted: dict[str, int] = {}  # container → its first process
@@ -169,18 +186,30 @@ class Ranks:
         return self._job_of.get(container, container)
 
     def ended(self, record: ContainerRecord, cpu_s: float, now: float) -> bool:
-        """Keep its CPU time as its job's; return whether to rank anew before the next sample.
+        """Keep its CPU time as its job's, at once; return whether to rank anew before the next sample.
 
         That is where a job ends that was among the few first ones whose weights differ: all behind them have the least
         weight (:func:`divide`), so that nobody would be the first.
         """
         standing = self.standings.get(record.job or self.job_of(record.container))
-        job = self._job_of.pop(record.container, record.job)
-        if job:
-            self._used_s[job] = self._used_s.get(job, 0.0) + cpu_s
+        self.keep(record, cpu_s)
         if standing is None or standing.containers > 1 or standing.weight <= 1 or len(self.standings) <= 2:
             return False
         return now - self._ranked_at >= _AGAIN_S
+
+    def keep(self, record: ContainerRecord, cpu_s: float) -> None:
+        """Count what a container has used in all as its job's. It has ended, or leaves the job."""
+        job = self._job_of.pop(record.container, record.job)
+        counted_s = self._counted_s.pop(record.container, 0.0)
+        if job:
+            used_s = max(cpu_s, counted_s)  # a container of which the end was not seen has used what was sampled
+            self._used_s[job] = self._used_s.get(job, 0.0) + used_s
+            self.cpu_s[job] = self.cpu_s.get(job, 0.0) + used_s - counted_s
+
+    def forget(self, job: str) -> None:
+        """Drop the CPU time of a job that is over."""
+        self._used_s.pop(job, None)
+        self.cpu_s.pop(job, None)
 
     def rank(
         self,
@@ -194,15 +223,19 @@ class Ranks:
         """Rank all jobs; set the weights of their containers, and tell the kernel of those that have changed.
 
         First come the larger priorities (the master's order, where there is one), then those who have used less CPU
-        time, by queues of LAS_MQ, and inside a queue those who came first.
+        time, by queues of LAS_MQ, and inside a queue those who came first. :func:`merge` says where a container of no
+        job stands in the master's order.
         """
         self._ranked_at = now
         self._assign(live, jobs, sessions)
         self._told &= {record.container for record in live}
         self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}
-        self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs}
+        kept = {record.job for record in live}  # a job that is over still counts what its containers use
+        self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs or job in kept}
         ranked = self._collect(live, jobs, snapshot)
         ranked.sort(key=lambda each: each.key)
+        if self._has_master:
+            ranked = merge(ranked)
         self._give_turn(ranked, snapshot, now, wait_max_s)
         promised = sum(_promised_cores(record) for record in live if not record.opportunistic)
         unpromised = max(UNPROMISED_SHARE * (self._cores - promised), LEAST_SHARE * self._cores)
@@ -256,15 +289,19 @@ class Ranks:
     ) -> list[_Ranked]:
         uses = snapshot.containers if snapshot is not None else {}
         ranked: dict[str, _Ranked] = {}
+        counted_s: dict[str, float] = {}
         for record in live:
             name = self.job_of(record.container)
             each = ranked.get(name)
             if each is None:
                 each = ranked[name] = self._new(name, jobs.get(name), record)
             use = uses.get(record.container)
-            each.cpu_s += use.cpu_seconds if use is not None else 0.0
+            used_s = use.cpu_seconds if use is not None else self._counted_s.get(record.container, 0.0)
+            counted_s[record.container] = used_s
+            each.cpu_s += used_s
             if not record.opportunistic and not _promised_cores(record):
                 each.containers.append(record)
+        self._counted_s = counted_s
         self.cpu_s = self._used_s | {each.job: each.cpu_s for each in ranked.values()}
         return [each for each in ranked.values() if each.containers]
 
@@ -285,9 +322,10 @@ class Ranks:
         return changed
 
     def _new(self, name: str, job: Job | None, record: ContainerRecord) -> _Ranked:
+        used_s = self._used_s.get(name, 0.0)
         if job is not None:
-            return _Ranked(name, job.record.priority, job.record.place, self._used_s.get(name, 0.0), [])
-        return _Ranked(name, -record.started_at if self._has_master else 0.0, record.order, 0.0, [])
+            return _Ranked(name, True, job.record.priority, job.record.place, used_s, [])
+        return _Ranked(name, False, 0.0, record.order, used_s, [])
 
 
 def _promised_cores(record: ContainerRecord) -> float:

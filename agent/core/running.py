@@ -206,6 +206,7 @@ def end_container(node: Node, record: ContainerRecord, ended: Ended, now: float)
     if held is not None and held.container == container:  # first, or an agent that dies here would run it again
         instructions += node.held.command_ended(held, ended)
     instructions += node.containers.end(container, ended)
+    node.attained.container_gone(record.job, node.jobs, node.containers.live.values())
     over = ContainerEnded(container=container, ended=ended)
     for session in node.sessions.values():
         if container in session.attached:
@@ -303,8 +304,12 @@ def forget_guest(node: Node, job: str) -> list[Instruction]:
     if known is None or known.record.here or known.sessions or node.held.of_job(job):
         return []
     del node.jobs[job]
-    node.queues.remove_job(job, 0.0)  # it holds nothing, so nothing is freed
-    return [Record("jobs", job, None), *borrowing.job_over(node, job)]
+    live = node.containers.live.values()
+    node.attained.tell(node.attained.over(job, node.now, live))
+    node.queues.remove_job(job, node.now)  # it holds nothing, so nothing is freed
+    instructions = [Record("jobs", job, None), *borrowing.job_over(node, job)]
+    node.attained.container_gone(job, node.jobs, live)
+    return instructions
 
 
 def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:

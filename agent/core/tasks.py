@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from agent.core.end_events import EndHeard, EndUnread
 from agent.core.instructions import Instruction, Notify, Record, TellMaster
 from agent.core.records import HeldTask, Job, TaskEnd, TaskHere
@@ -15,6 +17,7 @@ from penstock.wire.master_api import (
     Assign,
     AwaitedTask,
     CommandEnded,
+    Load,
     PlacedTask,
     ReadyTasks,
     TasksCancelled,
@@ -81,7 +84,6 @@ class HeldTasks:
         """All of them, for a master that has to rebuild its state. With those that have ended and of which it has not
         heard: it would look for another place for what nobody holds.
         """
-        ended = [held for key, held in self.unheard.items() if key not in self.by_key]
         return [
             PlacedTask(
                 job=held.job,
@@ -94,8 +96,20 @@ class HeldTasks:
                 command=held.request.command is not None,
                 user=held.user,
             )
-            for held in [*self.by_key.values(), *ended]
+            for held in [*self.by_key.values(), *self._ended()]
         ]
+
+    def registering(self, load: Load) -> Load:
+        """Return the load that fits :meth:`report`: what has ended, and is reported as if it ran, is promised as well.
+
+        The master takes what is promised beyond the reported tasks for others', until the first heartbeat.
+        """
+        ended_bytes = sum(held.request.memory_bytes for held in self._ended() if not held.opportunistic)
+        return msgspec.structs.replace(load, promised_memory_bytes=load.promised_memory_bytes + ended_bytes)
+
+    def _ended(self) -> list[HeldTask]:
+        """Return the commands that have ended, of which the master has not heard."""
+        return [held for key, held in self.unheard.items() if key not in self.by_key]
 
     def command_ended(self, held: HeldTask, ended: Ended) -> list[Instruction]:
         """A command is over: its memory is free, its origin will be told by the master. Until that has heard of it, it

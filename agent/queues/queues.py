@@ -261,8 +261,7 @@ class MonotaskQueues:
 
     def queued(self) -> int:
         """Monotasks that wait for a slot."""
-        cpu, disk, network = self._resources.values()
-        return cpu.queued + disk.queued + network.queued
+        return sum(resource.queued for resource in self._resources.values())
 
     def idle(self) -> KindAmounts:
         """Free slots."""
@@ -294,12 +293,14 @@ class MonotaskQueues:
         """The jobs that held a slot since they were last taken, or are new; their service is that of now."""
         taken = list(self._served)
         for job in taken:
-            if job.running:
-                job.service_s += job.running * (now - job.since)
-                job.since = now
-            else:
+            job.count(now)
+            if not job.running:
                 del self._served[job]
         return taken
+
+    def service_s(self, job: str, now: float) -> float:
+        """Return what a known job has received, in container-seconds."""
+        return self._known(job).count(now)
 
     def count_all(self) -> None:
         """The next :meth:`take_served` names every job."""

@@ -80,6 +80,12 @@ class JobQueue:
         self.since = now
         self.running = running - 1
 
+    def count(self, now: float) -> float:
+        """Count the slots that it holds until now; return its service in container-seconds."""
+        self.service_s += self.running * (now - self.since)
+        self.since = now
+        return self.service_s
+
     def outranks(self, other: JobQueue) -> bool:
         """Whether its monotasks go first."""
         return (-self.priority, self.rank) < (-other.priority, other.rank)

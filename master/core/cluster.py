@@ -18,6 +18,7 @@ from master.core import (
     draining,
     ends,
     executors,
+    learning,
     lifecycle,
     priorities,
     promises,
@@ -64,6 +65,7 @@ class Cluster:
         self.drains = Drains()
         self.plan: Plan = NothingPromised()
         self.history = History()
+        self.unlearnt: dict[str, learning.Unlearnt] = {}  # jobs that are over, in the order in which they are due
         self.memory = MemoryEstimates()
         self.executors = Executors(settings.executor_placement, draw)
         self.counts: Counter[str] = Counter()
@@ -75,6 +77,7 @@ class Cluster:
         self.promotable = False  # opportunistic work may be on some node
         self.ordered_at = -math.inf  # when the order of jobs was looked at for the agents, monotonic
         self.order_due = math.inf  # when it is to be looked at again
+        self.order_owed = False  # … before the next heartbeat, as jobs have come or gone
         self.now = 0.0  # of the latest event, monotonic
         self._unix_at = 0.0  # Unix time less monotonic time, as of the last round
         self._sequence = 0
@@ -121,6 +124,7 @@ class Cluster:
             case e.RoundDue(at):
                 self._unix_at = at - now
                 rounds.run(self, now)
+        learning.overdue(self, now)
         if now >= self.order_due:
             priorities.spread(self, self.rank(now), now)
         if self.room_changed:
@@ -129,8 +133,8 @@ class Cluster:
 
     @property
     def wants_round(self) -> bool:
-        """Whether a round could place or promote something that the last one could not."""
-        return self.changed and (self.ready_tasks > 0 or self.promotable)
+        """Whether a round could place or promote something that the last one could not, or another order is due."""
+        return self.order_owed or (self.changed and (self.ready_tasks > 0 or self.promotable))
 
     # ------------------------------------------------------------ for the modules of this room
 
@@ -168,6 +172,10 @@ class Cluster:
         """Have the shell do something in the background, or answer."""
         self._out.append(instruction)
 
+    def order_anew(self) -> None:
+        """Look at the order of jobs for the agents at once, or ``interval_s`` after the last look."""
+        self.order_due, self.order_owed = min(self.order_due, self.ordered_at + self.settings.interval_s), True
+
     def explain(self, what: str, **facts: object) -> None:
         """Have something logged."""
         self._out.append(Explain(what, facts))
@@ -179,6 +187,7 @@ class Cluster:
     def new_job(self, job: str, origin: str, now: float) -> Job:
         """A job that nobody spoke of before; its origin is expected to come if it is not here."""
         self._sequence += 1
+        self.unlearnt.pop(job, None)  # one that ended with its origin has come back, and is counted when it ends
         created = self.jobs[job] = Job(job, origin, self._sequence)
         self.expect(origin, now)
         return created
@@ -257,6 +266,7 @@ class Cluster:
         if message.user not in {"", job.user}:
             raise refused(f"job {message.job!r} belongs to {job.user}", field="job")
         job.served_by(node.name, job.priority)  # the answer carries it
+        job.work.told_last.discard(node.name)
         node.serves.add(job.job)
 
     def joined(self, job: str) -> api.JobJoined:
@@ -266,13 +276,18 @@ class Cluster:
 
     def _job_ended(self, node: Node, message: api.JobEnded, now: float) -> None:
         job = self.jobs.get(message.job)
-        if job is None:
-            return  # its end was found out at registration
+        if job is None:  # its end was found out at registration
+            if message.use is not None:
+                learning.received(self, node, message.use)
+            return
         standing.own(self, node, message.job)
+        if message.use is not None:
+            job.work.attained(node.name, message.use)
         why = message.why or "its job ended"
         job.work.finished = message.done
         told, listed = message.why, not message.merged_into
-        lifecycle.end_job(self, job, why, told=told, released_by=node.name, listed=listed)
+        more = message.use is not None
+        lifecycle.end_job(self, job, why, told=told, released_by=node.name, listed=listed, more_to_tell=more)
 
     def _tasks_ready(self, node: Node, message: api.ReadyTasks, now: float) -> None:
         job = standing.own(self, node, message.job)

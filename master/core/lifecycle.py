@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import executors, listing, standing
-from master.core.history import Needed
+from master.core import executors, learning, listing, standing
 from master.core.instructions import EndHeard
 from master.core.memory import input_bytes
 from master.core.past import note_end
 from master.core.priorities import first_priority, priority_of
 from master.core.records import Held, Job, Node, Task
-from master.ordering.sizes import LEAST
 from penstock.model import Ended, EndedBy, Profile, TaskRequest
 from penstock.model.work import Opportunistic
 from penstock.wire import master_api as api
@@ -39,7 +37,7 @@ def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
     if state.priority != job.priority:
         why = f"{cluster.settings.ordering}: submitted at {job.submitted_at:.3f}, until the order is looked at"
         job.told(job.origin, cluster.propose(job.origin, priority_of(job, why)))
-    cluster.order_due = min(cluster.order_due, cluster.ordered_at + cluster.settings.interval_s)
+    cluster.order_anew()
     job.admitted = job.admitted or state.admitted  # after a restart of ours: what was reserved stays reserved
     if job.admitted and not state.admitted:
         cluster.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
@@ -54,12 +52,13 @@ def end_job(
     released_by: str = "",
     lost: bool = False,
     listed: bool = True,
+    more_to_tell: bool = True,
 ) -> None:
     """A job is over: its tasks are withdrawn, its reservation is free.
 
     ``told`` is why, where its framework did not end it itself; ``released_by`` an origin that gave back what its
     framework's tasks held there when it ended the job; ``lost``: it ended with its origin; ``listed``: it is
-    remembered among the jobs that ended.
+    remembered among the jobs that ended; ``more_to_tell``: nodes may have yet to tell of some of its service.
     """
     if job.described and listed:
         listing.remember(cluster, job, told, lost=lost)
@@ -72,12 +71,8 @@ def end_job(
             drop(cluster, node, held)
         else:
             withdraw(cluster, node, held, why)
-    if job.described and listed and not job.tasks and job.work.complete:
-        needed = Needed(tuple(job.work.ended), job.work.service_s)
-        cluster.history.learn((job.user, job.name), needed)
-        # Where it was over before the first heartbeat that would have told of it, the smallest size there is.
-        unheard = LEAST if job.work.done and not job.executors_of else 0.0
-        cluster.sizes.learn(job.user, job.application, job.work.service_s or unheard)
+    if job.described and listed:
+        learning.job_over(cluster, job, teaches=not job.tasks and job.work.complete, waits=more_to_tell)
     if job.some_executors:
         cluster.executors.over(job.job)
     for name in job.hosts if not lost else ():  # one that was lost may come back
@@ -86,6 +81,7 @@ def end_job(
     for name in list(job.untold):
         heard(cluster, job, name)
     del cluster.jobs[job.job]
+    cluster.order_anew()
     cluster.changed = True
     cluster.room_changed = True
 
@@ -94,9 +90,14 @@ def attained(cluster: Cluster, node: Node, load: api.Load) -> None:
     """A node says what jobs have received there, and hold."""
     for use in load.jobs:
         job = cluster.jobs.get(use.job)
-        if job is not None and standing.takes_part(node, job):
+        if job is None:
+            learning.received(cluster, node, use)
+        elif standing.takes_part(node, job):
             job.work.attained(node.name, use)
-            if node.name not in job.hosts:
+            if use.last:
+                if any(key[0] == job.job for key in node.held):  # it was given more meanwhile
+                    job.work.told_last.discard(node.name)
+            elif node.name not in job.hosts:
                 job.served_by(node.name, job.priority if job.described else None)
 
 
@@ -238,6 +239,7 @@ def assign(
     task.node, task.on_slack, task.told, task.unfit_since = node.name, on_slack, False, None
     task.why = why
     job.served_by(node.name, job.priority)
+    job.work.told_last.discard(node.name)
     node.serves.add(job.job)
     cluster.promotable |= on_slack
     cluster.counts["assigned"] += 1

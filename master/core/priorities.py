@@ -7,6 +7,7 @@ and each of the others gets a number between those of its neighbours.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
@@ -29,16 +30,23 @@ def first_priority(submitted_at: float) -> float:
 
 
 def spread(cluster: Cluster, ranking: Ranking, now: float) -> None:
-    """Tell the agents that serve a job its place, where it has changed; each job at most once a heartbeat."""
-    cluster.ordered_at, cluster.order_due = now, now + cluster.settings.heartbeat_s
+    """Tell the agents that serve a job its place, where it has changed.
+
+    That is looked at once a heartbeat, and, at most every ``interval_s``, when a job has come, ended, or been learnt
+    from. A job whose place was changed within a heartbeat, and that has received service since, keeps it: its own
+    service changes the order bit by bit. What else changes the order is told at once, and a new job always is.
+    """
+    cluster.ordered_at, cluster.order_due, cluster.order_owed = now, now + cluster.settings.heartbeat_s, False
     order = [job for name in ranking.order() if (job := cluster.jobs[name]).hosts]
     recently = now - cluster.settings.heartbeat_s
-    fixed = {job.job for job in order if job.moved_at > recently}
-    moved = renumbered([job.job for job in order], {job.job: job.priority for job in order}, fixed)
+    fixed = {job.job for job in order if job.moved_at > recently and job.work.service_s > job.moved_with_s}
+    fresh = {job.job for job in order if not job.ranked}
+    moved = renumbered([job.job for job in order], {job.job: job.priority for job in order}, fixed, fresh)
     for name, priority in moved.items():
-        cluster.jobs[name].priority = priority
-        cluster.jobs[name].moved_at = now
+        moving = cluster.jobs[name]
+        moving.priority, moving.moved_at, moving.moved_with_s = priority, now, moving.work.service_s
     for job in order:
+        job.ranked = True
         if job.hosts_to_tell or job.job in moved:
             _tell(cluster, job, ranking.why(job.job))
 
@@ -54,12 +62,15 @@ def _tell(cluster: Cluster, job: Job, why: str) -> None:
         job.told(node, cluster.propose(node, priority_of(job, why)))
 
 
-def renumbered(order: Sequence[str], told: Mapping[str, float], fixed: Collection[str] = ()) -> dict[str, float]:
+def renumbered(
+    order: Sequence[str], told: Mapping[str, float], fixed: Collection[str] = (), fresh: Collection[str] = ()
+) -> dict[str, float]:
     """Which numbers to change, and to what, so that larger ones stand first in ``order``.
 
-    Jobs in ``fixed`` keep their number; where it is out of place they are passed over.
+    Jobs in ``fixed`` keep their number; where it is out of place they are passed over. The numbers of ``fresh`` jobs
+    say nothing yet: they stay where they are right as it happens, and put no other job out of place.
     """
-    staying = _longest_descending(order, told)
+    staying = _staying(order, told, fresh)
     line = [(job, told[job] if job in staying else None) for job in order if job in staying or job not in fixed]
     changed = _between_neighbours(line)
     after = [changed.get(job, told[job]) for job, _ in line]
@@ -86,6 +97,23 @@ def _between_neighbours(line: Sequence[tuple[str, float | None]]) -> dict[str, f
             changed[line[start + place][0]] = upper - step * (place + 1)
         upper, start = lower, end + 1
     return changed
+
+
+def _staying(order: Sequence[str], told: Mapping[str, float], fresh: Collection[str]) -> set[str]:
+    """The longest part of the order whose numbers fall already, and the fresh jobs whose numbers fit in between."""
+    known = _longest_descending([job for job in order if job not in fresh], told)
+    staying = set(known)
+    between: list[list[str]] = [[]]
+    bounds = [math.inf]
+    for job in order:
+        if job in fresh:
+            between[-1].append(job)
+        elif job in known:
+            between.append([])
+            bounds.append(told[job])
+    for upper, lower, some in zip(bounds, [*bounds[1:], -math.inf], between, strict=True):
+        staying |= _longest_descending([job for job in some if lower < told[job] < upper], told)
+    return staying
 
 
 def _longest_descending(order: Sequence[str], told: Mapping[str, float]) -> set[str]:

@@ -149,6 +149,8 @@ class Job:
     hosts_to_tell: bool = False
     priority: float = 0.0  # in the agents' queues, larger first
     moved_at: float = -math.inf  # when the priority changed, monotonic
+    moved_with_s: float = 0.0  # the service that it had received by then
+    ranked: bool = False  # it was in an order that agents were told
     untold: dict[str, TellEnded] = field(default_factory=dict)  # ends that the origin has not confirmed yet
     some_opportunistic: bool = False  # it has, or had, tasks that may run on slack
     some_executors: bool = False  # it has, or had, tasks that are executors

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import admission, ahead, allowances, draining, executor_round, executors, lifecycle, promises, slack
+from master.core import (
+    admission,
+    ahead,
+    allowances,
+    draining,
+    executor_round,
+    executors,
+    learning,
+    lifecycle,
+    promises,
+    slack,
+)
 from master.core.allowances import Allowances
 from master.core.records import Job, Node, Task
 from master.core.snapshot import Picture, unfit
@@ -70,6 +81,7 @@ def _lose(cluster: Cluster, node: Node, why: str) -> None:
     cluster.gathers_since = cluster.now
     cluster.table.remove(node)
     cluster.executors.usage.gone(node.name)
+    learning.node_lost(cluster, node.name)
     cluster.counts["nodes_lost"] += 1
     cluster.explain("node lost", node=node.name, why=why, tasks=len(node.held))
     for held in node.held.values():

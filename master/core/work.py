@@ -10,6 +10,8 @@ from penstock.wire.master_api import JobUse
 
 #: So many stages of a job are remembered; of one that comes again after so many others the service is forgotten.
 MOST_STAGES = 4096
+#: A node that says less by no more than this has added up the same parts in another order.
+_ROUNDING_S = 1e-3
 
 
 @dataclass(slots=True)
@@ -35,7 +37,8 @@ class Work:
     told: list[StageProgress] = field(default_factory=list)
     service: dict[str, float] = field(default_factory=dict)
     service_s: float = 0.0
-    seen: dict[str, JobUse] = field(default_factory=dict)  # by node: its last word
+    seen: dict[str, JobUse] = field(default_factory=dict)  # by node: what it told last
+    told_last: set[str] = field(default_factory=set)  # nodes where nothing of it is left, and all has been told
     finished: bool = False  # its framework left in order
     _under_way: list[str] | None = None  # None: to be found out
 
@@ -122,11 +125,19 @@ class Work:
         self.service = {stage: s for stage, s in self.service.items() if stage in named or stage in self.tallies}
 
     def attained(self, node: str, use: JobUse) -> None:
-        """A node says what the job has received there so far. One that says less than before has started anew."""
+        """A node says what the job has received there so far. One that says less than before has started anew, and
+        so does one after its last."""
         before = self.seen.get(node)
         known = before.service_s if before is not None else 0.0
-        gained = use.service_s - known if use.service_s >= known else use.service_s
-        self.seen[node] = use
+        gained = use.service_s - known
+        if gained < 0:
+            gained = use.service_s if gained < -_ROUNDING_S else 0.0
+        if use.last:
+            self.seen.pop(node, None)
+            self.told_last.add(node)
+        else:
+            self.seen[node] = use
+            self.told_last.discard(node)
         self.service_s += gained
         under_way = self.under_way() if gained else []
         for stage in under_way:

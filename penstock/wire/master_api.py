@@ -78,12 +78,13 @@ class AwaitedTask(Params, frozen=True):
 
 
 class JobUse(Params, frozen=True):
-    """What a job has of a node. ``service_s`` never falls; it is slot-time in container-seconds (LAS_MQ §3.2), or the
-    CPU time of its containers where that is more. ``running`` is the slots that it holds now."""
+    """What a job has of a node. ``service_s`` never falls: slot-time in container-seconds (LAS_MQ §3.2), or CPU time of
+    its containers where that is more. ``running`` is the slots that it holds now. After ``last`` it begins at 0."""
 
     job: str
     service_s: Annotated[float, msgspec.Meta(ge=0)]
-    running: Annotated[int, msgspec.Meta(ge=0)] = 0
+    running: Count = 0
+    last: bool = False
 
 
 #: Of one slot: cores/1000, KiB/s of disk, KiB/s sent, MiB of memory. Integers are short on the wire.
@@ -126,22 +127,18 @@ class ExecutorUse(Params, frozen=True):
 
 
 class Load(Params, frozen=True):
-    """What a node is doing (Ursa §4.2.2, UBIS §IV.A).
-
-    ``rates`` are processing rates in bytes/s, X/T over a sliding window, × slots; 0 while unknown.
-    ``pending`` is the work assigned and not done, bytes per kind, of every monotask and placed task on the node.
-    ``idle`` is the number of free slots per kind, less a core for each placed task that will compute and of which
-    nothing has come to the queues yet, because its framework has only now heard where it is. ``used_cores`` and
-    ``used_memory_bytes`` are what all containers really use, or the cores that frameworks hold slots of if those are
-    more; ``disk_busy`` and ``network_busy`` the share of the disks and of the link that is in use. ``promised_…`` is
-    what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
+    """What a node is doing (Ursa §4.2.2, UBIS §IV.A). ``rates`` are processing rates in bytes/s, X/T over a sliding
+    window, × slots; 0 while unknown. ``pending`` is the work assigned and not done, bytes per kind, of every monotask
+    and placed task on the node. ``idle`` is the number of free slots per kind, less a core for each placed task that
+    will compute and of which nothing has come to the queues yet, because its framework has only now heard where it is.
+    ``used_cores`` and ``used_memory_bytes`` are what all containers really use, or the cores that frameworks hold slots
+    of if those are more; ``disk_busy`` and ``network_busy`` the share of the disks and of the link that is in use.
+    ``promised_…`` is what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
     ``opportunistic_queue_free`` is how many opportunistic commands beyond what the slack holds the node would let wait
-    for some; those that wait count as used.
-    ``most_commands`` is how many commands of the CPU may run at once where one of a job that stands ahead starts beyond
-    the slots that those behind hold; 0: none does.
-    ``jobs`` are those of which something changed since the connection's last Load; the first names all.
-    ``t_alloc`` is UBIS's threshold as it is now, where the node tunes it. ``availability`` comes where it is another
-    than was said last on this connection.
+    for some; those that wait count as used. ``most_commands`` is how many commands of the CPU may run at once where one
+    of a job that stands ahead starts beyond the slots that those behind hold; 0: none does. ``jobs`` are those of which
+    something changed since the connection's last Load; the first names all. ``t_alloc`` is UBIS's threshold as it is
+    now, where the node tunes it. ``availability`` comes where it is another than was said last on this connection.
     """
 
     rates: KindAmounts
@@ -154,8 +151,8 @@ class Load(Params, frozen=True):
     promised_cores: float = 0.0
     promised_memory_bytes: Bytes = 0
     opportunistic_memory_bytes: Bytes = 0
-    opportunistic_queue_free: Annotated[int, msgspec.Meta(ge=0)] = 0
-    most_commands: Annotated[int, msgspec.Meta(ge=0)] = 0
+    opportunistic_queue_free: Count = 0
+    most_commands: Count = 0
     jobs: list[JobUse] = []
     t_alloc: float | None = None
     availability: Availability | None = None
@@ -184,18 +181,20 @@ class Register(Params, frozen=True):
 
 
 class Registered(Result, frozen=True):
-    """The master's answer: its version, how often it wants heartbeats at least, whether it reads gaps in profiles."""
+    """Its version, how often it wants heartbeats at least, whether it reads gaps in profiles, what a job received up to
+    its end (``job_lasts``: `last` of a ``JobUse``, ``use`` of ``job_ended``), and ``most_commands`` of a ``Load``."""
 
     protocol: int
     version: str
     heartbeat_s: float
     profile_gaps: bool = False
+    job_lasts: bool = False
+    most_commands: bool = False
 
 
 class Heartbeat(Params, frozen=True):
-    """``decided`` is the number of the last ``decide`` request that ``load`` takes into account. ``executors`` is what
-    those here used since they were last told of; who used nothing that is new is left out. ``own`` is what else runs on
-    a node that is drained, which the master did not place."""
+    """``decided`` is the number of the last ``decide`` request that ``load`` counts. ``executors`` is what those here
+    used since they were last told of. ``own`` is what else runs on a drained node, not placed by the master."""
 
     load: Load
     decided: int = 0
@@ -219,13 +218,14 @@ class JobJoined(Result, frozen=True):
 
 
 class JobEnded(Params, frozen=True):
-    """The origin says: the job is over; ``why``, where its framework did not end it. Its tasks are withdrawn. ``done``:
-    its last connection left it in order. ``merged_into``: the job in which its work goes on; this one is not listed."""
+    """The job is over; ``why``, where its framework did not end it. ``done``: its last connection left it in order.
+    ``merged_into``: its work goes on in that job. ``use``: what it received here; nil: its last is never told."""
 
     job: str
     why: str = ""
     done: bool = False
     merged_into: str = ""
+    use: JobUse | None = None
 
 
 class TasksDone(Params, frozen=True):
@@ -250,9 +250,6 @@ class TasksCancelled(Params, frozen=True):
 
     job: str
     tasks: list[str]
-
-
-# ---------------------------------------------------------------- decisions: master → agent
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do"):
@@ -282,10 +279,8 @@ class SetPriority(Decision, frozen=True, tag="priority"):
 
 
 class Assign(Decision, frozen=True, tag="assign"):
-    """To the chosen node: hold ``request.memory_bytes`` for this task, and run it if it is a command.
-
-    With a ``profile`` that is what is held, slot by slot from the start on, and what the executor's limits follow.
-    """
+    """To the chosen node: hold ``request.memory_bytes`` for this task, and run it if it is a command. With a
+    ``profile`` that is what is held, slot by slot from the start on, and what the executor's limits follow."""
 
     job: str
     stage: str

@@ -22,7 +22,7 @@ from penstock.config.endpoint import UnixEndpoint
 from penstock.model import Capacity, ContainerSpec, EndedBy, Executor, KindAmounts, Profile, TaskRequest
 from penstock.transport import RpcPeer
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Done
+from penstock.wire.agent_api import Done, RegisterJob
 from penstock.wire.connection import read_params
 
 Start = Callable[..., Any]
@@ -36,7 +36,7 @@ class FakeMaster:
     def __init__(self, directory: Path) -> None:
         self.order: list[tuple[str, Any]] = []  # of the present connection
         self.connections = 0
-        self.profile_gaps = False
+        self.profile_gaps = self.job_lasts = False
         self._number = 0
         self._peer: RpcPeer | None = None
         self._fresh = asyncio.Event()
@@ -90,7 +90,10 @@ class FakeMaster:
         self._peer, self._number, self.order = peer, 0, []
         self.connections += 1
         self.notification(peer, method, params)
-        return api.Registered(protocol=api.PROTOCOL, version="0", heartbeat_s=0.1, profile_gaps=self.profile_gaps)
+        return api.Registered(
+            protocol=api.PROTOCOL, version="0", heartbeat_s=0.1, profile_gaps=self.profile_gaps,
+            job_lasts=self.job_lasts,
+        )  # fmt: skip
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
         if peer is self._peer:
@@ -248,3 +251,27 @@ async def test_only_a_master_that_reads_gaps_is_told_slots_that_were_not_measure
         running.cancel()
     told = [slot for use in master.uses() for slot in use.mean]
     assert [slot is None for slot in told] == [False, *[gaps_read] * 4, False]
+
+
+@pytest.mark.parametrize("lasts_read", [False, True])
+async def test_only_a_master_that_reads_it_is_told_the_last_of_a_job(master: FakeMaster, lasts_read: bool) -> None:
+    master.job_lasts = lasts_read
+    capacity = Capacity(cores=2, memory_bytes=2**30)
+    node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))
+    link = Link(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
+    node.handle(e.JobIntroduced("other-1", "j", "u", 0.0), 0.0)
+    node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
+    node.handle(e.JobRegistered(1, RegisterJob(name="j", job="other-1"), 0.0), 0.0)
+    node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
+    for each in node.handle(e.SessionClosed(1), 0.0):
+        if isinstance(each, i.TellMaster):
+            link.tell(each.method, each.params)
+    running = asyncio.create_task(link.run())
+    try:
+        await master.until(lambda: [method for method, _ in master.order].count("heartbeat") > 1)
+    finally:
+        running.cancel()
+    [ended] = [said for _, said in master.order if isinstance(said, api.JobEnded)]
+    uses = [use for _, said in master.order if isinstance(said, api.Heartbeat) for use in said.load.jobs]
+    assert (ended.use is not None) == lasts_read
+    assert [(use.job, use.last) for use in uses] == [("other-1", True)] * lasts_read

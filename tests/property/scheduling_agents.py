@@ -106,11 +106,12 @@ class Agent:
             for held in [*self.held.values(), *self.stopping.values(), *self.unheard()]
         ]  # fmt: skip
         self.decided = 0
+        ended = sum(held.request.memory_bytes for held in self.unheard() if not held.opportunistic)
         spoken_for = {said.job for said in self.kept if isinstance(said, api.TasksDone)} - self.jobs.keys()
         served = [api.JobUse(job=job, service_s=0.0) for job in sorted(spoken_for)]
         return api.Register(
             protocol=1, node=self.name, version="0", capacity=self.capacity, t_alloc=0.9,
-            load=msgspec.structs.replace(self.load(), jobs=served),
+            load=msgspec.structs.replace(self.load(), jobs=served, promised_memory_bytes=self.promised() + ended),
             jobs=[job.state for job in self.jobs.values()], ready=ready, placed=placed,
             awaited=awaited, complete=not any(job.recovered for job in self.jobs.values()), draining=self.draining,
         )  # fmt: skip

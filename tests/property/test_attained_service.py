@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.attained import Attained
+from agent.core.ranks import Ranks
 from agent.queues import MonotaskQueues
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
@@ -34,7 +35,7 @@ class _Bed:
             disk_small_bytes=10,
             lease_s=1.0,
         )
-        self.attained = Attained(self.queues)
+        self.attained = Attained(self.queues, Ranks(2.0))
         self.now = 0.0
         self.expected = dict.fromkeys(_JOBS, 0.0)
         self.told: dict[str, tuple[float, int]] = {}
@@ -71,7 +72,7 @@ class _Bed:
         self.queues.cancel(1, job, live[which % len(live) : which % len(live) + 1] if live else [], self.now)
 
     def report(self) -> None:
-        for use in self.attained.report(self.now, {}):
+        for use in self.attained.report(self.now):
             before, _ = self.told.get(use.job, (0.0, 0))
             assert use.service_s >= before, "who says less than before is taken to have started anew"
             self.told[use.job] = use.service_s, use.running

@@ -13,7 +13,7 @@ from master.core.listing import find, listed
 from penstock.model import EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.jobs_api import ListJobs
-from tests.property.scheduling_agents import NODES
+from tests.property.scheduling_agents import EXIT, MIB, NODES
 from tests.property.test_scheduling_cluster import World, nodes, pick
 
 
@@ -106,3 +106,22 @@ TestCancelling.settings = settings(
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+def test_a_node_that_registers_with_an_end_that_was_not_heard_tells_what_others_hold() -> None:
+    """An example that was found: until the next heartbeat the books had 0 bytes of others."""
+    world = Cancelling()
+    world.begin(ordering="ejf", sizes=[8, 8, 8], limits={})
+    world.place(0, 1, 100, (1, 0, 0), command=True, opportunistic=False, where=("a",))
+    world.exchange(True, "", 3, "", 0.0)
+    assert [held.request.memory_bytes for held in world.agents["a"].held.values()] == [100 * MIB]
+    world.others_run("a", 60)
+    world.exchange(True, "", 3, "", 0.0)
+    world.unlink("a")
+    world.task_ends(0, EXIT, elsewhere=False)
+    world.link("a")
+    assert world.cluster.nodes["a"].external_memory_bytes == 60 * MIB
+    world.to_master("a", 10)
+    assert world.cluster.nodes["a"].external_memory_bytes == 60 * MIB
+    assert not world.cluster.nodes["a"].held
+    world.teardown()

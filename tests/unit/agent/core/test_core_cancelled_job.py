@@ -66,8 +66,9 @@ def test_all_of_it_ends_and_its_clients_hear_who_did_it(node: Node) -> None:
     assert refused == []
     told = [each for each in instructions if isinstance(each, Notify) and each.method == "job_cancelled"]
     assert told == [Notify(one, "job_cancelled", CancelledBy(job=name, by="ann")) for one in (OWNER, OTHER)]
+    use = api.JobUse(job=name, service_s=2.0)
     ended = [each.params for each in instructions if isinstance(each, TellMaster)]
-    assert api.JobEnded(job=name, why="cancelled by ann") in ended
+    assert api.JobEnded(job=name, why="cancelled by ann", use=use) in ended
     assert [each.ids for each in instructions if isinstance(each, Grant)] == [[1]], "who waited has the slot"
     assert name not in node.jobs
     assert [held.task for held in node.held.of_job(name)] == ["runs"], "until it is dead"
@@ -100,7 +101,8 @@ def test_the_master_hears_why_a_job_ended_that_its_framework_did_not_end(node: N
     name = registered(node, OWNER)
     instructions = node.handle(e.SessionClosed(OWNER), 1.0)
     ended = [each.params for each in instructions if isinstance(each, TellMaster)]
-    assert ended == [api.JobEnded(job=name, why="its client without a name disconnected")]
+    use = api.JobUse(job=name, service_s=0.0, last=True)
+    assert ended == [api.JobEnded(job=name, why="its client without a name disconnected", use=use)]
 
 
 def ends(node: Node, session: int) -> list[object]:
@@ -115,7 +117,8 @@ def test_a_job_is_done_once_its_last_connection_left_it_in_order(node: Node) -> 
     assert name in node.jobs, "it is left when the connection closes"
     assert ends(node, OWNER) == []
     node.handle(e.JobLeft(OTHER, name, merged_into="n-9"), 0.0)
-    assert ends(node, OTHER) == [api.JobEnded(job=name, done=True, merged_into="n-9")]
+    use = api.JobUse(job=name, service_s=0.0, last=True)
+    assert ends(node, OTHER) == [api.JobEnded(job=name, done=True, merged_into="n-9", use=use)]
 
 
 def test_a_job_whose_last_connection_broke_is_not_done_though_others_left_in_order(node: Node) -> None:
@@ -123,7 +126,8 @@ def test_a_job_whose_last_connection_broke_is_not_done_though_others_left_in_ord
     node.handle(e.JobRegistered(OTHER, RegisterJob(name="x", job=name), 0.0), 0.0)
     node.handle(e.JobLeft(OWNER, name), 0.0)
     assert ends(node, OWNER) == []
-    assert ends(node, OTHER) == [api.JobEnded(job=name, why="its client without a name disconnected")]
+    use = api.JobUse(job=name, service_s=0.0, last=True)
+    assert ends(node, OTHER) == [api.JobEnded(job=name, why="its client without a name disconnected", use=use)]
 
 
 def test_only_a_job_of_the_connection_can_be_left_and_not_for_itself(node: Node) -> None:

@@ -12,6 +12,8 @@ from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.records import ContainerRecord, HeldTask
 from agent.core.settings import NodeSettings
+from master.core import Cluster, MasterSettings
+from master.core import events as m
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import master_api as api
 
@@ -105,3 +107,35 @@ def test_what_was_stopped_to_be_done_elsewhere_is_told_as_that(node: Node) -> No
     (held,) = [value for _, value in journaled(done) if isinstance(value, HeldTask)]
     _, again = taken_back(held)
     assert [ended.by for ended in told(again)] == [EndedBy.PREEMPTED]
+
+
+@pytest.mark.parametrize("opportunistic", [False, True])
+def test_memory_that_others_hold_is_others_though_the_end_of_a_command_has_not_been_heard(opportunistic: bool) -> None:
+    """A registration names the command as if it ran: so its load counts what the command was promised."""
+    node = Node(SETTINGS)
+    node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
+    node.handle(e.LaunchRequested(1, ContainerSpec(argv=("x",), memory_bytes=3 << 20)), 0.0)
+    request = TaskRequest(
+        task="t", usage=KindAmounts(cpu=1.0), memory_bytes=1 << 20, command=ContainerSpec(argv=("x",))
+    )
+    decision = api.Assign(
+        job=JOB, stage="s", user="u", origin="other", priority=0.0, request=request, opportunistic=opportunistic
+    )
+    [container] = [
+        one.container for one in node.handle(e.Decided(1, [decision]), 0.0) if isinstance(one, i.StartContainer)
+    ]
+    node.handle(e.ContainerStarted(container, 7, {}, 1e9), 0.0)
+    [ended] = [one.params for one in exits(node, container) if isinstance(one, i.TellMaster)]
+    node.link_opens()
+    cluster = Cluster(MasterSettings(gather_s=0.0))
+    registration = api.Register(
+        protocol=api.PROTOCOL, node="n", version="0", capacity=SETTINGS.capacity,
+        load=node.held.registering(node.load(2.0)), placed=node.held.report(),
+    )  # fmt: skip
+    cluster.handle(m.Said("n", registration), 2.0)
+    assert cluster.nodes["n"].external_memory_bytes == 3 << 20
+    assert isinstance(ended, api.CommandEnded)
+    cluster.handle(m.Said("n", ended), 2.0)
+    assert cluster.nodes["n"].external_memory_bytes == 3 << 20
+    cluster.handle(m.Said("n", node.heartbeat(2.0)), 2.0)
+    assert cluster.nodes["n"].external_memory_bytes == 3 << 20

@@ -310,3 +310,49 @@ def test_the_status_says_where_a_job_stands() -> None:
     }  # fmt: skip
     bed.end(two)
     assert bed.node.ranks.described(bed.node.containers.ended.by_id[two]) is None
+
+
+# ---------------------------------------------------------------- containers of no job beside jobs of the master
+
+
+def told_order(bed: Bed, jobs: list[str], *, highest: float = 0.0) -> None:
+    """The master's order; its numbers say nothing but that."""
+    decisions = [SetPriority(job=job, priority=highest - place) for place, job in enumerate(jobs)]
+    assert bed.send(e.Decided(1, decisions)) == Decided(refused=[])
+
+
+@pytest.mark.parametrize("highest", [-1e9, 3.0, 2e9])
+def test_a_container_of_no_job_stands_behind_as_many_jobs_as_have_used_no_more(highest: float) -> None:
+    bed = Bed(has_master=True)
+    a, b, c = (bed.launch() for _ in range(3))
+    jobs = [bed.register(bed.connect(container)) for container in (a, b, c)]
+    command = bed.launch()
+    bed.used_s |= {a: 10.0, b: 1.0, c: 100.0}
+    told_order(bed, jobs, highest=highest)
+    bed.sample()
+    ranks = bed.node.ranks.standings
+
+    def order() -> list[str]:
+        names = dict(zip(jobs, (a, b, c), strict=True))
+        return [names.get(job, job) for job in sorted(ranks, key=lambda job: ranks[job].rank)]
+
+    for used_s, expected in (
+        (0.0, [command, a, b, c]), (3.0, [a, command, b, c]), (20.0, [a, b, command, c]), (200.0, [a, b, c, command]),
+    ):  # fmt: skip
+        bed.used_s[command] = used_s
+        bed.sample()
+        ranks = bed.node.ranks.standings
+        assert order() == expected, used_s
+
+
+def test_containers_of_no_job_go_by_what_they_used_among_themselves() -> None:
+    bed = Bed(has_master=True)
+    of_job = bed.launch()
+    bed.register(bed.connect(of_job))
+    first, second, third = (bed.launch() for _ in range(3))
+    bed.used_s |= {of_job: 1.0, first: 5.0, second: 0.0, third: 0.0}
+    bed.sample()
+    standings = bed.node.ranks.standings
+    names = sorted(standings, key=lambda job: standings[job].rank)
+    assert [name for name in names if name.startswith("c-")] == [second, third, first]
+    assert names.index(bed.node.ranks.job_of(of_job)) == 2

@@ -38,6 +38,30 @@ def test_who_was_moved_a_moment_ago_stays_until_later() -> None:
     assert renumbered(["c", "a", "b"], told, fixed={"a"}) == {"c": 4.0}
 
 
+def test_new_jobs_get_places_between_those_that_have_one() -> None:
+    told = {"a": 3.0, "b": 2.0, "x": -100.0, "y": -101.0, "z": -102.0}
+    assert renumbered(["a", "b", "x", "y", "z"], told, fresh={"x", "y", "z"}) == {}
+    after = told | renumbered(["z", "y", "a", "x", "b"], told, fixed={"a", "b"}, fresh={"x", "y", "z"})
+    assert sorted(told, key=lambda job: -after[job]) == ["z", "y", "a", "x", "b"]
+    assert (after["a"], after["b"]) == (3.0, 2.0)
+
+
+@given(
+    st.permutations("abcdefgh"),
+    st.lists(st.integers(0, 9), min_size=8, max_size=8),
+    st.sets(st.sampled_from("abcdefgh")),
+    st.sets(st.sampled_from("abcdefgh")),
+)
+def test_all_are_in_order_but_the_fixed_that_are_passed_over(
+    order: list[str], numbers: list[int], fixed: set[str], fresh: set[str]
+) -> None:
+    told = dict(zip("abcdefgh", map(float, numbers), strict=True))
+    after = told | renumbered(order, told, fixed - fresh, fresh)
+    passed_over = {job for job in fixed - fresh if after[job] == told[job]}
+    in_line = [job for job in order if job not in passed_over]
+    assert sorted(in_line, key=lambda job: -after[job]) == in_line
+
+
 @given(st.lists(st.sampled_from("abcdefgh"), unique=True), st.lists(st.integers(0, 9), min_size=8, max_size=8))
 def test_afterwards_the_larger_number_goes_first(order: list[str], numbers: list[int]) -> None:
     told = dict(zip("abcdefgh", map(float, numbers), strict=True))
@@ -102,6 +126,72 @@ def test_a_job_is_told_at_most_once_a_heartbeat() -> None:
         b.heartbeat("a")
     told = [job for _, job in priorities(b, since)]
     assert told
+    assert max(told.count("x"), told.count("y")) <= 11
+
+
+def learnt(b: Bed, name: str, service_s: float) -> None:
+    """A job of this name has ended, having received so much."""
+    b.job("a", name, name=name)
+    b.ready("a", task("t"), job=name)
+    b.round()
+    b.serve(e.Said("a", api.TasksDone(job=name, tasks=["t"])))
+    b.serve(e.Said("a", api.JobEnded(job=name, use=api.JobUse(job=name, service_s=service_s, last=True))))
+
+
+def in_place(b: Bed) -> list[str]:
+    """The jobs as agents have them in their queues."""
+    told = {job: priority for job, each in b.cluster.jobs.items() for priority in each.hosts.values()}
+    return sorted(told, key=lambda job: -(told[job] or 0.0))
+
+
+def test_jobs_that_come_at_one_moment_are_in_order_within_an_interval() -> None:
+    b = bed("a", ordering="gittins", interval_s=0.1, heartbeat_s=1.0)
+    for name, size in (("small", 1.0), ("large", 100.0)):
+        for _ in range(3):
+            learnt(b, name, size)
+    b.now = 10.0
+    for number, name in enumerate(["large", "large", "small", "large", "small", "small"]):
+        b.now += 0.001
+        b.job("a", f"{name}-{number}", at=float(number), name=name)
+    assert b.cluster.wants_round, "nothing else happens that would have the order looked at"
+    b.round(0.1)
+    assert not b.cluster.wants_round
+    assert in_place(b) == ["small-2", "small-4", "small-5", "large-0", "large-1", "large-3"]
+    use(b, "a", **{"large-0": 0.5, "small-2": 0.5})
+    b.now += 0.1
+    b.job("a", "small-6", at=6.0, name="small")
+    b.round(0.1)
+    assert in_place(b) == b.cluster.rank(b.now).order()
+
+
+def test_what_is_learnt_from_a_job_moves_those_of_its_kind_at_once() -> None:
+    b = bed("a", ordering="gittins", interval_s=0.1, heartbeat_s=1.0)
+    learnt(b, "large", 100.0)
+    b.now = 10.0
+    b.job("a", "first", at=1.0, name="tiny")
+    b.job("a", "second", at=2.0, name="large")
+    b.round(0.1)
+    before = in_place(b)
+    for _ in range(3):
+        learnt(b, "tiny", 0.1 if before == ["second", "first"] else 10_000.0)
+    b.round(0.1)
+    assert in_place(b) == before[::-1] == b.cluster.rank(b.now).order()
+
+
+def test_jobs_that_come_and_go_do_not_have_others_told_what_their_service_changes() -> None:
+    b = bed("a", ordering="las", interval_s=0.1, heartbeat_s=1.0)
+    for name in ("x", "y"):
+        b.job("a", name, at=1.0)
+    b.round(0.1)
+    b.now = 10.0
+    since, service = len(b.sent), {"x": 0.0, "y": 0.0}
+    for tenth in range(100):  # the order of x and y turns with each heartbeat, and another job comes in between
+        service["x" if tenth % 2 else "y"] += 0.2
+        use(b, "a", **service)
+        b.job("a", f"z{tenth}", at=2.0)
+        b.round(0.1)
+        b.serve(e.Said("a", api.JobEnded(job=f"z{tenth}")))
+    told = [job for _, job in priorities(b, since)]
     assert max(told.count("x"), told.count("y")) <= 11
 
 

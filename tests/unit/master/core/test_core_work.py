@@ -115,3 +115,10 @@ def test_nothing_is_learned_from_nothing(usage: KindAmounts) -> None:
     estimates.learn(job, "s", usage, 0 if usage.cpu else 50)
     request = TaskRequest(task="t", usage=usage, command=ContainerSpec(argv=("true",)))
     assert estimates.stated(job, "s", [request]) == [request]
+
+
+def test_a_node_that_says_less_by_a_rounding_has_not_started_anew() -> None:
+    work = Work()
+    work.attained("a", JobUse(job="j", service_s=5.8))
+    work.attained("a", JobUse(job="j", service_s=5.8 - 1e-12, last=True))
+    assert work.service_s == 5.8

@@ -1,0 +1,105 @@
+"""What a job that is over teaches: how much service it received on all nodes that served it, counted once.
+
+Its origin says what the job received there when it ends it. Other nodes, and an origin where containers of the job
+still run, tell their last part with their next heartbeat: the job is counted when the last of them has, and after
+:data:`PATIENCE` heartbeats without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from master.core.history import Needed
+from master.core.work import Work
+from master.ordering.sizes import LEAST
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+    from master.core.records import Job, Node
+    from penstock.wire.master_api import JobUse
+
+#: So many heartbeats a job that is over waits for the last part of its service.
+PATIENCE = 3
+
+
+@dataclass(slots=True)
+class Unlearnt:
+    """A job that is over, and the nodes that have yet to tell the last of what it received there.
+
+    ``teaches``: it was done, so that its size is that of a whole job; ``at_least`` where no node has told of any.
+    """
+
+    user: str
+    name: str
+    application: str
+    work: Work
+    teaches: bool
+    at_least: float
+    waits_for: set[str]
+    due: float  # monotonic
+
+
+def job_over(cluster: Cluster, job: Job, *, teaches: bool, waits: bool) -> None:
+    """Count a job that is over, or remember it until it can be; ``waits``: its nodes may have more to tell."""
+    some = LEAST if job.work.done and not job.executors_of else 0.0
+    nodes = {name for name in {job.origin, *job.hosts, *job.work.seen} if waits and _may_tell(cluster, job, name)}
+    due = cluster.now + PATIENCE * cluster.settings.heartbeat_s
+    over = Unlearnt(job.user, job.name, job.application, job.work, teaches, some, nodes, due)
+    if nodes:
+        cluster.unlearnt[job.job] = over
+    else:
+        _learn(cluster, job.job, over)
+
+
+def received(cluster: Cluster, node: Node, use: JobUse) -> None:
+    """Count what a node says that a job received that is over."""
+    over = cluster.unlearnt.get(use.job)
+    if over is None or node.name not in over.waits_for:
+        return
+    over.work.attained(node.name, use)
+    if use.last:
+        _told(cluster, use.job, over, node.name)
+
+
+def node_lost(cluster: Cluster, node: str) -> None:
+    """A node tells nothing any more."""
+    for job, over in list(cluster.unlearnt.items()):
+        _told(cluster, job, over, node)
+
+
+def overdue(cluster: Cluster, now: float) -> None:
+    """Count the jobs that have waited long enough."""
+    while cluster.unlearnt:
+        job, over = next(iter(cluster.unlearnt.items()))
+        if now < over.due:
+            return
+        del cluster.unlearnt[job]
+        _learn(cluster, job, over)
+
+
+def _may_tell(cluster: Cluster, job: Job, name: str) -> bool:
+    node = cluster.nodes.get(name)
+    return node is not None and node.connected and name not in job.work.told_last
+
+
+def _told(cluster: Cluster, job: str, over: Unlearnt, node: str) -> None:
+    over.waits_for.discard(node)
+    if not over.waits_for:
+        del cluster.unlearnt[job]
+        _learn(cluster, job, over)
+
+
+def _learn(cluster: Cluster, job: str, over: Unlearnt) -> None:
+    service_s = over.work.service_s
+    if over.teaches:
+        cluster.history.learn((over.user, over.name), Needed(tuple(over.work.ended), service_s))
+        # Where no node told of any, as older agents do of jobs shorter than a heartbeat, the smallest size there is.
+        cluster.sizes.learn(over.user, over.application, service_s or over.at_least)
+        cluster.order_anew()
+    past = cluster.past.get(job)
+    if past is not None and past.view.service_container_s != service_s:
+        view = msgspec.structs.replace(past.view, service_container_s=service_s)
+        cluster.past.remember(replace(past, view=view))
