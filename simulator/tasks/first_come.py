@@ -49,4 +49,4 @@ class FirstComeQueues(MonotaskQueues):
 def serve_first_come(node: Node) -> None:
     """Give a fresh node such queues."""
     node.queues = FirstComeQueues(node.settings)
-    node.attained = Attained(node.queues)
+    node.attained = Attained(node.queues, node.ranks)
