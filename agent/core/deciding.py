@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agent.core import cancelling, draining, executors, running, slack, tasks
 from agent.core import events as e
 from agent.core.instructions import Instruction, Notify, Record, Reply
+from agent.queues import beyond
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
     AdmitJob,
@@ -40,7 +41,7 @@ def decided(node: Node, event: e.Decided, now: float) -> list[Instruction]:
             refusals.append(Refusal(index=index, reason=why))
     node.decided = event.number
     if any(isinstance(decision, SetPriority) for decision in event.decisions):
-        instructions += node.granted(node.queues.reordered(now), now)
+        instructions += node.granted(beyond.reordered(node.queues, now), now)
         instructions += node.rank()  # the order is the same on all nodes as soon as they are told
     return [Reply(Decided(refused=refusals)), *instructions]
 

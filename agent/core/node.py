@@ -41,7 +41,7 @@ from agent.core.records import Job, JobRecord, Preempted, Session, job_state
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
 from agent.core.turns import Turns
-from agent.queues import COMMANDS, Monotask, MonotaskQueues
+from agent.queues import COMMANDS, Monotask, MonotaskQueues, beyond
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Recall, Submitted
 from penstock.wire.cluster_api import Draining
@@ -177,7 +177,7 @@ class Node:
             disk_busy=in_use.disk,
             network_busy=in_use.network,
             opportunistic_queue_free=slack.queue_free(self),
-            most_commands=self.queues.most_commands if self.attained.most_commands_read else 0,
+            most_commands=beyond.most_commands(self.queues) if self.attained.most_commands_read else 0,
             promised_cores=ledger.promised_cores,
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 from agent.queues.chain import check_completions, check_fresh
 from agent.queues.monotask import BYPASSING, ENDED, OVERDUE, QUEUED, Monotask
-from agent.queues.rates import ProcessingRate
-from agent.queues.resource import MOST_BEYOND, JobQueue, Resource
+from agent.queues.resource import JobQueue, Resource
 from penstock.model import KINDS, Capacity, KindAmounts, MonotaskSpec, ResourceKind
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Completion, Leased
@@ -52,11 +51,9 @@ class MonotaskQueues:
         self._jobs: dict[str, JobQueue] = {}
         self._served: dict[JobQueue, None] = {}  # whose service may not be what was last reported
         self._resources = {
-            kind: Resource(kind, capacity.slots(kind), ProcessingRate(rate_window_s, capacity.slots(kind)))
+            kind: Resource(kind, capacity.slots(kind), rate_window_s, goes_beyond=ranked and kind is _CPU)
             for kind in KINDS
         }
-        if ranked:
-            self._resources[_CPU].go_beyond()
         self._sequence = 0
         self._recalled: list[Recalled] = []
         self._no_leases: dict[int, float] = {}  # sessions that used one far beyond its end → until when
@@ -94,7 +91,7 @@ class MonotaskQueues:
             self._jobs[job] = JobQueue(job, priority, self._sequence, self._served, user)
 
     def set_priority(self, job: str, priority: float, now: float) -> None:
-        """Move a job among the others; what it has been granted stays granted. When all are, :meth:`reordered`."""
+        """Move a job among the others; what it has been granted stays granted. Then call ``beyond.reordered``."""
         known = self._jobs.get(job)
         if known is None or known.priority == priority:
             return
@@ -104,10 +101,6 @@ class MonotaskQueues:
                 self._sequence += 1
                 resource.line_up(known, self._sequence, len(self._jobs))
                 self._recall(resource, known, now)
-
-    def reordered(self, now: float) -> list[Monotask]:
-        """Priorities have changed: commands of jobs that stand further ahead may start beyond the slots."""
-        return self.grant_free({self._resources[_CPU]}, now)
 
     def remove_job(self, job: str, now: float) -> list[Monotask]:
         """Forget a job: what it queued is cancelled, what it holds is given back."""
@@ -267,12 +260,6 @@ class MonotaskQueues:
         """Free slots."""
         return KindAmounts(*(float(max(0, resource.free)) for resource in self._resources.values()))
 
-    @property
-    def most_commands(self) -> int:
-        """How many commands of the CPU may run at once, some beyond the slots; 0: they keep to the slots."""
-        cpu = self._resources[_CPU]
-        return 0 if cpu.commands is None else MOST_BEYOND * cpu.slots
-
     def running(self, kind: ResourceKind) -> int:
         """Slots in use."""
         return self._resources[kind].running
@@ -284,10 +271,7 @@ class MonotaskQueues:
     def job_counts(self, job: str) -> dict[str, int]:
         """A job's monotasks: queued, running, done, failed."""
         known = self._jobs.get(job)
-        if known is None:
-            return {"queued": 0, "running": 0, "done": 0, "failed": 0}
-        queued = sum(map(len, known.live.values())) - known.running
-        return {"queued": queued, "running": known.running, "done": known.done, "failed": known.failed}
+        return known.counts() if known is not None else {"queued": 0, "running": 0, "done": 0, "failed": 0}
 
     def take_served(self, now: float) -> list[JobQueue]:
         """The jobs that held a slot since they were last taken, or are new; their service is that of now."""

@@ -24,10 +24,13 @@ class JobQueue:
 
     ``waiting`` and ``last_grant`` have an element for each of KINDS: a heap of (stage, size rank, submission,
     monotask), and the monotonic time of the last grant or of when it began to wait. ``service_s`` is Σ slots × time
-    (LAS_MQ §3.2), true as of the last change of ``running``; jobs with a change to report are in ``served``.
+    (LAS_MQ §3.2), true as of the last change of ``running``; jobs with a change to report are in ``served``. Of those
+    that run ``by_cpu`` are commands that share processors beyond the slots: their service is the CPU time that their
+    containers use (agent/core/attained.py), as holding a slot does not tell how much they got.
     """
 
     __slots__ = (
+        "by_cpu",
         "done",
         "failed",
         "id",
@@ -56,6 +59,7 @@ class JobQueue:
         self.last_grant = [0.0] * len(KINDS)
         self.live: dict[int, dict[MonotaskId, Monotask]] = {}  # by session
         self.running = 0
+        self.by_cpu = 0
         self.done = 0
         self.failed = 0
         self.service_s = 0.0
@@ -67,7 +71,7 @@ class JobQueue:
         """One more of its monotasks runs."""
         running = self.running
         if running:
-            self.service_s += running * (now - self.since)
+            self.service_s += (running - self.by_cpu) * (now - self.since)
         else:
             self.served[self] = None
         self.since = now
@@ -76,15 +80,20 @@ class JobQueue:
     def ends(self, now: float) -> None:
         """One of those that run has ended."""
         running = self.running
-        self.service_s += running * (now - self.since)
+        self.service_s += (running - self.by_cpu) * (now - self.since)
         self.since = now
         self.running = running - 1
 
     def count(self, now: float) -> float:
         """Count the slots that it holds until now; return its service in container-seconds."""
-        self.service_s += self.running * (now - self.since)
+        self.service_s += (self.running - self.by_cpu) * (now - self.since)
         self.since = now
         return self.service_s
+
+    def counts(self) -> dict[str, int]:
+        """Its monotasks: queued, running, done, failed."""
+        queued = sum(map(len, self.live.values())) - self.running
+        return {"queued": queued, "running": self.running, "done": self.done, "failed": self.failed}
 
     def outranks(self, other: JobQueue) -> bool:
         """Whether its monotasks go first."""
@@ -124,13 +133,13 @@ class Resource:
         "waits",
     )  # fmt: skip
 
-    def __init__(self, kind: ResourceKind, slots: int, rate: ProcessingRate) -> None:
+    def __init__(self, kind: ResourceKind, slots: int, rate_window_s: float, *, goes_beyond: bool = False) -> None:
         self.kind = kind
         self.index = KINDS.index(kind)
         self.slots = slots
-        self.rate = rate
+        self.rate = ProcessingRate(rate_window_s, slots)
         self.free = slots
-        self.commands: dict[JobQueue, int] | None = None  # slots that those of a job hold, where they go beyond
+        self.commands: dict[JobQueue, int] | None = {} if goes_beyond else None  # slots that those of a job hold
         self.small = 0
         self.bypassing = 0
         self.overdue = 0  # monotasks that run on, though their slots were taken back
@@ -143,10 +152,6 @@ class Resource:
         self.leases: dict[JobQueue, float] = {}  # until when a job's slots may go on without asking
         self.waits = Waits()
         self.keepers: dict[tuple[int, JobQueue], None] = {}  # sessions that may meanwhile keep theirs idle, in order
-
-    def go_beyond(self) -> None:
-        """From the beginning: commands start beyond the slots that those of jobs behind hold."""
-        self.commands = {}
 
     @property
     def running(self) -> int:
@@ -189,6 +194,7 @@ class Resource:
             self.free -= 1
             if self.commands is not None and monotask.session == COMMANDS:
                 self.commands[job] = self.commands.get(job, 0) + 1
+                job.by_cpu += 1
 
     def release(self, job: JobQueue, monotask: Monotask, execution_s: float) -> None:
         """It held a slot, or its part of one, for so long."""
@@ -200,6 +206,7 @@ class Resource:
             self.slot_seconds += execution_s
             if self.commands is not None and monotask.session == COMMANDS:
                 self.commands[job] -= 1
+                job.by_cpu -= 1
                 if not self.commands[job]:
                     del self.commands[job]
 

@@ -42,7 +42,7 @@ class FirstComeQueues(MonotaskQueues):
             settings.capacity, network_bypass_bytes=settings.network_bypass_bytes, rate_window_s=settings.rate_window_s
         )
         for kind, resource in self._resources.items():
-            self._resources[kind] = line = _Line(kind, resource.slots, resource.rate)
+            self._resources[kind] = line = _Line(kind, resource.slots, settings.rate_window_s)
             line.line = deque()
 
 

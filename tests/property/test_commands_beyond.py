@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.queues import COMMANDS, Monotask, MonotaskQueues
+from agent.queues import COMMANDS, Monotask, MonotaskQueues, beyond
 from agent.queues.resource import MOST_BEYOND
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
@@ -85,7 +85,7 @@ class CommandsBeyond(RuleBasedStateMachine):
             if job in self.order:
                 self.queues.set_priority(job, priority, self.now)
                 self.order[job] = (-priority, self.order[job][1])
-        self.check(self.queues.reordered(self.now))
+        self.check(beyond.reordered(self.queues, self.now))
 
     @rule(job=jobs)
     def remove_job(self, job: str) -> None:

@@ -1,0 +1,19 @@
+"""Commands beyond the slots, where the kernel knows the order of jobs (see :class:`agent.queues.resource.Resource`)."""
+
+from __future__ import annotations
+
+from agent.queues.monotask import Monotask
+from agent.queues.queues import MonotaskQueues
+from agent.queues.resource import MOST_BEYOND
+
+
+def reordered(queues: MonotaskQueues, now: float) -> list[Monotask]:
+    """Priorities have changed: commands of jobs that stand further ahead may start. Return those that do."""
+    cpu, *_ = queues.resources()
+    return queues.grant_free({cpu}, now)
+
+
+def most_commands(queues: MonotaskQueues) -> int:
+    """Return how many commands of the CPU may run at once, some beyond the slots; 0: they keep to the slots."""
+    cpu, *_ = queues.resources()
+    return 0 if cpu.commands is None else MOST_BEYOND * cpu.slots
