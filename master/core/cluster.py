@@ -306,6 +306,8 @@ class Cluster:
             self._slack_ordering = ordering_of(after.ordering_settings(), self.sizes)
         if before.network_aware != after.network_aware:
             for job in self.jobs.values():
+                job.waiting = None
+                job.summed_up.clear()
                 for task in job.tasks.values():
                     task.need = None
         self.changed = self.room_changed = True
