@@ -90,6 +90,54 @@ def measure_round(size: Size, ordering: str = "ejf", repeat: int = 7) -> None:
     )
 
 
+def full(nodes: int, jobs: int, stages: int, tasks: int, ordering: str) -> Cluster:
+    """Return a cluster whose memory others hold, where all that is ready waits."""
+    rng = Random(1)
+    made = Cluster(MasterSettings(ordering=ordering))
+    for index in range(nodes):
+        message = api.Register(
+            protocol=1, node=f"n{index}", version="0", capacity=Capacity(cores=32.0, memory_bytes=128 * GIB),
+            load=load(rng, promised_memory_bytes=127 * GIB), complete=True,
+        )  # fmt: skip
+        made.handle(e.Said(message.node, message), 0.0)
+    for job in range(jobs):
+        name = f"j{job}"
+        state = api.JobState(job=name, name=name, user="u", memory_bytes=0, priority=0.0, submitted_at=float(job))
+        made.handle(e.Said("n0", state), 0.0)
+        for stage in range(stages):
+            requests = [
+                TaskRequest(
+                    task=f"{stage}-{task}",
+                    usage=KindAmounts(*(rng.uniform(0, 20) * MB for _ in range(3))),
+                    memory_bytes=int(rng.uniform(2, 4) * GIB),
+                )
+                for task in range(tasks)
+            ]
+            made.handle(e.Said("n0", api.ReadyTasks(job=name, stage=f"s{stage}", tasks=requests)), 0.0)
+    return made
+
+
+def measure_waiting(
+    nodes: int, jobs: int, stages: int, tasks: int, ordering: str = "gittins", repeat: int = 15
+) -> None:
+    """Print what a round takes that places nothing, after a heartbeat that changes nothing."""
+    made = full(nodes, jobs, stages, tasks, ordering)
+    beat = e.Said("n1", api.Heartbeat(load=made.nodes["n1"].load))
+    took_ms: list[float] = []
+    for turn in range(repeat + 1):
+        now = 0.1 * (turn + 1)
+        made.handle(beat, now)
+        cpu = time.process_time()
+        made.handle(e.RoundDue(100.0 + now), now)
+        took_ms.append((time.process_time() - cpu) * 1000)
+    del took_ms[0]  # the first sees everything for the first time
+    print(
+        f"{nodes:6} nodes, {jobs:4} jobs of {stages:4} stages of {tasks:2} tasks wait, {ordering:7}: "
+        f"{made.counts['assigned']} placed, {statistics.median(took_ms):6.1f} ms "
+        f"({min(took_ms):.1f} to {max(took_ms):.1f})"
+    )
+
+
 def measure_heartbeats(nodes: int, held: int, count: int = 2000) -> None:
     """Print what one heartbeat takes on nodes that hold so many tasks each, and name one job that moved."""
     rng = Random(1)
@@ -134,6 +182,13 @@ def main() -> None:
     print("by shape:")
     for size in (Size(1000, 1, 50, 20), Size(1000, 1, 1, 1000), Size(1000, 250, 2, 2), Size(100, 25, 2, 100)):
         measure_round(size, repeat=3)
+    measure_round(Size(10_000, 1, 50, 20))
+    print("with nothing to place:")
+    for jobs, stages, tasks in ((1000, 1, 1), (100, 10, 1), (100, 10, 20), (1, 1000, 1)):
+        measure_waiting(100, jobs, stages, tasks)
+    measure_waiting(10_000, 100, 10, 1)
+    for ordering in ("ejf", "las_mq"):
+        measure_waiting(100, 1000, 1, 1, ordering)
     print("A heartbeat:")
     for nodes, held in ((100, 0), (1000, 16), (10_000, 16), (1000, 64)):
         measure_heartbeats(nodes, held)

@@ -36,8 +36,10 @@ def reserved_bytes(cluster: Cluster) -> int:
 
 def never_fits(cluster: Cluster, job: Job) -> str:
     """Why a job cannot be admitted however long it waits; empty where it can. A node that is drained comes back."""
+    if job.admitted or not job.memory_bytes:
+        return ""
     total = int(cluster.table.reservable[cluster.table.here()].sum())
-    if job.admitted or job.memory_bytes <= total:
+    if job.memory_bytes <= total:
         return ""
     return f"it wants {format_bytes(job.memory_bytes)} reserved, the whole cluster has {format_bytes(total)}"
 
@@ -78,7 +80,7 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
             _waits(cluster, job, "jobs", f"the cluster runs {counted(limit, 'job')}, which is max_running_jobs")
         elif not wanted or (first is None and wanted <= room.free_bytes):
             room.take(job.user, wanted)
-            job.admitted, job.waits = True, ""
+            job.admitted, job.waits_why = True, ""
             cluster.counts["admitted"] += 1
             cluster.changed = True
             why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it"
@@ -142,9 +144,9 @@ def _in_line(cluster: Cluster, order: Sequence[str], now: float) -> list[Job]:
 def _waits(cluster: Cluster, job: Job, kind: str, why: str) -> None:
     """The origin is told when the kind of reason changes; the numbers are in the status."""
     if not job.slack_only:
-        job.waits = why
+        job.waits_why = why
     elif not job.ready_count:
-        job.waits = ""  # all that it has runs
+        job.waits_why = ""  # all that it has runs
     waiting = api.TellWaiting(job=job.job, why=why, never=kind == "never")
     if job.waits_told != kind and cluster.propose(job.origin, waiting):
         job.waits_told = kind

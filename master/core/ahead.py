@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from master.core import lifecycle
-from master.core.records import Job, Task
+from master.core.records import Job, Node, Task
 from master.core.snapshot import Picture
 from master.core.table import Rows
+from master.core.waiting import is_command, stages_of
 from master.ordering import Ranking
-from master.placement import Stage
 from master.placement.workers import Floats
-from penstock.model import ResourceKind
 
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
@@ -52,56 +51,86 @@ class _Commands:
         return counted
 
 
-def place(cluster: Cluster, ranking: Ranking, stages: list[Stage]) -> None:
-    """Place what is left of ``stages`` and may start ahead of others, in the order of the jobs."""
-    waiting = _waiting(cluster, stages)
-    if not waiting:
-        return
+def due(cluster: Cluster, now: float) -> bool:
+    """Return whether to look: something has changed that matters here, or a heartbeat has passed."""
+    table = cluster.table
+    return now >= cluster.ahead_due and bool(table.most_commands[: len(table.nodes)].any())
+
+
+def place(cluster: Cluster, ranking: Ranking, offered: dict[str, dict[str, list[Task]]] | None) -> set[str]:
+    """Place what Algorithm 1 found no place for and may start ahead of others, in the order of the jobs.
+
+    Of jobs in ``offered`` only these tasks, by stage, may be placed; None: there is no such limit. Return the jobs of
+    which something was placed.
+    """
+    cluster.ahead_due = cluster.now + cluster.settings.heartbeat_s
     places = {job: place for place, job in enumerate(ranking.order())}
+    waiting = [job for job in map(cluster.jobs.__getitem__, places) if job.admitted and _waits(cluster, job)]
     running = [place for job, place in places.items() if len(cluster.jobs[job].tasks) > cluster.jobs[job].ready_count]
     last = max(running, default=-1)
-    if all(places[job] > last for job in waiting):
-        return  # nobody is behind them
-    picture = Picture(cluster)
-    commands = _Commands.of(cluster, picture, places)
-    table, rows = cluster.table, picture.rows
-    most, slots = table.most_commands[rows], table.slots[rows, 0]
-    memory, cores = table.memory_free[rows].copy(), table.cores_free[rows].copy()
-    count = commands.up_to(np.inf, len(rows))
-    taken = np.zeros(len(rows))  # in this round, by jobs further ahead
-    for name in sorted(waiting, key=places.__getitem__):
-        if places[name] > last:
-            return
-        job = cluster.jobs[name]
-        ahead = commands.up_to(places[name], len(rows)) + taken
-        for task in waiting[name]:
-            request = task.request
-            assert request is not None and request.command is not None
-            wanted = request.command.cpu_cores
-            fits = (ahead < slots) & (count < most) & (memory >= request.memory_bytes) & (cores >= wanted)
-            allowed = picture.allowed(task)
-            if allowed is not None:
-                fits &= allowed
-            if not fits.any():
-                continue
-            worker = int(np.where(fits, slots - ahead, -np.inf).argmax())
-            why = f"ahead: of {slots[worker]:g} slots the jobs up to this one's have {ahead[worker]:g}"
-            for book in (ahead, count, taken):
-                book[worker] += 1
-            memory[worker] -= request.memory_bytes
-            cores[worker] -= wanted
-            lifecycle.assign(cluster, job, task, picture.node(worker), f"{why}; {ranking.why(name)}")
+    waiting = [job for job in waiting if places[job.job] < last]
+    if not waiting:
+        return set()  # or nobody is behind them
+    nodes = _Nodes(cluster, places)
+    placed = set()
+    for job in waiting:
+        nodes.turn_to(job)
+        stages = job.ready_for_regular() if offered is None else offered.get(job.job, {})
+        for task in [task for tasks in stages.values() for task in tasks if is_command(task) and not task.node]:
+            worker = nodes.take(task)
+            if worker is not None:
+                lifecycle.assign(cluster, job, task, nodes.node(worker), f"{nodes.why(worker)}; {ranking.why(job.job)}")
+                placed.add(job.job)
+    return placed
 
 
-def _waiting(cluster: Cluster, stages: list[Stage]) -> dict[str, list[Task]]:
-    """By job the commands of the CPU that Algorithm 1 found no place for."""
-    found: dict[str, list[Task]] = {}
-    for stage in stages:
-        job: Job = cluster.jobs[stage.job]
-        for need in stage.needs:
-            task = job.tasks[need.task]
-            request = task.request
-            if task.node or request is None or request.command is None or request.command_kind is not ResourceKind.CPU:
-                continue
-            found.setdefault(stage.job, []).append(task)
-    return found
+def _waits(cluster: Cluster, job: Job) -> bool:
+    """Whether commands of a job wait for a regular place."""
+    return bool(job.ready_count) and any(stage.commands for stage in stages_of(cluster, job).values())
+
+
+class _Nodes:
+    """The nodes as one job after the other looks at them, in the order of the jobs."""
+
+    def __init__(self, cluster: Cluster, places: dict[str, int]) -> None:
+        self._picture = picture = Picture(cluster)
+        table, rows = cluster.table, picture.rows
+        self._places = places
+        self._commands = _Commands.of(cluster, picture, places)
+        self._most, self._slots = table.most_commands[rows], table.slots[rows, 0]
+        self._memory, self._cores = table.memory_free[rows].copy(), table.cores_free[rows].copy()
+        self._count = self._commands.up_to(np.inf, len(rows))
+        self._taken = np.zeros(len(rows))  # in this round, by jobs further ahead
+        self._ahead = self._taken
+
+    def turn_to(self, job: Job) -> None:
+        """Look at them for this job from now on."""
+        self._ahead = self._commands.up_to(self._places[job.job], len(self._taken)) + self._taken
+
+    def take(self, task: Task) -> int | None:
+        """Take a place for a command where the fewest are ahead of it; return the worker, if there is one."""
+        request = task.request
+        assert request is not None and request.command is not None
+        cores, memory_bytes = request.command.cpu_cores, request.memory_bytes
+        fits = (self._ahead < self._slots) & (self._count < self._most)
+        fits &= (self._memory >= memory_bytes) & (self._cores >= cores)
+        allowed = self._picture.allowed(task)
+        if allowed is not None:
+            fits &= allowed
+        if not fits.any():
+            return None
+        worker = int(np.where(fits, self._slots - self._ahead, -np.inf).argmax())
+        for book in (self._ahead, self._count, self._taken):
+            book[worker] += 1
+        self._memory[worker] -= memory_bytes
+        self._cores[worker] -= cores
+        return worker
+
+    def node(self, worker: int) -> Node:
+        """Of a worker."""
+        return self._picture.node(worker)
+
+    def why(self, worker: int) -> str:
+        """Say it of the task that was placed there last."""
+        before = self._ahead[worker] - 1
+        return f"ahead: of {self._slots[worker]:g} slots the jobs up to this one's have {before:g}"

@@ -77,6 +77,7 @@ class Cluster:
         self.promotable = False  # opportunistic work may be on some node
         self.ordered_at = -math.inf  # when the order of jobs was looked at for the agents, monotonic
         self.order_due = math.inf  # when it is to be looked at again
+        self.ahead_due = 0.0  # when commands are to be looked for again that may start ahead of others (monotonic)
         self.order_owed = False  # … before the next heartbeat, as jobs have come or gone
         self.now = 0.0  # of the latest event, monotonic
         self._unix_at = 0.0  # Unix time less monotonic time, as of the last round
@@ -321,6 +322,8 @@ class Cluster:
             self._slack_ordering = ordering_of(after.ordering_settings(), self.sizes)
         if before.network_aware != after.network_aware:
             for job in self.jobs.values():
+                job.waiting = None
+                job.summed_up.clear()
                 for task in job.tasks.values():
                     task.need = None
         self.changed = self.room_changed = True

@@ -87,7 +87,7 @@ def say_what_waits(cluster: Cluster) -> None:
     for name, why in cluster.executors.waits.items():
         job = cluster.jobs.get(name)
         if job is not None and job.admitted and not job.waits:
-            job.waits = why + draining.note(cluster)
+            job.waits_why = why + draining.note(cluster)
 
 
 def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[_Known], dict[str, str]]:

@@ -152,6 +152,7 @@ def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None, 
         task.opportunistic = opportunistic
     job.some_opportunistic |= bool(opportunistic)
     task.request, task.need = request, None
+    job.stage_changed(task.stage)
     _see_executor(job, task)
     if held is not None:
         held.kind, held.user = request.command_kind, job.user or held.user
@@ -164,10 +165,12 @@ def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None, 
 def make_ready(cluster: Cluster, job: Job, task: Task) -> None:
     """It waits for a node."""
     job.ready.setdefault((task.stage, task.opportunistic), {})[task.name] = task
+    job.stage_changed(task.stage)
+    job.fits_in = -1
     job.ready_count += 1
     job.ready_input_bytes += _input(task)
     cluster.ready_tasks += 1
-    cluster.changed = True
+    cluster.changed, cluster.ahead_due = True, 0.0
     if task.elastic:
         cluster.executors.ready(task)
         if job.described:
@@ -178,6 +181,7 @@ def unready(cluster: Cluster, job: Job, task: Task) -> None:
     """It no longer waits for a node."""
     stage = job.ready.get((task.stage, task.opportunistic))
     if stage is not None and stage.pop(task.name, None) is not None:
+        job.stage_changed(task.stage)
         job.ready_count -= 1
         job.ready_input_bytes -= _input(task)
         cluster.ready_tasks -= 1
@@ -282,7 +286,7 @@ def end(cluster: Cluster, job: Job, task: Task, ended: Ended) -> None:
         tell_placed(cluster, job, task)
     cluster.propose(job.origin, keep_end(job, task.name, task.node or task.was_on, ended))
     cluster.counts[f"ended_{ended.by}"] += 1
-    cluster.changed = True
+    cluster.changed, cluster.ahead_due = True, 0.0
 
 
 def keep_end(job: Job, task: str, node: str, ended: Ended) -> api.TellEnded:

@@ -42,6 +42,8 @@ def spread(cluster: Cluster, ranking: Ranking, now: float) -> None:
     fixed = {job.job for job in order if job.moved_at > recently and job.work.service_s > job.moved_with_s}
     fresh = {job.job for job in order if not job.ranked}
     moved = renumbered([job.job for job in order], {job.job: job.priority for job in order}, fixed, fresh)
+    if moved:
+        cluster.changed, cluster.ahead_due = True, 0.0
     for name, priority in moved.items():
         moving = cluster.jobs[name]
         moving.priority, moving.moved_at, moving.moved_with_s = priority, now, moving.work.service_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from master.core.work import Work
@@ -16,6 +17,8 @@ from penstock.wire.master_api import AnyDecision, Assign, Availability, Load, Te
 
 #: (job, task)
 Key = tuple[str, str]
+#: The kinds (columns) of which a task wants some spare, cores to be promised, the nodes that it names (none: any).
+Asks = tuple[tuple[int, ...], float, tuple[str, ...]]
 
 
 @dataclass(slots=True)
@@ -113,12 +116,26 @@ class Task:
     unfit_since: float | None = None  # no node of the cluster could ever hold it since then
     fits_in: int = -1  # the shape of the cluster in which some node could hold it
     in_vain: bool = False  # its user's limit would have let it be placed, and no node had room
-    need: Need | None = None  # of a task that may go everywhere, once somebody asked
+    need: Need | None = None  # but for which nodes it may go to, once somebody asked
 
     @property
     def elastic(self) -> bool:
         """Whether it is an executor that is placed by its profile."""
         return self.request is not None and self.request.executor is not None and self.opportunistic != "only"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WaitingStage:
+    """The ready tasks of a stage that want regular room, as far as it takes to see that no node has any.
+
+    ``least_bytes`` is the least memory that one of them wants, by what else it asks for. ``commands``: there are
+    commands that take a CPU slot.
+    """
+
+    first: Task
+    count: int
+    least_bytes: dict[Asks, float]
+    commands: bool
 
 
 @dataclass(slots=True)
@@ -142,6 +159,9 @@ class Job:
     complete: bool = True  # all tasks that its origin still waits for are known here
     tasks: dict[str, Task] = field(default_factory=dict)
     ready: dict[tuple[str, Opportunistic], dict[str, Task]] = field(default_factory=dict)  # (stage, what it allows)
+    waiting: dict[str, WaitingStage] | None = None  # by stage, in their order; None: to be summed up
+    summed_up: dict[str, WaitingStage | None] = field(default_factory=dict)  # stages that have not changed since
+    fits_in: int = -1  # the shape of the cluster in which some node could hold each of its ready tasks
     ready_count: int = 0
     ready_input_bytes: float = 0.0  # I of the ready tasks together
     work: Work = field(default_factory=Work)
@@ -157,13 +177,20 @@ class Job:
     stages_ended: dict[str, None] = field(default_factory=dict)  # in the order in which they were seen to have
     since_birth: bool = False  # it is known here since it was submitted, so all its tasks were placed from here
     reservation: str = ""  # that it is one of
-    waits: str = ""  # why something of it waits; for the status
+    waits_why: str | Callable[[], str] = ""  # why something of it waits, or what finds that out of the latest round
     waits_told: str = ""
     waits_since: float | None = None  # for admission, monotonic
     cancelled_by: str = ""  # who; its origin has not said yet that it has ended it
     failed_tasks: int = 0
     cancelled_tasks: int = 0
     failures: list[TaskFailure] = field(default_factory=list)  # the first of them
+
+    @property
+    def waits(self) -> str:
+        """Return why something of it waits, for the status; found out only when somebody asks."""
+        if not isinstance(self.waits_why, str):
+            self.waits_why = self.waits_why()
+        return self.waits_why
 
     @property
     def application(self) -> str:
@@ -184,6 +211,11 @@ class Job:
     def slack_only(self) -> bool:
         """Whether all its tasks take nothing but slack, for which no admission is needed."""
         return bool(self.tasks) and all(task.opportunistic == "only" for task in self.tasks.values())
+
+    def stage_changed(self, stage: str) -> None:
+        """Forget what was summed up of the ready tasks of a stage."""
+        self.waiting = None
+        self.summed_up.pop(stage, None)
 
     def ready_for_regular(self) -> dict[str, list[Task]]:
         """Its ready tasks by stage, but for executors, and for those that want slack and nothing else."""

@@ -7,6 +7,7 @@ admission and placement opportunistic work is promoted, as in UBIS, Algorithm 1.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from master.core import (
@@ -20,17 +21,23 @@ from master.core import (
     lifecycle,
     promises,
     slack,
+    waiting,
 )
 from master.core.allowances import Allowances
 from master.core.records import Job, Node, Task
 from master.core.snapshot import Picture, unfit
 from master.ordering import Ranking
-from master.placement import Stage, TaskPlacement, why_not
+from master.placement import Need, Stage, TaskPlacement, why_not
 from penstock.model import Ended, EndedBy
 from penstock.model.units import counted
 
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
+
+#: A stage that waits, and what its tasks ask for; summed up where the round need not look at them.
+_Line = tuple[Job, str, "list[Need] | _Hopeless"]
+#: The first of tasks of which none can be placed in this round, and how many they are.
+_Hopeless = tuple[Need, int]
 
 
 def run(cluster: Cluster, now: float) -> None:
@@ -39,8 +46,14 @@ def run(cluster: Cluster, now: float) -> None:
     if now < cluster.gathers_until:
         cluster.changed = True
         return
-    ranking = cluster.rank(now)
-    admission.admit(cluster, ranking.order(), now)
+    cluster.table.settle()
+    ranking = cluster.rank(now) if _order_matters(cluster) else None
+    if ranking is not None:
+        admission.admit(cluster, ranking.order(), now)
+    hopeful = waiting.possible(cluster, [job for job in cluster.jobs.values() if job.admitted and job.ready_count])
+    looks_ahead = ahead.due(cluster, now)
+    if ranking is None and (hopeful or looks_ahead):
+        ranking = cluster.rank(now)
     _refuse_unfit(cluster, now)
     cluster.changed = False
     limits = allowances.of(cluster)
@@ -50,14 +63,28 @@ def run(cluster: Cluster, now: float) -> None:
         promises.make_room(cluster, now, limits)
         return
     cluster.counts["rounds"] += 1
-    if cluster.executors.waiting:
+    if ranking is not None and cluster.executors.waiting:
         executor_round.place(cluster, ranking, now, limits)
-    stages, placement, over = _regular(cluster, ranking, limits)
+    lines, placement, over = _regular(cluster, hopeful, ranking, limits, looks_ahead=looks_ahead)
     promises.make_room(cluster, now, limits)
     slack.place(cluster, now)
-    _say_what_waits(cluster, stages, placement, over)
+    _say_what_waits(cluster, lines, placement, over)
     if cluster.executors.waiting:
         executor_round.say_what_waits(cluster)
+
+
+def _order_matters(cluster: Cluster) -> bool:
+    """Whether the jobs are to be ranked even if no node has room for what waits.
+
+    An ordering that remembers what it saw is asked in every round, as it would decide otherwise later.
+    """
+    settings = cluster.settings
+    return (
+        cluster.ordering.remembers
+        or bool(cluster.executors.waiting)
+        or bool(settings.user_max_cores or settings.user_max_memory_bytes)
+        or any(job.described and not job.admitted for job in cluster.jobs.values())
+    )
 
 
 def _expire(cluster: Cluster, now: float) -> None:
@@ -102,7 +129,10 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
         return
     timeout_s, shape = 0.0 if admission.complete(cluster, now) else cluster.settings.node_timeout_s, cluster.table.shape
     for job in list(cluster.jobs.values()):
+        if job.fits_in == shape and job.admitted:
+            continue
         too_large = admission.never_fits(cluster, job) if job.described else ""
+        job.fits_in = shape
         for (_, opportunistic), tasks in list(job.ready.items()):
             for task in list(tasks.values()):
                 if task.fits_in == shape and not too_large:
@@ -112,7 +142,9 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
                     reason = unfit(cluster, task)
                 if not reason:  # what is foreseen of an executor changes
                     task.unfit_since, task.fits_in = None, -1 if task.elastic else shape
+                    job.fits_in = min(job.fits_in, task.fits_in)
                     continue
+                job.fits_in = -1
                 task.unfit_since = now if task.unfit_since is None else task.unfit_since
                 if not timeout_s or now - task.unfit_since > timeout_s:
                     lifecycle.end(cluster, job, task, Ended(by=EndedBy.REFUSED, reason=reason))
@@ -124,40 +156,71 @@ def _in_order(cluster: Cluster) -> list[Job]:
 
 
 def _regular(
-    cluster: Cluster, ranking: Ranking, limits: Allowances | None
-) -> tuple[list[Stage], TaskPlacement, dict[str, str]]:
+    cluster: Cluster,
+    hopeful: set[tuple[str, str]],
+    ranking: Ranking | None,
+    limits: Allowances | None,
+    *,
+    looks_ahead: bool,
+) -> tuple[list[_Line], TaskPlacement, dict[str, str]]:
     """Place what may have regular room, that which could do with slack included; returns what was to be placed where,
     and by job why some was not to be: its user holds all that he may.
 
     UBIS, Algorithm 1, gives slack only once "the scheduler cannot allocate any more regular containers".
     """
-    waiting = [job for job in _in_order(cluster) if job.admitted and job.ready_count]
+    jobs = [job for job in _in_order(cluster) if job.admitted and job.ready_count]
     picture = Picture(cluster)
-    stages: list[Stage] = []
-    offered, over = _offered(cluster, picture, ranking, limits) if limits is not None else ({}, {})
-    for job in waiting:
-        job.waits = ""
-        tasks = job.ready_for_regular() if limits is None else offered.get(job.job, {})
-        stages += [Stage(job.job, name, [picture.need(task) for task in ready]) for name, ready in tasks.items()]
+    lines: list[_Line] = []
+    offered, over = ({}, {}) if limits is None or ranking is None else _offered(cluster, picture, ranking, limits)
+    for job in jobs:
+        job.waits_why = ""
+        tasks = None if limits is None else offered.get(job.job, {})
+        lines += _lines(cluster, picture, job, tasks, hopeful)
+    stages = [
+        Stage(job.job, name, needs)
+        for job, name, needs in lines
+        if isinstance(needs, list) and (job.job, name) in hopeful
+    ]
     placement = picture.placement()
-    for placed in placement.place(stages, ranking) if stages else ():
+    for placed in placement.place(stages, ranking) if stages and ranking is not None else ():
         job, task = _found(cluster, placed.need.job, placed.need.task)
         lifecycle.assign(cluster, job, task, picture.node(placed.worker), placed.why)
-    ahead.place(cluster, ranking, stages)
+    if looks_ahead and ranking is not None:
+        some = ahead.place(cluster, ranking, offered if limits is not None else None)
+        lines = [line for line in lines if line[0].job not in some]
+        for job in (cluster.jobs[name] for name in some):
+            lines += _lines(cluster, picture, job, job.ready_for_regular(), hopeful)
     if limits is not None:
         limits.settle()
-    return stages, placement, over
+    return lines, placement, over
+
+
+def _lines(
+    cluster: Cluster,
+    picture: Picture,
+    job: Job,
+    tasks: dict[str, list[Task]] | None,
+    hopeful: set[tuple[str, str]],
+) -> list[_Line]:
+    """A job's stages, task by task. Where none of them can be placed, the last one, which is what is said of the job;
+    not where only some tasks are offered (``tasks``), nor where some may go on slack."""
+    if tasks is None and not job.some_opportunistic:
+        stages = waiting.stages_of(cluster, job)
+        if not hopeful or not any((job.job, name) in hopeful for name in stages):
+            return [(job, name, (picture.need(stages[name].first), stages[name].count)) for name in [*stages][-1:]]
+    tasks = job.ready_for_regular() if tasks is None else tasks
+    return [(job, name, [picture.need(task) for task in ready]) for name, ready in tasks.items()]
 
 
 def _offered(
     cluster: Cluster, picture: Picture, ranking: Ranking, limits: Allowances
 ) -> tuple[dict[str, dict[str, list[Task]]], dict[str, str]]:
     """By job and stage the tasks for which their users' limits leave room; and by job why others wait."""
-    waiting = {name: job.ready_for_regular() for name, job in cluster.jobs.items() if job.admitted and job.ready_count}
+    ready = {name: job.ready_for_regular() for name, job in cluster.jobs.items() if job.admitted and job.ready_count}
     asking = [
         allowances.asking(cluster, picture, cluster.jobs[name], task)
         for name in ranking.order()
-        for tasks in waiting.get(name, {}).values()
+        for tasks in ready.get(name, {}).values()
         for task in tasks
     ]
     offered, over = limits.offer(asking)
@@ -168,23 +231,32 @@ def _offered(
             for stage, tasks in stages.items()
             if (some := [task for task in tasks if (task.job, task.name) in names])
         }
-        for job, stages in waiting.items()
+        for job, stages in ready.items()
     }, over
 
 
-def _say_what_waits(cluster: Cluster, stages: list[Stage], placement: TaskPlacement, over: dict[str, str]) -> None:
-    """What found neither regular room nor slack, and what it lacks of the former."""
+def _say_what_waits(cluster: Cluster, lines: list[_Line], placement: TaskPlacement, over: dict[str, str]) -> None:
+    """What found neither regular room nor slack, and what it lacks of the former: worked out when somebody asks."""
     for name, why in over.items():
         job = cluster.jobs[name]
         if count := sum(len(tasks) for tasks in job.ready_for_regular().values()):
-            job.waits = f"{counted(count, 'task', 'wait')}: {why}"
-    for stage in stages:
-        job = cluster.jobs[stage.job]
-        left = [need for need in stage.needs if not job.tasks[need.task].node]
-        if left:
-            why = why_not(left[0], placement) + draining.note(cluster)
-            wait = "waits" if len(left) == 1 else "wait"
-            job.waits = f"{counted(len(left), 'task')} of stage {stage.stage} {wait} for a node: {why}"
+            job.waits_why = f"{counted(count, 'task', 'wait')}: {why}"
+    note = draining.note(cluster)
+    for job, stage, needs in lines:
+        first, count = _left(job, needs) if isinstance(needs, list) else needs
+        if first is not None:
+            job.waits_why = partial(_lacking, stage, first, count, placement, note)
+
+
+def _left(job: Job, needs: list[Need]) -> tuple[Need | None, int]:
+    """The first of those that have no place yet, and how many they are."""
+    left = [need for need in needs if not job.tasks[need.task].node]
+    return (left[0], len(left)) if left else (None, 0)
+
+
+def _lacking(stage: str, first: Need, count: int, placement: TaskPlacement, note: str) -> str:
+    wait = "waits" if count == 1 else "wait"
+    return f"{counted(count, 'task')} of stage {stage} {wait} for a node: {why_not(first, placement)}{note}"
 
 
 def _found(cluster: Cluster, job: str, task: str) -> tuple[Job, Task]:

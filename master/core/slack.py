@@ -115,4 +115,4 @@ def _say_what_waits(cluster: Cluster, picture: Picture, slack: Slack, jobs: list
             stage, tasks = only[0]
             lacking = why_not(picture.asked(next(iter(tasks.values()))), slack) + draining.note(cluster)
             wait = "waits" if len(tasks) == 1 else "wait"
-            job.waits = f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}"
+            job.waits_why = f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}"

@@ -74,9 +74,8 @@ class Picture:
 
     def need(self, task: Task) -> Need:
         """What a ready task asks of regular placement."""
-        need = task.need or _need_of(task, network=self._cluster.settings.network_aware)
+        need = base_need(self._cluster, task)
         if not self._choosy(task):
-            task.need = need
             return need
         return Need(need.job, need.task, need.amounts, need.cores, need.unknown_size, self._allowed(task), need.holds)
 
@@ -101,6 +100,12 @@ class Picture:
     def allowed(self, task: Task) -> Mask | None:
         """Which nodes a task may go to (workers); None: to all."""
         return self._allowed(task) if self._choosy(task) else None
+
+    def named(self, names: Sequence[str]) -> Mask:
+        """Return which workers are among these nodes."""
+        mask = np.zeros(len(self.rows), dtype=np.bool_)
+        self._mark(mask, names, True)
+        return mask
 
     def _choosy(self, task: Task) -> bool:
         """Whether it may not go everywhere."""
@@ -137,6 +142,13 @@ def reserved(node: Node, peaks: Peaks) -> tuple[float, float, float]:
             reads = peaks.of(usage.cpu, usage.disk, usage.network)
             cores, disk, network = cores + (not held.cores and held.uses_core()), disk + reads[0], network + reads[1]
     return cores, disk, network
+
+
+def base_need(cluster: Cluster, task: Task) -> Need:
+    """Return what a ready task asks of any node that it may go to."""
+    if task.need is None:
+        task.need = _need_of(task, network=cluster.settings.network_aware)
+    return task.need
 
 
 def _need_of(task: Task, *, network: bool) -> Need:

@@ -15,6 +15,8 @@ from master.ordering.view import Amounts, ClusterView, JobView
 class DominantResourceFairness:
     """``weights`` are of tenants by their path; 1 where none is given."""
 
+    remembers = False
+
     def __init__(self, weights: Mapping[str, float] | None = None) -> None:
         self._weights = dict(weights or {})
 

@@ -11,6 +11,8 @@ from master.ordering.view import ClusterView, JobView
 class EarliestJobFirst:
     """W in 1/s: with W = 1 a job that is four seconds older beats any fit, as F is at most 4."""
 
+    remembers = False
+
     def __init__(self, weight_per_s: float = 1.0) -> None:
         self._weight_per_s = weight_per_s
 

@@ -16,6 +16,8 @@ LAG = 60.0
 class Fair:
     """Max-min fair: the job with the fewest containers for its weight goes first."""
 
+    remembers = True
+
     def __init__(self) -> None:
         self._turns: Turns[str] = Turns(LAG)
         self._seen: dict[str, float] = {}

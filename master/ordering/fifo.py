@@ -11,6 +11,8 @@ from master.ordering.view import ClusterView, JobView
 class FirstInFirstOut:
     """Algorithm 1's score orders the stages within a job."""
 
+    remembers = False
+
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
         """By submission."""
         order = [job.job for job in sorted(jobs, key=lambda job: job.earliest)]

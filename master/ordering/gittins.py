@@ -51,6 +51,8 @@ def _indices(known: Floats, attained: Floats) -> Floats:
 class Gittins:
     """Ranks jobs by their index, the largest first; jobs beyond all that is known by the service that they have had."""
 
+    remembers = False
+
     def __init__(self, sizes: JobSizes) -> None:
         """``sizes`` is shared with whoever learns from jobs that end."""
         self._sizes = sizes

@@ -12,6 +12,8 @@ from master.ordering.view import ClusterView, JobView
 class LeastAttainedService:
     """``quantum_s`` is what a container that is given now will have received before one can choose again."""
 
+    remembers = False
+
     def __init__(self, quantum_s: float = 1.0) -> None:
         self._quantum_s = quantum_s
 

@@ -30,6 +30,8 @@ class LasMq:
     a queue in the order in which they came to it (case 2; case 1 with ``stage_aware`` off).
     """
 
+    remembers = True
+
     def __init__(
         self, levels: Multilevel | None = None, *, stage_aware: bool = True, inside: Inside = "demand"
     ) -> None:

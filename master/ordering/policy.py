@@ -46,6 +46,11 @@ class Ranking(Protocol):
 class Ordering(Protocol):
     """Chosen by name; may remember things from round to round, but knows no clock."""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether what it saw when it was asked before makes a difference to what it says."""
+        ...
+
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
         """The order of these jobs now."""
         ...

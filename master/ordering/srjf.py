@@ -19,6 +19,8 @@ class SmallestRemainingJobFirst:
     their work differs by a fifth: the default weight lets that order them whatever the fit.
     """
 
+    remembers = False
+
     def __init__(self, weight: float = 100.0) -> None:
         self._weight = weight
 

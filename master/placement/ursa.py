@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from master.ordering import Key, Ranking
+from master.placement.candidates import Candidates
 from master.placement.workers import COLUMN_NAMES, MEMORY, Floats, Ints, Need, NeedsTable, Undo, Workers
 
 #: "Initialize stage_bonus to a large number": F is at most 4, so nothing that is not whole reaches it.
@@ -35,7 +36,7 @@ class Plan:
 
     The tasks before ``tried`` were looked at; those of them that are not in the plan find no worker in this round.
     ``most`` is what the score can be at most, now or later in the round. ``before`` and ``after`` are the workers of
-    the plan, one for each task, before and after it takes its place.
+    the plan, one for each task, before and after it takes its place. ``candidates`` are for the next time.
     """
 
     score: float
@@ -43,6 +44,7 @@ class Plan:
     chosen: list[tuple[int, int, float]]
     tried: int
     most: float = np.inf
+    candidates: Candidates | None = None
     before: list[Undo] = field(default_factory=list)
     after: list[Undo] = field(default_factory=list)
 
@@ -150,7 +152,7 @@ class _Line:
 class _Open:
     """A stage while the round lasts: the tasks still to be placed, the plan for them while it is true."""
 
-    __slots__ = ("_bonus", "_limit", "_most", "alike", "behind", "key", "plan", "stage", "start", "workers")
+    __slots__ = ("_among", "_bonus", "_limit", "_most", "alike", "behind", "key", "plan", "stage", "start", "workers")
 
     def __init__(self, stage: Stage, workers: Workers, bonus: float, limit: int) -> None:
         self.stage = stage
@@ -162,6 +164,7 @@ class _Open:
         self.behind: Key = ()
         most = np.repeat(workers.most(self.alike.table), self.alike.counts)
         self._bonus, self._limit = bonus, limit
+        self._among: Candidates | None = None
         self._most = float(most.max() if limit else max(most.mean() + bonus, most.max()))
 
     def rank(self, ranking: Ranking) -> None:
@@ -173,8 +176,11 @@ class _Open:
         """Make the plan; False if no task finds a worker."""
         if workers.none_for(self.alike.table):
             return False
-        plan = self.plan = stage_score(self.stage, workers, self.alike, self._bonus, self.start, self._limit)
-        self.workers = plan.workers
+        plan = score_among(self.stage, workers, self.alike, self._bonus, self._among) if self._among else None
+        if plan is None:
+            plan = stage_score(self.stage, workers, self.alike, self._bonus, self.start, self._limit)
+        self._among = plan.candidates
+        self.plan, self.workers = plan, plan.workers
         self._most = min(self._most, plan.most)
         return bool(plan.chosen)
 
@@ -220,46 +226,89 @@ def stage_score(
     With a ``limit`` the plan ends with so many tasks.
     """
     alike = alike or Alike(stage.needs)
-    table, ends, count = alike.table, alike.ends, len(stage.needs)
+    table = alike.table
     together = max(4, _TOGETHER // max(1, len(workers)))
     at_once = min(together, limit) if limit else together
-    chosen: list[tuple[int, int, float]] = []
-    taken: list[Undo] = []
-    most = np.inf
-    tried = start
-    wanted = limit or count + 1
-    group = bisect_right(ends, start)
-    while group < len(ends) and len(chosen) < wanted:
+    filling = _Filling(stage, workers, alike, start, limit)
+    most, candidates = np.inf, None
+    group = bisect_right(alike.ends, start)
+    while group < len(alike.ends) and filling.wanting:
         part, first = table.part(group, group + at_once), group
         group += part.rows
         at_once = min(together, 8 * at_once)  # the first found nobody: the next hardly will
-        fit = workers.fitness(part)
+        fit = workers.fitness(part, lent=True)
         if part is table and bonus:
-            most = _bound(np.repeat(fit.max(axis=1, initial=-np.inf), alike.counts), bonus)
+            most, candidates = _bound(fit, alike, bonus), Candidates.of(fit)
+        filling.fill(part, first, fit)
+    return filling.plan(bonus, most, candidates)
+
+
+def score_among(stage: Stage, workers: Workers, alike: Alike, bonus: float, among: Candidates) -> Plan | None:
+    """Return what :func:`stage_score` would, looking at the candidates only; None where others may be better."""
+    fit = workers.fitness(alike.table, among.workers, lent=True)
+    if not among.hold(fit):
+        return None
+    filling = _Filling(stage, workers, alike, 0, 0)
+    most = _bound(fit, alike, bonus)
+    if filling.fill(alike.table, 0, fit, among):
+        return filling.plan(bonus, most, among)
+    workers.swap(filling.taken)
+    return None
+
+
+class _Filling:
+    """Tasks of a stage take their places, one after the other; ``taken`` undoes it."""
+
+    def __init__(self, stage: Stage, workers: Workers, alike: Alike, start: int, limit: int) -> None:
+        self._stage, self._workers, self._ends = stage, workers, alike.ends
+        self._count = len(stage.needs)
+        self._wanted = limit or self._count + 1
+        self._tried = start
+        self._chosen: list[tuple[int, int, float]] = []
+        self.taken: list[Undo] = []
+
+    @property
+    def wanting(self) -> bool:
+        """Whether the plan is to have more tasks."""
+        return len(self._chosen) < self._wanted
+
+    def fill(self, part: NeedsTable, first: int, fit: Floats, among: Candidates | None = None) -> bool:
+        """Place the tasks of ``part``, whose first group is ``first``, by F (changed in place) on all workers, or
+        ``among`` them; False as soon as another worker may be better than all candidates."""
+        workers, ends = self._workers, self._ends
+        least = among.least.tolist() if among is not None else [-np.inf] * part.rows
         open_to = np.count_nonzero(fit > -np.inf, axis=1)  # by how many workers; who finds none now finds none later
         row = _next(open_to, 0)
-        while row < part.rows and len(chosen) < wanted:
-            tried = max(tried, ends[first + row - 1] if first + row else 0)
-            while open_to[row] and tried < ends[first + row] and len(chosen) < wanted:
-                worker = int(fit[row].argmax())
-                best = float(fit[row, worker])
-                chosen.append((tried, worker, best))
-                taken.append(workers.take(worker, stage.needs[tried]))
-                now, column = workers.fitness_on(worker, part, row), fit[row:, worker]
-                open_to[row:] -= (column > -np.inf) & (now == -np.inf)
-                column[:] = now
-                tried += 1
+        while row < part.rows and self.wanting:
+            self._tried = max(self._tried, ends[first + row - 1] if first + row else 0)
+            while open_to[row] and self._tried < ends[first + row] and self.wanting:
+                column = int(fit[row].argmax())
+                best = float(fit[row, column])
+                if best <= least[row]:
+                    return False
+                worker = column if among is None else int(among.workers[column])
+                self._chosen.append((self._tried, worker, best))
+                self.taken.append(workers.take(worker, self._stage.needs[self._tried]))
+                now, before = workers.fitness_on(worker, part, row), fit[row:, column]
+                open_to[row:] -= (before > -np.inf) & (now == -np.inf)
+                before[:] = now
+                self._tried += 1
             row += 1
             if row < part.rows and not open_to[row]:
                 row = _next(open_to, row)
-    if len(chosen) < wanted:
-        tried = count
-    after = workers.swap(taken)
-    if not chosen:
-        return Plan(0.0, False, chosen, tried)
-    score = sum(best for _, _, best in chosen)
-    whole = len(chosen) == count
-    return Plan(score / len(chosen) + (bonus if whole else 0.0), whole, chosen, tried, most, taken, after)
+        return among is None or not ((open_to == 0) & (among.least > -np.inf)).any()
+
+    def plan(self, bonus: float, most: float, candidates: Candidates | None) -> Plan:
+        """What came of it; the workers are as they were before."""
+        chosen = self._chosen
+        tried = self._count if self.wanting else self._tried
+        after = self._workers.swap(self.taken)
+        if not chosen:
+            return Plan(0.0, False, chosen, tried)
+        score = sum(best for _, _, best in chosen)
+        whole = len(chosen) == self._count
+        score = score / len(chosen) + (bonus if whole else 0.0)
+        return Plan(score, whole, chosen, tried, most, candidates, self.taken, after)
 
 
 def _next(open_to: Ints, start: int) -> int:
@@ -268,8 +317,9 @@ def _next(open_to: Ints, start: int) -> int:
     return start + int(rest[0]) if len(rest) else len(open_to)
 
 
-def _bound(largest: Floats, bonus: float) -> float:
+def _bound(fit: Floats, alike: Alike, bonus: float) -> float:
     """What the score of a stage can be at most while D does not grow, from the largest F of each of its tasks."""
+    largest = np.repeat(fit.max(axis=1, initial=-np.inf), alike.counts)
     if largest.min() == -np.inf:
         return float(largest.max())  # never whole
     return float(largest.mean()) + bonus

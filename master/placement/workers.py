@@ -49,6 +49,13 @@ class Need:
         )
 
 
+def spare(ept_s: float, rates: Floats, pending: Floats, idle_cores: Floats) -> Floats:
+    """Return D of Ursa §4.2.2 for each kind (3 × n) of workers as :class:`Workers` has them."""
+    apt_s = np.where(idle_cores[:, None] >= 1, [[0.0, 1.0, 1.0]], 1.0) * (pending / rates)
+    d: Floats = np.maximum(0.0, (ept_s - apt_s) / ept_s).T
+    return d
+
+
 class Workers:
     """State of n workers, of which :meth:`take` consumes. Unit: bytes, bytes/s, cores, slots, seconds.
 
@@ -77,18 +84,13 @@ class Workers:
         load_at_ept = np.vstack((rates.T * ept_s, memory_capacity[None, :]))
         self._per_amount: Floats = np.ascontiguousarray(1.0 / load_at_ept)  # 4 × n: Inc is an amount times this
         self._per_slot: Floats = np.ascontiguousarray(1.0 / slots.T)  # 3 × n
-        apt_s = np.where(idle_cores[:, None] >= 1, [[0.0, 1.0, 1.0]], 1.0) * (pending / rates)
         self.d: Floats = np.empty((4, len(rates)))
-        self.d[:MEMORY] = np.maximum(0.0, (ept_s - apt_s) / ept_s).T
+        self.d[:MEMORY] = spare(ept_s, rates, pending, idle_cores)
         self.d[MEMORY] = np.maximum(0.0, memory_free) / memory_capacity
-        # One worker at a time is faster in plain numbers.
-        self._rates: list[list[float]] = rates.tolist()
-        self._pending: list[tuple[float, float, float]] = [(row[0], row[1], row[2]) for row in pending.tolist()]
-        self._idle: list[float] = idle_cores.tolist()
-        self._capacity: list[float] = memory_capacity.tolist()
-        self._free: list[float] = memory_free.tolist()
-        self._cores: list[float] = cores_free.tolist()
-        self._d: list[tuple[float, float, float, float]] = [(d[0], d[1], d[2], d[3]) for d in self.d.T.tolist()]
+        self._rates, self._pending, self._idle, self._capacity = rates, pending, idle_cores, memory_capacity
+        self._room: Floats = np.empty((2, 0))
+        # One worker at a time is faster in plain numbers, and few of them are ever taken.
+        self._plain: dict[int, Undo] = {}
 
     def __len__(self) -> int:
         return len(self._idle)
@@ -110,7 +112,7 @@ class Workers:
         APT_cpu(w) = 0", and the free fraction of the memory (Ursa §4.2.2).
         """
         undo = self._state(worker)
-        rates, ept_s = self._rates[worker], self.ept_s
+        rates, ept_s = self._rates[worker].tolist(), self.ept_s
         cpu, disk, network, memory = need.amounts
         if need.unknown_size is not None:
             work = [cpu, disk, network]
@@ -125,24 +127,28 @@ class Workers:
             1.0 if idle >= 1 else max(0.0, (ept_s - cpu / rates[0]) / ept_s),
             max(0.0, (ept_s - disk / rates[1]) / ept_s),
             max(0.0, (ept_s - network / rates[2]) / ept_s),
-            max(0.0, free) / self._capacity[worker],
+            max(0.0, free) / float(self._capacity[worker]),
         )
         self.restore((worker, (cpu, disk, network), idle, free, cores - need.cores, d))
         return undo
 
     def restore(self, state: Undo) -> None:
         """Make a worker what it was."""
-        worker, self._pending[worker], self._idle[worker], free, cores, d = state
-        self._free[worker] = self.memory_free[worker] = free
-        if cores != self._cores[worker]:
-            self._cores[worker] = self.cores_free[worker] = cores
-        self._d[worker] = d
+        worker, _, _, free, cores, d = state
+        self._plain[worker] = state
+        self.memory_free[worker] = free
+        self.cores_free[worker] = cores
         self.d[:, worker] = d
 
     def _state(self, worker: int) -> Undo:
-        return (
-            worker, self._pending[worker], self._idle[worker], self._free[worker], self._cores[worker], self._d[worker]
-        )  # fmt: skip
+        state = self._plain.get(worker)
+        if state is None:
+            cpu, disk, network = self._pending[worker].tolist()
+            d = self.d[:, worker].tolist()
+            free, cores = float(self.memory_free[worker]), float(self.cores_free[worker])
+            state = (worker, (cpu, disk, network), float(self._idle[worker]), free, cores, (d[0], d[1], d[2], d[3]))
+            self._plain[worker] = state
+        return state
 
     def swap(self, states: list[Undo]) -> list[Undo]:
         """Restore these, the last one first; returns what undoes that, to be restored in the order in which it is."""
@@ -153,42 +159,56 @@ class Workers:
         redo.reverse()
         return redo
 
-    def fitness(self, needs: NeedsTable) -> Floats:
-        """F(t, w) for every task and worker (Eq. 1, m × n), −∞ where the task must not go.
+    def fitness(self, needs: NeedsTable, among: Ints | None = None, *, lent: bool = False) -> Floats:
+        """F(t, w) for every task and worker (Eq. 1, m × n), or those ``among`` them; −∞ where the task must not go.
 
         "We do not assign t to w if D_r(w) = 0 and Inc_r(t, w) > 0 for any r"; where Inc_r > D_r it counts as D_r: so
-        each term is min(Inc · D, D · D).
+        each term is min(Inc · D, D · D). What is ``lent`` is written over by the next call.
         """
-        shape = (len(needs.amounts), len(self))
-        fit, term = np.zeros(shape), np.empty(shape)
-        per_amount, most = self._per_amount * self.d, self.d * self.d
+        chosen = slice(None) if among is None else among
+        d, free, cores_free = self.d[:, chosen], self.memory_free[chosen], self.cores_free[chosen]
+        per_amount, most = self._per_amount[:, chosen] * d, d * d
+        shape = (needs.rows, d.shape[1])
+        term, fit = self._scratch(shape)
+        fit = fit if lent else np.empty(shape)
+        first = True
         barred: list[tuple[Mask, Mask]] = []
-        for resource, d in enumerate(self.d):
-            if not needs.some_ask[resource]:
-                continue
-            asked = needs.asks[:, resource]
-            np.multiply(needs.amounts[:, resource, None], per_amount[resource], out=term)
+        for resource in np.flatnonzero(needs.some_ask).tolist():
+            into = fit if first else term
+            np.multiply(needs.amounts[:, resource, None], per_amount[resource], out=into)
             if resource in needs.unknown:
-                term[needs.unknown[resource]] = self._per_slot[resource] * d
-            np.minimum(term, most[resource], out=term)
-            fit += term
-            spent = d <= 0.0
+                into[needs.unknown[resource]] = self._per_slot[resource, chosen] * d[resource]
+            np.minimum(into, most[resource], out=into)
+            if not first:
+                fit += term
+            first = False
+            spent = d[resource] <= 0.0
             if spent.any():
-                barred.append((asked, spent))
+                barred.append((needs.asks[:, resource], spent))
+        if first:
+            fit[:] = 0.0
         for asked, spent in barred:
             fit[np.ix_(asked, spent)] = -np.inf
         memory = needs.amounts[:, MEMORY]
-        if len(self) and memory.max(initial=0.0) > self.memory_free.min():
-            fit[memory[:, None] > self.memory_free] = -np.inf
+        if len(free) and memory.max(initial=0.0) > free.min():
+            fit[memory[:, None] > free] = -np.inf
         if needs.some_cores:
-            fit[needs.cores[:, None] - 1e-9 > self.cores_free] = -np.inf  # sums of fractions of cores
+            fit[needs.cores[:, None] - 1e-9 > cores_free] = -np.inf  # sums of fractions of cores
         for row, allowed in needs.allowed.items():
-            fit[row, ~allowed] = -np.inf
+            fit[row, ~allowed[chosen]] = -np.inf
         return fit
+
+    def _scratch(self, shape: tuple[int, int]) -> tuple[Floats, Floats]:
+        """Room for intermediate results, the same again and again: to map fresh memory takes as long as to compute."""
+        size = shape[0] * shape[1]
+        if self._room.shape[1] < size:
+            self._room = np.empty((2, size))
+        return self._room[0, :size].reshape(shape), self._room[1, :size].reshape(shape)
 
     def fitness_on(self, worker: int, needs: NeedsTable, start: int) -> Floats:
         """The same on one worker, for the tasks from ``start`` on."""
         amounts, d = needs.amounts[start:], self.d[:, worker]
+        _, _, _, free, cores, plain_d = self._state(worker)
         terms = amounts * (self._per_amount[:, worker] * d)
         for resource, rows in needs.unknown.items():
             terms[rows[rows >= start] - start, resource] = self._per_slot[resource, worker] * d[resource]
@@ -197,12 +217,12 @@ class Workers:
         fit: Floats = terms[:, 0] + terms[:, 1]
         fit += terms[:, 2]
         fit += terms[:, 3]
-        if min(self._d[worker]) <= 0.0:
+        if min(plain_d) <= 0.0:
             fit[(needs.asks[start:] & (d <= 0.0)).any(axis=1)] = -np.inf
-        if needs.most_memory > self._free[worker]:
-            fit[amounts[:, MEMORY] > self._free[worker]] = -np.inf
+        if needs.most_memory > free:
+            fit[amounts[:, MEMORY] > free] = -np.inf
         if needs.some_cores:
-            fit[needs.cores[start:] - 1e-9 > self._cores[worker]] = -np.inf
+            fit[needs.cores[start:] - 1e-9 > cores] = -np.inf
         for row, allowed in needs.allowed.items():
             if row >= start and not allowed[worker]:
                 fit[row - start] = -np.inf

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 
 from master.ordering import ClusterView, JobView, OrderingSettings, Ranking, ordering_of
-from master.placement import AlgorithmOne, Need, Stage, Workers, place, why_not
+from master.placement import AlgorithmOne, Need, Stage, Workers, candidates, place, ursa, why_not
 from master.placement.ursa import STAGE_BONUS, stage_score
 from master.placement.workers import Floats, NeedsTable
 from penstock.model import ResourceKind
@@ -299,3 +300,46 @@ def test_agrees_with_a_plain_reading_of_the_paper(seed: int) -> None:
     ranking = ejf(0.3, **{str(s): elapsed for s, (elapsed, _) in enumerate(stages)})
     placed = [(int(p.need.job), int(p.need.task), p.worker) for p in place(w, given, ranking)]
     assert placed == plain_placement(stages, plain, 0.3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_look_at_the_candidates_finds_what_a_look_at_all_workers_does(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    rows = [
+        (
+            tuple(rng.choice([10.0, rng.uniform(5, 15)]) for _ in range(3)),
+            tuple(rng.uniform(0, 12) for _ in range(3)),
+            float(rng.randint(0, 2)),
+            rng.choice([50.0, 100.0]),
+            100.0,
+        )
+        for _ in range(40)
+    ]
+    given = [
+        Stage("j", str(s), [
+            Need("j", f"{s}-{t}", (*(rng.choice([0.0, rng.uniform(0, 9)]) for _ in range(3)), rng.uniform(0, 40)))
+            for t in range(4)
+        ])
+        for s in range(6)
+    ]  # fmt: skip
+
+    def placed() -> list[tuple[str, int, str]]:
+        return [(p.need.task, p.worker, p.why) for p in place(cluster(*rows), given, ejf(j=1.0))]
+
+    whole = placed()
+    found: list[bool] = []
+    among = ursa.score_among
+
+    def counting(*args: Any) -> Any:
+        plan = among(*args)
+        found.append(plan is not None)
+        return plan
+
+    monkeypatch.setattr(ursa, "score_among", counting)
+    monkeypatch.setattr(candidates, "_FROM_WORKERS", 0)
+    monkeypatch.setattr(candidates, "_GROUPS", 20)
+    monkeypatch.setattr(candidates, "_BEST", 3)
+    assert placed() == whole
+    assert found, "no stage was scored a second time"

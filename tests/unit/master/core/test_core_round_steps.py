@@ -138,3 +138,27 @@ def test_rows_follow_their_nodes_when_one_is_lost() -> None:
     b.ready("c", task("t", 500, nodes=("c",)))
     assert b.round() == [("t", "c")]
     assert b.cluster.table.memory_free[1] == 1000 * MB or b.cluster.table.stale(b.cluster.nodes["c"])
+
+
+def test_jobs_are_not_ranked_for_what_no_node_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bed("a", ordering="ejf")
+    b.heartbeat("a", promised_memory_bytes=900 * MB)
+    b.job("a", "early", at=1.0)
+    b.job("a", "late", at=2.0)
+    b.ready("a", *[task(f"t{i}", 200) for i in range(3)], job="early")
+    b.ready("a", command("c", cores=3.5), command("d", memory=150), job="late")
+    b.heartbeat("a", promised_memory_bytes=900 * MB, promised_cores=1.0)
+    assert b.round() == []
+    asked: list[float] = []
+    rank = b.cluster.rank
+    monkeypatch.setattr(b.cluster, "rank", lambda now: (asked.append(now), rank(now))[1])
+
+    b.heartbeat("a", promised_memory_bytes=900 * MB, promised_cores=1.0)
+    assert b.round() == []
+    assert asked == [], "nobody has room: the order makes no difference"
+    assert b.cluster.jobs["early"].waits == "3 tasks of stage s wait for a node: of 1 node 1 lacks memory"
+    assert b.cluster.jobs["late"].waits == "2 tasks of stage s wait for a node: of 1 node 1 lacks unpromised cores"
+
+    b.heartbeat("a", promised_memory_bytes=900 * MB)
+    assert b.round() == [("c", "a")]
+    assert len(asked) == 1

@@ -1,0 +1,102 @@
+"""The waiting stages for which a node may have room, found before the jobs are ranked and anything is scored.
+
+A task finds no node in a round (F = −∞ everywhere: Ursa §4.2.2, Eq. 1) if no node has the memory, the cores and the D
+that the task asks for. Within a round these only fall. So a stage none of whose tasks finds a node when the round
+begins places nothing in it, whatever the order of the jobs, and need not be looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from master.core.records import Asks, Job, Task, WaitingStage
+from master.core.snapshot import Picture, base_need
+from master.placement.workers import COLUMN, MEMORY, spare
+from penstock.model import ResourceKind
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+
+
+def stages_of(cluster: Cluster, job: Job) -> dict[str, WaitingStage]:
+    """Return a job's stages as :meth:`Job.ready_for_regular` has them, each summed up when it has changed."""
+    if job.waiting is None:
+        known = job.summed_up
+        names = dict.fromkeys(stage for stage, allows in job.ready if allows != "only")
+        if names.keys() - known.keys():
+            known |= {
+                stage: _summed_up(cluster, tasks)
+                for stage, tasks in job.ready_for_regular().items()
+                if stage not in known
+            }
+        job.waiting = {stage: found for stage in names if (found := known.setdefault(stage, None)) is not None}
+    return job.waiting
+
+
+def possible(cluster: Cluster, jobs: list[Job]) -> set[tuple[str, str]]:
+    """Return the (job, stage) for which some node may have room; those that are left out place nothing in this round.
+
+    Only Algorithm 1 is known well enough to leave something out.
+    """
+    stages = ((job.job, name, stage) for job in jobs for name, stage in stages_of(cluster, job).items())
+    if cluster.settings.placement != "ursa":
+        return {(job, name) for job, name, _ in stages}
+    room = _Room(cluster)
+    return {(job, name) for job, name, stage in stages if room.may_hold(stage)}
+
+
+class _Room:
+    """The most memory in bytes that is free on one node, among the nodes that have all else that a task asks for."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        picture, table = Picture(cluster), cluster.table
+        rows = picture.rows
+        self._picture = picture
+        d = spare(cluster.settings.ept_s, table.rates[rows], table.pending[rows], table.idle[rows, 0])
+        self._spare = ~(d <= 0.0)
+        self._memory, self._cores = table.memory_free[rows], table.cores_free[rows]
+        self._most: dict[Asks, float] = {}
+
+    def may_hold(self, stage: WaitingStage) -> bool:
+        """Return whether a node has room for some task of a stage."""
+        most = self._most
+        for asks, least_bytes in stage.least_bytes.items():
+            if asks not in most:
+                most[asks] = self._most_bytes(asks)
+            if least_bytes <= most[asks]:
+                return True
+        return False
+
+    def _most_bytes(self, asks: Asks) -> float:
+        kinds, cores, nodes = asks
+        fits = self._spare[list(kinds)].all(axis=0)
+        if cores:
+            fits &= cores - 1e-9 <= self._cores  # sums of fractions of cores, as in `Workers.fitness`
+        if nodes:
+            fits &= self._picture.named(nodes)
+        return float(self._memory[fits].max(initial=-math.inf))
+
+
+def _summed_up(cluster: Cluster, tasks: list[Task]) -> WaitingStage:
+    least: dict[Asks, float] = {}
+    for asks, memory_bytes in _asked(cluster, tasks):
+        least[asks] = min(memory_bytes, least.get(asks, math.inf))
+    return WaitingStage(tasks[0], len(tasks), least, any(is_command(task) for task in tasks))
+
+
+def is_command(task: Task) -> bool:
+    """Return whether a ready task is a command that takes a CPU slot."""
+    request = task.request
+    return request is not None and request.command is not None and request.command_kind is ResourceKind.CPU
+
+
+def _asked(cluster: Cluster, tasks: list[Task]) -> Iterator[tuple[Asks, float]]:
+    """What each task asks for. Refusals and earlier copies bar some nodes, too; they are for placement to look at."""
+    for task in tasks:
+        need, request = base_need(cluster, task), task.request
+        assert request is not None
+        unknown = None if need.unknown_size is None else COLUMN[need.unknown_size]
+        kinds = tuple(kind for kind in range(MEMORY) if need.amounts[kind] > 0 or kind == unknown)
+        yield (kinds, need.cores, request.nodes), need.amounts[MEMORY]
