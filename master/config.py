@@ -149,6 +149,24 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     promotion: Annotated[
         bool, Meta(description="opportunistic tasks become regular where there is room (UBIS §IV.D)"), LIVE
     ] = True
+    preemption_backoff_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="a preempted task is not placed on that node's slack for so long, and twice as long after each "
+            "further preemption there; 0: no back-off, of the node neither",
+        ),
+        LIVE,
+    ] = 10.0
+    preemption_backoff_max_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="the longest such pause; and how long after a preemption the node's slack takes a limited "
+            "number of tasks",
+        ),
+        LIVE,
+    ] = 60.0
     executor_placement: Annotated[
         Literal["minfrag", "trc", "tetris", "tetris2", "capacity", "static", "random_fit"],
         Meta(description="how executors are placed (docs/executors.md); all but the first two reserve their peaks"),
@@ -265,6 +283,11 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         if self.node_timeout_s < 2 * self.heartbeat_s:
             faults.append(
                 f"node_timeout_s: {self.node_timeout_s:g} is below two heartbeats ({self.heartbeat_s:g} s each)"
+            )
+        if self.preemption_backoff_max_s < self.preemption_backoff_s:
+            faults.append(
+                f"preemption_backoff_max_s: {self.preemption_backoff_max_s:g} is below preemption_backoff_s "
+                f"({self.preemption_backoff_s:g})"
             )
         if self.drained_timeout_s < self.node_timeout_s:
             faults.append(

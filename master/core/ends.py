@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import lifecycle, standing
+from master.core import backing_off, lifecycle, standing
 from master.core.records import Node
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
@@ -31,6 +31,7 @@ def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float)
         holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
         if holder is node and held is not None and not held.command:
             lifecycle.drop(cluster, node, held)  # that agent let go before it told us
+            backing_off.done(node, held)
         elif holder is not None and held is not None:
             lifecycle.withdraw(cluster, holder, held, "its framework says that it is done")
         if node.name == job.origin:
@@ -82,10 +83,13 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
         lifecycle.keep_end(job, message.task, node.name, message.ended)
     if held is not None and held.accepted:
         lifecycle.drop(cluster, node, held)
+        if message.ended.by is EndedBy.EXIT:
+            backing_off.done(node, held)
         if job is not None and task is not None and task.node == node.name:
             if message.ended.by is not EndedBy.PREEMPTED:
                 lifecycle.end(cluster, job, task, message.ended)
             elif task.request is not None:  # it did nothing wrong: back to its job's queue (UBIS §IV.C)
+                backing_off.preempted(cluster, node, task, message.ended, now)
                 lifecycle.requeue(cluster, job, task)
             else:  # what it is only its origin knows, which says so when it registers
                 lifecycle.forget(cluster, job, task)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from master.core.work import Work
+from master.opportunistic import Pause, SlackLimit
 from master.placement import Need
 from penstock.model import Capacity, KindAmounts, Profile, ResourceKind, TaskRequest
 from penstock.model.job_state import JobStanding, standing
@@ -117,6 +118,7 @@ class Task:
     fits_in: int = -1  # the shape of the cluster in which some node could hold it
     in_vain: bool = False  # its user's limit would have let it be placed, and no node had room
     need: Need | None = None  # but for which nodes it may go to, once somebody asked
+    pauses: dict[str, Pause] = field(default_factory=dict)  # node → since it was preempted there
 
     @property
     def elastic(self) -> bool:
@@ -272,6 +274,7 @@ class Node:
     executors_due: bool = False  # it has reported since it was last looked at for executors
     draining: Draining | None = None  # no work goes there
     draining_in: int = 0  # the request that told it so on its present connection
+    slack_limit: SlackLimit | None = None  # since opportunistic work was preempted there
     own: list[Remaining] | None = None  # while draining: what else runs there, once it has said so
 
     @property

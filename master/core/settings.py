@@ -55,6 +55,8 @@ class MasterSettings:
     drained_timeout_s: float = 600.0
     gather_s: float = 5.0
     promotion: bool = True
+    preemption_backoff_s: float = 10.0
+    preemption_backoff_max_s: float = 60.0
     default_cpu_bytes_per_s: float = 50e6
     default_disk_bytes_per_s: float = 100e6
     default_network_bytes_per_s: float = 100e6

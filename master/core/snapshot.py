@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from master.core import backing_off
 from master.core.records import Node, Task
 from master.core.table import Rows, usable
 from master.opportunistic import Asked, Slack
@@ -70,6 +71,7 @@ class Picture:
             capacity=np.column_stack((table.cores[rows], table.slots[rows, 1:], table.memory_capacity[rows])),
             idle=table.idle[rows],
             queue=table.queue[rows],
+            room=backing_off.room(self._cluster, rows, self._cluster.now),
         )
 
     def need(self, task: Task) -> Need:
@@ -90,6 +92,9 @@ class Picture:
         command, usage = request.command, request.usage
         memory = float(request.memory_bytes)
         allowed = self._allowed(task) if self._choosy(task) else None
+        if task.pauses and (shunned := backing_off.shunned(task, self._cluster.now)):
+            allowed = np.full(len(self.rows), True) if allowed is None else allowed
+            self._mark(allowed, shunned, False)
         if command is not None:
             fits = (command.cpu_cores, 0.0, 0.0, memory)
             return Asked(task.job, task.name, holds(request), fits, allowed=allowed)

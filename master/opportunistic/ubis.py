@@ -55,6 +55,7 @@ class Slack:
     ``left`` (n × 4, as :data:`Amounts`) is T_alloc × capacity − utilization, in which everything that was launched
     since the last heartbeat counts in full ("the scheduler assumes the newly allocated containers will utilize all
     allocated resources"). ``idle`` (n × 3) are free slots. ``queue`` (n) is how many more commands may wait there.
+    ``room`` (n) is how many more tasks each node may hold on slack after a preemption; None: no node has a limit.
     """
 
     t_alloc: Floats
@@ -62,6 +63,7 @@ class Slack:
     capacity: Floats
     idle: Floats
     queue: Floats
+    room: Floats | None = None
     _hopeless: set[object] = field(default_factory=set)  # slack only shrinks: what found none finds none
 
     def give(self, asked: Asked) -> Given | None:
@@ -77,7 +79,7 @@ class Slack:
                 self._hopeless.add(shape)
             return None
         given = Given(asked, worker, self._why(worker))
-        self.left[worker] -= asked.takes
+        self._take(worker, asked)
         if asked.slot is not None:
             self.idle[worker, COLUMN[asked.slot]] -= 1
         return given
@@ -91,18 +93,26 @@ class Slack:
         )
         if asked.allowed is not None:
             barred |= ~asked.allowed
+        if self.room is not None:
+            barred |= self.room < 1
         share = np.where(barred, -np.inf, (self.left / self.capacity).min(axis=1))
         worker = int(share.argmax())
         if share[worker] == -np.inf:
             return None
         given = Given(asked, worker, f"ubis: no slack; one of {self.queue[worker]:g} places in the queue for it")
-        self.left[worker] -= asked.takes
+        self._take(worker, asked)
         self.queue[worker] -= 1
         return given
 
     def lacks(self, asked: Asked) -> dict[str, int]:
         """What keeps a task from how many workers."""
         return {what: int(mask.sum()) for what, mask in self._bars(asked).items() if mask.any()}
+
+    def _take(self, worker: int, asked: Asked) -> None:
+        """Count a task that the worker is given."""
+        self.left[worker] -= asked.takes
+        if self.room is not None:
+            self.room[worker] -= 1
 
     def _bars(self, asked: Asked) -> dict[str, Mask]:
         """Which workers each thing keeps it from."""
@@ -111,7 +121,9 @@ class Slack:
         if asked.slot is not None:
             bars[f"a free {asked.slot} slot"] = self.idle[:, COLUMN[asked.slot]] < 1
         if asked.allowed is not None:
-            bars["permission for it (its nodes, or an earlier refusal)"] = ~asked.allowed
+            bars["permission for it (its nodes, an earlier refusal or a preemption there)"] = ~asked.allowed
+        if self.room is not None:
+            bars["room for more on slack since a preemption there"] = self.room < 1
         return bars
 
     def _why(self, worker: int) -> str:

@@ -32,6 +32,7 @@ LIVE: dict[str, st.SearchStrategy[Any]] = {
     "network_aware": st.booleans(),
     "memory_estimate": st.booleans(),
     "promotion": st.booleans(),
+    "preemption_backoff_s": st.sampled_from([0.0, 0.1, 10.0]),
     "user_max_jobs": st.sampled_from([0, 1, 3]),
     "user_max_cores": st.sampled_from([0.0, 1.0, 2.5]),
     "user_max_memory_bytes": st.sampled_from([0, 300 * MIB, 600 * MIB]),

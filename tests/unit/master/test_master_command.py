@@ -61,6 +61,7 @@ _NOT_CONFIGURED = {"max_losses"}
 
 def test_every_setting_of_the_core_is_configured() -> None:
     config = MasterConfig(
+        preemption_backoff_s=3.0, preemption_backoff_max_s=40.0,
         interval_s=0.2, ept_s=0.7, ordering="las_mq", ejf_weight=3.0, srjf_weight=4.0, las_quantum_s=5.0,
         las_mq_queues=2, las_mq_first_threshold_container_s=6.0, las_mq_step=7.0, las_mq_weights=(8.0, 1.0),
         las_mq_stage_aware=False, las_mq_inside="fifo", tenants={"eve": "research/eve"}, weights={"research": 2.0},

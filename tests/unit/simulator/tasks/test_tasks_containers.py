@@ -45,6 +45,14 @@ def test_every_preempted_container_is_started_again_until_its_task_has_ended() -
     assert report.measures["tasks"] == 100
 
 
+def test_backing_off_after_a_preemption_loses_less_work_and_takes_no_longer() -> None:
+    at_once, backing_off = (
+        simulated("ubis/sensitivity", agent__t_alloc=0.9, policy__preemption_backoff_s=seconds) for seconds in (0, 10)
+    )
+    assert backing_off.preemptions < at_once.preemptions / 2
+    assert backing_off.makespan_s <= at_once.makespan_s
+
+
 def test_more_slack_is_given_out_with_a_higher_t_alloc_and_less_is_taken_back_with_a_higher_t_preempt() -> None:
     shares = [sleep(1.98e9, agent__t_alloc=t_alloc).opportunistic_share for t_alloc in (0.5, 0.9)]
     assert None not in shares

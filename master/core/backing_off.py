@@ -1,0 +1,52 @@
+"""Preempted opportunistic work: which nodes it keeps away from, and how much of it a node may hold meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from master.core.records import Held, Node, Task
+from master.opportunistic import SlackLimit, pause_after
+from penstock.model import Ended
+
+if TYPE_CHECKING:
+    from master.core.cluster import Cluster
+    from master.core.table import Rows
+    from master.placement.workers import Floats
+
+
+def preempted(cluster: Cluster, node: Node, task: Task, ended: Ended, now: float) -> None:
+    """Back off after a node ended a command for its resources; the command is no longer among what the node holds.
+
+    A command without an exit status did not run: the node handed it back, and nothing is known against the node. The
+    same holds for a drained node, which ends all its opportunistic work.
+    """
+    first_s, most_s = cluster.settings.preemption_backoff_s, cluster.settings.preemption_backoff_max_s
+    if not first_s or ended.exit_status is None or node.draining is not None:
+        return
+    task.pauses[node.name] = pause_after(task.pauses.get(node.name), now, first_s, most_s)
+    left = sum(not held.regular and held.leaving_in is None for held in node.held.values())
+    node.slack_limit = SlackLimit.after_preemption(left, now, most_s)
+
+
+def done(node: Node, held: Held) -> None:
+    """Raise the node's limit: an opportunistic task ended there without a preemption."""
+    if node.slack_limit is not None and not held.regular:
+        node.slack_limit.most += 1
+
+
+def shunned(task: Task, now: float) -> list[str]:
+    """Return the nodes on whose slack the task is not to be placed at ``now``."""
+    return [name for name, pause in task.pauses.items() if not pause.over(now)]
+
+
+def room(cluster: Cluster, rows: Rows, now: float) -> Floats | None:
+    """Return how many more opportunistic tasks each node of ``rows`` may hold (n); None where no node has a limit."""
+    table = cluster.table
+    limits = [table.nodes[row].slack_limit for row in rows.tolist()]
+    if not any(limits):
+        return None
+    most: Floats = np.array([np.inf if limit is None or not limit.holds(now) else limit.most for limit in limits])
+    left: Floats = most - table.opportunistic[rows]
+    return left
