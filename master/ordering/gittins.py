@@ -7,6 +7,7 @@ first served. The distributions are those of jobs that ended, by user and applic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,6 +18,8 @@ from master.ordering.view import ClusterView, JobView
 
 _LOWER, _UPPER = EDGES[:-1, None], EDGES[1:, None]
 _WIDTH = _UPPER - _LOWER
+#: Container-seconds after which a job of which nothing is known leaves the first queue.
+FIRST_QUEUE = 0.5
 #: Jobs whose numbers together fit into a core's cache.
 _BLOCK = 128
 
@@ -48,8 +51,14 @@ def _indices(known: Floats, attained: Floats) -> Floats:
     return np.asarray(np.divide(done, taken, out=np.zeros_like(done), where=(done > 0) & (taken > 0)).max(axis=0))
 
 
+def queue_of(service: float) -> int:
+    """Return the queue of a job that has received so many container-seconds: each is twice as long as the one before
+    (LAS_MQ §3.2)."""
+    return 0 if service < FIRST_QUEUE else 1 + int(math.log2(service / FIRST_QUEUE))
+
+
 class Gittins:
-    """Ranks jobs by their index, the largest first; jobs beyond all that is known by the service that they have had."""
+    """Ranks jobs by their index, the largest first; jobs beyond all that is known by queues of the service received."""
 
     remembers = False
 
@@ -58,13 +67,18 @@ class Gittins:
         self._sizes = sizes
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
-        """Rank by index; equal ones by service, then by submission."""
+        """Rank by index; equal ones, such as those of which nothing is known, by queues of LAS_MQ, then by submission.
+
+        By service alone equal jobs would take turns to their ends, as under plain Linux, and all end last.
+        """
         del cluster
         if not jobs:
             return Strict([], {})
         known = self._sizes.probabilities([(job.user, job.application) for job in jobs])
         index = indices(known, np.array([job.service for job in jobs])).tolist()
-        ranked = sorted(zip(jobs, index, strict=True), key=lambda one: (-one[1], one[0].service, *one[0].earliest))
+        ranked = sorted(
+            zip(jobs, index, strict=True), key=lambda one: (-one[1], queue_of(one[0].service), *one[0].earliest)
+        )
         return _ByIndex(ranked, self._sizes)
 
 
