@@ -25,10 +25,10 @@ image: | .venv/bin/python  ## the image and the kernel of the tests' virtual mac
 demo: $(VENV)  ## real jobs share this host, split statically and through Penstock (INPUT=DIR, DEMO=host)
 	@$(RUN) -m demo.dispatch
 
-# Two lanes. What measures the processors runs when the host's tests and the other native ones are over; what is left
-# then of those under QEMU gets what it leaves.
+# What measures the processors runs when the host's tests are over; beside it those under QEMU get what it leaves.
 test: $(VENV)  ## test-host, test-native and test-emulated; not test-measured, test-dask-old, test-spark and test-cluster
-	@$(RUN) -m tests.beside 10 '$(MAKE) test-not-alone' '$(MAKE) test-emulated' -- '$(MAKE) test-host' '$(MAKE) test-alone'
+	@status=0; $(RUN) -m tests.beside 0 '$(MAKE) test-not-alone' '$(MAKE) test-host' || status=1; \
+	$(RUN) -m tests.beside 10 '$(MAKE) test-emulated' '$(MAKE) test-alone' || status=1; exit $$status
 
 test-host: $(VENV)  ## unit, property, contract and integration tests
 	@$(RUN) -m pytest -q -n 2 --dist loadfile tests/unit tests/property tests/contract tests/integration
