@@ -254,7 +254,8 @@ class MonotaskQueues:
 
     def queued(self) -> int:
         """Monotasks that wait for a slot."""
-        return sum(resource.queued for resource in self._resources.values())
+        cpu, disk, network = self._resources.values()
+        return cpu.queued + disk.queued + network.queued
 
     def idle(self) -> KindAmounts:
         """Free slots."""

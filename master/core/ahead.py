@@ -52,9 +52,14 @@ class _Commands:
 
 
 def due(cluster: Cluster, now: float) -> bool:
-    """Return whether to look: something has changed that matters here, or a heartbeat has passed."""
+    """Return whether to look: a command waits, and something has changed that matters here or a heartbeat has passed.
+
+    The jobs are ranked for it, which a round that places nothing does not do otherwise.
+    """
     table = cluster.table
-    return now >= cluster.ahead_due and bool(table.most_commands[: len(table.nodes)].any())
+    if now < cluster.ahead_due or not table.most_commands[: len(table.nodes)].any():
+        return False
+    return any(job.admitted and _waits(cluster, job) for job in cluster.jobs.values())
 
 
 def place(cluster: Cluster, ranking: Ranking, offered: dict[str, dict[str, list[Task]]] | None) -> set[str]:

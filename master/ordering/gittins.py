@@ -7,19 +7,19 @@ first served. The distributions are those of jobs that ended, by user and applic
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Ranking, Strict
 from master.ordering.sizes import EDGES, Floats, JobSizes
 from master.ordering.view import ClusterView, JobView
 
 _LOWER, _UPPER = EDGES[:-1, None], EDGES[1:, None]
 _WIDTH = _UPPER - _LOWER
-#: Container-seconds after which a job of which nothing is known leaves the first queue.
-FIRST_QUEUE = 0.5
+#: The queues of jobs of which nothing is known: fine ones, up to 2^38 container-seconds (docs/order-of-jobs.md).
+UNKNOWN = Multilevel(queues=40, first_threshold=0.5, step=2.0)
 #: Jobs whose numbers together fit into a core's cache.
 _BLOCK = 128
 
@@ -51,12 +51,6 @@ def _indices(known: Floats, attained: Floats) -> Floats:
     return np.asarray(np.divide(done, taken, out=np.zeros_like(done), where=(done > 0) & (taken > 0)).max(axis=0))
 
 
-def queue_of(service: float) -> int:
-    """Return the queue of a job that has received so many container-seconds: each is twice as long as the one before
-    (LAS_MQ §3.2)."""
-    return 0 if service < FIRST_QUEUE else 1 + int(math.log2(service / FIRST_QUEUE))
-
-
 class Gittins:
     """Ranks jobs by their index, the largest first; jobs beyond all that is known by queues of the service received."""
 
@@ -77,7 +71,7 @@ class Gittins:
         known = self._sizes.probabilities([(job.user, job.application) for job in jobs])
         index = indices(known, np.array([job.service for job in jobs])).tolist()
         ranked = sorted(
-            zip(jobs, index, strict=True), key=lambda one: (-one[1], queue_of(one[0].service), *one[0].earliest)
+            zip(jobs, index, strict=True), key=lambda one: (-one[1], UNKNOWN.queue_of(one[0].service), *one[0].earliest)
         )
         return _ByIndex(ranked, self._sizes)
 

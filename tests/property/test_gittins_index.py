@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.ordering import ClusterView, JobSizes, JobView, OrderingSettings, ordering_of
-from master.ordering.gittins import indices, queue_of
+from master.ordering.gittins import UNKNOWN, indices
 from master.ordering.sizes import CELLS, EDGES, Floats, cell_of
 
 _SIZES = st.floats(0.02, 1e6)
@@ -99,7 +99,7 @@ def test_without_any_job_known_the_order_is_by_queue_then_first_come(ages: list[
     jobs = [JobView(f"j{n}", service=age, sequence=n, user=f"u{n % 2}") for n, age in enumerate(ages)]
     order = [int(name[1:]) for name in ordering.rank(jobs, ClusterView()).order()]
     for before, after in pairwise(order):
-        assert (queue_of(ages[before]), before) < (queue_of(ages[after]), after)
+        assert (UNKNOWN.queue_of(ages[before]), before) < (UNKNOWN.queue_of(ages[after]), after)
 
 
 @given(st.lists(_SIZES, min_size=1, max_size=20), st.lists(st.floats(1.0, 1e6), min_size=2, max_size=6, unique=True))
@@ -111,7 +111,10 @@ def test_beyond_all_that_is_known_the_lower_queue_goes_first(sizes: list[float],
     jobs = [JobView(f"j{n}", service=age, sequence=n, user="eve", application="sort") for n, age in enumerate(beyond)]
     fresh = JobView("fresh", sequence=99, user="eve", application="sort")
     order = ordering_of(OrderingSettings("gittins"), learnt).rank([*jobs, fresh], ClusterView()).order()
-    assert order == ["fresh", *(f"j{n}" for n in sorted(range(len(beyond)), key=lambda n: (queue_of(beyond[n]), n)))]
+    assert order == [
+        "fresh",
+        *(f"j{n}" for n in sorted(range(len(beyond)), key=lambda n: (UNKNOWN.queue_of(beyond[n]), n))),
+    ]
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.floats(0.001, 1e9)), max_size=40))
