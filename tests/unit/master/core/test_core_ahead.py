@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from master.ordering import Ranking
 from penstock.model import KindAmounts, ResourceKind
 from tests.unit.master.cluster_bed import MB, Bed, command, task
 
@@ -93,3 +94,25 @@ def test_a_user_holds_no_more_than_he_may() -> None:
     heartbeats(b, "a")
     b.ready("a", *[command(f"s{n}") for n in range(4)], job="short")
     assert len(b.round()) == 2
+
+
+def test_the_jobs_are_not_ranked_for_it_where_no_command_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = busy("a")
+    full: dict[str, Any] = {"promised_memory_bytes": 1000 * MB}
+    heartbeats(b, "a", **full)
+    b.ready("a", task("framework", 10), job="short")
+    b.round()
+    asked: list[float] = []
+    rank = b.cluster.rank
+
+    def noted(now: float) -> Ranking:
+        asked.append(now)
+        return rank(now)
+
+    monkeypatch.setattr(b.cluster, "rank", noted)
+    b.ready("a", task("another", 10), job="short")
+    b.round()
+    assert asked == []
+    b.ready("a", command("c", 10), job="short")
+    b.round()
+    assert len(asked) == 1
