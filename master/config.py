@@ -36,9 +36,13 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     interval_s: Annotated[float, Meta(gt=0, description="scheduling interval: time between two rounds"), LIVE] = 0.1
     ept_s: Annotated[
         float,
-        Meta(gt=0, description="Ursa's EPT: work that a node should have queued; the scheduling latency or more"),
+        Meta(
+            ge=0,
+            description="Ursa's EPT: work that a node should have queued, the scheduling latency or more; 0: it "
+            "follows the lengths of tasks, within 1 to 5 s",
+        ),
         LIVE,
-    ] = 1.0
+    ] = 0.0
     ordering: Annotated[
         Literal["fifo", "fair", "drf", "las", "ejf", "srjf", "las_mq", "gittins"],
         Meta(description="order of jobs, and what each may hold (docs/scheduling.md)"),
@@ -278,7 +282,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
             SettingsError: two settings contradict each other.
         """
         faults = [*_faults(self.desk_settings)]
-        if self.ept_s < self.interval_s:
+        if 0 < self.ept_s < self.interval_s:
             faults.append(f"ept_s: {self.ept_s:g} is below interval_s ({self.interval_s:g}); set it above")
         if self.node_timeout_s < 2 * self.heartbeat_s:
             faults.append(

@@ -157,6 +157,7 @@ class Status(Said, frozen=True, kw_only=True):
     memory: Memory
     decisions: dict[str, int]
     ordering: str
+    ept_s: float
     promised: dict[str, PromisedNow]
 
 

@@ -239,6 +239,7 @@ def assign(
         user=job.user,
     )
     node.held[held.key] = held
+    cluster.table.see_length(node, request.usage)
     cluster.table.touch(node)
     task.node, task.on_slack, task.told, task.unfit_since = node.name, on_slack, False, None
     task.why = why

@@ -46,6 +46,7 @@ def run(cluster: Cluster, now: float) -> None:
     if now < cluster.gathers_until:
         cluster.changed = True
         return
+    cluster.table.follow_lengths()
     cluster.table.settle()
     ranking = cluster.rank(now) if _order_matters(cluster) else None
     if ranking is not None:

@@ -16,17 +16,13 @@ _FIXED = ("heartbeat_s", "executor_placement", "executor_slot_s", "executor_hori
 class MasterSettings:
     """What :class:`master.core.cluster.Cluster` must know; ``master/config.py`` says what each is.
 
-    ``ept_s`` is Ursa's expected processing time. The paper sets it to the scheduling latency; here that is the interval
-    plus what reports (coalesced within 50 ms), decisions and frameworks take, and it should cover a task's own length,
-    too: APT counts all of a task's work, so below that its CPU work still to come bars the node while its disk idles.
-    In the simulator, three jobs of 12 tasks of 0.2 s disk and 0.4 s CPU on a node of two cores took 15.5 s with 0.12 s,
-    11.9 s with 0.3 s, 7.7 s with 1 s; 7.6 s is the least.
+    ``ept_s`` is Ursa's expected processing time; 0: it follows the lengths of tasks (master/placement/lengths.py).
     The default rates stand in for a node's until it has measured its own (its first heartbeats say 0); the one of the
     CPU counts per core.
     """
 
     interval_s: float = 0.1
-    ept_s: float = 1.0
+    ept_s: float = 0.0
     ordering: str = "ejf"
     ejf_weight: float = 1.0
     srjf_weight: float = 100.0

@@ -52,7 +52,7 @@ class Picture:
         """What regular placement sees (Ursa §4.2.2)."""
         table, rows = self._cluster.table, self.rows
         return Workers(
-            self._cluster.settings.ept_s,
+            table.ept_s,
             rates=table.rates[rows],
             pending=table.pending[rows],
             slots=table.slots[rows],

@@ -31,6 +31,7 @@ def document(cluster: Cluster, now: float) -> dict[str, Any]:
         },
         "decisions": {name: cluster.counts[name] for name in COUNTERS},
         "ordering": cluster.settings.ordering,
+        "ept_s": cluster.table.ept_s,
         "promised": {
             reservation: {"cores": one.cores, "memory_bytes": one.memory_bytes, "bundles": one.bundles}
             for reservation, one in cluster.plan.promised(cluster.unix(now)).items()

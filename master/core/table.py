@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from master.core.records import Held, Node
 from master.core.settings import MasterSettings
+from master.placement.lengths import TaskLengths
 from master.placement.workers import COLUMN, Floats, Mask
-from penstock.model import KINDS, ResourceKind
+from penstock.model import KINDS, KindAmounts, ResourceKind
 from penstock.model.work import Opportunistic
 
 Rows = NDArray[np.intp]
@@ -73,6 +74,8 @@ class NodeTable:
 
     def __init__(self, settings: MasterSettings) -> None:
         self._settings = settings
+        self._lengths = TaskLengths()
+        self.ept_s = 0.0  # EPT in seconds: the operator's, or by the tasks that were placed
         self.nodes: list[Node] = []
         self.rows: dict[str, int] = {}
         self.shape = 0  # rises when a node comes, goes, or has other capacities
@@ -81,11 +84,29 @@ class NodeTable:
         self._size = 0
         self._large: tuple[int, Node | None] = (-1, None)  # the node with the most memory in some shape
         self._grow(16)
+        self.follow_lengths()
 
     def reconfigure(self, settings: MasterSettings) -> None:
         """Other settings from now on, for every row."""
         self._settings = settings
+        self.follow_lengths()
         self._touched.update(dict.fromkeys(self.rows))
+
+    def see_length(self, node: Node, usage: KindAmounts) -> None:
+        """Count the length of a task that goes to a node, at the rates of the slots there."""
+        row = self.rows[node.name]
+        rates, slots = self.rates[row].tolist(), self.slots[row].tolist()
+        work = (usage.cpu, usage.disk, usage.network)
+        length_s = sum(amount * slot / rate for amount, slot, rate in zip(work, slots, rates, strict=True))
+        if length_s:
+            self._lengths.see(length_s)
+
+    def follow_lengths(self) -> None:
+        """Derive EPT anew where the operator gave none; every row follows a change."""
+        ept_s = self._settings.ept_s or self._lengths.ept_s(self._settings.interval_s)
+        if ept_s != self.ept_s:
+            self.ept_s = ept_s
+            self._touched.update(dict.fromkeys(self.rows))
 
     # ------------------------------------------------------------ keeping it true
 
@@ -130,7 +151,7 @@ class NodeTable:
         slots = node.slots
         rates = self._rates(node)
         said, idle = load.pending, load.idle
-        unsized_s = self._settings.ept_s
+        unsized_s = self.ept_s
         self.rates[row] = rates
         self.slots[row] = slots
         self.pending[row] = [

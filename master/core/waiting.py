@@ -54,7 +54,7 @@ class _Room:
         picture, table = Picture(cluster), cluster.table
         rows = picture.rows
         self._picture = picture
-        d = spare(cluster.settings.ept_s, table.rates[rows], table.pending[rows], table.idle[rows, 0])
+        d = spare(table.ept_s, table.rates[rows], table.pending[rows], table.idle[rows, 0])
         self._spare = ~(d <= 0.0)
         self._memory, self._cores = table.memory_free[rows], table.cores_free[rows]
         self._most: dict[Asks, float] = {}

@@ -205,7 +205,7 @@ def record(cluster: Cluster, now: float) -> Recording:
         name: value
         for name in MasterConfig.__struct_fields__
         if (value := getattr(cluster.settings, name, None)) is not None
-    }
+    } | {"ept_s": table.ept_s}  # that of this moment, where it follows the tasks
     return Recording(
         at=cluster.unix(now),
         settings=MasterConfig(**settings),

@@ -1,0 +1,55 @@
+"""EPT follows the lengths of the tasks that are placed, where the operator gave none."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from master.core.status import document
+from master.explain.recording import record
+from master.placement.lengths import TaskLengths
+from penstock.model import KindAmounts
+from tests.unit.master.cluster_bed import MB, Bed, bed, task
+
+
+def placed_beside(made: Bed, cpu_mb: int) -> int:
+    """How many of two tasks of 200 MB are placed on a node whose cores have some of their work before them."""
+    made.job("a")
+    made.ready("a", *[task(f"first{i}", cpu=200) for i in range(4)])
+    made.round()
+    made.heartbeat("a", idle=(0, 2, 2), pending=KindAmounts(cpu=float(cpu_mb) * MB))
+    made.ready("a", *[task(f"then{i}", cpu=200) for i in range(2)])
+    return len(made.round(1.0))
+
+
+def test_cpu_work_still_to_come_does_not_bar_a_node_of_long_tasks() -> None:
+    """Four cores of 50 MB/s each have 400 MB before them, 2 s; a task takes 4 s."""
+    assert placed_beside(bed("a", ept_s=1.0), cpu_mb=400) == 0
+    assert placed_beside(bed("a"), cpu_mb=400) == 2
+    assert placed_beside(bed("a"), cpu_mb=4000) == 0, "20 s of work are enough, however long tasks are"
+
+
+def test_people_see_the_ept_of_this_moment() -> None:
+    made = bed("a")
+    assert document(made.cluster, made.now)["ept_s"] == 1.0
+    placed_beside(made, cpu_mb=400)
+    assert document(made.cluster, made.now)["ept_s"] == 4.0
+    assert record(made.cluster, made.now).settings.ept_s == 4.0
+
+
+@given(st.lists(st.floats(1e-3, 1e3), max_size=600), st.floats(0.01, 20.0))
+def test_ept_stays_within_its_bounds_and_near_what_tasks_need(lengths_s: list[float], interval_s: float) -> None:
+    lengths, least_s = TaskLengths(), max(1.0, interval_s)
+    for length_s in lengths_s:
+        lengths.see(length_s)
+        assert least_s <= lengths.ept_s(interval_s) <= max(5.0, least_s)
+    if lengths_s:
+        latest = sorted(lengths_s[-256:])
+        wanted_s = min(max(latest[int(0.75 * (len(latest) - 1))], least_s), max(5.0, least_s))
+        assert 0.9 * wanted_s - 1e-9 <= lengths.ept_s(interval_s) <= wanted_s / 0.9 + 1e-9
+
+
+def test_ept_stays_while_no_task_of_known_size_is_placed() -> None:
+    lengths = TaskLengths()
+    lengths.see(3.0)
+    assert [lengths.ept_s(0.1) for _ in range(3)] == [3.0, 3.0, 3.0]
