@@ -8,7 +8,7 @@ DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
 
-.PHONY: help venv wheel image demo test test-host test-alone test-not-alone test-dask-old test-spark test-vm test-native test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm docs man clean
+.PHONY: help venv wheel image demo test test-host test-alone test-not-alone test-dask-old test-spark test-vm test-native test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -92,6 +92,9 @@ bench-victims: $(VENV)  ## the kernel tests of preemption, each watched for a mi
 
 bench-spark-vm: $(VENV)  ## four Spark applications in the virtual machine, elastic against static: three quarters of an hour, goes on where it ended
 	$(RUN) -m bench.spark_vm
+
+bench-mix: $(VENV)  ## the same mixed work under plain Linux, systemd slices and Penstock, in the virtual machine: twenty minutes
+	$(RUN) -m bench.mix
 
 docs: $(VENV)  ## this documentation as a site, in build/docs
 	.venv/bin/sphinx-build -W --keep-going -q docs build/docs

@@ -1,0 +1,1 @@
+"""The same real work, arriving at the same times, under plain Linux, batch systems and Penstock."""

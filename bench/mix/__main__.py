@@ -1,0 +1,46 @@
+"""``python -m bench.mix``: run the same jobs in each way in the virtual machine, print a table.
+
+Exit status: 0; 69 where this host cannot have the machine, 71 if it would not boot; else what the command ended with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+
+from bench.mix.machine import MixMachine
+from tests.vm import checkout
+from tests.vm.__main__ import NO_BOOT, UNAVAILABLE, require_machine
+from tests.vm.host import UnavailableError, say
+from tests.vm.remote import BootError
+from tests.vm.user_mode import Network
+
+_PROCESSORS = 2
+
+
+def main(arguments: list[str]) -> int:
+    """Boot the machine and measure."""
+    parser = argparse.ArgumentParser(prog="python -m bench.mix", description=__doc__)
+    parser.add_argument("--memory", type=int, default=4096, metavar="MIB", help="the machine's memory [4096]")
+    parser.add_argument("--ways", default="plain,slices,penstock", metavar="WAY,…", help="[%(default)s]")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the plan [1]")
+    parser.add_argument("--minutes", type=float, default=6.0, metavar="M", help="of arrivals [6]")
+    options = parser.parse_args(arguments)
+    try:
+        require_machine(user_mode=True)
+        with Network() as network, MixMachine(network, 1, memory_mib=options.memory, processors=_PROCESSORS) as machine:
+            checkout.install(machine)
+            guest = f"{checkout.VENV}/bin/python -m bench.mix.guest --ways {shlex.quote(options.ways)}"
+            settings = f"--seed {options.seed} --window-s {60 * options.minutes}"
+            return machine.stream(f"cd {checkout.REMOTE} && {guest} {settings}")
+    except UnavailableError as error:
+        say(f"no virtual machine on this host: {error}")
+        return UNAVAILABLE
+    except BootError as error:
+        say(str(error))
+        return NO_BOOT
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,54 @@
+"""The kinds of work, and the shell command of a job of each: real programs on the input files of the image."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from bench.mix.plan import Kind
+
+#: Text that is read for each unit of size.
+_COMPRESS_BYTES, _SORT_BYTES = 1 << 20, 16 << 20
+COPY_BYTES = 4 << 20
+#: Objects that are compiled for each unit of size.
+_OBJECTS = 2
+KINDS = (
+    Kind("compress", 2.0),
+    Kind("sort", 2.0),
+    Kind("compile", 1.5),
+    Kind("copy", 1.0),
+)
+
+
+def command(kind: str, units: float, inputs: Path, directory: Path) -> str:
+    """Return the command that does the work in ``directory`` and leaves its result there as ``result``.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    text, result = shlex.quote(str(inputs / "text")), shlex.quote(str(directory / "result"))
+    where = shlex.quote(str(directory))
+    if kind == "compress":
+        return f"{_stream(text, units * _COMPRESS_BYTES)} | xz -3 -T1 >{result}"
+    if kind == "sort":
+        return f"{_stream(text, units * _SORT_BYTES)} | LC_ALL=C sort --parallel=1 -S 64M -T {where} >{result}"
+    if kind == "compile":
+        return _compile(max(1, round(units * _OBJECTS)), shlex.quote(str(inputs / "source/src")), where)
+    if kind == "copy":
+        taken = _stream(text, units * COPY_BYTES)
+        return f"{taken} | dd of={result} bs=1M iflag=fullblock conv=fsync status=none"
+    raise ValueError(f"no kind {kind!r}")
+
+
+def _stream(text: str, size_bytes: float) -> str:
+    """Write that much of the text, which begins again where it ends."""
+    return f"{{ while cat {text} 2>/dev/null; do :; done; }} | head -c {round(size_bytes)}"
+
+
+def _compile(objects: int, source: str, directory: str) -> str:
+    """Compile files of the source in turn, two at a time, into an archive."""
+    count = f"set -- {source}/l*.c; n=0; while [ $n -lt {objects} ]; do for f; do [ $n -lt {objects} ] || break"
+    rule = "printf '%s.o: %s\\n\\t@cc -O2 -c -o $@ $<\\n' $n $f; n=$((n+1)); done; done"
+    names = f"$(seq -s ' ' -f %g.o 0 {objects - 1})"
+    makefile = f'{{ echo "all: {names}"; {count}; {rule}; }} >Makefile'
+    return f"cd {directory} && {makefile} && make -s -j2 all && ar rc result *.o && rm -f *.o"

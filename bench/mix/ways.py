@@ -1,0 +1,51 @@
+"""How a job is started: by plain Linux, in a systemd slice of its user, or by ``penstock submit``."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.mix.plan import USERS, Job
+
+#: From a job, its directory and its shell command to the process that ends when the job does.
+Start = Callable[[Job, Path, str], list[str]]
+SUBMIT = "/opt/venv/bin/penstock"
+
+
+def as_user(user: str, argv: list[str]) -> list[str]:
+    """Return the command that runs another one as a user."""
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", *argv]
+
+
+def plain(job: Job, directory: Path, command: str) -> list[str]:
+    """Start a job on arrival; nothing else."""
+    return as_user(job.user, ["sh", "-euc", command])
+
+
+def slices(job: Job, directory: Path, command: str) -> list[str]:
+    """Start a job on arrival, in a scope in the slice of its user; slices have equal weights."""
+    scope = ["systemd-run", "--quiet", "--scope", f"--slice=mix-{job.user}.slice"]
+    return [*scope, f"--uid={job.user}", f"--gid={job.user}", "sh", "-euc", command]
+
+
+def make_slices() -> None:
+    """Give the slice of each user the same weight."""
+    for user in USERS:
+        property_ = ["systemctl", "set-property", "--runtime", f"mix-{user}.slice", "CPUWeight=100"]
+        subprocess.run(property_, check=True)
+
+
+def penstock(socket: Path) -> Start:
+    """Return the way of an agent's users: a job file, and ``penstock submit``."""
+
+    def start(job: Job, directory: Path, command: str) -> list[str]:
+        file = directory / "job.toml"
+        task = f"[[task]]\nname = {json.dumps(job.kind)}\ncommand = {json.dumps(command)}\n"
+        file.write_text(f"name = {json.dumps(job.application)}\n\n{task}", encoding="ascii")
+        submit = f"PENSTOCK_SOCKET={shlex.quote(str(socket))} exec {SUBMIT} submit --quiet {shlex.quote(str(file))}"
+        return as_user(job.user, ["sh", "-c", f"{submit} >{shlex.quote(str(directory / 'submitted'))}"])
+
+    return start

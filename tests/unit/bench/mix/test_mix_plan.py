@@ -1,0 +1,78 @@
+"""The plan of the mix: one seed, one plan; loads within bounds; heavy tails; recurring work that recurs."""
+
+from __future__ import annotations
+
+import random
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bench.mix.plan import LARGEST, LEAST_LOAD, MOST_LOAD, USERS, Cost, Kind, Plan, draw_plan, pareto
+
+KINDS = (Kind("sort", 2.0), Kind("compress", 1.0), Kind("query", 3.0, sized=False))
+COSTS = {"sort": Cost(0.1, 0.4), "compress": Cost(0.05, 0.6), "query": Cost(0.8, 0.0)}
+seeds = st.integers(min_value=0, max_value=2**32)
+
+
+def plan(seed: int, window_s: float = 360.0) -> Plan:
+    return draw_plan(seed, KINDS, COSTS, window_s=window_s, cores=2.0)
+
+
+@given(seeds)
+def test_the_same_seed_gives_the_same_plan(seed: int) -> None:
+    assert plan(seed) == plan(seed)
+
+
+@given(seeds, st.floats(min_value=300.0, max_value=3600.0))
+def test_the_load_lies_within_its_bounds(seed: int, window_s: float) -> None:
+    assert LEAST_LOAD <= plan(seed, window_s).load <= MOST_LOAD + 1e-9
+
+
+@given(seeds)
+def test_jobs_arrive_in_order_within_the_window_and_cost_what_was_calibrated(seed: int) -> None:
+    made = plan(seed)
+    arrivals_s = [job.arrival_s for job in made.jobs]
+    assert arrivals_s == sorted(arrivals_s)
+    assert 0 <= arrivals_s[0] <= arrivals_s[-1] <= made.window_s
+    assert all(job.cpu_s == COSTS[job.kind].cpu_s(job.units) for job in made.jobs)
+    assert [job.number for job in made.jobs] == list(range(len(made.jobs)))
+
+
+@given(seeds)
+def test_a_recurring_job_is_of_a_series_that_its_user_runs_in_the_first_pass(seed: int) -> None:
+    made = plan(seed)
+    known = {(each.application, each.user, each.kind) for each in made.series}
+    for job in made.jobs:
+        assert ((job.application, job.user, job.kind) in known) == job.recurring
+
+
+def test_different_seeds_give_different_plans() -> None:
+    assert plan(1).jobs != plan(2).jobs
+
+
+def test_every_user_and_every_kind_has_jobs() -> None:
+    made = plan(1, window_s=1800.0)
+    assert {job.user for job in made.jobs} == set(USERS)
+    assert {job.kind for job in made.jobs} == {kind.name for kind in KINDS}
+    assert {job.recurring for job in made.jobs} == {True, False}
+
+
+def test_sizes_have_a_heavy_tail() -> None:
+    draw = random.Random(1)
+    sizes = sorted(pareto(draw) for _ in range(10_000))
+    assert sizes[0] >= 1
+    assert sizes[-1] <= LARGEST
+    assert sizes[-1] > 15 * median(sizes)
+    largest_tenth = sum(sizes[-1_000:])
+    assert largest_tenth > 0.3 * sum(sizes)
+
+
+def test_a_kind_without_sizes_has_one_unit_each_time() -> None:
+    assert {job.units for job in plan(3).jobs if job.kind == "query"} == {1.0}
+
+
+def test_a_window_too_short_for_any_job_is_refused() -> None:
+    with pytest.raises(ValueError, match="too short"):
+        draw_plan(1, KINDS, COSTS, window_s=0.1, cores=2.0)
