@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from master.core.backfill import Backfill, Running
 from master.core.records import Job
 from penstock.model.units import counted, format_bytes
 from penstock.wire import master_api as api
@@ -55,16 +57,16 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
     """Admit what fits, in the order of the jobs (Ursa: "the enforcement of SRJF in job admission … is similar as in
     EJF").
 
-    The first that does not fit now is waited for: nothing that stands behind it may take the memory that it waits for,
-    so a large job does not starve. Under an order in which others keep coming before it, it is waited for once it has
-    waited ``admission_wait_max_s``: from then on nothing else is admitted that reserves memory. One that could not be
-    admitted even in an empty cluster is passed over until nodes join; one that reserves nothing cannot keep anybody
-    waiting for memory. ``max_running_jobs`` bounds how many are admitted at once (LAS_MQ §4),
-    ``user_max_jobs`` how many of one user; who waits for that keeps nobody else waiting. Opportunistic tasks need no
-    admission.
+    The first that does not fit now is waited for: what stands behind it is admitted only if the first then starts no
+    later (:mod:`master.core.backfill`), so a large job does not starve. Under an order in which others keep coming
+    before it, it is waited for once it has waited ``admission_wait_max_s``: from then on nothing else is admitted that
+    reserves memory. One that could not be admitted even in an empty cluster is passed over until nodes join; one that
+    reserves nothing cannot keep anybody waiting for memory. ``max_running_jobs`` bounds how many are admitted at once
+    (LAS_MQ §4), ``user_max_jobs`` how many of one user; who waits for that keeps nobody else waiting. Opportunistic
+    tasks need no admission.
     """
     room = _Room(cluster)
-    first: Job | None = None
+    first: _First | None = None
     for job in _in_line(cluster, order, now):
         wanted = job.memory_bytes
         if wanted > room.total_bytes:
@@ -79,18 +81,59 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
             limit = cluster.settings.max_running_jobs
             _waits(cluster, job, "jobs", f"the cluster runs {counted(limit, 'job')}, which is max_running_jobs")
         elif not wanted or (first is None and wanted <= room.free_bytes):
-            room.take(job.user, wanted)
-            job.admitted, job.waits_why = True, ""
-            cluster.counts["admitted"] += 1
-            cluster.changed = True
-            why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it"
-            cluster.propose(job.origin, api.AdmitJob(job=job.job, why=why))
+            _admit(cluster, job, room, now)
         elif first is None:
-            first = job
+            first = _First(cluster, job, room, now)
             free = f"{format_bytes(max(0, room.free_bytes))} of {format_bytes(room.total_bytes)} is not reserved"
             _waits(cluster, job, "memory", f"it wants {format_bytes(wanted)} reserved, {free}")
+        elif wanted <= room.free_bytes and first.lets_pass(job, room):
+            _admit(cluster, job, room, now, f"; job {first.job.job} ({first.job.name}) before it starts no later")
         else:
-            _waits(cluster, job, "behind", f"job {first.job} ({first.name}) stands before it and waits, too")
+            before = f"job {first.job.job} ({first.job.name}) stands before it and waits, too"
+            might = "; there is room for it, but that one might start later" if wanted <= room.free_bytes else ""
+            _waits(cluster, job, "behind", before + might)
+
+
+def _admit(cluster: Cluster, job: Job, room: _Room, now: float, passed: str = "") -> None:
+    room.take(job.user, job.memory_bytes)
+    job.admitted, job.admitted_at, job.waits_why = True, now, ""
+    cluster.counts["admitted"] += 1
+    cluster.changed = True
+    why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it{passed}"
+    cluster.propose(job.origin, api.AdmitJob(job=job.job, why=why))
+
+
+class _First:
+    """The first job in line that waits for memory, and who may pass it.
+
+    Under ``max_running_jobs`` nobody who passes keeps it waiting: it starts when another job ends, which gives back a
+    place with the memory.
+    """
+
+    def __init__(self, cluster: Cluster, job: Job, room: _Room, now: float) -> None:
+        self.job = job
+        self._cluster, self._now = cluster, now
+        self._late = now - (job.waits_since or 0.0) > cluster.settings.admission_wait_max_s
+        self._lacks_bytes = job.memory_bytes - room.free_bytes
+        self._backfill: Backfill | None = None
+
+    def lets_pass(self, job: Job, room: _Room) -> bool:
+        """Whether a job that has room is admitted before it."""
+        if self._late or (job.user == self.job.user and not room.for_user(job.user, 2)):
+            return False
+        if self._backfill is None:
+            self._backfill = Backfill(self._lacks_bytes, self._running())
+        before = self._cluster.history.of((job.user, job.name))
+        return self._backfill.take(job.memory_bytes, math.inf if before is None else before.ends_within_s)
+
+    def _running(self) -> Iterator[Running]:
+        for job in self._cluster.jobs.values():
+            if job.admitted and job.memory_bytes:
+                before = self._cluster.history.of((job.user, job.name))
+                if before is None or job.admitted_at is None:
+                    yield Running(job.memory_bytes)
+                else:
+                    yield Running(job.memory_bytes, before.ends_after_s(self._now - job.admitted_at))
 
 
 def _too_large(cluster: Cluster, job: Job, total_bytes: int, *, never: bool) -> str:
@@ -117,9 +160,9 @@ class _Room:
         """Not reserved; below 0 where nodes have gone."""
         return self.total_bytes - self.reserved_bytes
 
-    def for_user(self, user: str) -> bool:
-        """Whether another job of this user may be admitted."""
-        return self._users[user] < self._of_a_user
+    def for_user(self, user: str, jobs: int = 1) -> bool:
+        """Whether so many more jobs of this user may be admitted."""
+        return self._users[user] + jobs <= self._of_a_user
 
     def take(self, user: str, wanted: int) -> None:
         """A job is admitted."""

@@ -29,7 +29,7 @@ def asked(cluster: Cluster, event: CancelAsked) -> None:
 def cancel(cluster: Cluster, job: Job, by: str) -> None:
     """Stop it everywhere; ``by`` is who wants that, the first who did."""
     job.cancelled_by = job.cancelled_by or by
-    job.admitted, job.waits_why = False, ""
+    job.admitted, job.admitted_at, job.waits_why = False, None, ""
     for node in dict.fromkeys([job.origin, *job.hosts]):
         tell(cluster, node, job.job, job.cancelled_by)  # before it hears that its tasks ended
     stop(cluster, job)

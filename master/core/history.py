@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from penstock.model import KINDS
 
 #: (user, name of the job): the same name of another user is another job.
 Name = tuple[str, str]
+#: A length is foretold from so many runs at least, the latest ones, and is taken to be wrong by up to this factor.
+_LEAST_RUNS, _LATEST_RUNS, _ERRS_BY = 2, 5, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Of a whole job: bytes per kind of the tasks that were placed, and container-seconds that it received."""
+    """Of a whole job: bytes per kind of the tasks that were placed, and container-seconds that it received.
+
+    ``lengths_s`` are the times from admission to the end of the latest runs, those that are known.
+    """
 
     work: tuple[float, ...] = (0.0,) * len(KINDS)
     service_s: float = 0.0
+    lengths_s: tuple[float, ...] = ()
+
+    def ends_after_s(self, elapsed_s: float) -> float:
+        """Return how long a run that has lasted so long goes on at least: half of the shortest; 0: nobody knows."""
+        return max(0.0, min(self.lengths_s) / _ERRS_BY - elapsed_s) if self._known else 0.0
+
+    @property
+    def ends_within_s(self) -> float:
+        """Return how long the next run takes at most: twice the longest; inf: nobody knows."""
+        return max(self.lengths_s) * _ERRS_BY if self._known else math.inf
+
+    @property
+    def _known(self) -> bool:
+        return len(self.lengths_s) >= _LEAST_RUNS
 
 
 class History:
@@ -34,7 +54,8 @@ class History:
         before = self._known.pop(name, None)
         if before is not None:
             work = tuple((old + new) / 2 for old, new in zip(before.work, needed.work, strict=True))
-            needed = Needed(work, (before.service_s + needed.service_s) / 2)
+            lengths_s = (before.lengths_s + needed.lengths_s)[-_LATEST_RUNS:]
+            needed = Needed(work, (before.service_s + needed.service_s) / 2, lengths_s)
         elif len(self._known) >= self._most:
             self._known.pop(next(iter(self._known)))
         self._known[name] = needed

@@ -30,6 +30,7 @@ class Unlearnt:
     """A job that is over, and the nodes that have yet to tell the last of what it received there.
 
     ``teaches``: it was done, so that its size is that of a whole job; ``at_least`` where no node has told of any.
+    ``lengths_s`` is the time since its admission, where that is known.
     """
 
     user: str
@@ -40,6 +41,7 @@ class Unlearnt:
     at_least: float
     waits_for: set[str]
     due: float  # monotonic
+    lengths_s: tuple[float, ...]
 
 
 def job_over(cluster: Cluster, job: Job, *, teaches: bool, waits: bool) -> None:
@@ -47,7 +49,8 @@ def job_over(cluster: Cluster, job: Job, *, teaches: bool, waits: bool) -> None:
     some = LEAST if job.work.done and not job.executors_of else 0.0
     nodes = {name for name in {job.origin, *job.hosts, *job.work.seen} if waits and _may_tell(cluster, job, name)}
     due = cluster.now + PATIENCE * cluster.settings.heartbeat_s
-    over = Unlearnt(job.user, job.name, job.application, job.work, teaches, some, nodes, due)
+    lengths_s = () if job.admitted_at is None else (cluster.now - job.admitted_at,)
+    over = Unlearnt(job.user, job.name, job.application, job.work, teaches, some, nodes, due, lengths_s)
     if nodes:
         cluster.unlearnt[job.job] = over
     else:
@@ -95,7 +98,7 @@ def _told(cluster: Cluster, job: str, over: Unlearnt, node: str) -> None:
 def _learn(cluster: Cluster, job: str, over: Unlearnt) -> None:
     service_s = over.work.service_s
     if over.teaches:
-        cluster.history.learn((over.user, over.name), Needed(tuple(over.work.ended), service_s))
+        cluster.history.learn((over.user, over.name), Needed(tuple(over.work.ended), service_s, over.lengths_s))
         # Where no node told of any, as older agents do of jobs shorter than a heartbeat, the smallest size there is.
         cluster.sizes.learn(over.user, over.application, service_s or over.at_least)
         cluster.order_anew()

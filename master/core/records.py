@@ -157,6 +157,7 @@ class Job:
     memory_bytes: int = 0
     submitted_at: float = 0.0
     admitted: bool = False
+    admitted_at: float | None = None  # monotonic; None: not, or by a former master
     described: bool = False
     complete: bool = True  # all tasks that its origin still waits for are known here
     tasks: dict[str, Task] = field(default_factory=dict)

@@ -168,14 +168,18 @@ def test_jobs_wait_for_memory_in_order_and_small_ones_do_not_overtake() -> None:
     b = bed("a")
     b.job("a", "first", 600 * MB, at=1)
     b.job("a", "large", 900 * MB, at=2)
-    b.job("a", "small", 100 * MB, at=3)
-    b.job("a", "nothing", 0, at=4)
+    b.job("a", "small", 101 * MB, at=3)
+    b.job("a", "as large", 500 * MB, at=4)
+    b.job("a", "nothing", 0, at=5)
     assert [d.job for _, d in b.said(api.AdmitJob)] == ["first", "nothing"]
     told = {d.job: d.why for _, d in b.said(api.TellWaiting)}
     assert told["large"] == "it wants 858 MiB reserved, 381 MiB of 954 MiB is not reserved"
-    assert told["small"] == "job large (large) stands before it and waits, too"
+    waits = "job large (large) stands before it and waits, too"
+    assert told["small"] == f"{waits}; there is room for it, but that one might start later"
+    assert told["as large"] == waits
+    b.serve(e.Said("a", api.JobEnded(job="as large")))
     b.serve(e.Said("a", api.JobEnded(job="first")))
-    assert [d.job for _, d in b.said(api.AdmitJob)] == ["first", "nothing", "large", "small"]
+    assert [d.job for _, d in b.said(api.AdmitJob)] == ["first", "nothing", "large"]
 
 
 def test_a_job_larger_than_the_cluster_learns_why_and_keeps_nobody_waiting() -> None:
