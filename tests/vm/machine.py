@@ -55,6 +55,7 @@ class Machine(Remote):
         self._forward = (22, *forward)
         self._drives = tuple(drives)
         self._qemu: subprocess.Popen[bytes] | None = None
+        self._console: _Console | None = None
 
     def boot(self, image: Image) -> None:
         """Twice, if it has to be."""
@@ -80,7 +81,7 @@ class Machine(Remote):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-        console = _Console(self._qemu)
+        console = self._console = _Console(self._qemu)
         if not console.ready.wait(_BOOT_TIMEOUT_S) or self._qemu.poll() is not None:
             raise BootError(f"the machine did not come up within {_BOOT_TIMEOUT_S} s; its console:\n{console.tail()}")
         if wrong := self.connect(_BOOT_TIMEOUT_S):
@@ -117,6 +118,12 @@ class Machine(Remote):
             if model == "nvme":
                 arguments += ["-device", f"nvme,serial=penstock{number},drive=drive{number}"]
         return arguments
+
+    def last_words(self) -> str | None:
+        """The end of its serial line, if QEMU has ended."""
+        if self._qemu is None or self._qemu.poll() is None:
+            return None
+        return self._console.tail() if self._console is not None else ""
 
     def kill(self) -> None:
         """At once."""

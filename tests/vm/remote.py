@@ -14,6 +14,8 @@ from tests.vm.host import find, say
 from tests.vm.image import Image, ensure_image
 
 _SCRATCH_BYTES = 1024**3
+#: How often it is looked whether a machine has ended while a command runs in it.
+_LOOK_S = 2.0
 
 
 class BootError(Exception):
@@ -58,6 +60,10 @@ class Remote(ABC):
     def kill(self) -> None:
         """Nothing of it runs any longer; it may never have run."""
 
+    @abstractmethod
+    def last_words(self) -> str | None:
+        """What its console said last, if it has ended by itself (its kernel panicked); None while it runs."""
+
     def scratch(self) -> Path:
         """The machine's second disk, empty, in a file."""
         file = self.directory / "scratch.img"
@@ -94,8 +100,17 @@ class Remote(ABC):
         return done
 
     def stream(self, command: str) -> int:
-        """Run a shell command as root, its output going where ours goes; returns its exit status."""
-        return subprocess.run(self.ssh_command(command), stdin=subprocess.DEVNULL, check=False).returncode
+        """Run a shell command as root, its output going where ours goes; returns its exit status, 1 if the machine
+        ended meanwhile, which ssh would wait for."""
+        with subprocess.Popen(self.ssh_command(command), stdin=subprocess.DEVNULL) as process:
+            while True:
+                try:
+                    return process.wait(_LOOK_S)
+                except subprocess.TimeoutExpired:
+                    if (said := self.last_words()) is not None:
+                        process.kill()
+                        say(f"the machine ended while a command ran in it; its console:\n{said}")
+                        return 1
 
     def shell(self) -> int:
         """An interactive shell of root's."""

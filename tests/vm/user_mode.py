@@ -176,6 +176,12 @@ class UserModeMachine(Remote):
         ]
         # fmt: on
 
+    def last_words(self) -> str | None:
+        """The end of its console, if its process has ended."""
+        if self._linux is None or self._linux.poll() is None:
+            return None
+        return (self.directory / "console").read_bytes()[-4000:].decode(errors="replace")
+
     def kill(self) -> None:
         """It leads a session of its own, in which some of its helpers would outlive it."""
         if self._linux is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.vm import __main__ as vm
-from tests.vm import host, image, user_mode_kernel
+from tests.vm import host, image, remote, user_mode_kernel
 from tests.vm.__main__ import UNAVAILABLE, _drives_of, _parser, main, require_user_mode
 from tests.vm.checkout import _commands, _files
 from tests.vm.image import ROOT, requirements
@@ -156,3 +156,21 @@ def test_a_kernel_that_lacks_what_was_configured_is_refused(tmp_path: Path) -> N
 @pytest.mark.parametrize(("said", "nice"), [("/autogroup-25 nice -5\n", -5), ("/autogroup-1 nice 10\n", 10), ("", 0)])
 def test_the_nice_value_of_a_session_is_read_and_that_of_init_s_is_none(said: str, nice: int) -> None:
     assert nice_of_session(said) == nice
+
+
+class Panicked(Machine):
+    """A machine whose kernel has panicked: ssh goes on waiting for it."""
+
+    def ssh_command(self, command: str) -> list[str]:
+        return ["sleep", "infinity"]
+
+    def last_words(self) -> str | None:
+        return "Kernel panic - not syncing"
+
+
+def test_a_command_in_a_machine_that_ended_ends_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(remote, "_LOOK_S", 0.01)
+    assert Panicked().stream("true") == 1
+    assert "Kernel panic" in "".join(capsys.readouterr())
