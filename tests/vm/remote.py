@@ -103,14 +103,16 @@ class Remote(ABC):
         """Run a shell command as root, its output going where ours goes; returns its exit status, 1 if the machine
         ended meanwhile, which ssh would wait for."""
         with subprocess.Popen(self.ssh_command(command), stdin=subprocess.DEVNULL) as process:
-            while True:
-                try:
-                    return process.wait(_LOOK_S)
-                except subprocess.TimeoutExpired:
-                    if (said := self.last_words()) is not None:
-                        process.kill()
-                        say(f"the machine ended while a command ran in it; its console:\n{said}")
-                        return 1
+            try:
+                while True:
+                    try:
+                        return process.wait(_LOOK_S)
+                    except subprocess.TimeoutExpired:
+                        if (said := self.last_words()) is not None:
+                            say(f"the machine ended while a command ran in it; its console:\n{said}")
+                            return 1
+            finally:
+                process.kill()  # a signal that ends us raises in here, and the block would wait for ssh
 
     def shell(self) -> int:
         """An interactive shell of root's."""
