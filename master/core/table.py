@@ -81,6 +81,7 @@ class NodeTable:
         self.shape = 0  # rises when a node comes, goes, or has other capacities
         self.commands: list[dict[str, int]] = []  # of each row, by job: commands that hold a CPU slot, or wait for one
         self._touched: dict[str, None] = {}
+        self._unsized: set[str] = set()  # nodes with commands of unknown size, which count as EPT
         self._size = 0
         self._large: tuple[int, Node | None] = (-1, None)  # the node with the most memory in some shape
         self._grow(16)
@@ -102,11 +103,11 @@ class NodeTable:
             self._lengths.see(length_s)
 
     def follow_lengths(self) -> None:
-        """Derive EPT anew where the operator gave none; every row follows a change."""
+        """Derive EPT anew where the operator gave none; rows whose pending work depends on it follow a change."""
         ept_s = self._settings.ept_s or self._lengths.ept_s(self._settings.interval_s)
         if ept_s != self.ept_s:
             self.ept_s = ept_s
-            self._touched.update(dict.fromkeys(self.rows))
+            self._touched.update(dict.fromkeys(self._unsized))
 
     # ------------------------------------------------------------ keeping it true
 
@@ -130,6 +131,7 @@ class NodeTable:
         for other in self.nodes[row:]:
             self.rows[other.name] -= 1
         self._touched.pop(node.name, None)
+        self._unsized.discard(node.name)
         self.shape += 1
 
     def touch(self, node: Node) -> None:
@@ -152,6 +154,10 @@ class NodeTable:
         rates = self._rates(node)
         said, idle = load.pending, load.idle
         unsized_s = self.ept_s
+        if any(stock.unsized):
+            self._unsized.add(node.name)
+        else:
+            self._unsized.discard(node.name)
         self.rates[row] = rates
         self.slots[row] = slots
         self.pending[row] = [

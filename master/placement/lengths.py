@@ -17,7 +17,7 @@ LEAST_S, MOST_S = 1.0, 5.0
 _TASKS = 256
 #: EPT covers this share of them.
 _COVERED = 0.75
-#: EPT moves when it would change by more than this fraction: each move computes the pending work of all nodes anew.
+#: EPT moves when it would change by more than this fraction: the pending work of many nodes depends on it.
 _MOVES_BY = 0.1
 
 
