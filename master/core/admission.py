@@ -113,7 +113,7 @@ class _First:
     def __init__(self, cluster: Cluster, job: Job, room: _Room, now: float) -> None:
         self.job = job
         self._cluster, self._now = cluster, now
-        self._late = now - (job.waits_since or 0.0) > cluster.settings.admission_wait_max_s
+        self._late = _late(cluster, job, now)
         self._lacks_bytes = job.memory_bytes - room.free_bytes
         self._backfill: Backfill | None = None
 
@@ -178,10 +178,14 @@ def _in_line(cluster: Cluster, order: Sequence[str], now: float) -> list[Job]:
     for job in waiting:
         if job.waits_since is None:
             job.waits_since = now
-    late = [job for job in waiting if now - (job.waits_since or 0.0) > cluster.settings.admission_wait_max_s]
+    late = [job for job in waiting if _late(cluster, job, now)]
     late.sort(key=lambda job: (job.submitted_at, job.sequence))
     names = {job.job for job in late}
     return late + [job for job in waiting if job.job not in names]
+
+
+def _late(cluster: Cluster, job: Job, now: float) -> bool:
+    return now - (job.waits_since or 0.0) > cluster.settings.admission_wait_max_s
 
 
 def _waits(cluster: Cluster, job: Job, kind: str, why: str) -> None:
