@@ -49,7 +49,7 @@ def default_of(key: msgspec.structs.FieldInfo) -> Any:
 
 def written(key: str, value: Any) -> str:
     """A value as TOML, with its unit: reading it gives the very same value."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and value:
+    if isinstance(value, int | float) and not isinstance(value, bool):
         if key.endswith("_bytes_per_s"):
             return _exact(value, _sizes(_DECIMAL, 1000, "/s") | _sizes(_BINARY, 1024, "/s"), parse_rate)
         if key.endswith("_bytes"):
@@ -65,6 +65,8 @@ def _sizes(units: tuple[str, ...], base: int, suffix: str) -> dict[str, float]:
 
 def _exact(value: float, units: Mapping[str, float], parse: Callable[[str], float]) -> str:
     """With the largest unit of which it is some whole number, seconds broken; the bare number where nothing fits."""
+    if not value:
+        return '"0s"' if units is _DURATIONS else _toml(value)
     for unit, size in units.items():
         count: float = round(value / size)
         if unit == "s" and value > 1 and value != count:

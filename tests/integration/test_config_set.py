@@ -143,7 +143,7 @@ def test_what_cannot_be_set_changes_nothing_and_is_said_in_one_line(bed: Bed) ->
 def test_the_master_is_asked_through_the_agent(bed: Bed) -> None:
     said = json.loads(bed.penstock("set", "--daemon", "master", "--json", "ordering=las_mq", "ept_s=2s"))
     assert [(one["key"], one["was"], one["now"]) for one in said["changed"]] == [
-        ("ordering", '"ejf"', '"las_mq"'), ("ept_s", '0.0', '"2s"')
+        ("ordering", '"ejf"', '"las_mq"'), ("ept_s", '"0s"', '"2s"')
     ]  # fmt: skip
     assert (said["file"], said["persisted"]) == (str(bed.files["master"]), False)
     status = bed.master.status()
