@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 
 from agent.core.settings import NodeSettings
+from master.config import MasterConfig
 from master.core import MasterSettings
 from master.reservations.desk import DeskSettings
 from penstock.model import Capacity
@@ -269,7 +270,9 @@ class Spec(Table, frozen=True, kw_only=True):
             "default_disk_bytes_per_s": first.disk_bytes_per_s,
             "default_network_bytes_per_s": first.link_bytes_per_s,
         }
-        return _settings("policy", known | self.policy, MasterSettings, {})
+        settings = _settings("policy", known | self.policy, MasterSettings, {})
+        _check_bounds(self.policy)
+        return settings
 
     def surroundings(self) -> Surroundings:
         """Raises ValueError: an unknown setting of the agent, or an impossible value."""
@@ -293,6 +296,17 @@ def _settings(table: str, given: dict[str, Any], kind: type[_T], fixed: dict[str
         return msgspec.convert(given | fixed, kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"[{table}]: {told(error, kind)}") from None
+
+
+def _check_bounds(policy: dict[str, Any]) -> None:
+    """What a master's configuration refuses of a key, a scenario may not say either."""
+    hints = get_type_hints(MasterConfig, include_extras=True)
+    given = {name: value for name, value in policy.items() if name in hints}
+    kind = msgspec.defstruct("Policy", [(name, hints[name]) for name in given])
+    try:
+        msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"[policy]: {told(error, kind)}") from None
 
 
 def _check_names(table: str, given: dict[str, Any], kind: type[Any], fixed: dict[str, Any]) -> None:

@@ -81,6 +81,8 @@ def test_the_seed_draws_the_sizes() -> None:
             r"policy\.orderign; did you mean 'ordering'",
         ),
         ({"jobs": [job(WORK)], "policy": {"ept_s": "long"}}, r"\[policy\]: ept_s: a number expected"),
+        ({"jobs": [job(WORK)], "policy": {"ept_s": -3}}, r"\[policy\]: ept_s: a number of at least 0 expected"),
+        ({"jobs": [job(WORK)], "policy": {"ordering": "srfj"}}, r"\[policy\]: ordering: "),
         ({"jobs": [job(WORK)], "agent": {"node": "x"}}, "unknown key agent.node"),
         (
             {"jobs": [job(WORK)], "agent": {"preemption": {"afer": 1}}},
