@@ -10,6 +10,7 @@ import shlex
 import sys
 
 from bench.mix.machine import MixMachine
+from bench.mix.ways import WAYS
 from tests.vm import checkout
 from tests.vm.__main__ import NO_BOOT, UNAVAILABLE, require_machine
 from tests.vm.host import UnavailableError, say
@@ -17,15 +18,35 @@ from tests.vm.remote import BootError
 from tests.vm.user_mode import Network
 
 _PROCESSORS = 2
+_MOST_MINUTES = 600
+
+
+def ways(text: str) -> str:
+    """Names of ways, separated by commas."""
+    for name in text.split(","):
+        if name not in WAYS:
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(WAYS)}")
+    return text
+
+
+def minutes(text: str) -> float:
+    """A window in which a plan has jobs."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= _MOST_MINUTES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {_MOST_MINUTES}")
+    return value
 
 
 def main(arguments: list[str]) -> int:
     """Boot the machine and measure."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix", description=__doc__)
     parser.add_argument("--memory", type=int, default=4096, metavar="MIB", help="the machine's memory [4096]")
-    parser.add_argument("--ways", default="plain,slices,penstock", metavar="WAY,…", help="[%(default)s]")
+    parser.add_argument("--ways", type=ways, default=",".join(WAYS), metavar="WAY,…", help="[%(default)s]")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the plan [1]")
-    parser.add_argument("--minutes", type=float, default=6.0, metavar="M", help="of arrivals [6]")
+    parser.add_argument("--minutes", type=minutes, default=6.0, metavar="M", help="of arrivals, one or more [6]")
     options = parser.parse_args(arguments)
     try:
         require_machine(user_mode=True)

@@ -12,6 +12,7 @@ from bench.mix.plan import USERS, Job
 
 #: From a job, its directory and its shell command to the process that ends when the job does.
 Start = Callable[[Job, Path, str], list[str]]
+WAYS = ("plain", "slices", "penstock")
 SUBMIT = "/opt/venv/bin/penstock"
 
 
