@@ -113,14 +113,14 @@ def show(found: Drains, *, as_json: bool) -> None:
 
         print(msgspec.json.encode(found).decode())
         return
-    from penstock.cli.render import plain
+    from penstock.cli.words import printable
 
     for node in found.nodes:
         state = "takes work" if node.state == "connected" else node.state
-        print(plain(f"{node.node}: {state}").plain)
+        print(printable(f"{node.node}: {state}"))
         if node.draining is not None and node.jobs:
             jobs = ", ".join(node.jobs[:_NAMED]) + (", …" if len(node.jobs) > _NAMED else "")
-            print(plain(f"  jobs of its users go on, and would end if the host went for good: {jobs}").plain)
+            print(printable(f"  jobs of its users go on, and would end if the host went for good: {jobs}"))
 
 
 def _still(node: NodeDrain) -> str:
@@ -135,7 +135,7 @@ def _still(node: NodeDrain) -> str:
 
 
 def _named(left: Remaining) -> str:
-    from penstock.cli.render import plain
+    from penstock.cli.words import printable
 
     named = f" ({left.name})" if left.name else ""
-    return plain(f"{left.kind} {left.id} of {left.user or 'somebody'}{named}").plain
+    return printable(f"{left.kind} {left.id} of {left.user or 'somebody'}{named}")

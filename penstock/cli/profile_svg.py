@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from penstock.cli import render
 from penstock.cli.profile_view import amount, label, series_of
 from penstock.cli.profiles import Application, Forecast, Run, measured
+from penstock.cli.words import duration
 
 _WIDTH, _PANEL, _GAP, _LEFT, _TOP, _RIGHT = 860, 120, 46, 96, 76, 24
 _USED, _EXPECTED, _INK, _FAINT = "#2b6cb0", "#c05621", "#1a202c", "#cbd5e0"
@@ -69,7 +69,7 @@ class _Panel:
     def frame(self, name: str, stages: Sequence[int], slot_s: float) -> list[str]:
         """Axes, their ends, and where stages of the run ended."""
         left, right, bottom = _LEFT, _WIDTH - _RIGHT, self._y + _PANEL
-        end = render.duration(self._slots * slot_s)
+        end = duration(self._slots * slot_s)
         highest = amount(name, self._top) if self._highest else "none" if self._measured else "–"
         title = label(name) if self._measured else f"{label(name)}: not measured"
         parts = [f'<line x1="{left}" y1="{at}" x2="{right}" y2="{at}" stroke="{_FAINT}"/>' for at in (self._y, bottom)]

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from penstock.cli import render
 from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Settings, measured, stretched
+from penstock.cli.words import duration
 from penstock.model.units import format_bytes
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -71,7 +72,7 @@ def print_application(application: Application) -> None:
             _at(run.ended_at),
             *_settings(run.settings),
             str(max(1, len(run.stages))),
-            render.duration(len(run.mean[0]) * application.slot_s),
+            duration(len(run.mean[0]) * application.slot_s),
             *_means_and_peaks(application, run.mean, run.peak),
         )
     _print(console, runs)
@@ -82,7 +83,7 @@ def print_application(application: Application) -> None:
             _percent(one.error),
             *_settings(one.settings),
             str(max(1, len(one.stages))),
-            render.duration(len(one.mean[0]) * application.slot_s),
+            duration(len(one.mean[0]) * application.slot_s),
             *_means_and_peaks(application, one.mean, one.peak),
         )
     _print(console, expected)
@@ -227,4 +228,4 @@ def _axis(stages: Sequence[int], slots: int, width: int, slot_s: float) -> Text:
     """From 0 to the end; a notch where a stage of the run ended."""
     notches = {min(width - 1, math.ceil(end * width / slots) - 1) for end in stages}
     line = "".join("┴" if column in notches else "─" for column in range(width))
-    return Text(f"{'0':>12} └{line} {render.duration(slots * slot_s)}")
+    return Text(f"{'0':>12} └{line} {duration(slots * slot_s)}")

@@ -13,6 +13,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.words import printable
 from penstock.model.units import format_bytes
 
 #: How many of each list are shown: a screen, not a log.
@@ -35,7 +36,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def plain(value: object) -> Text:
     """Text from elsewhere, without markup and without anything that could steer a terminal."""
-    return Text("".join(c if c.isprintable() else "�" for c in str(value)))
+    return Text(printable(value))
 
 
 #: How jobs stand, or how they ended.
@@ -134,19 +135,6 @@ def bar(share: float, width: int = 10) -> Text:
     whole, rest = divmod(eighths, 8)
     text = ("█" * whole + (_BLOCKS[rest] if rest else "")).ljust(width)
     return Text(text, style="red" if share >= 0.95 else "green")
-
-
-def duration(seconds: float) -> str:
-    """``93.4`` → ``1m33s``."""
-    if not math.isfinite(seconds):
-        return "?"
-    if seconds < 60:
-        return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m{rest:02d}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours < 24 else f"{hours // 24}d{hours % 24:02d}h"
 
 
 def percent(share: float) -> str:

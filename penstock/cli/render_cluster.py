@@ -17,7 +17,6 @@ from penstock.cli.render import (
     bar,
     clock,
     counted,
-    duration,
     field,
     listing,
     mapping,
@@ -31,6 +30,7 @@ from penstock.cli.render import (
     styled,
     troubles,
 )
+from penstock.cli.words import duration
 from penstock.model.units import format_bytes
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from penstock.cli.render import (
     clock,
     count,
     counted,
-    duration,
     field,
     listing,
     mapping,
@@ -33,6 +32,7 @@ from penstock.cli.render import (
     styled,
     troubles,
 )
+from penstock.cli.words import duration
 from penstock.model.units import format_bytes
 
 _STATES = {"running": "green", "paused": "yellow", "warned": "yellow", "stopping": "yellow"}

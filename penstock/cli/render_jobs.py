@@ -9,7 +9,8 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from penstock.cli.render import JOB_STYLES, Column, Fitted, counted, duration, field, listing, mapping, plain, styled
+from penstock.cli.render import JOB_STYLES, Column, Fitted, counted, field, listing, mapping, plain, styled
+from penstock.cli.words import duration
 from penstock.model.units import format_bytes
 from penstock.wire.jobs_api import JobView
 

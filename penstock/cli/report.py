@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
-
-from penstock.cli import render
+from penstock.cli.words import columns, duration, printable
 from penstock.opgraph import JobManager, TaskSettled, TaskState
 
+if TYPE_CHECKING:
+    from penstock.cli.bars import Bars
+
+_HEADER = ("task", "stage", "node", "seconds", "exit", "state", "reason")
+_RIGHT = frozenset({"seconds", "exit"})
 _STYLES = {TaskState.DONE: "green", TaskState.FAILED: "red", TaskState.CANCELLED: "yellow", TaskState.SKIPPED: "dim"}
-
-
-#: So many stages have a bar at a time: a terminal is 24 lines high.
-_BARS = 12
 
 
 class Report:
     """On standard error while it runs: on a terminal a bar for each stage that is under way and one for the job, else
-    one line for each task that ended; ``quiet``: nothing but what went wrong."""
+    one line for each task that ended; ``quiet``: nothing but what went wrong.
+
+    Only a terminal needs rich, whose import takes 50 ms: a script that submits many short jobs does without.
+    """
 
     def __init__(self, name: str, manager: JobManager, *, quiet: bool = False) -> None:
         self._manager = manager
         self._name = name
         self._quiet = quiet
-        self._console = render.console(stderr=True)
-        self._bars: Progress | None = None
-        self._total: TaskID
-        self._stages: dict[str, TaskID] = {}
+        self._bars: Bars | None = None
 
     def begins(self, job: str) -> None:
         """The job is accepted under this id."""
@@ -40,10 +36,11 @@ class Report:
             self.say(accepted(self._name, job))
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal and not self._quiet:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            self._bars = Progress(*columns, TextColumn("{task.fields[now]}"), console=self._console, transient=True)
-            self._total = self._bars.add_task(render.plain(self._name).plain, total=len(self._manager.states), now="")
+        if sys.stderr.isatty() and not self._quiet:
+            from penstock.cli.bars import Bars
+            from penstock.cli.render import console
+
+            self._bars = Bars(self._name, self._manager, console(stderr=True))
             self._bars.start()
         return self
 
@@ -53,25 +50,16 @@ class Report:
 
     def say(self, text: str) -> None:
         """A line for the user."""
-        self._console.print(render.plain(f"penstock submit: {text}"), soft_wrap=True)
+        line = printable(f"penstock submit: {text}")
+        if self._bars is None:
+            print(line, file=sys.stderr, flush=True)
+        else:
+            self._bars.say(line)
 
     def show(self) -> None:
-        """Bring the bars up to date: a few times a second, as it looks at every task."""
-        if self._bars is None:
-            return
-        states, tasks = self._manager.states, self._manager.graph.tasks
-        self._bars.update(self._total, completed=sum(state.over for state in states.values()))
-        placed = Counter(tasks[name].stage for name, state in states.items() if state is TaskState.PLACED)
-        begun = {tasks[name].stage for name in (*self._manager.nodes, *self._manager.ends)}
-        under_way = [stage for stage in self._manager.progress() if stage.stage in begun and stage.done < stage.tasks]
-        for gone in self._stages.keys() - {stage.stage for stage in under_way[:_BARS]}:
-            self._bars.remove_task(self._stages.pop(gone))
-        for stage in under_way[:_BARS]:
-            if stage.stage not in self._stages:
-                name = f"  {render.plain(stage.stage)}"
-                self._stages[stage.stage] = self._bars.add_task(name, total=stage.tasks, now="")
-            now = f"{placed[stage.stage]} placed" if placed[stage.stage] else ""
-            self._bars.update(self._stages[stage.stage], completed=stage.done, now=now)
+        """Bring the bars up to date."""
+        if self._bars is not None:
+            self._bars.show()
 
     def settled(self, settled: TaskSettled) -> None:
         """A task is over."""
@@ -81,7 +69,7 @@ class Report:
         node = self._manager.nodes.get(settled.task)
         ended = self._manager.ends.get(settled.task)
         place = f" on {node}" if node else ""
-        took = f" in {render.duration(ended.wall_seconds)}" if ended is not None and ended.wall_seconds else ""
+        took = f" in {duration(ended.wall_seconds)}" if ended is not None and ended.wall_seconds else ""
         reason = f": {settled.reason}" if settled.reason else ""
         self.say(f"{settled.task} {settled.state.value}{place}{took}{reason} ({over} of {len(self._manager.states)})")
 
@@ -116,6 +104,8 @@ def results(manager: JobManager, outputs: Mapping[str, str]) -> list[dict[str, A
 
 def print_json(job: str, name: str, manager: JobManager, outputs: Mapping[str, str]) -> None:
     """The machine-readable end."""
+    import json
+
     succeeded = all(state is TaskState.DONE for state in manager.states.values())
     document = {"job": job, "name": name, "succeeded": succeeded, "tasks": results(manager, outputs)}
     print(json.dumps(document, indent=2))
@@ -123,24 +113,41 @@ def print_json(job: str, name: str, manager: JobManager, outputs: Mapping[str, s
 
 def print_table(manager: JobManager, outputs: Mapping[str, str]) -> None:
     """The end for people; the last lines of what failed tasks wrote go to standard error."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("task", "stage", "node", "seconds", "exit", "state", "reason"):
-        table.add_column(column, justify="right" if column in {"seconds", "exit"} else "left", overflow="fold")
-    for entry in results(manager, outputs):
-        state = render.plain(entry["state"])
-        state.stylize(_STYLES[TaskState(entry["state"])])
-        seconds, status = entry["seconds"], entry["exit_status"]
-        table.add_row(
-            render.plain(entry["task"]),
-            render.plain(entry["stage"]),
-            render.plain(entry["node"] or ""),
-            "" if seconds is None else f"{seconds:.2f}",
-            "" if status is None else str(status),
-            state,
-            render.plain(entry["reason"]),
-        )
-    render.console().print(table)
+    entries = results(manager, outputs)
+    rows = [_row(entry) for entry in entries]
+    if sys.stdout.isatty():
+        _print_colored([entry["state"] for entry in entries], rows)
+    else:
+        print("\n".join(columns(_HEADER, rows, _RIGHT)))
     for task, text in outputs.items():
-        print(
-            f"--- {render.plain(task)}", *(render.plain(line) for line in text.splitlines()), sep="\n", file=sys.stderr
-        )
+        print(f"--- {printable(task)}", *map(printable, text.splitlines()), sep="\n", file=sys.stderr)
+
+
+def _row(entry: Mapping[str, Any]) -> list[str]:
+    """The cells of a task's line, as in :data:`_HEADER`."""
+    seconds, status = entry["seconds"], entry["exit_status"]
+    return [
+        entry["task"],
+        entry["stage"],
+        entry["node"] or "",
+        "" if seconds is None else f"{seconds:.2f}",
+        "" if status is None else str(status),
+        entry["state"],
+        entry["reason"],
+    ]
+
+
+def _print_colored(states: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """On a terminal: states in colours, long texts folded."""
+    from rich.table import Table
+
+    from penstock.cli.render import console, plain
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in _HEADER:
+        table.add_column(name, justify="right" if name in _RIGHT else "left", overflow="fold")
+    for state, row in zip(states, rows, strict=True):
+        cells = [plain(cell) for cell in row]
+        cells[_HEADER.index("state")].stylize(_STYLES[TaskState(state)])
+        table.add_row(*cells)
+    console().print(table)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments, executors, jobfile
-from penstock.cli.detach import detach
 from penstock.cli.errors import usage_error
 from penstock.cli.jobfile import JobFile
 from penstock.cli.limits import add_strict
-from penstock.cli.session import converse
-from penstock.cli.submission import Submission, Work
 from penstock.model.work import OpportunisticJob
+
+if TYPE_CHECKING:
+    from penstock.cli.submission import Work
 
 
 def main(argv: list[str]) -> int:
@@ -46,9 +47,15 @@ def main(argv: list[str]) -> int:
     cut = argv.index("--") if "--" in argv else len(argv)
     options = parser.parse_args(argv[:cut])
     work = _work(options, tuple(argv[cut + 1 :]))
+    from penstock.cli.session import converse  # asyncio and all: not for --help, nor for a file with a mistake in it
+
     if options.detach:
+        from penstock.cli.detach import detach
+
         manager = detach(work, options.reservation, _managed(argv, cut), as_json=options.json)
         return converse(manager, named="reservation")
+    from penstock.cli.submission import Submission
+
     submission = Submission(
         work,
         as_json=options.json,

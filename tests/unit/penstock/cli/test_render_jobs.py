@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
+from penstock.cli.bars import Bars
 from penstock.cli.main import main
 from penstock.cli.render_jobs import details, explanation, table
 from penstock.cli.report import Report
@@ -130,35 +133,22 @@ def manager() -> JobManager:
     return JobManager(TaskGraph(nodes))
 
 
-def on_a_terminal(report: Report) -> io.StringIO:
-    file = io.StringIO()
-    report._console = Console(file=file, force_terminal=True, width=100, color_system=None)
-    return file
-
-
-def bars(report: Report) -> list[tuple[str, float, float, str]]:
-    assert report._bars is not None
-    return [(one.description.strip(), one.completed, one.total or 0, one.fields["now"]) for one in report._bars.tasks]
-
-
 def test_a_bar_for_each_stage_that_is_under_way_and_one_for_the_job() -> None:
     job = manager()
-    report = Report("words", job)
-    on_a_terminal(report)
-    with report:
-        report.show()
-        assert bars(report) == [("words", 0, 4, "")]
-        job.handle(Started())
-        for name in ("m0", "m1", "m2"):
-            job.handle(TaskPlaced(name, "alpha"))
-        job.handle(TaskEnded("m0", Ended(by=EndedBy.EXIT, exit_status=0)))
-        report.show()
-        assert bars(report) == [("words", 1, 4, ""), ("map", 1, 3, "2 placed")]
-        for name in ("m1", "m2"):
-            job.handle(TaskEnded(name, Ended(by=EndedBy.EXIT, exit_status=0)))
-        job.handle(TaskPlaced("r", "beta"))
-        report.show()
-        assert bars(report) == [("words", 3, 4, ""), ("reduce", 0, 1, "1 placed")], "the stage that is over has none"
+    bars = Bars("words", job, Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None))
+    bars.show()
+    assert bars.shown() == [("words", 0, 4, "")]
+    job.handle(Started())
+    for name in ("m0", "m1", "m2"):
+        job.handle(TaskPlaced(name, "alpha"))
+    job.handle(TaskEnded("m0", Ended(by=EndedBy.EXIT, exit_status=0)))
+    bars.show()
+    assert bars.shown() == [("words", 1, 4, ""), ("map", 1, 3, "2 placed")]
+    for name in ("m1", "m2"):
+        job.handle(TaskEnded(name, Ended(by=EndedBy.EXIT, exit_status=0)))
+    job.handle(TaskPlaced("r", "beta"))
+    bars.show()
+    assert bars.shown() == [("words", 3, 4, ""), ("reduce", 0, 1, "1 placed")], "the stage that is over has none"
 
 
 def test_quiet_says_only_what_goes_wrong(capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,3 +181,32 @@ def test_bad_input_is_one_line(argv: list[str], said: str, capsys: pytest.Captur
     error = capsys.readouterr().err
     assert error.startswith(said)
     assert error.count("\n") == 1
+
+
+def test_what_submit_says_to_a_script_needs_no_library_for_terminals() -> None:
+    code = """if True:
+        import sys
+        from penstock.cli import submission
+        from penstock.model.container import Ended, EndedBy
+        from penstock.opgraph import JobManager, Started, TaskEnded, TaskGraph, TaskNode
+        job = JobManager(TaskGraph([TaskNode("m\\x1b[2J", "map", (), 0)]))
+        with submission.Report("words", job) as report:
+            report.begins("a-1")
+            job.handle(Started())
+            settled, over = job.handle(TaskEnded("m\\x1b[2J", Ended(by=EndedBy.EXIT, exit_status=0, wall_seconds=1.25)))
+            report.settled(settled)
+        submission.print_table(job, {"m\\x1b[2J": "its last line"})
+        print(*sorted({"rich", "json"} & set(sys.modules)))
+        """
+    done = subprocess.run([sys.executable, "-I", "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    header, row, modules = done.stdout.splitlines()
+    assert modules == ""
+    assert header.split() == ["task", "stage", "node", "seconds", "exit", "state", "reason"]
+    assert row.split() == ["m�[2J", "map", "1.25", "0", "done"]
+    assert header.index("exit") + 4 == row.index(" 0 ") + 2, "numbers stand at the right of their column"
+    assert done.stderr.splitlines() == [
+        "penstock submit: words is job a-1",
+        "penstock submit: m�[2J done in 1.2s (1 of 1)",
+        "--- m�[2J",
+        "its last line",
+    ]

@@ -1,0 +1,61 @@
+"""The bars that `penstock submit` shows on a terminal: one for the job, one for each stage that is under way."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from penstock.cli.words import printable
+from penstock.opgraph import JobManager, TaskState
+
+#: So many stages have a bar at a time: a terminal is 24 lines high.
+_MOST = 12
+
+
+class Bars:
+    """Drawn from :meth:`start` to :meth:`stop`; :meth:`show` brings them up to date."""
+
+    def __init__(self, name: str, manager: JobManager, console: Console) -> None:
+        self._manager = manager
+        self._console = console
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._progress = Progress(*columns, TextColumn("{task.fields[now]}"), console=console, transient=True)
+        self._total = self._progress.add_task(printable(name), total=len(manager.states), now="")
+        self._stages: dict[str, TaskID] = {}
+
+    def start(self) -> None:
+        """Draw them."""
+        self._progress.start()
+
+    def stop(self) -> None:
+        """Take them away."""
+        self._progress.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line above them."""
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def shown(self) -> list[tuple[str, float, float, str]]:
+        """Of each bar: its name, how many tasks are over, of how many, and what is said of it."""
+        return [
+            (task.description.strip(), task.completed, task.total or 0, task.fields["now"])
+            for task in self._progress.tasks
+        ]
+
+    def show(self) -> None:
+        """Bring them up to date: a few times a second, as it looks at every task."""
+        states, tasks = self._manager.states, self._manager.graph.tasks
+        self._progress.update(self._total, completed=sum(state.over for state in states.values()))
+        placed = Counter(tasks[name].stage for name, state in states.items() if state is TaskState.PLACED)
+        begun = {tasks[name].stage for name in (*self._manager.nodes, *self._manager.ends)}
+        under_way = [stage for stage in self._manager.progress() if stage.stage in begun and stage.done < stage.tasks]
+        for gone in self._stages.keys() - {stage.stage for stage in under_way[:_MOST]}:
+            self._progress.remove_task(self._stages.pop(gone))
+        for stage in under_way[:_MOST]:
+            if stage.stage not in self._stages:
+                name = f"  {printable(stage.stage)}"
+                self._stages[stage.stage] = self._progress.add_task(name, total=stage.tasks, now="")
+            now = f"{placed[stage.stage]} placed" if placed[stage.stage] else ""
+            self._progress.update(self._stages[stage.stage], completed=stage.done, now=now)

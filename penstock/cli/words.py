@@ -1,0 +1,40 @@
+"""What commands print where no terminal is steered: printable text, durations, columns. No library is needed for it.
+
+:mod:`penstock.cli.render` has what needs rich, which takes longer to import than most commands take to run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+_GAP = "  "
+
+
+def printable(value: object) -> str:
+    """Text from elsewhere, without anything that could steer a terminal."""
+    return "".join(c if c.isprintable() else "�" for c in str(value))
+
+
+def duration(seconds: float) -> str:
+    """``93.4`` → ``1m33s``."""
+    if not math.isfinite(seconds):
+        return "?"
+    if seconds < 60:
+        return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours < 24 else f"{hours // 24}d{hours % 24:02d}h"
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> list[str]:
+    """The lines of a table, each row on one line; the columns named in ``right`` are aligned to the right."""
+    lines = [header, *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    aligned = [str.rjust if name in right else str.ljust for name in header]
+    return [
+        _GAP.join(align(cell, width) for align, cell, width in zip(aligned, line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
