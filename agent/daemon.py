@@ -134,7 +134,7 @@ class Agent:
         instance = secrets.token_hex(4)
         disks = whole_disks()
         process.choose_disk_scheduler(config.disk_scheduler, [disk.name for disk in disks], config.state())
-        journal = Journal(config.state() / "journal")
+        journal = self._open_journal(config)
         self._launching = Launching(
             config, journal, instance, self._troubles, self._launcher_says, self._launcher_lost
         )  # fmt: skip
@@ -260,6 +260,12 @@ class Agent:
             self._launching.replace(self._executor.use)
         else:
             signal.raise_signal(signal.SIGTERM)
+
+    def _open_journal(self, config: AgentConfig) -> Journal:
+        journal = Journal(config.state() / "journal")
+        journal.start()
+        self._closers.append(journal.close)
+        return journal
 
     async def _take_back(self, journal: Journal, launcher: Launcher) -> None:
         """What the journal knows and the launcher, or the cgroups, say that it still runs."""

@@ -1,15 +1,24 @@
-"""What survives the agent: one small file per job, held task and container, replaced whole.
+"""What survives the agent: the records of jobs, held tasks and containers, in a log to which each change is appended.
 
-A file's data is on the disk before it replaces the one before. How a container or task ended is there for good before
-anything of it is removed: that outlives the host, too. File names are hashes of keys, so that nothing that a client
-named becomes a path.
+A record is with the kernel before anything is done that depends on it: the next agent finds it, however this one ended.
+A thread brings the log to the disk every :data:`SYNC_S` seconds, so that the event loop never waits for a disk that is
+busy with the work of others. A crash of the host ends the containers, and may take the records of its last moment.
+
+A log begins with all records that there are. When it has grown to several times their size a new one is begun, and the
+old one is removed once the new one is on the disk. Keys are kept as hashes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import re
+import threading
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from struct import Struct
 from typing import TypeVar
 
 import msgspec
@@ -17,7 +26,6 @@ import structlog
 
 from agent.core import draining, tasks, turns
 from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd
-from penstock.durable import replace_file
 from penstock.wire.cluster_api import Draining
 
 
@@ -38,13 +46,55 @@ _ROOMS: dict[str, type[msgspec.Struct]] = {
     turns.ROOM: turns.Waits,
     LAUNCHER: LastLauncher,
 }
-#: Rooms whose latest records a crash of the host may take: they are written again every few seconds, or are for
-#: frameworks on this host, which end with it.
-_UNSYNCED = frozenset({turns.ROOM, tasks.ENDS})
-_NAME_LENGTH = 40
-_RECORD = re.compile(rf"[0-9a-f]{{{_NAME_LENGTH}}}(\.new)?\Z")
+#: A crash of the host takes the records of so many seconds at most, and of as long as the disk took for those before.
+SYNC_S = 0.2
+#: A log is replaced when it is larger than this and has several times the bytes of the records that there are.
+_LEAST_BYTES, _TIMES_RECORDS = 1 << 20, 4
+_KEY_LENGTH = 40
+_LOG = re.compile(r"log-([0-9]{8})\Z")
+#: Before each entry: its length, and the CRC-32 of it.
+_FRAME = Struct(">II")
+_MAX_ENTRY_BYTES = 1 << 28
 T = TypeVar("T", bound=msgspec.Struct)
 log = structlog.get_logger()
+
+
+class _Entry(msgspec.Struct, array_like=True):
+    """A change: ``value`` is the encoded record, None where it is removed. In the first entry of a log ``room`` is
+    empty and ``key`` the number of entries that follow it as the log's beginning."""
+
+    room: str
+    key: str
+    value: bytes | None = None
+
+
+_DECODER = msgspec.msgpack.Decoder(_Entry)
+
+
+class _Log:
+    """One file that is appended to. ``size_bytes`` is its length up to the end of the last whole entry."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it, or begin it. Raises OSError."""
+        self.path = path
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.size_bytes = 0
+
+    def append(self, data: bytes) -> None:
+        """Add whole entries, or nothing. Raises OSError."""
+        rest = memoryview(data)
+        try:
+            while rest:  # a disk that gets full takes a part before it refuses
+                rest = rest[os.write(self.descriptor, rest) :]
+        except OSError:
+            os.ftruncate(self.descriptor, self.size_bytes)
+            raise
+        self.size_bytes += len(data)
+
+    def remove(self) -> None:
+        """Close it and remove it. Raises OSError."""
+        os.close(self.descriptor)
+        self.path.unlink(missing_ok=True)
 
 
 class Journal:
@@ -54,15 +104,42 @@ class Journal:
     """
 
     def __init__(self, directory: Path) -> None:
+        """Read what the journal has.
+
+        Raises:
+            OSError: it can be neither read nor begun.
+        """
         self._directory = directory
         self.writes = 0
         self.unwritten: dict[tuple[str, str], object | None] = {}
         self.why = ""  # the latest refusal of the disk
-        for room in _ROOMS:
-            (directory / room).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._records: dict[tuple[str, str], bytes] = {}
+        self._records_bytes = 0
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._log, self._old = self._open()
+        self._not_synced: OSError | None = None
+        self._appended = threading.Event()
+        self._over = threading.Event()
+        self._lock = threading.Lock()  # of _log and _old, between the event loop and the thread
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Bring to the disk what is written, from now on, in a thread."""
+        self._thread = threading.Thread(target=self._keep_synced, name="journal", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Bring the rest to the disk; afterwards nothing can be written."""
+        self._over.set()
+        self._appended.set()
+        if self._thread is not None:
+            self._thread.join()
+        with contextlib.suppress(OSError):  # whoever comes next reads what the kernel has
+            self.sync()
+        os.close(self._log.descriptor)
 
     def write(self, room: str, key: str, value: object | None) -> bool:
-        """Replace a record, or remove it; return whether the disk took it."""
+        """Replace a record, or remove it; return whether it is written."""
         self.writes += 1
         try:
             self._write(room, key, value)
@@ -81,33 +158,73 @@ class Journal:
         for (room, key), value in list(self.unwritten.items()):
             self._write(room, key, value)
             del self.unwritten[room, key]
+        if self._not_synced is not None:
+            # What the kernel could not bring to the disk it forgets (fsync(2)): all of it goes into another file.
+            self._begin_anew()
+            self._not_synced = None
+            self._appended.set()
 
     def read(self, room: str, of: type[T]) -> list[T]:
         """Return every record of a room. One that cannot be read is set aside as ``….bad`` and logged."""
         assert _ROOMS[room] is of
-        records: list[T] = []
-        for path in sorted((self._directory / room).iterdir()):
-            if path.suffix == ".bad":
-                continue
-            if path.is_dir() or not _RECORD.match(path.name):
-                log.warning("not a record of the journal, left alone", path=str(path))
-            elif path.suffix == ".new":
-                path.unlink()  # the agent died while writing it; the record before it is whole
-            else:
+        found: list[T] = []
+        for (of_room, key), data in list(self._records.items()):
+            if of_room == room:
                 try:
-                    records.append(msgspec.msgpack.decode(path.read_bytes(), type=of))
-                except (msgspec.DecodeError, OSError) as error:
-                    _set_aside(path, error)
-        return records
+                    found.append(msgspec.msgpack.decode(data, type=of))
+                except msgspec.DecodeError as error:
+                    log.error("journal record unreadable, set aside", room=room, key=key, error=str(error))
+                    self._set_aside(f"{room}-{key}.bad", data)
+                    self._keep(room, key, None)
+        return found
+
+    def sync(self) -> None:
+        """Wait until the disk has all that was written before this call; called by the thread.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        with self._lock:
+            current, old, self._old = self._log, self._old, []
+        try:
+            os.fdatasync(current.descriptor)
+            _sync_directory(self._directory)
+        except OSError as error:
+            with self._lock:
+                self._old = old + self._old
+            self._not_synced = error
+            raise
+        for each in old:
+            each.remove()
+
+    # ------------------------------------------------------------ writing
 
     def _write(self, room: str, key: str, value: object | None) -> None:
-        path = self._directory / room / hashlib.sha256(key.encode()).hexdigest()[:_NAME_LENGTH]
-        if value is None:
-            path.unlink(missing_ok=True)
+        key = hashlib.sha256(key.encode()).hexdigest()[:_KEY_LENGTH]
+        if value is None and (room, key) not in self._records:
             return
-        sync = room not in _UNSYNCED
-        final = sync and getattr(value, "ended", None) is not None
-        replace_file(path, msgspec.msgpack.encode(value), sync=sync, sync_directory=final)
+        data = None if value is None else msgspec.msgpack.encode(value)
+        self._log.append(_framed(_Entry(room, key, data)))
+        self._keep(room, key, data)
+        self._appended.set()
+        if self._log.size_bytes > max(_LEAST_BYTES, _TIMES_RECORDS * self._records_bytes):
+            with contextlib.suppress(OSError):  # the disk has no room for another: this one is whole
+                self._begin_anew()
+
+    def _keep(self, room: str, key: str, data: bytes | None) -> None:
+        before = self._records.pop((room, key), b"")
+        self._records_bytes -= len(before)
+        if data is not None:
+            self._records[room, key] = data
+            self._records_bytes += len(data)
+
+    def _begin_anew(self) -> None:
+        """Go on in another file, which begins with all records. Raises OSError: this one stays."""
+        number = int(_LOG.fullmatch(self._log.path.name)[1]) + 1  # type: ignore[index] # we named it
+        fresh = _begin(self._directory / f"log-{number:08}", self._records)
+        with self._lock:
+            self._old.append(self._log)
+            self._log = fresh
 
     def _refused(self, room: str, key: str, value: object | None, error: OSError) -> None:
         if not self.unwritten:
@@ -115,10 +232,94 @@ class Journal:
         self.why = f"{error.strerror}: {self._directory}"
         self.unwritten[room, key] = value
 
+    def _keep_synced(self) -> None:
+        """The thread: what is written while the disk is busy is synced together."""
+        while not self._over.is_set():
+            self._appended.wait()
+            self._appended.clear()
+            with contextlib.suppress(OSError):  # :meth:`retry` tells it
+                self.sync()
+            self._over.wait(SYNC_S)
 
-def _set_aside(path: Path, error: Exception) -> None:
-    log.error("journal record unreadable, set aside", path=str(path), error=str(error))
+    # ------------------------------------------------------------ reading
+
+    def _open(self) -> tuple[_Log, list[_Log]]:
+        """Read the newest log that was begun completely, and go on in it; the others are to be removed."""
+        found = sorted(
+            (path for path in self._directory.iterdir() if _LOG.fullmatch(path.name) and path.is_file()), reverse=True
+        )
+        for path in found:
+            if (read := self._read_log(path)) is not None:
+                return read, [_Log(other) for other in found if other != path]
+        number = int(_LOG.fullmatch(found[0].name)[1]) + 1 if found else 1  # type: ignore[index] # filtered above
+        return _begin(self._directory / f"log-{number:08}", {}), [_Log(other) for other in found]
+
+    def _read_log(self, path: Path) -> _Log | None:
+        """Fill the records from it; None: it was not begun completely, or the disk does not give it."""
+        self._records, self._records_bytes = {}, 0
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            log.error("the journal cannot be read, set aside", path=str(path), why=str(error))
+            path.replace(path.with_suffix(".bad"))
+            return None
+        entries = list(_entries(data))
+        if not entries or len(entries) <= int(entries[0][0].key):
+            return None
+        for entry, _ in entries[1:]:
+            self._keep(entry.room, entry.key, entry.value)
+        end = entries[-1][1]
+        if end < len(data):
+            log.warning("the journal ends in the middle of an entry, the rest is set aside", path=str(path),
+                        bytes=len(data) - end)  # fmt: skip
+            self._set_aside(f"{path.name}.bad", data[end:])
+        opened = _Log(path)
+        opened.size_bytes = end
+        os.ftruncate(opened.descriptor, end)
+        return opened
+
+    def _set_aside(self, name: str, data: bytes) -> None:
+        try:
+            (self._directory / name).write_bytes(data)
+        except OSError as still:
+            log.warning("what cannot be read cannot be set aside", path=str(self._directory / name), why=str(still))
+
+
+def _framed(entry: _Entry) -> bytes:
+    data = msgspec.msgpack.encode(entry)
+    return _FRAME.pack(len(data), zlib.crc32(data)) + data
+
+
+def _begin(path: Path, records: dict[tuple[str, str], bytes]) -> _Log:
+    """A log that has these records. Raises OSError: it is not there."""
+    path.unlink(missing_ok=True)
+    made = _Log(path)
+    first = _framed(_Entry("", str(len(records))))
     try:
-        path.replace(path.with_suffix(".bad"))
-    except OSError as still:
-        log.warning("an unreadable record cannot be set aside", path=str(path), why=str(still))
+        made.append(first + b"".join(_framed(_Entry(room, key, data)) for (room, key), data in records.items()))
+    except OSError:
+        made.remove()
+        raise
+    return made
+
+
+def _entries(data: bytes) -> Iterator[tuple[_Entry, int]]:
+    """Each whole entry, and where it ends."""
+    at = 0
+    while at + _FRAME.size <= len(data):
+        length, checksum = _FRAME.unpack_from(data, at)
+        begin, at = at + _FRAME.size, at + _FRAME.size + length
+        if length > _MAX_ENTRY_BYTES or at > len(data) or zlib.crc32(data[begin:at]) != checksum:
+            return
+        try:
+            yield _DECODER.decode(data[begin:at]), at
+        except msgspec.DecodeError:
+            return
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

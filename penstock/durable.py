@@ -6,14 +6,10 @@ import os
 from pathlib import Path
 
 
-def replace_file(path: Path, data: bytes, *, sync: bool = True, sync_directory: bool = False) -> None:
+def replace_file(path: Path, data: bytes) -> None:
     """Write all bytes to a temporary file beside ``path``, and rename it. The mode is 0600.
 
-    Args:
-        path: what is replaced.
-        data: its new content.
-        sync: the data is on the disk before the rename: else a crash of the host may leave an empty file.
-        sync_directory: the rename is on the disk before this returns: else a crash of the host may undo it.
+    Nothing is synced: a crash of the host may undo it, or leave an empty file.
 
     Raises:
         OSError: with ``path`` as its file name; the content before is still there, and no temporary file is left.
@@ -23,13 +19,9 @@ def replace_file(path: Path, data: bytes, *, sync: bool = True, sync_directory: 
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             _write_all(descriptor, data)
-            if sync:
-                os.fsync(descriptor)
         finally:
             os.close(descriptor)
         fresh.replace(path)
-        if sync_directory:
-            _sync_directory(path.parent)
     except OSError as error:
         _discard(fresh)
         raise OSError(error.errno, error.strerror, str(path)) from None
@@ -40,14 +32,6 @@ def _write_all(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _discard(fresh: Path) -> None:

@@ -31,7 +31,7 @@ class Exits:
         """Keep one. The disk need not have it before this returns: a crash of the host ends the containers, too."""
         self._ended[exited.container] = exited
         try:
-            replace_file(self._path(exited.container), msgpack.packb(astuple(exited)), sync=False)
+            replace_file(self._path(exited.container), msgpack.packb(astuple(exited)))
         except OSError as error:
             say(f"how {exited.container} ended is kept in memory alone: {error.filename}: {error.strerror}")
 

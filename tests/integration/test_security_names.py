@@ -204,6 +204,6 @@ def _files(directory: Path) -> set[str]:
 
 
 def _ours(path: str) -> bool:
-    """The journal's hashes, and outputs by the ids that the agent makes."""
-    kept = r"(jobs|tasks|containers)/[0-9a-f]{40}(\.new)?"
+    """The journal, and outputs by the ids that the agent makes."""
+    kept = r"log-[0-9]{8}"
     return re.fullmatch(rf"a/b/state/(journal/{kept}|outputs/c-[0-9a-f]{{8}}-\d+(/std(out|err))?)", path) is not None

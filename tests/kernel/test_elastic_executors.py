@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
 from agent.core.records import ContainerRecord
+from agent.journal import Journal
 from master.prediction import Run, Settings
 from master.store import Database, Depository
 from tests.kernel.host_bed import TIMEOUT_S, Host, python
@@ -124,8 +126,10 @@ class Executor:
 
 
 def journaled(state: Path) -> list[ContainerRecord]:
-    paths = [each for each in state.rglob("journal/containers/*") if not each.suffix]
-    return [msgspec.msgpack.decode(each.read_bytes(), type=ContainerRecord) for each in paths]
+    """What the journal has by now: of a copy, as who opens a journal goes on in it."""
+    with tempfile.TemporaryDirectory() as copy:
+        (journal,) = state.rglob("journal")
+        return Journal(shutil.copytree(journal, copy, dirs_exist_ok=True)).read("containers", ContainerRecord)
 
 
 def runs(record: ContainerRecord, application: str) -> bool:

@@ -101,12 +101,13 @@ def test_the_record_before_stays_whole(tmp_path: Path, room_bytes: int) -> None:
     before = JobRecord(job="j", name="before", user="u")
     assert journal.write("jobs", "j", before)
     after = JobRecord(job="j", name="after", user="u")
-    with full(room_bytes):
+    size_bytes = (tmp_path / "log-00000001").stat().st_size
+    with full(size_bytes + room_bytes):
         assert not journal.write("jobs", "j", after)
         with pytest.raises(OSError, match="File too large"):
             journal.retry()
     assert Journal(tmp_path).read("jobs", JobRecord) == [before]
-    assert len(list((tmp_path / "jobs").iterdir())) == 1, "what did not fit takes no space"
+    assert [path.stat().st_size for path in tmp_path.iterdir()] == [size_bytes], "what did not fit takes no space"
     journal.retry()
     assert Journal(tmp_path).read("jobs", JobRecord) == [after] and not journal.unwritten
 
@@ -122,7 +123,7 @@ def test_what_is_removed_meanwhile_is_not_written_later(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:
     path = tmp_path / "record"
-    replace_file(path, b"a" * 30, sync_directory=True)
+    replace_file(path, b"a" * 30)
     with full(), pytest.raises(OSError, match="record") as caught:
         replace_file(path, b"b" * 30)
     assert caught.value.filename == str(path)

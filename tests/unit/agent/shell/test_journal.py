@@ -3,75 +3,214 @@
 from __future__ import annotations
 
 import errno
+import os
+import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from agent import journal as module
 from agent.core.records import ContainerRecord, JobRecord
 from agent.journal import Journal
 from penstock.model import ContainerSpec, EndedBy, Limits
 
 
+def job(name: str) -> JobRecord:
+    return JobRecord(job="j", name=name, user="u")
+
+
+def names(journal: Journal) -> list[str]:
+    return [record.name for record in journal.read("jobs", JobRecord)]
+
+
+def log_of(directory: Path) -> Path:
+    (path,) = directory.glob("log-????????")
+    return path
+
+
 def test_records_survive_and_removed_ones_do_not(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    job = JobRecord(job="n-1", name="../../etc/passwd", user="u", admitted=True)
+    directory = tmp_path / "journal"
+    journal = Journal(directory)
+    kept = JobRecord(job="n-1", name="../../etc/passwd", user="u", admitted=True)
     spec = ContainerSpec(argv=("true",), limits=Limits(cpu_cores=0.5))
     container = ContainerRecord(container="c-1", user="u", spec=spec, opportunistic=True, stopping_by=EndedBy.OOM)
-    journal.write("jobs", "../../n-1", job)
+    journal.write("jobs", "../../n-1", kept)
     journal.write("containers", "c-1", container)
     journal.write("containers", "c-2", container)
     journal.write("containers", "c-2", None)
     journal.write("containers", "c-3", None)
-    again = Journal(tmp_path)
-    assert again.read("jobs", JobRecord) == [job]
+    again = Journal(directory)
+    assert again.read("jobs", JobRecord) == [kept]
     assert again.read("containers", ContainerRecord) == [container]
-    assert not (tmp_path.parent / "n-1").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["journal"]
+    assert log_of(directory).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_half_written_record_gives_way_to_the_one_before(tmp_path: Path) -> None:
+@given(
+    changes=st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.text(max_size=40)), max_size=12), cut=st.data()
+)
+def test_a_log_that_was_cut_off_anywhere_has_the_changes_before_the_cut(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str | None]], cut: st.DataObject
+) -> None:
+    directory = tmp_path_factory.mktemp("journal")
+    journal = Journal(directory)
+    path = log_of(directory)
+    states, known = [(path.stat().st_size, [])], dict[str, str]()
+    for key, name in changes:
+        journal.write("jobs", key, None if name is None else job(name))
+        known.pop(key, None)
+        if name is not None:
+            known[key] = name
+        states.append((path.stat().st_size, list(known.values())))
+    size = cut.draw(st.integers(states[0][0], states[-1][0]))
+    os.truncate(path, size)
+    with capture_logs():
+        again = Journal(directory)
+    assert names(again) == [found for end, found in states if end <= size][-1]
+    again.write("jobs", "d", job("later"))
+    assert names(Journal(directory)) == names(again), "what comes after the cut is whole"
+
+
+def test_what_is_garbled_ends_the_log_and_is_set_aside(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    journal.write("jobs", "j", JobRecord(job="j", name="before", user="u"))
-    (path,) = (tmp_path / "jobs").iterdir()
-    path.with_suffix(".new").write_bytes(b"\x87half")
-    assert [record.name for record in Journal(tmp_path).read("jobs", JobRecord)] == ["before"]
-    assert [p.name for p in (tmp_path / "jobs").iterdir()] == [path.name]
-
-
-def test_an_unreadable_record_is_set_aside(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    journal.write("jobs", "j", JobRecord(job="j", name="good", user="u"))
-    (tmp_path / "jobs" / ("0" * 40)).write_bytes(b"\xc1\xc1")
-    assert [record.name for record in journal.read("jobs", JobRecord)] == ["good"]
-    assert (tmp_path / "jobs" / f"{'0' * 40}.bad").exists()
-    assert len(journal.read("jobs", JobRecord)) == 1
-
-
-def test_what_is_not_a_record_is_left_alone_and_named(tmp_path: Path) -> None:
-    """As somebody's backup."""
-    journal = Journal(tmp_path)
-    job = JobRecord(job="j", name="good", user="u")
-    journal.write("jobs", "j", job)
-    (record,) = (tmp_path / "jobs").iterdir()
-    others = [tmp_path / "jobs" / name for name in ("backup", "a" * 40, f"{'b' * 40}.new", f"{'c' * 40}.bad")]
-    for other in others:
-        other.mkdir()
-        (other / "file").write_text("kept")
-    copy = tmp_path / "jobs" / "copy-of-a-record"
-    copy.write_bytes(record.read_bytes())
+    journal.write("jobs", "a", job("before"))
+    good = log_of(tmp_path).read_bytes()
+    journal.write("jobs", "b", job("garbled"))
+    tail = bytearray(log_of(tmp_path).read_bytes()[len(good) :])
+    tail[-1] ^= 1
+    log_of(tmp_path).write_bytes(good + tail)
     with capture_logs() as logs:
-        assert journal.read("jobs", JobRecord) == [job]
-    assert copy.exists() and all((other / "file").exists() for other in others)
-    assert {str(other) for other in (*others[:3], copy)} == {log["path"] for log in logs}
+        assert names(Journal(tmp_path)) == ["before"]
+    assert [log["bytes"] for log in logs] == [len(tail)]
+    assert (tmp_path / "log-00000001.bad").read_bytes() == tail
+    assert names(Journal(tmp_path)) == ["before"]
 
 
-def test_a_record_that_the_disk_does_not_give_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_of_another_shape_is_set_aside(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    journal.write("jobs", "j", JobRecord(job="j", name="n", user="u"))
+    journal.write("jobs", "a", Limits(cpu_cores=0.5))
+    journal.write("jobs", "b", job("good"))
+    with capture_logs() as logs:
+        assert names(Journal(tmp_path)) == ["good"]
+    assert logs[0]["room"] == "jobs"
+    assert len(list(tmp_path.glob("jobs-*.bad"))) == 1
+
+
+def test_a_log_that_the_disk_does_not_give_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Journal(tmp_path).write("jobs", "a", job("n"))
 
     def refuses(path: Path) -> bytes:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(Path, "read_bytes", refuses)
-    assert journal.read("jobs", JobRecord) == []
-    assert [path.suffix for path in (tmp_path / "jobs").iterdir()] == [".bad"]
+    with capture_logs() as logs:
+        journal = Journal(tmp_path)
+    assert names(journal) == [] and len(logs) == 1
+    assert (tmp_path / "log-00000001.bad").exists()
+    assert journal.write("jobs", "a", job("goes on"))
+
+
+def test_others_files_are_left_alone(tmp_path: Path) -> None:
+    """As somebody's backup."""
+    Journal(tmp_path).write("jobs", "a", job("good"))
+    others = [tmp_path / name for name in ("backup", "log-1", "log-00000002")]
+    for other in others:
+        other.mkdir()
+        (other / "file").write_text("kept")
+    assert names(Journal(tmp_path)) == ["good"]
+    assert all((other / "file").exists() for other in others)
+
+
+class TestAnew:
+    """A log that has grown begins anew in another file."""
+
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "_LEAST_BYTES", 2000)
+
+    def grown(self, directory: Path) -> Journal:
+        journal = Journal(directory)
+        for number in range(200):
+            journal.write("jobs", "a", job(f"{number:04}"))
+        journal.write("jobs", "b", job("other"))
+        return journal
+
+    def test_it_stays_small_and_has_the_latest(self, tmp_path: Path) -> None:
+        journal = self.grown(tmp_path)
+        assert names(Journal(tmp_path)) == ["0199", "other"]
+        journal.sync()
+        assert log_of(tmp_path).stat().st_size < 3000, "the old ones went when the new one was on the disk"
+
+    def test_one_that_was_not_begun_completely_gives_way_to_the_one_before(self, tmp_path: Path) -> None:
+        """As if the host had crashed before the new one was on the disk."""
+        self.grown(tmp_path / "journal")
+        *_, before, newest = sorted((tmp_path / "journal").glob("log-*"))
+        alone = tmp_path / "alone"
+        alone.mkdir()
+        (alone / before.name).write_bytes(before.read_bytes())
+        os.truncate(newest, 30)
+        found = names(Journal(tmp_path / "journal"))
+        assert found == names(Journal(alone)) and found[0] > "0100"
+
+    def test_a_disk_that_has_no_room_for_another_keeps_this_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        journal = Journal(tmp_path)
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "_begin", full)
+            for number in range(200):
+                assert journal.write("jobs", "a", job(f"{number:04}"))
+        assert names(Journal(tmp_path)) == ["0199"]
+        assert log_of(tmp_path).stat().st_size > 4000
+        journal.write("jobs", "b", job("other"))
+        journal.sync()
+        assert names(Journal(tmp_path)) == ["0199", "other"]
+        assert log_of(tmp_path).stat().st_size < 2000
+
+
+def test_what_the_kernel_could_not_sync_is_written_again_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fsync(2): after a failure the kernel may have dropped what it had, and says so once."""
+
+    def fails(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    journal = Journal(tmp_path)
+    journal.write("jobs", "a", job("kept"))
+    before = log_of(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", fails)
+        with pytest.raises(OSError, match="Input/output error"):
+            journal.sync()
+    before.write_bytes(b"what is left of it")
+    journal.retry()
+    journal.sync()
+    assert log_of(tmp_path) != before
+    assert names(Journal(tmp_path)) == ["kept"]
+
+
+def test_the_thread_brings_everything_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    reached = threading.Event()
+    genuine = os.fdatasync
+
+    def watched(descriptor: int) -> None:
+        genuine(descriptor)
+        synced.append(os.fstat(descriptor).st_size)
+        reached.set()
+
+    monkeypatch.setattr(os, "fdatasync", watched)
+    journal = Journal(tmp_path)
+    journal.start()
+    journal.write("jobs", "a", job("n"))
+    assert reached.wait(30), "nobody has to ask for it"
+    journal.write("jobs", "a", job("m"))
+    journal.close()
+    assert synced[-1] == log_of(tmp_path).stat().st_size
