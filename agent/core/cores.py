@@ -20,7 +20,7 @@ from agent.core.instructions import Instruction
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.reprovisioning import CROWDED
 from agent.core.snapshot import ContainerUse, Snapshot
-from agent.queues.withheld import asks_cpu, withheld, withhold
+from agent.queues.withheld import asks_cpu, withhold
 
 if TYPE_CHECKING:
     from agent.core.node import Node
@@ -94,10 +94,5 @@ def account(node: Node) -> CoreAccount:
 def book(node: Node, now: float) -> list[Instruction]:
     """Withhold the slots whose cores are promised and used; grant those that are free again."""
     capacity = node.settings.capacity
-    slots = capacity.cpu_slots_beside(account(node).kept_cores)
-    return node.granted(withhold(node.queues, capacity.cpu_slots - slots, now), now)
-
-
-def submitted(node: Node, session: int, now: float) -> list[Instruction]:
-    """A connection has submitted monotasks: those of a promised container have their slots at once."""
-    return book(node, now) if withheld(node.queues) and node.sessions[session].container else []
+    node.withheld_slots = capacity.cpu_slots - capacity.cpu_slots_beside(account(node).kept_cores)
+    return node.granted(withhold(node.queues, node.withheld_slots, now), now)

@@ -84,6 +84,7 @@ class Node:
         self.preempted: list[Preempted] = []
         self.snapshot: Snapshot | None = None
         self.measured_uses = cores.MeasuredUses()
+        self.withheld_slots = 0  # of the CPU, as their cores are promised
         self.decided = 0
         self.draining: Draining | None = None  # the master gives it no work
         self.now = 0.0  # of the latest event
@@ -297,7 +298,9 @@ class Node:
             if spec.task:  # from now on the queue counts this work, no longer the task
                 work = KindAmounts.single(spec.kind, float(spec.input_bytes))
                 self.held.submitted(event.job, spec.task, work)
-        grants = self.granted(granted, now) + cores.submitted(self, event.session, now)
+        grants = self.granted(granted, now)
+        if self.withheld_slots and self.sessions[event.session].container:
+            grants += cores.book(self, now)  # those of a promised container have its cores as slots
         return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *turns.recalls(self)]
 
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:

@@ -15,12 +15,6 @@ def withhold(queues: MonotaskQueues, slots: int, now: float) -> list[Monotask]:
     return queues.grant_free({cpu}, now)
 
 
-def withheld(queues: MonotaskQueues) -> int:
-    """Return how many CPU slots are withheld."""
-    cpu, *_ = queues.resources()
-    return cpu.withheld
-
-
 def asks_cpu(queues: MonotaskQueues, session: int) -> bool:
     """Return whether a connection's monotasks hold CPU slots, or wait for some."""
     live = (monotask for job in queues.jobs() for monotask in job.live.get(session, {}).values())
