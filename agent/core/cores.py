@@ -83,12 +83,14 @@ def balance(
 
 def account(node: Node) -> CoreAccount:
     """Return the account of a node as it is now."""
+    live = node.containers.live
     in_slots = {
-        session.container
+        record.container
         for session in node.sessions.values()
-        if session.container and session.jobs and asks_cpu(node.queues, session.session)
+        if (record := live.get(session.container)) is not None
+        if record.promised_cores and asks_cpu(node.queues, session.session)
     }
-    return balance(node.containers.live.values(), node.measured_uses.by_container, in_slots)
+    return balance(live.values(), node.measured_uses.by_container, in_slots)
 
 
 def book(node: Node, now: float) -> list[Instruction]:
