@@ -3,7 +3,8 @@
 Cores that were promised to containers, executors among them, are not granted as CPU slots as well. What a container
 does not use of its promise, by the last sample, is lent: it makes slots. The container has its cores back at once, as
 its ``cpu.weight`` is above that of all work without a promise (agent/core/ranks.py); the next sample ends the loan.
-Nothing is lent of a container that waits for processors (PSI), or whose use is not known yet (UBIS §IV.B).
+A container that waits for processors (PSI) uses less for want of them: the share of the time in which it waits is a
+share of its promise that is not idle. Nothing is lent of a container whose use is not known yet (UBIS §IV.B).
 
 A framework inside a promised container computes in the slots that it is granted. While it asks for CPU slots, its
 container's cores count as these slots only.
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING
 from agent.core import events as e
 from agent.core.instructions import Instruction
 from agent.core.records import ContainerRecord, ContainerState
-from agent.core.reprovisioning import CROWDED
 from agent.core.snapshot import ContainerUse, Snapshot
 from agent.queues.withheld import asks_cpu, withhold
 
@@ -76,8 +76,9 @@ def balance(
         cores = record.promised_cores
         promised_cores += cores
         use = uses.get(record.container)
-        if use is not None and use.cpu_stalled - use.cpu_throttled <= CROWDED:
-            lent_cores += max(0.0, cores - use.cpu_cores)
+        if use is not None:
+            waits = max(0.0, use.cpu_stalled - use.cpu_throttled)  # for processors, but not at its own cpu.max
+            lent_cores += max(0.0, cores * (1.0 - waits) - use.cpu_cores)
     return CoreAccount(promised_cores, lent_cores)
 
 

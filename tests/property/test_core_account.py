@@ -135,18 +135,19 @@ class CoreAccount(RuleBasedStateMachine):
         self.send(e.ContainerExited(container, 0, None, 1.0, 0, 0, self.now))
 
     @rule(
-        parts=st.lists(st.floats(0, 1.2), min_size=8, max_size=8), waits=st.lists(st.booleans(), min_size=8, max_size=8)
+        parts=st.lists(st.floats(0, 1.2), min_size=8, max_size=8),
+        waits=st.lists(st.sampled_from((0.0, 0.0, 0.1, 0.5, 1.0)), min_size=8, max_size=8),
     )
-    def sample(self, parts: list[float], waits: list[bool]) -> None:
+    def sample(self, parts: list[float], waits: list[float]) -> None:
         """Each container uses a part of its promise; some of them wait for processors meanwhile."""
         self.now += 1.0
         uses: dict[str, ContainerUse] = {}
         self.idle = {}
         for number, (container, cpu_cores) in enumerate(sorted(self.promised.items())):
-            part, stalled = parts[number % len(parts)], 0.9 * waits[number % len(waits)]
+            part, stalled = parts[number % len(parts)], waits[number % len(waits)]
             uses[container] = ContainerUse(cpu_cores=part * cpu_cores, cpu_stalled=stalled)
-            if container in self.seen and not stalled:
-                self.idle[container] = max(0.0, cpu_cores - part * cpu_cores)
+            if container in self.seen:
+                self.idle[container] = max(0.0, (1.0 - stalled) * cpu_cores - part * cpu_cores)
         self.seen = set(uses)
         self.send(e.Sampled(Snapshot(self.now, 1.0, containers=uses), self.now))
 
