@@ -37,9 +37,11 @@ class Waits(Said, frozen=True, kw_only=True):
 class Queue(Said, frozen=True, kw_only=True):
     """The queue of one kind (Ursa §4.2.3): monotasks that hold a slot (``running``), share one (``sharing``), go past
     the queue (``bypassing``), run on without the slot that was taken back (``overdue``) or wait (``queued``);
-    ``rate_bytes_per_s`` is X/T; ``slot_seconds`` of those that ended; ``taken_back`` counts slots."""
+    ``rate_bytes_per_s`` is X/T; ``slot_seconds`` of those that ended; ``taken_back`` counts slots. Of the ``slots``
+    so many are ``withheld``, as their cores are promised."""
 
     slots: int
+    withheld: int
     running: int
     sharing: int
     bypassing: int

@@ -18,6 +18,7 @@ from penstock.security.certificates import certificate_metrics
 
 _PER_KIND = {
     "slots": ("penstock_slots", "Concurrency limit of the resource."),
+    "withheld": ("penstock_slots_withheld", "Slots that are not granted, as their cores are promised and used."),
     "running": ("penstock_slots_in_use", "Slots that monotasks hold."),
     "overdue": ("penstock_monotasks_overdue", "Monotasks that run on though their slots were taken back."),
     "queued": ("penstock_monotasks_queued", "Monotasks that wait for a slot."),

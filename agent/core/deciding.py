@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import cancelling, draining, executors, running, slack, tasks
+from agent.core import cancelling, draining, executors, running, slack, tasks, turns
 from agent.core import events as e
 from agent.core.instructions import Instruction, Notify, Record, Reply
 from agent.queues import beyond
@@ -68,7 +68,7 @@ def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: f
         case SetPriority() if job is not None:
             job.record.priority = decision.priority
             node.queues.set_priority(decision.job, decision.priority, now)
-            out += node.recalls()
+            out += turns.recalls(node)
         case TellPlaced() | TellEnded() | TellStuck() if job is not None:
             out += tasks.tell(job, decision)
         case CancelJob() if job is not None:
@@ -110,7 +110,7 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
             return f"job {decision.job!r} has ended"
         out += node.welcome(decision.job, decision.job, decision.user, decision.priority)
     node.queues.set_priority(decision.job, decision.priority, now)
-    out += node.recalls()
+    out += turns.recalls(node)
     held = node.held.hold(decision)
     out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
     if request.executor is not None and not decision.opportunistic:
@@ -142,7 +142,7 @@ def _promote(node: Node, decision: Promote, out: list[Instruction], now: float) 
         return ""
     command = held.request.command
     why = node.ledger().refuse_regular(command.cpu_cores if command else 0.0, held.request.memory_bytes)
-    needs_slot = command is not None and held.request.executor is None
+    needs_slot = command is not None and held.slot is not None
     if not why and needs_slot and node.queues.idle().of(held.request.command_kind) < 1:
         why = f"{held.request.command_kind}: no slot is free"
     if why:
@@ -150,7 +150,7 @@ def _promote(node: Node, decision: Promote, out: list[Instruction], now: float) 
     held.opportunistic = False
     waited = node.held.waiting.pop((held.job, held.task), None)
     out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
-    if waited is not None and not needs_slot:
+    if waited is not None and held.request.executor is not None:
         out += executors.start(node, held, now)
     elif waited is not None:
         out += running.queue_command(node, held, now)

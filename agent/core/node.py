@@ -12,6 +12,7 @@ from typing import Any
 
 from agent.core import (
     borrowing,
+    cores,
     deciding,
     elasticity,
     floors,
@@ -23,6 +24,7 @@ from agent.core import (
     running,
     slack,
     tasks,
+    turns,
 )
 from agent.core import events as e
 from agent.core.attained import Attained
@@ -31,7 +33,7 @@ from agent.core.draining import own_work
 from agent.core.elasticity import Elasticity
 from agent.core.end_events import EndHeard, EndUnread
 from agent.core.executors import Executors
-from agent.core.instructions import Grant, Instruction, Notify, Record, Reply, TellMaster, Wake
+from agent.core.instructions import Grant, Instruction, Record, Reply, TellMaster, Wake
 from agent.core.ledger import Ledger, take_stock
 from agent.core.preemption import AllocationThreshold, Preemption
 from agent.core.profiling import Amounts
@@ -40,10 +42,9 @@ from agent.core.reaction import Reaction
 from agent.core.records import Job, JobRecord, Preempted, Session, job_state
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
-from agent.core.turns import Turns
 from agent.queues import COMMANDS, Monotask, MonotaskQueues, beyond
 from penstock.model import EndedBy, KindAmounts
-from penstock.wire.agent_api import Done, JobRegistered, Recall, Submitted
+from penstock.wire.agent_api import Done, JobRegistered, Submitted
 from penstock.wire.cluster_api import Draining
 from penstock.wire.errors import bad_request, refused, unavailable
 from penstock.wire.master_api import Heartbeat, JobState, Load
@@ -77,11 +78,13 @@ class Node:
         self.held = tasks.HeldTasks()
         self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
         self.attained = Attained(self.queues, self.ranks)
-        self.turns = Turns()
+        self.turns = turns.Turns()
         self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
         self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told where it is
         self.preempted: list[Preempted] = []
         self.snapshot: Snapshot | None = None
+        self.measured_uses = cores.MeasuredUses()
+        self.withheld_slots = 0  # of the CPU, as their cores are promised
         self.decided = 0
         self.draining: Draining | None = None  # the master gives it no work
         self.now = 0.0  # of the latest event
@@ -140,6 +143,8 @@ class Node:
         instructions = self._handlers[type(event)](event, now)
         if self.held.waiting and type(event) in _MAY_FREE_SLACK:
             instructions += slack.start_waiting(self, now)
+        if type(event) in cores.MAY_MOVE_CORES:
+            instructions += cores.book(self, now)
         if type(event) in _MAY_MOVE_THE_ALARM:
             instructions += self._alarm(now)
         return instructions
@@ -293,7 +298,10 @@ class Node:
             if spec.task:  # from now on the queue counts this work, no longer the task
                 work = KindAmounts.single(spec.kind, float(spec.input_bytes))
                 self.held.submitted(event.job, spec.task, work)
-        return [Reply(Submitted(accepted=len(event.monotasks))), *self.granted(granted, now), *self.recalls()]
+        grants = self.granted(granted, now)
+        if self.withheld_slots and self.sessions[event.session].container:
+            grants += cores.book(self, now)  # those of a promised container have its cores as slots
+        return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *turns.recalls(self)]
 
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
         self.job_of(event.session, event.job)
@@ -315,7 +323,7 @@ class Node:
         for monotask in granted:
             if monotask.session == COMMANDS:
                 held = self.held.by_key[monotask.job, str(monotask.id)]
-                instructions += running.start_command(self, held, monotask.kind)
+                instructions += running.start_command(self, held, monotask.kind, now)
                 continue
             owner = (monotask.session, monotask.job, monotask.lease_until, monotask.keep)
             if owner != before:  # mostly, all that was granted at once is of one job
@@ -330,15 +338,6 @@ class Node:
                 ids = by_owner[owner].ids
             ids.append(monotask.id)
         return instructions
-
-    def recalls(self) -> list[Instruction]:
-        """Leases end where somebody who goes first has come to wait; idle slots come back where anybody has."""
-        return [
-            Notify(session, "recall", Recall(job=name, kind=kind, idle=only is not None))
-            for name, kind, only in self.queues.take_recalled()
-            if (job := self.jobs.get(name)) is not None
-            for session in (sorted(job.sessions) if only is None else (only,))
-        ]
 
     # ------------------------------------------------------------ placement
 
@@ -370,6 +369,7 @@ class Node:
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Preemption reads the sample; so does every admission until the next one."""
         self.snapshot = event.snapshot
+        self.measured_uses.sampled(event.snapshot)
         self.executors.surrogate.sampled(event.snapshot, self.settings.sample_interval_s)
         instructions = self.turns.sampled(self, event.at, now) + self.executors.journal(self)
         for job in [job for job in self.jobs.values() if job.orphan_since is not None]:

@@ -106,6 +106,12 @@ def nice_of(rank: int, jobs: int) -> int:
     return min(NICE_LAST, first + NICE_STEP * rank)
 
 
+def unpromised_weight(cores: float, promised_cores: float) -> int:
+    """Return the weight of all work together that was promised no core, on a node where so many cores are promised."""
+    unpromised = max(UNPROMISED_SHARE * (cores - promised_cores), LEAST_SHARE * cores)
+    return round(WEIGHT_PER_CORE * unpromised)
+
+
 def divide(total: int, counts: Iterable[int]) -> list[int]:
     """Divide a weight among jobs in the order of their ranks; ``counts`` has the number of containers of each.
 
@@ -153,7 +159,7 @@ class Ranks:
         Its rank on disks and the network it has from now on.
         """
         self._told.add(record.container)
-        if record.opportunistic or _promised_cores(record):
+        if record.opportunistic or record.promised_cores:
             return 0
         standing = self.standings.get(record.job)
         if standing is None:
@@ -237,10 +243,8 @@ class Ranks:
         if self._has_master:
             ranked = merge(ranked)
         self._give_turn(ranked, snapshot, now, wait_max_s)
-        promised = sum(_promised_cores(record) for record in live if not record.opportunistic)
-        unpromised = max(UNPROMISED_SHARE * (self._cores - promised), LEAST_SHARE * self._cores)
-        total = round(WEIGHT_PER_CORE * unpromised)
-        weights = divide(total, (len(each.containers) for each in ranked))
+        promised = sum(record.promised_cores for record in live if not record.opportunistic)
+        weights = divide(unpromised_weight(self._cores, promised), (len(each.containers) for each in ranked))
         self.standings = {}
         changed: list[ContainerRecord] = []
         for rank, (each, weight) in enumerate(zip(ranked, weights, strict=True)):
@@ -299,7 +303,7 @@ class Ranks:
             used_s = use.cpu_seconds if use is not None else self._counted_s.get(record.container, 0.0)
             counted_s[record.container] = used_s
             each.cpu_s += used_s
-            if not record.opportunistic and not _promised_cores(record):
+            if not record.opportunistic and not record.promised_cores:
                 each.containers.append(record)
         self._counted_s = counted_s
         self.cpu_s = self._used_s | {each.job: each.cpu_s for each in ranked.values()}
@@ -326,7 +330,3 @@ class Ranks:
         if job is not None:
             return _Ranked(name, True, job.record.priority, job.record.place, used_s, [])
         return _Ranked(name, False, 0.0, record.order, used_s, [])
-
-
-def _promised_cores(record: ContainerRecord) -> float:
-    return record.promise.cpu_cores if record.promise is not None else record.spec.cpu_cores

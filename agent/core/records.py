@@ -75,6 +75,17 @@ class HeldTask(msgspec.Struct, kw_only=True):
         return self.request.command.cpu_cores if self.request.command is not None else 0.0
 
     @property
+    def slot(self) -> ResourceKind | None:
+        """The kind of slot that its command waits for and holds where it is regular; None: it needs none.
+
+        An executor needs none, nor does a command of the CPU that was promised cores: they are withheld from slots.
+        """
+        request = self.request
+        if request.executor is not None or (request.command_kind is ResourceKind.CPU and self.cores):
+            return None
+        return request.command_kind
+
+    @property
     def takes_core(self) -> bool:
         """Whether a core is spoken for: it will compute, and nothing of it has come to the queues yet."""
         return self.remaining.cpu > 0 and self.remaining == self.request.usage
@@ -94,7 +105,8 @@ class ContainerState(enum.StrEnum):
 class ContainerRecord(msgspec.Struct, kw_only=True):
     """A command in a cgroup of its own.
 
-    ``kind`` is the slot that a placed command holds; an opportunistic one, and an executor, hold none.
+    ``kind`` is the slot that a placed command holds; an opportunistic one, an executor, and one of the CPU that was
+    promised cores, hold none.
     """
 
     container: str
@@ -128,6 +140,11 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     stopping_by: EndedBy | None = None
     stopping_reason: str = ""
     ended: Ended | None = None
+
+    @property
+    def promised_cores(self) -> float:
+        """Cores that it is promised now; an executor's follow its profile. An opportunistic one asked for them only."""
+        return self.promise.cpu_cores if self.promise is not None else self.spec.cpu_cores
 
 
 def confinement_of(record: ContainerRecord) -> Confinement:

@@ -116,7 +116,7 @@ def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         elif held.request.command is not None:
             if alive:  # promoted or not, it has the slot that it is to have
                 record = node.containers.live[held.container]
-                record.kind = None if held.opportunistic else held.request.command_kind
+                record.kind = None if held.opportunistic else held.slot
             else:
                 held.container = ""
             instructions += running.queue_command(node, held, now, running=alive)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.core import borrowing, floors, quotas, tasks
+from agent.core import borrowing, cores, floors, quotas, tasks
 from agent.core import events as e
 from agent.core.confinement import confine
 from agent.core.containers import ROOM, how_it_ended
@@ -232,22 +232,24 @@ def queue_command(node: Node, held: HeldTask, now: float, *, running: bool = Fal
     """A placed command waits for the slot of its resource. ``running``: it holds one since before a restart.
 
     An opportunistic one waits for slack instead, which is what those who hold the slots do not use (UBIS, Algorithm 1).
-    An executor needs no slot.
+    One that needs no slot starts at once: its cores were promised to nobody else (:attr:`HeldTask.slot`).
     """
     spec = _monotask(held, running=running)
-    if running and (held.opportunistic or held.request.executor is not None):
+    if running and (held.opportunistic or held.slot is None):
         beside.begin(node.queues, COMMANDS, held.job, spec, now)
         return []
     if held.opportunistic:
         node.held.waiting[held.job, held.task] = now
         return []
+    if held.slot is None:
+        return start_beside(node, held, now)
     return node.granted(node.queues.submit(COMMANDS, held.job, [spec], now), now)
 
 
 def start_beside(node: Node, held: HeldTask, now: float) -> list[Instruction]:
-    """A placed opportunistic command, or an executor, starts."""
+    """Start a placed command that needs no slot: an opportunistic one, an executor, or one that was promised cores."""
     beside.begin(node.queues, COMMANDS, held.job, _monotask(held), now)
-    return start_command(node, held, None)
+    return start_command(node, held, None, now)
 
 
 def _monotask(held: HeldTask, *, running: bool = False) -> MonotaskSpec:
@@ -257,14 +259,14 @@ def _monotask(held: HeldTask, *, running: bool = False) -> MonotaskSpec:
     return MonotaskSpec(id=held.task, kind=kind, input_bytes=size, stage=held.stage, running=running)
 
 
-def start_command(node: Node, held: HeldTask, slot: ResourceKind | None) -> list[Instruction]:
+def start_command(node: Node, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:
     """The slot of a placed command was granted, or it needs none."""
     held.container = node.fresh_id("c-")
     record = command_record(held)
     record.kind = slot
     record.rank_weight = node.ranks.first_weight(record)
     journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
-    return [journal, *node.containers.add(record)]
+    return [journal, *node.containers.add(record), *(cores.book(node, now) if record.promised_cores else ())]
 
 
 def command_record(held: HeldTask) -> ContainerRecord:
@@ -319,8 +321,8 @@ def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:
     if record is None:
         return []
     record.opportunistic = False
-    if held.request.executor is None:
-        record.kind = held.request.command_kind
+    if held.slot is not None:
+        record.kind = held.slot
         beside.give_slot(node.queues, COMMANDS, held.job, _monotask(held), now)
     if record.state is ContainerState.WARNED:
         record.state = ContainerState.RUNNING

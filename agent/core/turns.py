@@ -8,6 +8,7 @@ import msgspec
 
 from agent.core.instructions import Explain, Instruction, Notify, Record
 from agent.queues import overdue
+from penstock.wire.agent_api import Recall
 from penstock.wire.jobs_api import SlotTakenBack
 
 if TYPE_CHECKING:
@@ -65,6 +66,16 @@ class Turns:
             return []
         self._recorded = fresh
         return [Record(ROOM, KEY, fresh if since else None)]
+
+
+def recalls(node: Node) -> list[Instruction]:
+    """Tell connections of leases that end, as a job that goes first waits, and of idle slots that are called back."""
+    return [
+        Notify(session, "recall", Recall(job=name, kind=kind, idle=only is not None))
+        for name, kind, only in node.queues.take_recalled()
+        if (job := node.jobs.get(name)) is not None
+        for session in (sorted(job.sessions) if only is None else (only,))
+    ]
 
 
 def _take_back(node: Node, now: float) -> list[Instruction]:

@@ -341,7 +341,7 @@ class MonotaskQueues:
         execution_s = held_s if completion is None or completion.execution_s is None else completion.execution_s
         execution_s = min(execution_s, held_s)
         # Where more run than there are slots (commands beyond them), each had a part of the slots: taken as it is now.
-        part = resource.slots / resource.running if resource.free < 0 else 1.0
+        part = resource.slots / resource.running if resource.running > resource.slots else 1.0
         if completion is None or completion.leased is None:
             held_s = execution_s
         else:

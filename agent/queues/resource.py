@@ -104,7 +104,11 @@ class Resource:
     """A heap of the jobs that wait; each job has a heap of its own. Both delete lazily.
 
     ``free`` slots are those that nobody holds; small monotasks that run together hold one for each :data:`TOGETHER`.
-    It falls below 0 where monotasks were announced as running after a restart, and where commands run beyond the slots.
+    It falls below 0 where monotasks were announced as running after a restart, where commands run beyond the slots, and
+    where slots are withheld while monotasks hold them.
+
+    ``withheld`` CPU slots are not granted, as promises hold their cores (agent/core/cores.py). Where that leaves none,
+    a job that has waited too long for its turn gets one nevertheless, unless a monotask holds one.
 
     *Beyond the slots* (CPU, where jobs are ranked): the kernel gives processors to commands in the order of their jobs
     (agent/core/ranks.py), so that a command need not wait for a slot that a command of a job behind its own holds. It
@@ -131,6 +135,7 @@ class Resource:
         "starving",
         "taken_back",
         "waits",
+        "withheld",
     )  # fmt: skip
 
     def __init__(self, kind: ResourceKind, slots: int, rate_window_s: float, *, goes_beyond: bool = False) -> None:
@@ -139,6 +144,7 @@ class Resource:
         self.slots = slots
         self.rate = ProcessingRate(rate_window_s, slots)
         self.free = slots
+        self.withheld = 0
         self.commands: dict[JobQueue, int] | None = {} if goes_beyond else None  # slots that those of a job hold
         self.small = 0
         self.bypassing = 0
@@ -156,7 +162,12 @@ class Resource:
     @property
     def running(self) -> int:
         """Slots in use."""
-        return self.slots - self.free
+        return self.slots - self.withheld - self.free
+
+    def withhold(self, slots: int) -> None:
+        """Grant so many fewer than all slots from now on; those that are held stay held."""
+        self.free += self.withheld - slots
+        self.withheld = slots
 
     def enqueue(self, job: JobQueue, monotask: Monotask, stage: str, sequence: int, now: float, known: int) -> None:
         """A monotask waits; ``sequence`` rises, ``known`` is how many jobs there are."""
@@ -214,7 +225,7 @@ class Resource:
         """Grant while there is room, in order; who has starved goes first."""
         index = self.index
         jobs = self.jobs
-        while self.free > 0 or self.small % TOGETHER or self.commands:
+        while self.free > 0 or self.small % TOGETHER or self.commands or (self.starving and self.running == 0):
             starved = bool(self.starving)
             if starved:
                 job = self.starving[0]
@@ -233,7 +244,7 @@ class Resource:
                     heappop(jobs)
                 continue
             monotask = waiting[0][3]
-            if self.free <= 0 and not monotask.small and (starved or not self._goes_beyond(job, monotask)):
+            if self.free <= 0 and not monotask.small and not self._has_room_beyond(job, monotask, starved=starved):
                 return  # small ones behind it wait, too: order comes before a part of a slot
             heappop(waiting)
             self.queued -= 1
@@ -252,6 +263,7 @@ class Resource:
         """As the status page shows it."""
         return {
             "slots": self.slots,
+            "withheld": self.withheld,
             "running": self.running,
             "sharing": self.small,
             "bypassing": self.bypassing,
@@ -310,8 +322,11 @@ class Resource:
         keepers, self.keepers = self.keepers, {}
         return list(keepers)
 
-    def _goes_beyond(self, job: JobQueue, monotask: Monotask) -> bool:
-        """Whether a command starts beyond the slots: there is room without those that its job outranks."""
+    def _has_room_beyond(self, job: JobQueue, monotask: Monotask, *, starved: bool) -> bool:
+        """Return whether to grant though no slot is free: to a job that starves where promises hold every core, and to
+        a command if there is room without those that its job outranks."""
+        if starved:
+            return self.running == 0
         if not self.commands or monotask.session != COMMANDS or self.running >= MOST_BEYOND * self.slots:
             return False
         return self.free + sum(held for other, held in self.commands.items() if job.outranks(other)) > 0

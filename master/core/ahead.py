@@ -19,7 +19,7 @@ from master.core.snapshot import Picture
 from master.core.table import Rows
 from master.core.waiting import is_command, stages_of
 from master.ordering import Ranking
-from master.placement.workers import Floats
+from master.placement.workers import Floats, open_slots
 
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
@@ -117,7 +117,8 @@ class _Nodes:
         request = task.request
         assert request is not None and request.command is not None
         cores, memory_bytes = request.command.cpu_cores, request.memory_bytes
-        fits = (self._ahead < self._slots) & (self._count < self._most)
+        slots = self._slots if cores else open_slots(self._cores, self._slots)
+        fits = (self._ahead < slots) & (self._count < self._most)
         fits &= (self._memory >= memory_bytes) & (self._cores >= cores)
         allowed = self._picture.allowed(task)
         if allowed is not None:

@@ -137,7 +137,8 @@ def _takes(cluster: Cluster, task: Task) -> _Takes:
     command = request.command
     if command is None:
         return _Takes(0.0, request.memory_bytes, None)
-    return _Takes(command.cpu_cores, request.memory_bytes, request.command_kind)
+    kind = None if command.cpu_cores and request.command_kind is ResourceKind.CPU else request.command_kind
+    return _Takes(command.cpu_cores, request.memory_bytes, kind)
 
 
 class _Node:

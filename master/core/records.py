@@ -69,9 +69,15 @@ class Held:
         return self.usage.cpu > 0 or (self.unknown_size and self.kind is ResourceKind.CPU)
 
     @property
+    def needs_slot(self) -> bool:
+        """Whether it takes slots where it is regular. Executors do not, nor do commands of the CPU that are promised
+        cores: their node withholds these from its slots."""
+        return not self.executor and not (self.command and self.cores and self.kind is ResourceKind.CPU)
+
+    @property
     def in_a_slot(self) -> bool:
-        """Whether it takes slots as long as it runs; executors and opportunistic commands run without one."""
-        return not self.executor and (self.regular or not self.command)
+        """Whether it takes slots as long as it runs; opportunistic commands run without one."""
+        return self.needs_slot and (self.regular or not self.command)
 
     def coming(self, decided: int) -> bool:
         """Whether a Load that knows the decisions up to ``decided`` knows it not at all, or not as regular yet."""

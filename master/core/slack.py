@@ -48,7 +48,7 @@ def _promote(cluster: Cluster, node: Node, held: Held, limits: Allowances | None
     if held.memory_bytes > free or held.cores > cores + 1e-9:
         return
     table = cluster.table
-    if held.command and table.idle[table.rows[node.name], COLUMN[held.kind]] < 1:
+    if held.command and held.needs_slot and table.idle[table.rows[node.name], COLUMN[held.kind]] < 1:
         return
     amounts = held.holds()
     if limits is not None and limits.take(user_of(cluster, held), (amounts[0], amounts[-1])):

@@ -169,6 +169,7 @@ class NodeTable:
         self.idle[row] = [
             sound(free) - spoken for free, spoken in zip((idle.cpu, idle.disk, idle.network), stock.spoken, strict=True)
         ]
+        self.idle[row, 0] -= stock.coming_cores
         self.memory_capacity[row] = memory
         self.memory_free[row] = memory - node.external_memory_bytes - stock.memory_bytes
         self.reservable[row] = max(0.0, memory - node.external_memory_bytes)
@@ -285,12 +286,12 @@ def _take_stock(node: Node) -> _Stock:
 
 def _count_on_its_way(stock: _Stock, held: Held) -> None:
     """Its slot is not taken, and its work not in the queues, as of the node's last report."""
-    if held.uses_core():
+    if held.uses_core() and not held.cores:
         stock.spoken[0] += 1
     if held.command and held.kind is not _CPU:
         stock.spoken[COLUMN[held.kind]] += 1
     if held.leaving_in is None:
         usage = held.usage
-        stock.pending[0] += usage.cpu
+        stock.pending[0] += 0.0 if held.cores else usage.cpu
         stock.pending[1] += usage.disk
         stock.pending[2] += usage.network

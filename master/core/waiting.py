@@ -54,9 +54,9 @@ class _Room:
         picture, table = Picture(cluster), cluster.table
         rows = picture.rows
         self._picture = picture
-        d = spare(table.ept_s, table.rates[rows], table.pending[rows], table.idle[rows, 0])
-        self._spare = ~(d <= 0.0)
         self._memory, self._cores = table.memory_free[rows], table.cores_free[rows]
+        rates, pending, slots = table.rates[rows], table.pending[rows], table.slots[rows]
+        self._spare = ~(spare(table.ept_s, rates, pending, table.idle[rows, 0], self._cores, slots) <= 0.0)
         self._most: dict[Asks, float] = {}
 
     def may_hold(self, stage: WaitingStage) -> bool:

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model import KINDS, ResourceKind
+from penstock.model import KINDS, LEAST_PART_CORES, ResourceKind
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -49,9 +49,26 @@ class Need:
         )
 
 
-def spare(ept_s: float, rates: Floats, pending: Floats, idle_cores: Floats) -> Floats:
-    """Return D of Ursa §4.2.2 for each kind (3 × n) of workers as :class:`Workers` has them."""
-    apt_s = np.where(idle_cores[:, None] >= 1, [[0.0, 1.0, 1.0]], 1.0) * (pending / rates)
+def open_slots(cores_free: Floats, slots: Floats) -> Floats:
+    """Return the CPU slots of each worker whose cores no command was promised, as its agent counts them
+    (:meth:`penstock.model.Capacity.cpu_slots_beside`)."""
+    found: Floats = np.clip(np.floor(cores_free + 1.0 - LEAST_PART_CORES), 0.0, slots)
+    return found
+
+
+def spare(
+    ept_s: float, rates: Floats, pending: Floats, idle_cores: Floats, cores_free: Floats, slots: Floats
+) -> Floats:
+    """Return D of Ursa §4.2.2 for each kind (3 × n) of workers as :class:`Workers` has them.
+
+    The CPU's processing rate is that of the slots whose cores no command was promised. A node of which all cores are
+    promised has a D_cpu only while its agent calls a slot idle, as it lends a core that its promise does not use.
+    """
+    part = open_slots(cores_free, slots[:, CPU]) / slots[:, CPU]
+    apt_s = pending / rates
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apt_s[:, CPU] = np.where(part > 0, apt_s[:, CPU] / part, np.inf)
+    apt_s[idle_cores >= 1, CPU] = 0.0
     d: Floats = np.maximum(0.0, (ept_s - apt_s) / ept_s).T
     return d
 
@@ -85,9 +102,10 @@ class Workers:
         self._per_amount: Floats = np.ascontiguousarray(1.0 / load_at_ept)  # 4 × n: Inc is an amount times this
         self._per_slot: Floats = np.ascontiguousarray(1.0 / slots.T)  # 3 × n
         self.d: Floats = np.empty((4, len(rates)))
-        self.d[:MEMORY] = spare(ept_s, rates, pending, idle_cores)
+        self.d[:MEMORY] = spare(ept_s, rates, pending, idle_cores, cores_free, slots)
         self.d[MEMORY] = np.maximum(0.0, memory_free) / memory_capacity
         self._rates, self._pending, self._idle, self._capacity = rates, pending, idle_cores, memory_capacity
+        self._cpu_slots = slots[:, CPU]
         self._room: Floats = np.empty((2, 0))
         # One worker at a time is faster in plain numbers, and few of them are ever taken.
         self._plain: dict[int, Undo] = {}
@@ -108,6 +126,8 @@ class Workers:
     def take(self, worker: int, need: Need) -> Undo:
         """The task is placed there: its work is pending, its memory held, and one idle core is spoken for.
 
+        A command that is promised cores takes these, and none of the CPU's work is pending for it.
+
         D becomes max(0, (EPT − APT_r) / EPT), "if CPU in w is immediately available (i.e., idle cores), we simply set
         APT_cpu(w) = 0", and the free fraction of the memory (Ursa §4.2.2).
         """
@@ -120,16 +140,20 @@ class Workers:
             work[column] = rates[column] * ept_s * float(self._per_slot[column, worker])
             cpu, disk, network = work
         _, (cpu_before, disk_before, network_before), idle, free, cores, _ = undo
-        cpu, disk, network = cpu_before + cpu, disk_before + disk, network_before + network
-        idle -= cpu > cpu_before
+        cpu = cpu_before + (0.0 if need.cores else cpu)
+        disk, network = disk_before + disk, network_before + network
+        idle -= need.cores or cpu > cpu_before
         free -= memory
+        cores -= need.cores
+        slots = float(self._cpu_slots[worker])
+        rate = rates[0] * min(slots, max(0, int(cores + 1.0 - LEAST_PART_CORES))) / slots
         d = (
-            1.0 if idle >= 1 else max(0.0, (ept_s - cpu / rates[0]) / ept_s),
+            1.0 if idle >= 1 else max(0.0, (ept_s - cpu / rate) / ept_s) if rate else 0.0,
             max(0.0, (ept_s - disk / rates[1]) / ept_s),
             max(0.0, (ept_s - network / rates[2]) / ept_s),
             max(0.0, free) / float(self._capacity[worker]),
         )
-        self.restore((worker, (cpu, disk, network), idle, free, cores - need.cores, d))
+        self.restore((worker, (cpu, disk, network), idle, free, cores, d))
         return undo
 
     def restore(self, state: Undo) -> None:

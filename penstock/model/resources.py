@@ -56,6 +56,10 @@ class KindAmounts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
         return cls(**{kind.value: amount})
 
 
+#: The least part of a core for which one more CPU slot is granted: the kernel divides the core by weights.
+LEAST_PART_CORES = 0.1
+
+
 class Capacity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a node offers to the work on it.
 
@@ -72,6 +76,12 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def cpu_slots(self) -> int:
         """One CPU monotask per core, and at least one (Ursa §4.2.3)."""
         return max(1, int(self.cores))
+
+    def cpu_slots_beside(self, kept_cores: float) -> int:
+        """Return how many CPU slots may be granted beside promises that keep so many cores."""
+        if kept_cores < LEAST_PART_CORES:
+            return self.cpu_slots
+        return min(self.cpu_slots, max(0, int(self.cores - kept_cores + 1.0 - LEAST_PART_CORES)))
 
     def slots(self, kind: ResourceKind) -> int:
         """How many monotasks of ``kind`` may run at once."""

@@ -84,7 +84,7 @@ class Commands:
             case i.Wake(at):
                 self._wake += 1
                 self._clock.after(max(0.0, at - self._clock.now_s), self._woken, self._wake)
-            case i.Signal() | i.RemoveContainer():
+            case i.Signal() | i.RemoveContainer() | i.Renice():  # cpu.weight is all that the machine goes by
                 pass
             case _:
                 return False

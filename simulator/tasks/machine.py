@@ -1,10 +1,11 @@
 """A node's hardware: what monotasks and commands get of its cores, disks and link, and how long they take.
 
-CPU and disk monotasks have their slot's resource to themselves. Network monotasks share the link evenly: what is
-modelled is the receiving side, as in Ursa §4.2.3. Commands share the cores that no CPU monotask runs on by their
-``cpu.weight``, as the kernel's scheduler has it, which is their promise or their job's rank (agent/core/ranks.py); and
-the disks among themselves. Who gets what is :func:`share`. Commands and disk or network monotasks on one node do not
-slow each other down.
+A disk monotask has a disk slot to itself. Network monotasks share the link evenly: what is modelled is the receiving
+side, as in Ursa §4.2.3. Commands and CPU monotasks share the cores by ``cpu.weight``, as the kernel's scheduler has it.
+A command has the weight of its promise or of its job's rank. All work without a promise weighs together what the agent
+gives it (agent/core/ranks.py); of its part the monotasks come first, as each holds a slot. Commands share the disks
+among themselves. Who gets what is :func:`share`. Commands and disk or network monotasks on one node do not slow each
+other down.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from agent.core.ranks import unpromised_weight
 from penstock.model import Capacity, ResourceKind
 from simulator.tasks.clock import Clock
 from simulator.tasks.usage import Level, Usage
@@ -109,6 +111,16 @@ class Link:
 
 
 @dataclass(slots=True, eq=False)
+class _Computing:
+    """A CPU monotask while it runs: the seconds on a core of its own that are left at ``at_s``; ``turn`` is its end."""
+
+    done: Callable[[], None]
+    left_s: float
+    at_s: float
+    turn: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class RunningCommand:
     """A command while it runs. ``speed`` is the share of its own time that passes: 1 when it gets all that it wants.
     ``weight`` is its ``cpu.weight``."""
@@ -157,7 +169,9 @@ class Machine:
         self._clock = clock
         self._usage = usage
         self._link = Link(clock, spec.link_bytes_per_s, usage.used["network"], spec.link_bytes_per_s)
-        self._busy_cores = 0
+        self._computing: dict[int, _Computing] = {}
+        self._monotask_speed = 1.0  # of CPU monotasks: the part of a core that each has
+        self._monotask_cores = 0.0  # … and what they have together
         self._at_s = 0.0
         self._wake = 0
         self._used_cores = 0.0
@@ -170,23 +184,57 @@ class Machine:
         if monotask.kind is ResourceKind.NETWORK:
             self._link.start(monotask.input_bytes, done)
             return
-        cpu = monotask.kind is ResourceKind.CPU
-        rate = self.spec.cpu_bytes_per_s if cpu else self.spec.disk_bytes_per_s
-        self._occupy(cpu, 1)
-        self._clock.after(monotask.input_bytes / rate, self._executed, cpu, done)
+        now_s = self._clock.now_s
+        if monotask.kind is ResourceKind.CPU:
+            number = self._clock.fresh_number()
+            self._computing[number] = one = _Computing(done, monotask.input_bytes / self.spec.cpu_bytes_per_s, now_s)
+            self._usage.allocated["cpu"].change(now_s, 1)
+            self._monotasks_changed()
+            self._await(number, one)
+            return
+        for level in (self._usage.used["disk"], self._usage.allocated["disk"]):
+            level.change(now_s, 1)
+        self._clock.after(monotask.input_bytes / self.spec.disk_bytes_per_s, self._read, done)
 
-    def _executed(self, cpu: bool, done: Callable[[], None]) -> None:
-        self._occupy(cpu, -1)
+    def _read(self, done: Callable[[], None]) -> None:
+        for level in (self._usage.used["disk"], self._usage.allocated["disk"]):
+            level.change(self._clock.now_s, -1)
         done()
 
-    def _occupy(self, cpu: bool, count: int) -> None:
-        name = "cpu" if cpu else "disk"
-        self._usage.used[name].change(self._clock.now_s, count)
-        self._usage.allocated[name].change(self._clock.now_s, count)
-        if cpu:
-            self._busy_cores += count
-            if self.running:
-                self._share_again()
+    def _await(self, number: int, one: _Computing) -> None:
+        """Wait for the end of a CPU monotask at the present speed; an end that was awaited before is void."""
+        one.turn += 1
+        if self._monotask_speed > 0:
+            self._clock.after(one.left_s / self._monotask_speed, self._computed, number, one.turn)
+
+    def _computed(self, number: int, turn: int) -> None:
+        one = self._computing.get(number)
+        if one is None or one.turn != turn:
+            return
+        del self._computing[number]
+        self._usage.allocated["cpu"].change(self._clock.now_s, -1)
+        self._monotasks_changed()
+        one.done()
+
+    def _monotasks_changed(self) -> None:
+        """One more CPU monotask runs, or one fewer."""
+        if self.running:
+            self._share_again()
+        else:
+            self._speed_up(1.0)
+
+    def _speed_up(self, speed: float) -> None:
+        """Let each CPU monotask have this part of a core from now on."""
+        now_s, before = self._clock.now_s, self._monotask_speed
+        self._monotask_speed = speed
+        if speed != before:
+            for number, one in self._computing.items():
+                one.left_s = max(0.0, one.left_s - (now_s - one.at_s) * before)
+                one.at_s = now_s
+                self._await(number, one)
+        cores = speed * len(self._computing)
+        self._usage.used["cpu"].change(now_s, cores - self._monotask_cores)
+        self._monotask_cores = cores
 
     # ------------------------------------------------------------ commands
 
@@ -246,23 +294,42 @@ class Machine:
         """Who gets how much from now on, and when the next phase ends."""
         self._advance()
         spec = self.spec
-        cores_left = spec.capacity.cores - self._busy_cores
         disk_left = spec.disk_bytes_per_s * spec.capacity.disk_slots
         active = [running for running in self.running.values() if not running.frozen]
-        cores_wanted = disk_wanted = 0.0
+        disk_wanted = 0.0
         for running in active:
-            wants = running.wants
-            cores_wanted += wants.cpu_cores
-            disk_wanted += wants.disk_bytes_per_s
+            disk_wanted += running.wants.disk_bytes_per_s
             running.speed = 1.0
-        if cores_wanted > cores_left:
-            weights = [float(one.weight) for one in active]
-            self._slow_down(active, cores_left, [one.wants.cpu_cores for one in active], weights, True)
+        self._share_cores(active)
         if disk_wanted > disk_left:
             isolated = spec.isolated_disk
             weights = [max(0.01, one.command.cpu_cores) if isolated else 1.0 for one in active]
             self._slow_down(active, disk_left, [one.wants.disk_bytes_per_s for one in active], weights, isolated)
         self._set_off(active, disk_left)
+
+    def _share_cores(self, active: list[RunningCommand]) -> None:
+        """Promised commands and all other regular work share by weight; of its part the CPU monotasks come first."""
+        cores, monotasks = self.spec.capacity.cores, len(self._computing)
+        if sum(one.wants.cpu_cores for one in active) + monotasks <= cores:
+            self._speed_up(1.0)
+            return
+        if not monotasks:
+            self._slow_down_cores(active, cores)
+            return
+        promised = [one for one in active if one.command.cpu_cores and not one.opportunistic]
+        others = [one for one in active if one not in promised]
+        wanted = [one.wants.cpu_cores for one in promised]
+        unpromised = monotasks + sum(one.wants.cpu_cores for one in others if not one.opportunistic)
+        weight = unpromised_weight(cores, sum(one.command.cpu_cores for one in promised))
+        part = share(cores, [*wanted, unpromised], [*(float(one.weight) for one in promised), float(weight)])[-1]
+        of_monotasks = min(float(monotasks), part)
+        self._speed_up(of_monotasks / monotasks)
+        self._slow_down_cores(promised, cores - part)
+        self._slow_down_cores(others, cores - of_monotasks - min(sum(wanted), cores - part))
+
+    def _slow_down_cores(self, active: list[RunningCommand], cores: float) -> None:
+        wanted, weights = [one.wants.cpu_cores for one in active], [float(one.weight) for one in active]
+        self._slow_down(active, cores, wanted, weights, True)
 
     def _set_off(self, active: list[RunningCommand], disk_bytes_per_s: float) -> None:
         cores = disk = 0.0

@@ -26,7 +26,8 @@ const queues = new Table(
   [
     { label: "Resource", of: ({ kind }) => KINDS[kind] },
     { label: "Waiting", look: "number", of: ({ queued }) => number(queued) },
-    { label: "Slots in use", of: ({ running, slots }) => bar(running / slots, `${running} of ${slots}`) },
+    { label: "Slots in use", of: ({ running, slots, withheld }) =>
+      bar(running / slots, `${running} of ${slots}${withheld ? `, ${withheld} promised` : ""}`) },
     { label: "Work not done", look: "number", of: (one) => bytes(one.pending_bytes) },
     { label: "Processing rate", look: "number", of: (one) => (one.rate_bytes_per_s ? rate(one.rate_bytes_per_s) : "–") },
     { label: "At the head", look: "wide", of: head },

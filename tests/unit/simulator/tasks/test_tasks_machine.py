@@ -143,11 +143,33 @@ def test_what_is_frozen_stands_still_and_holds_its_memory() -> None:
     assert bench.run() == {"c": 7.0}
 
 
-def test_cpu_monotasks_take_their_cores_from_commands() -> None:
+def test_cpu_monotasks_come_before_commands_without_a_promise() -> None:
     bench = Bench(cores=1)
-    bench.begin("c", Phase(2.0, cpu_cores=1.0))
+    bench.begin("c", Phase(2.0, cpu_cores=1.0), cpu_cores=0.0)
     bench.clock.after(1.0, bench.execute, "m", ResourceKind.CPU, 30)
     assert bench.run() == {"m": 4.0, "c": 5.0}
+
+
+def test_a_promised_command_and_monotasks_share_by_the_weights_that_the_agent_writes() -> None:
+    """Two cores, one of them promised: weights of 100 and of 95. Two of 30 B at 10 B/s want 3 s of a core each."""
+    bench = Bench(cores=2)
+    bench.begin("c", Phase(10.0, cpu_cores=2.0))
+    for name in ("m", "n"):
+        bench.execute(name, ResourceKind.CPU, 30)
+    each_cores = 2 * 95 / 195 / 2
+    monotasks_s = 3.0 / each_cores
+    left_s = 10.0 - monotasks_s * (1 - each_cores)
+    ended = {"m": monotasks_s, "n": monotasks_s, "c": monotasks_s + left_s}
+    assert bench.run() == pytest.approx(ended, abs=1e-4)
+    assert bench.usage.used["cpu"].integral == pytest.approx(2 * 10.0 + 2 * 3.0), "all that was wanted, and no more"
+
+
+def test_monotasks_beside_a_promise_of_every_core_have_the_least_weight() -> None:
+    """Of one core a weight of 100 and of 2; the monotask goes on alone once the command has ended."""
+    bench = Bench(cores=1)
+    bench.begin("c", Phase(2.0, cpu_cores=1.0))
+    bench.execute("m", ResourceKind.CPU, 30)
+    assert bench.run() == pytest.approx({"c": 2.04, "m": 2.04 + 3.0 - 0.04}, abs=1e-4)
 
 
 def test_a_killed_command_does_not_end_by_itself() -> None:
