@@ -30,6 +30,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print a line for each rerun: which test failed at first, and how."""
+    reruns = terminalreporter.stats.get("rerun", [])
+    if reruns:
+        terminalreporter.write_sep("=", "rerun tests", yellow=True)
+    for report in reruns:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        message = crash.message if crash is not None else str(report.longrepr)
+        terminalreporter.write_line(f"RERUN {report.nodeid} - {message.partition(chr(10))[0]}", yellow=True)
+
+
 #: How the reason of a skip begins where CI's machine cannot run the test, whatever is installed and whoever runs it:
 #: its kernel does not offer what the virtual machine's does, or another target of `make` runs it. In the virtual
 #: machine itself nothing belongs elsewhere.

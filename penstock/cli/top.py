@@ -103,14 +103,14 @@ class _Top:
         self._live = Live(self._framed(), console=render.console(), auto_refresh=False, screen=True)
 
     async def run(self) -> None:
-        """Until ``q``, Ctrl-C or SIGTERM.
+        """Until ``q``, Ctrl-C, Ctrl-\\ or SIGTERM: each leaves the terminal as it was.
 
         Raises:
             AgentUnavailable: the agent went away for good.
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
             loop.add_signal_handler(number, task.cancel)
         following = loop.create_task(self._follow())
         with contextlib.ExitStack() as stack:

@@ -92,6 +92,11 @@ class Gate:
         """Whether the agent is there and answers."""
         return self._running().connected.is_set()
 
+    @property
+    def refused(self) -> bool:
+        """Whether the agent refused the job when it was last asked: it is over, or another user's."""
+        return self._running().link.refused
+
     def wait_connected(self, timeout_s: float) -> bool:
         """Wait for the agent; whether it is there."""
         return self._running().connected.wait(timeout_s)

@@ -16,11 +16,13 @@ from penstock.client.agent import AgentClient
 from penstock.client.errors import AgentUnavailable, JobCancelled
 from penstock.client.job import Job
 from penstock.transport.peer import RpcPeer
-from penstock.wire.errors import RpcError
+from penstock.wire.errors import ErrorCode, RpcError
 from penstock.wire.jobs_api import LeaveJob
 
 _BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts
 _REGISTER_S = 10.0
+#: An agent that answers so would answer the same later.
+_REFUSALS = frozenset({ErrorCode.BAD_REQUEST, ErrorCode.REFUSED})
 #: Processes in which it was said that they are not ranked.
 _SAID: set[int] = set()
 
@@ -110,6 +112,8 @@ class GateLink:
         #: What is said of the job when the connection closes: the job in which its work goes on, "" where it is done;
         #: None: nothing.
         self.left: str | None = None
+        #: Whether the agent refused the job when it was last asked: an agent that is slow or away has refused nothing.
+        self.refused = False
 
     @property
     def where(self) -> Path:
@@ -133,6 +137,7 @@ class GateLink:
                 pause = first
                 await self._lost.wait()
             except (AgentUnavailable, RpcError, TimeoutError) as error:
+                self.refused = isinstance(error, RpcError) and error.code in _REFUSALS
                 self._watcher.unlinked(self._explained(error))
             except Exception as error:  # noqa: BLE001 - whatever is wrong with the agent, the gate fails open
                 self._watcher.unlinked(f"no use of the agent at {self.where}: {type(error).__name__}: {error}")
@@ -195,7 +200,7 @@ class GateLink:
         job = await client.register_job(
             setup.name, memory_bytes=setup.memory_bytes, priority=setup.priority, job=setup.job
         )
-        self._job = job
+        self._job, self.refused = job, False
         if self.up:  # else it broke in this very moment, and `relinked` follows
             self._watcher.linked(job)
             self._lend(client, job)

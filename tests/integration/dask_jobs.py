@@ -1,6 +1,7 @@
 """An ordinary Dask script, as a user would write it, but that its tasks note when they ran. It knows nothing of gates.
 
-``python dask_jobs.py JOB SPANS STOP``: each task appends ``began ended`` (CLOCK_MONOTONIC, nanoseconds) to SPANS.
+``python dask_jobs.py JOB SPANS STOP``: each task appends ``began ended`` (CLOCK_MONOTONIC, nanoseconds) to SPANS. After
+the job the cluster stays until a line comes on the standard input.
 """
 
 from __future__ import annotations
@@ -127,6 +128,8 @@ def main() -> None:
         Client(cluster) as client,
     ):
         job(client, str(SPANS))
+        print("worked", flush=True)
+        sys.stdin.readline()
     print("finished", flush=True)
 
 

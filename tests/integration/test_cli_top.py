@@ -28,8 +28,9 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 class Terminal:
     """`penstock top` in a terminal; :meth:`sees` waits until a text stands on the screen."""
 
-    def __init__(self, parent: int, process: asyncio.subprocess.Process, before: list[Any]) -> None:
+    def __init__(self, parent: int, child: int, process: asyncio.subprocess.Process, before: list[Any]) -> None:
         self.parent = parent
+        self.child = child
         self.process = process
         self.before = before
         self._read = b""
@@ -49,15 +50,27 @@ class Terminal:
         os.write(self.parent, keys)
 
     async def sees(self, text: str) -> list[str]:
-        """The lines of the screen on which it stands: what was drawn since the cursor last went home."""
+        """Return the lines of the newest screen that has been read to its end and contains the text."""
         async with asyncio.timeout(60):
             while True:
                 for drawn in reversed(self._read.decode("utf-8", "replace").split("\x1b[H")):
-                    lines = [line.rstrip() for line in _CONTROL.sub("", drawn).split("\r\n")]
-                    if text in drawn and len(lines) >= ROWS:
-                        return lines
+                    lines = _CONTROL.sub("", drawn).split("\r\n")
+                    # Rich fills each line up to the width: a last line that is shorter has not been read to its end.
+                    if text in drawn and len(lines) >= ROWS and len(lines[-1]) >= COLUMNS:
+                        return [line.rstrip() for line in lines]
                 self._fresh.clear()
                 await self._fresh.wait()
+
+    async def reads(self, sequence: bytes) -> None:
+        """Wait for a control sequence."""
+        async with asyncio.timeout(60):
+            while sequence not in self._read:
+                self._fresh.clear()
+                await self._fresh.wait()
+
+    def settings(self) -> list[Any]:
+        """Return the terminal's settings as they are now."""
+        return termios.tcgetattr(self.child)
 
     async def ends(self) -> int:
         """Its exit status."""
@@ -85,13 +98,13 @@ async def top(fake: FakeAgent) -> AsyncIterator[Terminal]:
     before = termios.tcgetattr(child)
     around = {**os.environ, "PENSTOCK_SOCKET": str(fake.socket), "TERM": "xterm-256color", "COLUMNS": "", "LINES": ""}
     process = await asyncio.create_subprocess_exec(*COMMAND, "top", stdin=child, stdout=child, stderr=child, env=around)
-    terminal = Terminal(parent, process, before)
+    terminal = Terminal(parent, child, process, before)
     yield terminal
-    if process.returncode is None:
-        process.kill()
-        await process.wait()
+    if process.returncode is None:  # the test failed; SIGKILL would leave the settings changed, and hide that failure
+        process.terminate()
+        await terminal.ends()
     asyncio.get_running_loop().remove_reader(parent)
-    assert termios.tcgetattr(child) == before
+    assert terminal.settings() == before
     os.close(child)
     os.close(parent)
 
@@ -120,8 +133,20 @@ async def test_a_cluster_that_does_not_answer_is_said_and_the_host_still_shown(t
     await top.sees("the master at head:7420 is away")
     top.press(b"h")
     await top.sees("alpha")
-    top.process.send_signal(signal.SIGINT)
+    top.press(b"q")
     assert await top.ends() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT])
+async def test_a_signal_that_asks_it_to_end_leaves_the_terminal_as_it_was(
+    top: Terminal, number: signal.Signals
+) -> None:
+    await top.sees("alpha")
+    assert top.settings() != top.before
+    top.process.send_signal(number)
+    assert await top.ends() == 0
+    assert top.settings() == top.before
+    await top.reads(b"\x1b[?25h\x1b[?1049l")  # the cursor is shown, and the shell's screen
 
 
 async def test_an_agent_that_is_restarted_is_waited_for(top: Terminal, fake: FakeAgent) -> None:

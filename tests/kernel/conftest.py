@@ -14,11 +14,13 @@ _BOTH = ("test_enforcement_contract", "test_machine", "test_units")
 #: What processes get of the processors is measured here: neither other native tests run beside these nor the host's.
 _ALONE = (
     "test_cgroup_behaviours",
+    "test_elastic_limits",
     "test_enforcement",
     "test_isolation",
     "test_limits_by_command",
     "test_observed_early",
     "test_ranks",
+    "test_victims",
 )
 _NEEDED = {"cpu", "io", "memory", "pids"}
 _CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")

@@ -64,12 +64,27 @@ def cores(path: Path, seconds: float = 2.0) -> float:
     return (usage() - before) / 1e6 / (time.monotonic() - at)
 
 
-def eventually(true: Callable[[], bool]) -> None:
+def eventually(true: Callable[[], bool], seen: object = "") -> None:
     """The agent's next tick, some day: there is no event to wait for."""
     deadline = time.monotonic() + TIMEOUT_S
     while not true():
-        assert time.monotonic() < deadline, "it never came true"
+        assert time.monotonic() < deadline, f"it never came true: {seen}"
         time.sleep(0.05)
+
+
+def uses(path: Path, asked: float) -> None:
+    """Wait for two seconds in which the container uses the cores that it may.
+
+    A host that is busy stops the whole machine now and then: the kernel charges that time to the process that it runs,
+    and gives no quota for the periods that it misses. A process whose limit does not bind is charged a whole core.
+    """
+    seen: list[float] = []
+
+    def as_asked() -> bool:
+        seen.append(cores(path))
+        return seen[-1] == pytest.approx(asked, abs=0.04)
+
+    eventually(as_asked, seen)
 
 
 def test_a_limit_moves_in_place(host: Host) -> None:
@@ -79,7 +94,7 @@ def test_a_limit_moves_in_place(host: Host) -> None:
         done = host.penstock("resize", container, "--cpu", str(asked))
         assert done.returncode == 0, done.stderr
         assert (path / "cpu.max").read_text().split()[0] == str(int(asked * 100_000))
-        assert cores(path) == pytest.approx(asked, abs=0.04)
+        uses(path, asked)
     host.penstock("resize", container, "--cpu", "none")
     assert (path / "cpu.max").read_text().split()[0] == "max"
     assert host.container("spinner")["limits"] == {}
@@ -104,7 +119,7 @@ def test_limits_follow_a_profile(host: Host, tmp_path: Path) -> None:
     assert following.returncode == 0, err
     assert seen[-3:] == ["20000", "60000", "30000"]
     assert (path / "memory.max").read_text().strip() == str(32 * MIB)
-    assert cores(path) == pytest.approx(0.3, abs=0.04)
+    uses(path, 0.3)
     host.penstock("kill", container)
 
 
@@ -162,7 +177,7 @@ def test_a_process_is_adopted_and_bound(host: Host) -> None:
     assert done.returncode == 0, done.stderr
     container, path = cgroup_of(host, "adopted")
     assert (path / "cgroup.procs").read_text().split() == [str(process.pid)]
-    assert cores(path) == pytest.approx(0.3, abs=0.04)
+    uses(path, 0.3)
     host.penstock("kill", container)
     assert process.wait(TIMEOUT_S) == -9
     eventually(lambda: host.container("adopted")["state"] == "ended")

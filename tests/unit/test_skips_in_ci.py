@@ -1,4 +1,4 @@
-"""A test that could have run and did not is seen in CI."""
+"""CI shows each test that could have run and did not, and each that passed at its second run only."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SKIPS = {
 }
 
 
-def _pytest(directory: Path, ci: str) -> subprocess.CompletedProcess[str]:
+def _pytest(directory: Path, ci: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Without plugins: the conftest alone decides, and importing them takes four times as long as the rest."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(directory)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(directory)]
     around = {**os.environ, "CI": ci, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(command, env=around, cwd=directory, capture_output=True, text=True, check=False)
 
@@ -55,3 +55,15 @@ def test_on_the_real_kernel_nothing_belongs_elsewhere(tmp_path: Path) -> None:
     kernel.mkdir(parents=True)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     assert _exit_status(kernel, "true", "elsewhere: a kernel") != 0
+
+
+def test_each_rerun_is_named_with_its_first_failure(tmp_path: Path) -> None:
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
+    (tmp_path / "integration").mkdir()
+    (tmp_path / "integration/test_flaky.py").write_text(
+        "runs = []\ndef test_it():\n    runs.append(1)\n    assert len(runs) == 2, 'too slow'\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    done = _pytest(tmp_path, "true", "-p", "pytest_rerunfailures")
+    assert "RERUN integration/test_flaky.py::test_it - AssertionError: too slow\n" in done.stdout, done.stdout
+    assert done.returncode == 0

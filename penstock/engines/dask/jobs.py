@@ -188,8 +188,9 @@ class ClusterGate:
     async def _join(self, job: str) -> bool:
         joined = new_gate(self.workers[0], self._settings, job)
         if not await _connected(joined, self._settings.patience_s) or joined.job != job:
+            if joined.refused:  # its workers are gone; an agent that is slow to answer is asked again
+                self._over.add(job)
             joined.close()
-            self._over.add(job)  # its workers are gone
             return False
         self._left.append(self._gate)
         self._gate, self._agreed, self.speaks = joined, job, False

@@ -21,7 +21,7 @@ from penstock.client.gate import Gate, Slot
 from penstock.client.gate_link import GateLink
 from penstock.testing.agent_thread import AgentThread
 from penstock.wire.agent_api import StageProgress
-from penstock.wire.errors import RpcError, refused
+from penstock.wire.errors import RpcError, refused, unavailable
 
 TIMEOUT_S = 60.0
 LONG_S = 600.0  # patience that no test lives to see
@@ -443,9 +443,18 @@ def test_an_agent_that_refuses_the_job_is_no_agent(agent: AgentThread, make: Mak
     agent.until(lambda fake: len(fake.called("register_job")) >= 2)  # so it has heard the first refusal
     assert not gate.acquire("cpu", 1).gated
     assert "no more jobs" in warned[0]
+    assert gate.refused
     agent.do(lambda fake: fake.refuse.clear())
     assert gate.wait_connected(TIMEOUT_S)
+    assert not gate.refused
     assert gate.acquire("cpu", 1).gated
+
+
+def test_an_agent_that_cannot_take_the_job_now_has_refused_nothing(agent: AgentThread, make: Make) -> None:
+    agent.do(lambda fake: fake.refuse.update(register_job=unavailable("the master is away")))
+    gate = make(patience_s=0.1)
+    agent.until(lambda fake: len(fake.called("register_job")) >= 2)
+    assert not gate.refused
 
 
 def test_a_restarted_agent_that_refuses_the_job_at_first(agent: AgentThread, make: Make) -> None:

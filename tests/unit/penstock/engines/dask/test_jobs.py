@@ -31,6 +31,7 @@ class FakeScheduler:
         self.metadata: dict[str, Any] = {}
         self.error: Exception | None = None
         self.alive: set[str] = set()
+        self.looks = 0
 
     async def set_metadata(self, keys: list[str], value: str) -> None:
         await asyncio.sleep(0)
@@ -43,6 +44,7 @@ class FakeScheduler:
 
     async def get_metadata(self, keys: list[str]) -> Any:
         await asyncio.sleep(0)
+        self.looks += 1
         inner = self.metadata
         for key in keys:
             inner = inner[key]
@@ -67,6 +69,7 @@ class FakeAgent:
         self.gates: list[FakeGate] = []
         self.made = 0
         self.away = False
+        self.slow_joins = 0  # so many gates that join a job are closed before the agent answers
         self.left: list[tuple[str, str]] = []  # jobs that were left in order, and where their work goes on
 
     @property
@@ -87,12 +90,16 @@ class FakeGate:
         self.busy = 0
         self.asked: list[str] = []
         self.id = job
+        self.refused = False
         if not job:
             self.register()
+        elif agent.slow_joins:
+            agent.slow_joins -= 1
+            self.closed = True
         elif job in agent.jobs:
             agent.gates.append(self)
         else:
-            self.closed = True
+            self.closed = self.refused = True
 
     def register(self) -> None:
         self.agent.made += 1
@@ -224,6 +231,29 @@ async def test_a_job_that_is_over_is_not_joined(gate_of: Start) -> None:
     second = await gate_of(scheduler, "tcp://w1")
     assert second.job not in {"", over}
     assert (await gate_of(scheduler, "tcp://w2")).job == second.job
+
+
+async def test_a_job_that_the_agent_was_too_slow_to_join_is_joined_later(agent: FakeAgent, gate_of: Start) -> None:
+    scheduler = FakeScheduler()
+    first = await gate_of(scheduler, "tcp://w0")
+    agent.slow_joins = 2
+    second = await gate_of(scheduler, "tcp://w1")
+    assert second.job not in {"", first.job}
+    await until(lambda: second.job == first.job)
+    assert agent.jobs == {first.job}
+
+
+async def test_a_job_that_the_agent_refuses_is_asked_for_once(
+    agent: FakeAgent, gate_of: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = FakeScheduler()
+    (await gate_of(scheduler, "tcp://w0")).close()
+    asked: list[str] = []
+    monkeypatch.setattr(jobs, "new_gate", lambda worker, settings, job="": asked.append(job) or FakeGate(agent, job))
+    await gate_of(scheduler, "tcp://w1")
+    looks = scheduler.looks
+    await until(lambda: scheduler.looks > looks + 5)
+    assert asked == ["", "job-1"]
 
 
 async def test_clusters_and_agents_do_not_mix(gate_of: Start) -> None:
