@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.queues.monotask import Monotask
 from agent.queues.queues import MonotaskQueues
-from agent.queues.resource import MOST_BEYOND
+from agent.queues.resource import MOST_AHEAD
 
 
 def reordered(queues: MonotaskQueues, now: float) -> list[Monotask]:
@@ -16,4 +16,4 @@ def reordered(queues: MonotaskQueues, now: float) -> list[Monotask]:
 def most_commands(queues: MonotaskQueues) -> int:
     """Return how many commands of the CPU may run at once, some beyond the slots; 0: they keep to the slots."""
     cpu, *_ = queues.resources()
-    return 0 if cpu.commands is None else MOST_BEYOND * cpu.slots
+    return 0 if cpu.commands is None else MOST_AHEAD * cpu.slots

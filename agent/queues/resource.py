@@ -8,14 +8,14 @@ from typing import Any
 from agent.queues.monotask import COMMANDS, GRANTED, QUEUED, Monotask, size_rank
 from agent.queues.rates import ProcessingRate
 from agent.queues.waits import Waits
-from penstock.model import KINDS, ResourceKind
+from penstock.model import KINDS, MOST_BEYOND, ResourceKind
 from penstock.model.stages import StageRanks
 from penstock.model.work import MonotaskId
 
 #: So many small disk monotasks run together as one: the disk's own queue sorts them (Ursa §4.2.3).
 TOGETHER = 16
-#: Commands run in so many times the slots at most, where some were granted beyond slots that those ranked lower hold.
-MOST_BEYOND = 4
+#: Where the kernel knows the order of jobs, what stands ahead starts as long as so many times the slots are in use.
+MOST_AHEAD = 16
 _MOST_SHOWN = 2**63 - 1  # no integer on the wire is larger
 
 
@@ -111,9 +111,11 @@ class Resource:
     a job that has waited too long for its turn gets one nevertheless, unless a monotask holds one.
 
     *Beyond the slots* (CPU, where jobs are ranked): the kernel gives processors to commands in the order of their jobs
-    (agent/core/ranks.py), so that a command need not wait for a slot that a command of a job behind its own holds. It
-    starts as if that one held none; the other goes on with what is left of the processors. No job has more commands at
-    once than there are slots because of it. While a job has waited too long for its turn, nothing starts so.
+    (agent/core/ranks.py), so that a command need not wait for a slot that a command of another job holds. One of a job
+    behind costs the first little, and uses the processors while the first waits for a disk. So a command starts while
+    fewer than :data:`MOST_BEYOND` times the slots are in use. Whatever stands ahead starts as if the commands of jobs
+    behind held no slot, monotasks of frameworks, too. No job has more commands at once than there are slots. A job
+    that has waited too long for its turn is the first for one grant.
     """
 
     __slots__ = (
@@ -245,7 +247,11 @@ class Resource:
                 continue
             monotask = waiting[0][3]
             if self.free <= 0 and not monotask.small and not self._has_room_beyond(job, monotask, starved=starved):
-                return  # small ones behind it wait, too: order comes before a part of a slot
+                passes = None if starved else self._who_passes(job, monotask)
+                if passes is None:
+                    return  # small ones behind it wait, too: order comes before a part of a slot
+                job, waiting = passes, passes.waiting[index]
+                monotask = waiting[0][3]
             heappop(waiting)
             self.queued -= 1
             self.waits.waited(now - monotask.granted_at)
@@ -256,7 +262,7 @@ class Resource:
                 del self.starving[0]
             elif lease_s and monotask.session:
                 self.leases[job] = monotask.lease_until = now + lease_s
-            if not waiting and not starved:
+            if not waiting and not starved and job is jobs[0][3]:
                 heappop(jobs)
 
     def counts(self, now: float) -> dict[str, Any]:
@@ -323,13 +329,39 @@ class Resource:
         return list(keepers)
 
     def _has_room_beyond(self, job: JobQueue, monotask: Monotask, *, starved: bool) -> bool:
-        """Return whether to grant though no slot is free: to a job that starves where promises hold every core, and to
-        a command if there is room without those that its job outranks."""
-        if starved:
-            return self.running == 0
-        if not self.commands or monotask.session != COMMANDS or self.running >= MOST_BEYOND * self.slots:
+        """Return whether to grant though no slot is free. A job that starves is the first until it has its grant, also
+        where promises hold every core."""
+        if starved and not self.running:
+            return True
+        if not self.commands:
             return False
-        return self.free + sum(held for other, held in self.commands.items() if job.outranks(other)) > 0
+        slots = self.slots - self.withheld
+        if monotask.session == COMMANDS:
+            if self.commands.get(job, 0) >= slots and not starved:
+                return False
+            if self.running < MOST_BEYOND * slots:
+                return True
+        if self.running >= MOST_AHEAD * slots:
+            return False
+        return self.free + sum(held for other, held in self.commands.items() if starved or job.outranks(other)) > 0
+
+    def _who_passes(self, first: JobQueue, monotask: Monotask) -> JobQueue | None:
+        """Return the next job of which a command may start though ``first`` waits: that has enough commands already."""
+        slots = self.slots - self.withheld
+        if not self.commands or monotask.session != COMMANDS or self.running >= MOST_BEYOND * slots:
+            return None
+        for entry in sorted(self.jobs):
+            job = entry[3]
+            waiting = job.waiting[self.index]
+            while waiting and waiting[0][3].state is not QUEUED:
+                heappop(waiting)
+            if job is first or not waiting or -entry[0] != job.priority:
+                continue
+            if waiting[0][3].session != COMMANDS:
+                return None  # it waits for a slot, in which nothing behind it may be
+            if self.commands.get(job, 0) < slots:
+                return job
+        return None
 
     def _share(self, change: int) -> None:
         before = -(-self.small // TOGETHER)

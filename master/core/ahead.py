@@ -1,9 +1,11 @@
-"""Commands of jobs that stand ahead are placed where those of jobs behind hold the slots (docs/ranks.md).
+"""Commands are placed beyond the slots where the kernel knows the order of jobs (docs/ranks.md).
 
 Algorithm 1 places work where a node has less than EPT of it (Ursa §4.2.2). All work of the node counts there, that of
 jobs behind as well, though the node's kernel gives the processors to the jobs in their order (agent/core/ranks.py): a
-short job would wait until a long one's commands are over. So what finds no room by Algorithm 1 may go to a node on
-which the job itself and the jobs before it have fewer commands than the node has slots, if there is memory.
+short job would wait until a long one's commands are over, and processors idle while commands in slots wait for a disk.
+So what finds no room by Algorithm 1 may go to a node that has the memory, and on which either the job itself and the
+jobs before it have fewer commands than the node has slots, or fewer than :data:`MOST_BEYOND` times as many run. No job
+has more commands on a node than it has slots.
 """
 
 from __future__ import annotations
@@ -20,9 +22,14 @@ from master.core.table import Rows
 from master.core.waiting import is_command, stages_of
 from master.ordering import Ranking
 from master.placement.workers import Floats, open_slots
+from penstock.model import MOST_BEYOND
 
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
+
+
+#: More commands than a node has: of nodes with as many ahead, that with the fewest commands is taken.
+_MANY = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,12 @@ class _Commands:
         ]
         columns = np.array(found, dtype=float).reshape(len(found), 3).T
         return cls(columns[0].astype(np.intp), columns[1], columns[2])
+
+    def at(self, place: float, workers: int) -> Floats:
+        """How many each node has of the job at this place."""
+        there = self.places == place
+        counted: Floats = np.bincount(self.workers[there], self.counts[there], workers).astype(float)
+        return counted
 
     def up_to(self, place: float, workers: int) -> Floats:
         """How many each node has of the jobs up to this place, the job there included."""
@@ -71,14 +84,11 @@ def place(cluster: Cluster, ranking: Ranking, offered: dict[str, dict[str, list[
     cluster.ahead_due = cluster.now + cluster.settings.heartbeat_s
     places = {job: place for place, job in enumerate(ranking.order())}
     waiting = [job for job in map(cluster.jobs.__getitem__, places) if job.admitted and _waits(cluster, job)]
-    running = [place for job, place in places.items() if len(cluster.jobs[job].tasks) > cluster.jobs[job].ready_count]
-    last = max(running, default=-1)
-    waiting = [job for job in waiting if places[job.job] < last]
-    if not waiting:
-        return set()  # or nobody is behind them
     nodes = _Nodes(cluster, places)
     placed = set()
     for job in waiting:
+        if nodes.full:
+            break
         nodes.turn_to(job)
         stages = job.ready_for_regular() if offered is None else offered.get(job.job, {})
         for task in [task for tasks in stages.values() for task in tasks if is_command(task) and not task.node]:
@@ -106,27 +116,41 @@ class _Nodes:
         self._memory, self._cores = table.memory_free[rows].copy(), table.cores_free[rows].copy()
         self._count = self._commands.up_to(np.inf, len(rows))
         self._taken = np.zeros(len(rows))  # in this round, by jobs further ahead
-        self._ahead = self._taken
+        self._ahead = self._own = self._taken
+        self._refused: set[tuple[float, int]] = set()
+
+    @property
+    def full(self) -> bool:
+        """Whether no node takes anything more."""
+        return not (self._count < self._most).any()
 
     def turn_to(self, job: Job) -> None:
         """Look at them for this job from now on."""
-        self._ahead = self._commands.up_to(self._places[job.job], len(self._taken)) + self._taken
+        place, workers = self._places[job.job], len(self._taken)
+        self._ahead = self._commands.up_to(place, workers) + self._taken
+        self._own = self._commands.at(place, workers)
+        self._refused = set()
 
     def take(self, task: Task) -> int | None:
-        """Take a place for a command where the fewest are ahead of it; return the worker, if there is one."""
+        """Take a place for a command where those ahead leave the most slots; return the worker, if there is one."""
         request = task.request
         assert request is not None and request.command is not None
         cores, memory_bytes = request.command.cpu_cores, request.memory_bytes
-        slots = self._slots if cores else open_slots(self._cores, self._slots)
-        fits = (self._ahead < slots) & (self._count < self._most)
-        fits &= (self._memory >= memory_bytes) & (self._cores >= cores)
         allowed = self._picture.allowed(task)
+        if allowed is None and (cores, memory_bytes) in self._refused:
+            return None
+        slots = self._slots if cores else open_slots(self._cores, self._slots)
+        fits = (self._ahead < slots) | (self._count < MOST_BEYOND * slots)
+        fits &= (self._own < slots) & (self._count < self._most)
+        fits &= (self._memory >= memory_bytes) & (self._cores >= cores)
         if allowed is not None:
             fits &= allowed
         if not fits.any():
+            if allowed is None:
+                self._refused.add((cores, memory_bytes))
             return None
-        worker = int(np.where(fits, self._slots - self._ahead, -np.inf).argmax())
-        for book in (self._ahead, self._count, self._taken):
+        worker = int(np.where(fits, self._slots - self._ahead - self._count / _MANY, -np.inf).argmax())
+        for book in (self._ahead, self._own, self._count, self._taken):
             book[worker] += 1
         self._memory[worker] -= memory_bytes
         self._cores[worker] -= cores
@@ -138,5 +162,7 @@ class _Nodes:
 
     def why(self, worker: int) -> str:
         """Say it of the task that was placed there last."""
-        before = self._ahead[worker] - 1
-        return f"ahead: of {self._slots[worker]:g} slots the jobs up to this one's have {before:g}"
+        before, slots = self._ahead[worker] - 1, self._slots[worker]
+        if before < slots:
+            return f"ahead: of {slots:g} slots the jobs up to this one's have {before:g}"
+        return f"beyond: on {slots:g} slots {self._count[worker] - 1:g} commands run"

@@ -3,12 +3,13 @@
 from penstock.model.container import Choice, ContainerSpec, Ended, EndedBy, Limits, Notice
 from penstock.model.executor import Executor, Sizing
 from penstock.model.profile import Profile
-from penstock.model.resources import KINDS, LEAST_PART_CORES, Capacity, KindAmounts, ResourceKind
+from penstock.model.resources import KINDS, LEAST_PART_CORES, MOST_BEYOND, Capacity, KindAmounts, ResourceKind
 from penstock.model.work import MonotaskSpec, TaskRequest
 
 __all__ = [
     "KINDS",
     "LEAST_PART_CORES",
+    "MOST_BEYOND",
     "Capacity",
     "Choice",
     "ContainerSpec",

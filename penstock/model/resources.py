@@ -56,6 +56,8 @@ class KindAmounts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
         return cls(**{kind.value: amount})
 
 
+#: Where the kernel knows the order of jobs, a command starts while fewer than so many times the CPU slots are in use.
+MOST_BEYOND = 4
 #: The least part of a core for which one more CPU slot is granted: the kernel divides the core by weights.
 LEAST_PART_CORES = 0.1
 

@@ -135,8 +135,8 @@ class Load(Params, frozen=True):
     of if those are more; ``disk_busy`` and ``network_busy`` the share of the disks and of the link that is in use.
     ``promised_…`` is what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
     ``opportunistic_queue_free`` is how many opportunistic commands beyond what the slack holds the node would let wait
-    for some; those that wait count as used. ``most_commands`` is how many commands of the CPU may run at once where one
-    of a job that stands ahead starts beyond the slots that those behind hold; 0: none does. ``jobs`` are those of which
+    for some; those that wait count as used. ``most_commands`` is how many commands of the CPU may run at once where
+    some start beyond the slots, as the kernel knows the order of jobs; 0: none does. ``jobs`` are those of which
     something changed since the connection's last Load; the first names all. ``t_alloc`` is UBIS's threshold as it is
     now, where the node tunes it. ``availability`` comes where it is another than was said last on this connection.
     """

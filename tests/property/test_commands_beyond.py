@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from agent.queues import COMMANDS, Monotask, MonotaskQueues, beyond
-from agent.queues.resource import MOST_BEYOND
-from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from agent.queues.resource import MOST_AHEAD
+from penstock.model import MOST_BEYOND, Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
 
 CORES = 2
@@ -36,19 +36,43 @@ class CommandsBeyond(RuleBasedStateMachine):
         """They are those of the book."""
         expected: list[Key] = []
         while self.waiting:
-            first = min(self.waiting, key=lambda key: (self.order[key[0]], key[2]))
-            if not self.has_room(first):
+            first = self.next_in_order()
+            if first is None:
                 break
             self.waiting.remove(first)
             self.running.append(first)
             expected.append(first)
         assert [(grant.job, grant.session, grant.id) for grant in grants] == expected
 
+    def next_in_order(self) -> Key | None:
+        """The first that may start; what waits for a slot lets nobody pass, a command only where its job has enough."""
+        seen = set[str]()
+        for key in sorted(self.waiting, key=lambda key: (self.order[key[0]], key[2])):
+            if key[0] in seen:
+                continue  # a job's own order is kept
+            seen.add(key[0])
+            if self.has_room(key):
+                return key
+            if key[1] != COMMANDS or self.own(key[0]) < CORES:
+                return None
+        return None
+
+    def own(self, of: str) -> int:
+        return sum(session == COMMANDS and job == of for job, session, _ in self.running)
+
     def has_room(self, key: Key) -> bool:
-        if len(self.running) < CORES:
+        running = len(self.running)
+        if running < CORES:
             return True
+        if not any(session == COMMANDS for _, session, _ in self.running):
+            return False
+        if key[1] == COMMANDS:
+            if self.own(key[0]) >= CORES:
+                return False
+            if running < MOST_BEYOND * CORES:
+                return True
         behind = sum(s == COMMANDS and self.order[job] > self.order[key[0]] for job, s, _ in self.running)
-        return key[1] == COMMANDS and len(self.running) - behind < CORES and len(self.running) < MOST_BEYOND * CORES
+        return running - behind < CORES and running < MOST_AHEAD * CORES
 
     @rule(target=jobs, priority=st.integers(0, 5))
     def add_job(self, priority: int) -> str:

@@ -68,9 +68,8 @@ class CoreAccount(RuleBasedStateMachine):
                     started.append(container)
                     if spec.cpu_cores:
                         self.promised[container] = spec.cpu_cores
-                    else:
+                    else:  # it may start beyond the slots, as the kernel orders those that share them
                         self.in_slots.add(container)
-                        self.check_room()
                 case _:
                     pass
         for container in started:
@@ -81,8 +80,8 @@ class CoreAccount(RuleBasedStateMachine):
         return sum(idle for container, idle in self.idle.items() if container in self.promised)
 
     def check_room(self) -> None:
-        """A slot may share its core with a promise that leaves a part of it; no two slots do."""
-        slots = len(self.held) + len(self.in_slots)
+        """A slot may share its core with a promise that leaves a part of it; no two monotasks do."""
+        slots = len(self.held)
         room = CORES + self.lent_cores() - sum(self.promised.values())
         assert slots <= room + 1.0 - LEAST_PART_CORES + _TINY
 

@@ -7,8 +7,8 @@ from agent.core import events as e
 from agent.core.instructions import StartContainer
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
-from agent.queues.resource import MOST_BEYOND
-from penstock.model import Capacity, ContainerSpec, KindAmounts, ResourceKind, TaskRequest
+from agent.queues.resource import MOST_AHEAD
+from penstock.model import MOST_BEYOND, Capacity, ContainerSpec, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire.master_api import Assign, SetPriority
 
 CORES = 2
@@ -65,30 +65,34 @@ class Bed:
         self.send(e.Sampled(Snapshot(self.now, 1.0), self.now))
 
 
-def test_a_job_that_the_master_moves_ahead_starts_at_once_and_the_other_goes_on_behind() -> None:
+def test_commands_of_another_job_start_though_those_of_the_first_hold_the_slots() -> None:
+    """As they may be waiting for a disk."""
     bed = Bed()
-    bed.place("long", 3, 1.0)
-    bed.place("short", 3, 0.0)
-    assert bed.started == ["long0", "long1"]
-    bed.decide(SetPriority(job="short", priority=2.0))
-    assert bed.started[2:] == ["short0", "short1"], "no job has more at once than there are slots"
+    bed.place("first", 3, 1.0)
+    bed.place("second", 3, 0.0)
+    assert bed.started == ["first0", "first1", "second0", "second1"], "no job has more at once than there are slots"
     standings = bed.node.ranks.standings
-    assert standings["short"].rank == 0 and standings["long"].rank == 1
-    bed.end("short", "short0")
-    assert bed.started[4:] == ["short2"]
-    for task in ("short1", "short2"):
-        bed.end("short", task)
-    assert bed.started[5:] == [], "those of the long job hold both slots"
-    bed.end("long", "long0")
-    assert bed.started[5:] == ["long2"]
+    assert standings["first"].rank == 0 and standings["second"].rank == 1
+    bed.end("second", "second0")
+    assert bed.started[4:] == ["second2"]
+    bed.end("first", "first0")
+    assert bed.started[5:] == ["first2"]
 
 
-def test_a_job_behind_waits_for_a_slot() -> None:
+def test_beyond_the_bound_a_job_behind_waits_and_one_ahead_starts() -> None:
     bed = Bed()
-    bed.place("first", 2, 2.0)
-    bed.place("second", 1, 1.0)
-    bed.decide(SetPriority(job="second", priority=1.5))
-    assert bed.started == ["first0", "first1"]
+    for number in range(MOST_BEYOND):
+        bed.place(f"j{number}-", 2, 10.0)
+    bed.place("behind", 1, 5.0)
+    assert len(bed.started) == MOST_BEYOND * CORES and "behind0" not in bed.started
+    bed.place("ahead", 3, 20.0)
+    assert bed.started[MOST_BEYOND * CORES :] == ["ahead0", "ahead1"]
+    bed.decide(SetPriority(job="behind", priority=15.0))
+    assert "behind0" not in bed.started, "those of the first hold both slots"
+    bed.end("ahead", "ahead0")
+    assert bed.started[-1] == "ahead2"
+    bed.end("ahead", "ahead1")
+    assert bed.started[-1] == "behind0"
 
 
 def test_a_disk_has_no_more_than_its_slots() -> None:
@@ -102,18 +106,18 @@ def test_however_many_jobs_come_there_is_a_bound() -> None:
     bed = Bed()
     for number in range(20):
         bed.place(f"j{number}-", 2, float(number))
-    assert len(bed.started) == MOST_BEYOND * CORES
+    assert len(bed.started) == MOST_AHEAD * CORES
 
 
-def test_while_a_job_has_waited_too_long_nothing_starts_beyond_the_slots() -> None:
+def test_a_job_that_has_waited_too_long_is_the_first_for_one_command() -> None:
     bed = Bed()
-    bed.place("running", 2, 1.0)
-    bed.place("last", 1, 0.0)
+    for number in range(MOST_BEYOND):
+        bed.place(f"j{number}-", 2, 10.0)
+    bed.place("last", 2, 0.0)
+    bed.sample(1.0)
+    assert len(bed.started) == MOST_BEYOND * CORES
     bed.sample(WAIT_MAX_S + 1)
-    bed.place("fresh", 2, 2.0)
-    assert bed.started == ["running0", "running1"]
-    bed.end("running", "running0")
-    assert bed.started[2:] == ["last0", "fresh0", "fresh1"]
+    assert bed.started[MOST_BEYOND * CORES :] == ["last0"]
 
 
 def test_where_the_kernel_cannot_be_told_the_order_commands_keep_to_the_slots() -> None:

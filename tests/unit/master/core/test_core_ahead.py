@@ -1,4 +1,4 @@
-"""Commands of a job that stands ahead are placed where those of jobs behind hold the slots."""
+"""Commands are placed beyond the slots, those of jobs ahead before all others."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from penstock.model import KindAmounts, ResourceKind
 from tests.unit.master.cluster_bed import MB, Bed, command, task
 
 #: No slot of the CPU is free, and far more work waits than EPT.
-FULL: dict[str, Any] = {"idle": (0, 1, 2), "pending": KindAmounts(cpu=1e12), "most_commands": 16}
+FULL: dict[str, Any] = {"idle": (0, 1, 2), "pending": KindAmounts(cpu=1e12), "most_commands": 64}
 
 
-def busy(*nodes: str, most: int = 16) -> Bed:
+def busy(*nodes: str, most: int = 64) -> Bed:
     """Of four cores each, all held by commands of the job ``long``; ``short`` is ahead of it."""
     b = Bed(ordering="ejf")
     for name in nodes:
@@ -43,11 +43,24 @@ def test_it_goes_where_those_behind_hold_the_slots_and_no_further_than_the_slots
     assert "ahead: of 4 slots the jobs up to this one's have 0" in view.tasks[placed[0][0]].why
 
 
-def test_a_job_behind_waits() -> None:
+def test_jobs_behind_go_beyond_the_slots_up_to_a_bound_and_one_ahead_further() -> None:
     b = busy("a")
+    for number in range(4):
+        b.job("a", f"late{number}", at=3.0 + number)
+        b.ready("a", *[command(f"x{number}-{each}") for each in range(5)], job=f"late{number}")
+    placed = [task for task, _ in b.round()]
+    assert placed == [f"x{number}-{each}" for number in range(3) for each in range(4)], "16 run on 4 slots"
+    assert b.cluster.jobs["late0"].tasks["x0-0"].why.startswith("beyond: on 4 slots 4 commands run")
+    heartbeats(b, "a")
+    b.ready("a", command("s"), job="short")
+    assert [task for task, _ in b.round()] == ["s"]
+
+
+def test_of_nodes_with_as_many_ahead_that_with_the_fewest_commands_is_taken() -> None:
+    b = busy("a", "b")
     b.job("a", "late", at=3.0)
-    b.ready("a", command("x"), job="late")
-    assert b.round() == []
+    b.ready("a", command("x0", nodes=("a",)), command("x1"), command("x2"), job="late")
+    assert dict(b.round()) == {"x0": "a", "x1": "b", "x2": "a"}
 
 
 @pytest.mark.parametrize("most", [0, 4])

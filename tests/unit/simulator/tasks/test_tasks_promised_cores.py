@@ -63,8 +63,9 @@ def test_a_promised_command_takes_no_longer_beside_monotasks_than_alone(cpu_core
 
 @pytest.mark.parametrize("seconds", [2.0, 10.0])
 def test_a_command_has_its_promise_from_its_placement_on_though_monotasks_run(seconds: float) -> None:
+    """Those that hold slots when it comes go on with the fiftieth part of the cores that promises leave to others."""
     jobs = monotasks(seconds, submitted_at_s=0.0), command(4.0, 4.0, submitted_at_s=1.0)
-    assert responses_s(*jobs, from_its_start=True)["command"] <= 1.02 * 20.0
+    assert responses_s(*jobs, from_its_start=True)["command"] <= (1.02 + 1e-6) * 20.0
 
 
 def test_monotasks_get_the_promised_cores_that_a_command_does_not_use() -> None:
