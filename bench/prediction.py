@@ -22,7 +22,7 @@ _NEAR = 0.2
 
 
 def slots_of(run: LumosRun, slot_s: float) -> Run:
-    """The samples' means and peaks in each slot."""
+    """Return the samples' means and peaks in each slot, the last one as long as samples were taken in it."""
     usage = np.array([each.amounts for each in run.samples])
     slots = (np.array([each.t_s for each in run.samples]) // slot_s).astype(int)
 
@@ -32,7 +32,9 @@ def slots_of(run: LumosRun, slot_s: float) -> Run:
 
     mean = np.array([of(slot).mean(axis=0) for slot in np.unique(slots)]).T
     peak = np.array([of(slot).max(axis=0) for slot in np.unique(slots)]).T
-    return Run(Settings(0, 8.0, 32 * 2**30), mean, peak)
+    ended_s = run.samples[-1].t_s + run.interval_s
+    last_part = min(1.0, ended_s / slot_s - slots[-1])
+    return Run(Settings(0, 8.0, 32 * 2**30), mean, peak, last_part=last_part)
 
 
 def measure(runs: Sequence[LumosRun], slot_s: float) -> dict[str, Errors]:
