@@ -111,7 +111,8 @@ class ExecutorUse(Params, frozen=True):
 
     After a registration it begins at 0 again. Slots of a long run become twice as long (``slot_s``), and are told from
     0, too. ``stages`` are the slots at whose end a stage ended. ``behind`` is the ratio of the stage's time to its
-    prediction; ``stuck``: its node has nothing left to give it (§III.D). With ``ended`` there is nothing to come.
+    prediction; ``stuck``: its node has nothing left to give it (§III.D). With ``ended`` there is nothing to come:
+    ``last_part`` is the part of the last slot that had passed then (only if the master has said ``last_parts``).
     """
 
     job: str
@@ -124,6 +125,7 @@ class ExecutorUse(Params, frozen=True):
     behind: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     stuck: bool = False
     ended: bool = False
+    last_part: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
 
 
 class Load(Params, frozen=True):
@@ -181,8 +183,9 @@ class Register(Params, frozen=True):
 
 
 class Registered(Result, frozen=True):
-    """Its version, how often it wants heartbeats at least, whether it reads gaps in profiles, what a job received up to
-    its end (``job_lasts``: `last` of a ``JobUse``, ``use`` of ``job_ended``), and ``most_commands`` of a ``Load``."""
+    """Its version, how often it wants heartbeats at least, whether it reads gaps in profiles, the part of a run's last
+    slot (``last_parts``), what a job received up to its end (``job_lasts``: `last` of a ``JobUse``, ``use`` of
+    ``job_ended``), and ``most_commands`` of a ``Load``."""
 
     protocol: int
     version: str
@@ -190,6 +193,7 @@ class Registered(Result, frozen=True):
     profile_gaps: bool = False
     job_lasts: bool = False
     most_commands: bool = False
+    last_parts: bool = False
 
 
 class Heartbeat(Params, frozen=True):
