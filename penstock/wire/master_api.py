@@ -109,10 +109,9 @@ class ExecutorUse(Params, frozen=True):
     """What an executor used, slot by slot (the monitor surrogate's report, Elasecutor §III.A): mean and peak of the
     complete slots from number ``first`` on; null: not measured (only if the master has said ``profile_gaps``).
 
-    After a registration it begins at 0 again. Slots of a long run become twice as long (``slot_s``), and are told from
-    0, too. ``stages`` are the slots at whose end a stage ended. ``behind`` is the ratio of the stage's time to its
-    prediction; ``stuck``: its node has nothing left to give it (§III.D). With ``ended`` there is nothing to come:
-    ``last_part`` is the part of the last slot that had passed then (only if the master has said ``last_parts``).
+    It begins at 0 again after a registration, and when a long run's slots double (``slot_s``). ``stages`` are the slots
+    at whose end a stage ended. ``behind`` is a stage's time ÷ its prediction; ``stuck``: its node has nothing left to
+    give it (§III.D). With ``ended`` all is told: ``last_part`` of the last slot had passed (if ``last_parts`` is said).
     """
 
     job: str
@@ -183,9 +182,8 @@ class Register(Params, frozen=True):
 
 
 class Registered(Result, frozen=True):
-    """Its version, how often it wants heartbeats at least, whether it reads gaps in profiles, the part of a run's last
-    slot (``last_parts``), what a job received up to its end (``job_lasts``: `last` of a ``JobUse``, ``use`` of
-    ``job_ended``), and ``most_commands`` of a ``Load``."""
+    """Its version, how often it wants heartbeats at least, and whether it reads gaps and last parts in profiles, `last`
+    of a ``JobUse`` and ``use`` of ``job_ended`` (``job_lasts``), and ``most_commands`` of a ``Load``."""
 
     protocol: int
     version: str
