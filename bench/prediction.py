@@ -72,8 +72,8 @@ def generated(kind: str, known: int, *, series: int = 1000, seed: int = 1) -> di
     for _ in range(series):
         usage = [np.full((len(RESOURCES), 1), level) for level in _levels(kind, known + 1, rng)]
         runs = [Run(Settings(0, 1.0, 1), each, each) for each in usage]
-        said, last = list(walk_forward(runs))[-1]
-        for name, forecast in {**said, "chosen": forecast_of_latest(runs[:-1])}.items():
+        forecasts, last = list(walk_forward(runs))[-1]
+        for name, forecast in {**forecasts, "chosen": forecast_of_latest(runs[:-1])}.items():
             errors.setdefault(name, []).append(min(1.0, errors_of(forecast, last).total["cpu"]))
     return {name: statistics.mean(values) for name, values in errors.items()}
 

@@ -83,7 +83,7 @@ class MonitorSurrogate:
     def __init__(self, slot_s: float) -> None:
         #: Whether the master reads gaps, as it said last; one that does not is told the slot before each gap again.
         self.gaps_read = False
-        #: Whether the master reads the part of a last slot, as it said last.
+        #: Whether the master reads the part of a run's last slot, by its latest answer to a registration.
         self.last_parts_read = False
         self._usual_s = 0.0  # between two samples
         self._slot_s = slot_s
@@ -220,7 +220,8 @@ class MonitorSurrogate:
         peak = [_wire(slot.peak) if slot is not None else None for slot in pieces]
         ended = told.over and fits == new
         use = msgspec.structs.replace(use, mean=mean, peak=peak, ended=ended)
-        if ended and told.whole and self.last_parts_read:  # else it is not set, as a default that is set is sent
+        if ended and told.whole and self.last_parts_read:
+            # Elsewhere the field is not set: its default, once set, would be sent, and an older master refuses it.
             use = msgspec.structs.replace(use, last_part=round(recording.last_part, 4))
         uses.append(use)
         told.slots, told.stages_told, told.lateness = until, len(stages), late

@@ -98,23 +98,23 @@ def _held_back(make: Callable[[], Model], runs: Sequence[Run], folds: int = 5) -
         out = set(known[fold::folds])
         model = make()
         model.learn([run for run in runs if run.settings not in out])
-        found += [errors_of(said_by(model, run.settings), run) for run in runs if run.settings in out]
+        found += [errors_of(_without_band(model, run.settings), run) for run in runs if run.settings in out]
     return found
 
 
-def said_by(model: Model, settings: Settings) -> Forecast:
-    """Return what a model says, without a band and errors."""
+def _without_band(model: Model, settings: Settings) -> Forecast:
+    """Return a model's forecast of a run, without a band and errors."""
     mean, peak, ends = model.predict(settings)
     part = last_part(ends[-1])
     return Forecast(mean, peak, mean, mean, stages_of(ends), model.name, math.nan, last_part=part)
 
 
 def _forecast(learnt: _Learnt, settings: Settings) -> Forecast:
-    said = said_by(learnt.model, settings)
+    forecast = _without_band(learnt.model, settings)
     shapes = np.array([[min(1.0, error) for error in each.shape.values()] for each in learnt.held_back])
-    margin: Floats = said.mean * shapes.mean(axis=0)[:, None]
-    low, high = np.maximum(0.0, said.mean - margin), said.mean + margin
-    return replace(said, low=low, high=high, error=learnt.error, errors=totals_missed(learnt.held_back))
+    margin: Floats = forecast.mean * shapes.mean(axis=0)[:, None]
+    low, high = np.maximum(0.0, forecast.mean - margin), forecast.mean + margin
+    return replace(forecast, low=low, high=high, error=learnt.error, errors=totals_missed(learnt.held_back))
 
 
 def reservation(settings: Settings, runs: Sequence[Run], *, why: str) -> Forecast:

@@ -48,7 +48,8 @@ def forecast_of_latest(runs: Sequence[Run], latest: int = LATEST) -> Forecast:
     wider by what the forecasts of former runs missed in a slot.
     """
     judged = [
-        _Judged({name: errors_of(one, run) for name, one in said.items()}) for said, run in walk_forward(runs, latest)
+        _Judged({name: errors_of(one, run) for name, one in forecasts.items()})
+        for forecasts, run in walk_forward(runs, latest)
     ]
     chosen = _chosen(judged)
     candidates = _candidates(alike(runs[-latest:]))
