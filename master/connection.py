@@ -183,6 +183,7 @@ class AgentConnection:
             version=__version__,
             heartbeat_s=self._service.cluster.settings.heartbeat_s,
             profile_gaps=True,
+            last_parts=True,
             job_lasts=True,
             most_commands=True,
         )

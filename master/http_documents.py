@@ -248,13 +248,15 @@ class ProfileEntry(Said, frozen=True, kw_only=True):
 
 
 class RunUsed(Said, frozen=True, kw_only=True):
-    """What one run used: the mean of its executors. ``stages`` are the slots at whose end a stage ended."""
+    """What one run used: the mean of its executors. ``stages`` are the slots at whose end a stage ended, ``last_part``
+    the part of the last slot that had passed at its end."""
 
     run: str
     ended_at: float
     executors: int
     settings: RunSettings
     stages: list[int]
+    last_part: float
     mean: MeasuredSeries
     peak: MeasuredSeries
 
@@ -267,6 +269,7 @@ class ForecastSaid(Said, frozen=True, kw_only=True):
     error: float | None
     errors: dict[str, float | None]
     stages: list[int]
+    last_part: float
     mean: Series
     peak: Series
     low: Series

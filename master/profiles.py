@@ -133,6 +133,7 @@ def _run(run: Run) -> dict[str, Any]:
     return {
         "settings": _settings(run.settings),
         "stages": run.stages,
+        "last_part": round(run.last_part, 4),
         "mean": _rows(run.mean),
         "peak": _rows(run.peak),
     }
@@ -145,6 +146,7 @@ def _forecast(settings: Settings, forecast: Forecast) -> dict[str, Any]:
         "error": _number(forecast.error),
         "errors": {name: _number(error) for name, error in forecast.errors.items()},
         "stages": forecast.stages,
+        "last_part": round(forecast.last_part, 4),
         "mean": _rows(forecast.mean),
         "peak": _rows(forecast.peak),
         "low": _rows(forecast.low),

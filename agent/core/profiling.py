@@ -17,6 +17,8 @@ Amounts = tuple[float, float, float, float]
 NOTHING: Amounts = (0.0, 0.0, 0.0, 0.0)
 #: A slot that was seen for less of its time says nothing of its own: it is a run's last moment.
 _LEAST_PART = 0.05
+#: A shorter part of a slot is told as this one.
+_LEAST_TOLD = 1e-4
 #: A sample is late if it comes so many times the usual time, or a slot's length if that is longer, after the last one.
 _LATE = 2.0
 _ROUNDING = 1e-9
@@ -41,6 +43,7 @@ class Recording:
 
     A slot that was not measured is None. ``cpu_seconds`` is the CPU time that was counted up to the end of the last
     complete slot, that of gaps too. ``stages`` are the slots at whose end a stage ended, as its framework said.
+    ``last_part`` is the part of the last slot that had passed when the container ended.
     """
 
     began: float
@@ -49,9 +52,11 @@ class Recording:
     slots: list[SlotUse | None] = field(default_factory=list)
     stages: list[int] = field(default_factory=list)
     cpu_seconds: float = 0.0
+    last_part: float = 1.0
     _sums: list[float] = field(default_factory=lambda: list(NOTHING))
     _peak: list[float] = field(default_factory=lambda: list(NOTHING))
     _seen_s: float = 0.0
+    _sampled_at: float = 0.0
 
     @property
     def until(self) -> float:
@@ -73,6 +78,7 @@ class Recording:
         ``peak`` False: too short a time for its rates to be a peak.
         """
         used = amounts(use)
+        self._sampled_at = at
         late = interval_s > _LATE * max(self.slot_s, usual_s)
         time = max(self.began, at - interval_s)
         while time < at - _ROUNDING:
@@ -92,8 +98,9 @@ class Recording:
         self.stages.append(max(nearest, self.stages[-1] + 1 if self.stages else 1))
 
     def ended(self) -> None:
-        """The container ended: its last slot is as long as it was."""
+        """The container ended: its last slot ends with its last sample."""
         if self._seen_s > _LEAST_PART * self.slot_s or (not self.slots and self._seen_s > 0):
+            self.last_part = min(1.0, max(_LEAST_TOLD, (self._sampled_at - self.until) / self.slot_s))
             self._close()
         while self.stages and self.stages[-1] >= len(self.slots):
             self.stages.pop()
@@ -116,7 +123,7 @@ class Recording:
             self.slots.append(None)
         self.cpu_seconds += self._sums[0]
         self._sums, self._peak, self._seen_s = list(NOTHING), list(NOTHING), 0.0
-        if len(self.slots) >= self.most_slots and len(self.slots) % 2 == 0:
+        if len(self.slots) >= self.most_slots and len(self.slots) % 2 == 0 and self.last_part == 1.0:
             self._halve()
 
     def _halve(self) -> None:

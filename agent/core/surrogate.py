@@ -83,6 +83,8 @@ class MonitorSurrogate:
     def __init__(self, slot_s: float) -> None:
         #: Whether the master reads gaps, as it said last; one that does not is told the slot before each gap again.
         self.gaps_read = False
+        #: Whether the master reads the part of a run's last slot, by its latest answer to a registration.
+        self.last_parts_read = False
         self._usual_s = 0.0  # between two samples
         self._slot_s = slot_s
         self._live: dict[str, _Told] = {}  # who was told of least recently is first
@@ -208,7 +210,7 @@ class MonitorSurrogate:
             behind=late[0],
             stuck=late[1],
         )
-        room_bytes -= len(msgspec.msgpack.encode(use)) + 20  # 20: the names of the lists, "ended"
+        room_bytes -= len(msgspec.msgpack.encode(use)) + 40  # 40: the names of the lists, "ended", "last_part"
         fits = min(new, room_bytes // _SLOT_BYTES)
         if fits < 0 or (new and not fits):
             return 0
@@ -216,7 +218,12 @@ class MonitorSurrogate:
         pieces = (slots if self.gaps_read else _filled(slots))[told.slots : until]
         mean = [_wire(slot.mean) if slot is not None else None for slot in pieces]
         peak = [_wire(slot.peak) if slot is not None else None for slot in pieces]
-        uses.append(msgspec.structs.replace(use, mean=mean, peak=peak, ended=told.over and fits == new))
+        ended = told.over and fits == new
+        use = msgspec.structs.replace(use, mean=mean, peak=peak, ended=ended)
+        if ended and told.whole and self.last_parts_read:
+            # Elsewhere the field is not set: its default, once set, would be sent, and an older master refuses it.
+            use = msgspec.structs.replace(use, last_part=round(recording.last_part, 4))
+        uses.append(use)
         told.slots, told.stages_told, told.lateness = until, len(stages), late
         return room_bytes - fits * _SLOT_BYTES
 

@@ -15,7 +15,7 @@ from master.core.forecasts import key_of
 from master.core.instructions import StoreRun
 from master.core.records import Job, Key, Task
 from master.placement.availability import amounts
-from master.prediction.runs import Run, Settings
+from master.prediction.runs import LEAST_PART, Run, Settings
 from penstock.model import Ended, EndedBy
 from penstock.wire.master_api import ExecutorUse, SlotAmounts
 
@@ -44,6 +44,7 @@ class _Report:
     mean: list[SlotAmounts | None] = field(default_factory=list)
     peak: list[SlotAmounts | None] = field(default_factory=list)
     stages: list[int] = field(default_factory=list)
+    last_part: float = 1.0
     missing: str = "nothing was reported"
     complete: bool = False
     identity: Identity | None = None  # once it has ended well
@@ -67,7 +68,7 @@ class _Report:
             self.mean += use.mean
             self.peak += use.peak
             self.slots += len(use.mean)
-        self.stages = list(use.stages)
+        self.stages, self.last_part = list(use.stages), use.last_part
         self.complete |= use.ended
 
     def run(self, settings: Settings) -> Run:
@@ -75,7 +76,7 @@ class _Report:
         mean = amounts(self.mean)
         peak = np.maximum(amounts(self.peak), mean)
         fits = bool(self.stages) and self.stages[-1] == self.slots and _rise([0, *self.stages])
-        return Run(settings, mean, peak, tuple(self.stages) if fits else ())
+        return Run(settings, mean, peak, tuple(self.stages) if fits else (), max(LEAST_PART, self.last_part))
 
 
 class UsageReports:

@@ -4,36 +4,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from master.prediction.runs import RESOURCES, Floats, Run, filled
+from master.prediction.runs import LEAST_PART, RESOURCES, Floats, Run, filled
 
 #: Multiples of a slot's length that rounding puts a hair beside a boundary.
 _ROUNDING = 1e-9
+#: Lengths in slots that exceed a whole number by less are that number.
+_PART_ROUNDING = LEAST_PART / 100
 #: Runs that differ by more than this part of their stages are not the same but for a few.
 _NEAR = 0.25
 _CPU = RESOURCES.index("cpu")
 
 
-def stretched(usage: Floats, slots: int) -> Floats:
-    """Return usage over another number of slots; the mean over the whole stays what it was, and each gap its place."""
-    had = usage.shape[1]
-    if had == slots:
+def stretched(usage: Floats, had_slots: float, to_slots: float) -> Floats:
+    """Return usage of ``had_slots`` over another length; the mean over the whole stays, and each gap its place.
+
+    The last slot of either length is a part of a slot where the length is no whole number.
+    """
+    if abs(had_slots - to_slots) <= _ROUNDING * had_slots and usage.shape[1] == _slots(to_slots):
         return usage
-    bounds = np.linspace(0, had, slots + 1)
-    if np.isnan(usage).any():
-        return _means(usage, bounds)
-    widened: Floats = np.diff(_up_to(bounds, usage), axis=1) * (slots / had)
-    return widened
+    bounds = np.minimum(np.arange(_slots(to_slots) + 1), to_slots) * (had_slots / to_slots)
+    return _means(usage, bounds)
+
+
+def _slots(length: float) -> int:
+    """Return how many slots a length of so many takes, the last one in part."""
+    return max(1, math.ceil(length - _PART_ROUNDING))
+
+
+def last_part(length: float) -> float:
+    """Return the part of its last slot that a length, in slots, takes."""
+    return min(1.0, max(LEAST_PART, length - (_slots(length) - 1)))
 
 
 def _means(usage: Floats, bounds: Floats) -> Floats:
     """Return the means between neighbouring ``bounds``, in slots, of what was measured there; NaN where nothing was."""
     measured = ~np.isnan(usage[0])
-    totals = np.diff(_up_to(bounds, np.where(measured, usage, 0.0)), axis=1)
+    totals = np.maximum(np.diff(_up_to(bounds, np.where(measured, usage, 0.0)), axis=1), 0.0)
     if measured.all():
         return np.asarray(totals / np.diff(bounds))
     lengths = np.diff(_up_to(bounds, measured[None, :].astype(float)), axis=1)
@@ -51,24 +63,28 @@ def in_slots_of(run: Run, had_s: float, to_s: float) -> Run:
     """A run in slots of another length: the mean of what a slot covers, its highest peak, the nearest later end."""
     if had_s == to_s:
         return run
-    had = run.mean.shape[1]
-    slots = max(1, math.ceil(had * had_s / to_s - _ROUNDING))
-    bounds = np.minimum(np.arange(slots + 1) * (to_s / had_s), had)
-    mean = np.maximum(_means(run.mean, bounds), 0.0)
-    first = np.floor(bounds[:-1] + _ROUNDING).astype(int)
+    had, length = run.mean.shape[1], run.duration_slots * had_s / to_s
+    slots = _slots(length)
+    bounds = np.minimum(np.arange(slots + 1) * (to_s / had_s), run.duration_slots)
+    mean = _means(run.mean, bounds)
+    first = np.minimum(np.floor(bounds[:-1] + _ROUNDING).astype(int), had - 1)
     last = np.maximum(first, np.ceil(bounds[1:] - _ROUNDING).astype(int) - 1)
     highest = [np.fmax.reduce(run.peak[:, a : b + 1], axis=1) for a, b in zip(first, last, strict=True)]
     peak = np.where(np.isnan(mean), np.nan, np.stack(highest, axis=1))
     ends = [min(slots, math.ceil(end * had_s / to_s - _ROUNDING)) for end in run.stages]
     rising = all(a < b for a, b in pairwise((0, *ends)))
-    return Run(run.settings, mean, peak, tuple(ends) if rising else ())
+    return Run(run.settings, mean, peak, tuple(ends) if rising else (), last_part(length))
 
 
-def at_lengths(usage: Floats, ends: Sequence[int], lengths: Sequence[int]) -> Floats:
-    """Each stage over a length of its own (slots, at least 1 each)."""
-    starts = (0, *ends[:-1])
-    parts = [stretched(usage[:, a:b], n) for a, b, n in zip(starts, ends, lengths, strict=True)]
-    return np.concatenate(parts, axis=1)
+def at_ends(usage: Floats, ends: Sequence[float], to_ends: Sequence[float]) -> Floats:
+    """Return usage whose stages end at ``ends`` with each stage stretched to end at ``to_ends``, in slots.
+
+    All ends but the last are whole numbers.
+    """
+    starts, to_starts = (0, *map(int, ends[:-1])), (0, *to_ends[:-1])
+    stages = np.split(usage, starts[1:], axis=1)
+    lengths = zip(stages, np.subtract(ends, starts), np.subtract(to_ends, to_starts), strict=True)
+    return np.concatenate([stretched(stage, had, to) for stage, had, to in lengths], axis=1)
 
 
 def alike(runs: Sequence[Run]) -> list[Run]:
@@ -94,10 +110,14 @@ def alike(runs: Sequence[Run]) -> list[Run]:
 def _over(run: Run) -> Floats:
     """How much of it is over at each slot's end, from 0 at its beginning to 1: the mean of the shares of time and of
     CPU, so that a stage that was held up moves the others by half."""
-    slots = run.mean.shape[1]
-    work = np.concatenate(([0.0], np.cumsum(filled(run.mean)[_CPU] + _ROUNDING)))
-    shares: Floats = (np.arange(slots + 1) / slots + work / work[-1]) / 2
+    work = np.concatenate(([0.0], np.cumsum((filled(run.mean)[_CPU] + _ROUNDING) * run.slot_lengths)))
+    shares: Floats = (_bounds(run) / run.duration_slots + work / work[-1]) / 2
     return shares
+
+
+def _bounds(run: Run) -> Floats:
+    """Return where its slots begin, and where the last one ends."""
+    return np.concatenate(([0.0], np.cumsum(run.slot_lengths)))
 
 
 def _ends(run: Run) -> Floats:
@@ -115,11 +135,11 @@ def _with_ends_at(run: Run, where: Floats) -> Run | None:
     else:
         between = np.concatenate(([0.0], where[_nearest(own, where)], [1.0]))
         ends = np.interp(where, between, np.concatenate(([0.0], own, [1.0])))
-    at = np.interp(ends, _over(run), np.arange(slots + 1))
-    lengths = whole(np.diff(at, prepend=0.0, append=float(slots)))
-    if sum(lengths) != slots:
+    at = np.interp(ends, _over(run), _bounds(run))
+    if len(at) >= slots:
         return None
-    return Run(run.settings, run.mean, run.peak, ends_of(lengths))
+    found = whole_ends(np.diff(at, prepend=0.0, append=run.duration_slots))
+    return replace(run, stages=(*map(int, found[:-1]), slots))
 
 
 def _nearest(few: Floats, many: Floats) -> list[int]:
@@ -139,16 +159,22 @@ def _nearest(few: Floats, many: Floats) -> list[int]:
     return found[::-1]
 
 
-def whole(lengths: Floats) -> tuple[int, ...]:
-    """Lengths of stages as whole slots, at least one each, so that their sum is as near as that allows."""
-    ends = np.maximum(np.rint(np.cumsum(lengths)), 1).astype(int)
-    found, before = [], 0
-    for end in ends:
-        before = max(before + 1, int(end))
-        found.append(before)
-    return tuple(int(n) for n in np.diff(found, prepend=0))
+def whole_ends(lengths: Floats) -> tuple[float, ...]:
+    """Return where stages of these lengths end, in slots.
+
+    Each end but the last is the nearest whole number that leaves a slot, or a part of one, to every stage. The last is
+    the sum of the lengths, unless that has fewer slots than there are stages: then each stage takes a slot.
+    """
+    stages, length = len(lengths), float(lengths.sum())
+    if _slots(length) < stages:
+        length = float(stages)
+    found: list[float] = []
+    for stage, end in enumerate(np.cumsum(lengths)[:-1], start=1):
+        least, most = (found[-1] if found else 0) + 1, _slots(length) - (stages - stage)
+        found.append(float(min(max(int(np.rint(end)), least), most)))
+    return (*found, length)
 
 
-def ends_of(lengths: Sequence[int]) -> tuple[int, ...]:
-    """Where stages of these lengths end."""
-    return tuple(int(end) for end in np.cumsum(lengths))
+def stages_of(ends: Sequence[float]) -> tuple[int, ...]:
+    """Return the slots at whose end a stage ends that ends there; the last one may end within its slot."""
+    return (*map(int, ends[:-1]), _slots(ends[-1]))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from master.prediction.align import alike
+from master.prediction.align import alike, last_part, stages_of
 from master.prediction.errors import Errors, errors_of, totals_missed
 from master.prediction.models import Model, Neighbours, Svr
-from master.prediction.recent import LATEST, mean_of_latest
+from master.prediction.recent import LATEST, forecast_of_latest
 from master.prediction.runs import RESOURCES, Floats, Forecast, Run, Settings
 
 
@@ -78,7 +78,7 @@ class Predictor:
         """What a run will use; ``runs`` are all of the application's, in the order in which they ended."""
         same = [run for run in runs if run.settings == settings]
         if len(same) >= self.rules.runs:
-            return mean_of_latest(same, self.rules.latest)
+            return forecast_of_latest(same, self.rules.latest)
         if self._learnt is not None and self._learnt.error <= self.rules.error:
             return _forecast(self._learnt, settings)
         return reservation(settings, [*same] or [*runs], why=self._why_not(len(same)))
@@ -93,25 +93,28 @@ class Predictor:
 def _held_back(make: Callable[[], Model], runs: Sequence[Run], folds: int = 5) -> list[Errors]:
     """Errors on settings that the model had not seen, each setting once."""
     known = list(dict.fromkeys(run.settings for run in runs))
-    found = []
+    found: list[Errors] = []
     for fold in range(min(folds, len(known))):
         out = set(known[fold::folds])
         model = make()
         model.learn([run for run in runs if run.settings not in out])
-        for run in runs:
-            if run.settings in out:
-                mean, peak, stages = model.predict(run.settings)
-                found.append(errors_of(Forecast(mean, peak, mean, mean, stages, model.name, math.nan), run))
+        found += [errors_of(_without_band(model, run.settings), run) for run in runs if run.settings in out]
     return found
 
 
+def _without_band(model: Model, settings: Settings) -> Forecast:
+    """Return a model's forecast of a run, without a band and errors."""
+    mean, peak, ends = model.predict(settings)
+    part = last_part(ends[-1])
+    return Forecast(mean, peak, mean, mean, stages_of(ends), model.name, math.nan, last_part=part)
+
+
 def _forecast(learnt: _Learnt, settings: Settings) -> Forecast:
-    mean, peak, stages = learnt.model.predict(settings)
+    forecast = _without_band(learnt.model, settings)
     shapes = np.array([[min(1.0, error) for error in each.shape.values()] for each in learnt.held_back])
-    margin: Floats = mean * shapes.mean(axis=0)[:, None]
-    low, high = np.maximum(0.0, mean - margin), mean + margin
-    errors = totals_missed(learnt.held_back)
-    return Forecast(mean, peak, low, high, stages, learnt.model.name, learnt.error, errors)
+    margin: Floats = forecast.mean * shapes.mean(axis=0)[:, None]
+    low, high = np.maximum(0.0, forecast.mean - margin), forecast.mean + margin
+    return replace(forecast, low=low, high=high, error=learnt.error, errors=totals_missed(learnt.held_back))
 
 
 def reservation(settings: Settings, runs: Sequence[Run], *, why: str) -> Forecast:
@@ -120,7 +123,8 @@ def reservation(settings: Settings, runs: Sequence[Run], *, why: str) -> Forecas
     For as long as the longest known run; an application that nobody knows is said to take one slot, and keeps what its
     last slot has.
     """
-    slots = max((run.mean.shape[1] for run in runs), default=1)
+    longest = max(runs, key=lambda run: run.duration_slots, default=None)
+    slots, part = (longest.mean.shape[1], longest.last_part) if longest else (1, 1.0)
     highest = (
         np.max([run.peak[:, run.measured].max(axis=1) for run in runs], axis=0) if runs else np.zeros(len(RESOURCES))
     )
@@ -129,4 +133,4 @@ def reservation(settings: Settings, runs: Sequence[Run], *, why: str) -> Forecas
             highest[RESOURCES.index(name)] = bound
     flat: Floats = np.repeat(highest[:, None], slots, axis=1)
     by = f"peak reservation ({why})"
-    return Forecast(flat, flat, np.zeros_like(flat), flat, (slots,), by, math.nan, reservation=True)
+    return Forecast(flat, flat, np.zeros_like(flat), flat, (slots,), by, math.nan, reservation=True, last_part=part)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from master.prediction.align import at_lengths, ends_of, stretched, whole
+from master.prediction.align import at_ends, whole_ends
 from master.prediction.runs import RESOURCES, Floats, Run, Settings, filled
 
 #: Points of a stage's shape.
@@ -40,22 +40,21 @@ class Curves:
         shapes = both / np.maximum(levels, _NOTHING)[:, :, None]
         return cls(stages, sizes, shapes)
 
-    def back(self, sizes: Floats, shape: Floats) -> tuple[Floats, Floats, tuple[int, ...]]:
+    def back(self, sizes: Floats, shape: Floats) -> tuple[Floats, Floats, tuple[float, ...]]:
         """Mean, peak (resources × slots) and the ends of stages, of one vector of sizes and one shape."""
-        lengths = whole(np.exp(sizes[: self.stages]))
+        to_ends = whole_ends(np.exp(sizes[: self.stages]))
         levels = np.exp(sizes[self.stages :])
         levels[levels <= 2 * _NOTHING] = 0.0
         points = np.maximum(shape, 0.0) * levels[:, None]
         ends = [POINTS * (stage + 1) for stage in range(self.stages)]
-        usage = at_lengths(points, ends, lengths)
+        usage = at_ends(points, ends, to_ends)
         mean, peak = usage[: len(RESOURCES)], usage[len(RESOURCES) :]
-        return mean, np.maximum(mean, peak), ends_of(lengths)
+        return mean, np.maximum(mean, peak), to_ends
 
 
 def _points(run: Run) -> Floats:
     both = np.concatenate((filled(run.mean), filled(run.peak)))
-    starts = (0, *run.ends[:-1])
-    return np.concatenate([stretched(both[:, a:b], POINTS) for a, b in zip(starts, run.ends, strict=True)], axis=1)
+    return at_ends(both, run.ends, [POINTS * (stage + 1) for stage in range(len(run.ends))])
 
 
 def features(settings: Sequence[Settings]) -> Floats:

@@ -37,13 +37,14 @@ class Errors:
 
 def errors_of(forecast: Forecast, run: Run) -> Errors:
     """Compare, where the run was measured; in the run's total a gap counts as the mean of the other slots."""
-    slots, measured = run.mean.shape[1], run.measured
-    same, came = stretched(forecast.mean, slots)[:, measured], run.mean[:, measured]
+    measured = run.measured
+    same = stretched(forecast.mean, forecast.duration_slots, run.duration_slots)[:, measured]
+    came, lengths = run.mean[:, measured], run.slot_lengths[measured]
     return Errors(
-        total=_named(_relative(forecast.mean.sum(axis=1), came.sum(axis=1) * (slots / came.shape[1]))),
+        total=_named(_relative(forecast.total, run.total)),
         peak=_named(_relative(forecast.peak.max(axis=1), run.peak[:, measured].max(axis=1))),
-        shape=_named(_ratio(np.abs(same - came).mean(axis=1), came.mean(axis=1))),
-        length=abs(forecast.slots - slots) / slots,
+        shape=_named(_ratio(np.abs(same - came) @ lengths, came @ lengths)),
+        length=abs(forecast.duration_slots - run.duration_slots) / run.duration_slots,
     )
 
 
@@ -59,7 +60,8 @@ def _relative(said: Floats, came: Floats) -> Floats:
 def _ratio(wrong: Floats, of: Floats) -> Floats:
     """``wrong`` ÷ ``of``; of nothing, everything that is said is wrong."""
     out: Floats = np.where(wrong > 0, np.inf, 0.0)
-    np.divide(wrong, of, out=out, where=of > 0)
+    with np.errstate(over="ignore"):  # next to nothing was used: missed by more than any number
+        np.divide(wrong, of, out=out, where=of > 0)
     return out
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from master.prediction.curves import Curves, features
 from master.prediction.runs import Floats, Run, Settings
 
-#: Usage over time: mean, peak (resources × slots), the ends of stages.
-Usage = tuple[Floats, Floats, tuple[int, ...]]
+#: Usage over time: mean, peak (resources × slots), the ends of stages in slots: the last one within its slot.
+Usage = tuple[Floats, Floats, tuple[float, ...]]
 
 
 class Model(Protocol):

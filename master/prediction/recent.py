@@ -1,43 +1,75 @@
-"""The same application with the same settings again: the mean of its latest runs (Elasecutor §IV.C)."""
+"""The same settings again: of each resource the mean of the latest runs (Elasecutor §IV.C) or the last run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from master.prediction.align import alike, at_lengths, ends_of, whole
-from master.prediction.errors import errors_of, totals_missed
-from master.prediction.runs import Floats, Forecast, Run, filled
+from master.prediction.align import alike, at_ends, last_part, stages_of, whole_ends
+from master.prediction.errors import Errors, errors_of, totals_missed
+from master.prediction.runs import RESOURCES, Floats, Forecast, Run, filled
 from penstock.model.units import counted
 
 #: "the average resource time series of the latest 3 runs"
 LATEST = 3
+#: Forecasts of so many runs, the latest, are compared with them.
+_JUDGED = 8
+#: What is forecast of a resource: what the latest runs used on average, or what the last run used.
+MEAN, LAST = "mean", "last"
+#: The candidate for each resource while none has missed less than the other. What a run reads from disks depends on the
+#: page cache, which the run before it left behind.
+PRIOR: Mapping[str, str] = {"cpu": MEAN, "disk": LAST, "network": MEAN, "memory": MEAN}
 
 
-def mean_of_latest(runs: Sequence[Run], latest: int = LATEST) -> Forecast:
-    """Of runs in the order in which they ended, at least one.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """By how much the forecast of each candidate missed a run, from the runs before it."""
 
-    They are aligned stage by stage: a stage takes as long as it did on average. The peak of a slot is the highest of
-    all runs there. The band is what the runs spanned, wider by what the mean of the others missed each one by. A slot
-    that no run measured is taken from those beside it.
+    missed: Mapping[str, Errors]
+
+    def of(self, chosen: Mapping[str, str]) -> Errors:
+        """Return the errors of the forecast that takes each resource from the candidate chosen for it."""
+        each = {name: self.missed[candidate] for name, candidate in chosen.items()}
+        return Errors(
+            total={name: errors.total[name] for name, errors in each.items()},
+            peak={name: errors.peak[name] for name, errors in each.items()},
+            shape={name: errors.shape[name] for name, errors in each.items()},
+            length=self.missed[MEAN].length,
+        )
+
+
+def forecast_of_latest(runs: Sequence[Run], latest: int = LATEST) -> Forecast:
+    """Forecast each resource by the candidate that missed former runs least; ``runs`` are in order, at least one.
+
+    Both candidates take as long as the latest runs did on average, stage by stage. The band is what those runs spanned,
+    wider by what the forecasts of former runs missed in a slot.
     """
-    chosen = alike(runs[-latest:])
-    mean = _forecast(chosen)
-    if len(chosen) == 1:
-        return mean
-    missed = [errors_of(_forecast([*chosen[:each], *chosen[each + 1 :]]), run) for each, run in enumerate(chosen)]
+    judged = [
+        _Judged({name: errors_of(one, run) for name, one in forecasts.items()})
+        for forecasts, run in walk_forward(runs, latest)
+    ]
+    chosen = _chosen(judged)
+    candidates = _candidates(alike(runs[-latest:]))
+    rows = [candidates[chosen[name]] for name in RESOURCES]
+    forecast = replace(
+        candidates[MEAN],
+        mean=np.array([one.mean[row] for row, one in enumerate(rows)]),
+        peak=np.array([one.peak[row] for row, one in enumerate(rows)]),
+        by=_named(chosen, min(latest, len(runs))),
+    )
+    low, high = np.minimum(forecast.low, forecast.mean), np.maximum(forecast.high, forecast.mean)
+    if not judged:
+        return replace(forecast, low=low, high=high)
+    missed = [each.of(chosen) for each in judged]
     shapes = np.array([[min(1.0, error) for error in each.shape.values()] for each in missed])
-    margin: Floats = mean.mean * shapes.mean(axis=0)[:, None]
-    return Forecast(
-        mean=mean.mean,
-        peak=mean.peak,
-        low=np.maximum(0.0, mean.low - margin),
-        high=mean.high + margin,
-        stages=mean.stages,
-        by=f"mean of {counted(len(chosen), 'run')}",
+    margin: Floats = forecast.mean * shapes.mean(axis=0)[:, None]
+    return replace(
+        forecast,
+        low=np.maximum(0.0, low - margin),
+        high=high + margin,
         error=float(np.mean([each.judged for each in missed])),
         errors=totals_missed(missed),
     )
@@ -52,26 +84,72 @@ def merged(runs: Sequence[Run]) -> Run:
         return runs[0]
     mean = _mean(alike(runs))
     stages = mean.stages if len(mean.stages) > 1 else ()
-    return Run(runs[0].settings, mean.mean, mean.peak, stages)
+    return Run(runs[0].settings, mean.mean, mean.peak, stages, mean.last_part)
 
 
-def _forecast(runs: Sequence[Run]) -> Forecast:
-    mean = _mean(runs)
+def walk_forward(runs: Sequence[Run], latest: int = LATEST) -> Iterator[tuple[dict[str, Forecast], Run]]:
+    """Yield what each candidate forecasts of a run from the runs before it, and the run, for each of the latest."""
+    for number in range(max(1, len(runs) - _JUDGED), len(runs)):
+        yield _candidates(alike(runs[max(0, number - latest) : number])), runs[number]
+
+
+def _chosen(judged: Sequence[_Judged]) -> dict[str, str]:
+    """Return for each resource the candidate that missed totals least, the prior if both missed alike.
+
+    A total that is missed by more than the whole counts as missed by the whole: one run that used next to nothing
+    decides no more than another.
+    """
+    chosen = {}
+    for name, prior in PRIOR.items():
+        other = LAST if prior == MEAN else MEAN
+        missed = {
+            candidate: sum(min(1.0, each.missed[candidate].total[name]) for each in judged)
+            for candidate in (prior, other)
+        }
+        chosen[name] = other if missed[other] < missed[prior] - 1e-9 * len(judged) else prior
+    return chosen
+
+
+def _candidates(runs: Sequence[Run]) -> dict[str, Forecast]:
+    """Return the forecasts of all candidates, made of runs that have the same number of stages."""
+    mean = _forecast(_mean(runs))
+    to_ends = (*mean.stages[:-1], mean.duration_slots)
+    last = runs[-1]
+    used, peak = (filled(at_ends(usage, last.ends, to_ends)) for usage in (last.mean, last.peak))
+    return {MEAN: mean, LAST: replace(mean, mean=used, peak=np.maximum(used, peak))}
+
+
+def _named(chosen: Mapping[str, str], runs: int) -> str:
+    """Return the name of a forecast, as people read it: which resources are as in the last run."""
+    last = [name for name, candidate in chosen.items() if candidate == LAST]
+    if runs == 1:
+        return "1 run"
+    if len(last) == len(chosen):
+        return "the last run"
+    return f"mean of {counted(runs, 'run')}" + (f", {' and '.join(last)} of the last" if last else "")
+
+
+def _forecast(mean: Forecast) -> Forecast:
+    """Return it without gaps: a slot that no run measured is taken from those beside it."""
     return replace(mean, mean=filled(mean.mean), peak=filled(mean.peak), low=filled(mean.low), high=filled(mean.high))
 
 
 def _mean(runs: Sequence[Run]) -> Forecast:
-    """Return the mean of what was measured; NaN where nothing was."""
-    lengths = whole(np.mean([run.lengths for run in runs], axis=0))
-    means = np.array([at_lengths(run.mean, run.ends, lengths) for run in runs])
-    peaks = np.array([at_lengths(run.peak, run.ends, lengths) for run in runs])
+    """Return the mean of what was measured, NaN where nothing was; a stage takes as long as it did on average.
+
+    The peak of a slot is the highest of all runs there.
+    """
+    to_ends = whole_ends(np.mean([run.lengths for run in runs], axis=0))
+    means = np.array([at_ends(run.mean, run.ends, to_ends) for run in runs])
+    peaks = np.array([at_ends(run.peak, run.ends, to_ends) for run in runs])
     seen = (~np.isnan(means)).sum(axis=0)
     return Forecast(
         mean=np.divide(np.nansum(means, axis=0), seen, out=np.full(means[0].shape, np.nan), where=seen > 0),
         peak=np.fmax(np.fmax.reduce(peaks), np.fmax.reduce(means)),
         low=np.fmin.reduce(means),
         high=np.fmax.reduce(means),
-        stages=ends_of(lengths),
-        by="1 run",
+        stages=stages_of(to_ends),
+        by=counted(len(runs), "run"),
         error=math.nan,
+        last_part=last_part(to_ends[-1]),
     )

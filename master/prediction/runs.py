@@ -1,13 +1,13 @@
 """What is known of runs, and what is said of the next one.
 
 Arrays of usage have one row for each of :data:`RESOURCES`, then slots of equal length from the run's beginning: cores,
-bytes/s, bytes/s, bytes.
+bytes/s, bytes/s, bytes. The last slot is as long as the run lasted in it: a part of a slot, ``last_part``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,9 +15,18 @@ import numpy.typing as npt
 
 from master.placement.executors import RESOURCES
 
-__all__ = ["Floats", "Forecast", "RESOURCES", "Run", "Settings", "filled"]
+__all__ = ["Floats", "Forecast", "LEAST_PART", "RESOURCES", "Run", "Settings", "filled", "lengths_of_slots"]
 
 Floats = npt.NDArray[np.float64]
+#: The least part of a slot that a run can end with; well above what rounding makes of a boundary.
+LEAST_PART = 1e-4
+
+
+def lengths_of_slots(slots: int, last_part: float) -> Floats:
+    """Return how much of each slot a run took, in slots: 1, and ``last_part`` of the last one."""
+    lengths = np.ones(slots)
+    lengths[-1] = last_part
+    return lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +44,20 @@ class Run:
 
     ``mean`` and ``peak`` (resources × slots) are of each slot: what a rate was on average and at most; of memory, too.
     A slot that was not measured, a gap, is NaN in both and for every resource; it counts as time and in no mean.
-    ``stages`` are the slots at whose end a stage ended, rising, the last one the run's own length; without any, the
-    whole is one stage.
+    ``stages`` are the slots at whose end a stage ended, rising, the last one the number of slots; without any, the
+    whole is one stage. ``last_part`` is the part of the last slot that had passed when the run ended.
 
     Raises:
         ValueError: arrays of different shapes or without a measured slot, numbers below 0 or not finite, a slot that
-            was measured in part, ends that do not rise to the run's length.
+            was measured in part, ends that do not rise to the number of slots, a last part below
+            :data:`LEAST_PART` or above 1.
     """
 
     settings: Settings
     mean: Floats
     peak: Floats
     stages: tuple[int, ...] = ()
+    last_part: float = 1.0
 
     def __post_init__(self) -> None:
         if self.mean.shape != self.peak.shape or self.mean.shape[0] != len(RESOURCES) or not self.mean.shape[1]:
@@ -59,7 +70,9 @@ class Run:
                 raise ValueError("a slot that was not measured is NaN for every resource, in mean and peak")
         if not measured.any():
             raise ValueError("usage is a finite number from 0 on in at least one slot")
-        ends = (0, *self.ends)
+        if not LEAST_PART <= self.last_part <= 1:
+            raise ValueError(f"the last slot is {self.last_part:g} of a slot, which is not from {LEAST_PART:g} to 1")
+        ends = (0, *(self.stages or (self.mean.shape[1],)))
         if ends[-1] != self.mean.shape[1] or any(b <= a for a, b in pairwise(ends)):
             raise ValueError(f"stages end at {self.stages}, which does not rise to {self.mean.shape[1]} slots")
 
@@ -70,25 +83,44 @@ class Run:
         return measured
 
     @property
-    def ends(self) -> tuple[int, ...]:
-        """The ends of its stages, at least one."""
-        return self.stages or (self.mean.shape[1],)
+    def slot_lengths(self) -> Floats:
+        """Return how much of each slot the run took."""
+        return lengths_of_slots(self.mean.shape[1], self.last_part)
+
+    @property
+    def duration_slots(self) -> float:
+        """Return how long the run took, in slots."""
+        return int(self.mean.shape[1]) - 1 + self.last_part
+
+    @property
+    def total(self) -> Floats:
+        """Return what was used in all of each resource, as amounts × slots; a gap counts as the mean of the rest."""
+        lengths = self.slot_lengths[self.measured]
+        used: Floats = self.mean[:, self.measured] @ lengths
+        total: Floats = used * (self.duration_slots / lengths.sum())
+        return total
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Return where its stages end, at least one, in slots: the last one where the run does."""
+        return (*self.stages[:-1], self.duration_slots)
 
     @property
     def lengths(self) -> Floats:
         """How long each stage took, in slots."""
-        return np.diff(self.ends, prepend=0).astype(float)
+        return np.diff(self.ends, prepend=0.0)
 
     def as_one_stage(self) -> Run:
         """The same, where others have another number of stages."""
-        return Run(self.settings, self.mean, self.peak)
+        return replace(self, stages=())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forecast:
     """The demand of an executor over time; arrays are resources × slots.
 
-    ``low`` and ``high`` bound the mean in each slot as far as former runs tell. ``stages`` as in :class:`Run`.
+    ``low`` and ``high`` bound the mean in each slot as far as former runs tell. ``stages`` and ``last_part`` are as in
+    :class:`Run`.
     ``by`` names what said so, and ``error`` is the relative error that it had on runs that were held back (NaN: there
     were none); ``errors`` the same of each resource's total. ``reservation``: nothing is forecast, these are bounds.
     """
@@ -102,11 +134,23 @@ class Forecast:
     error: float
     errors: Mapping[str, float] = field(default_factory=dict)
     reservation: bool = False
+    last_part: float = 1.0
 
     @property
     def slots(self) -> int:
-        """How long it will take."""
+        """Return how many slots it has, the last one in part."""
         return int(self.mean.shape[1])
+
+    @property
+    def duration_slots(self) -> float:
+        """Return how long it will take, in slots."""
+        return self.slots - 1 + self.last_part
+
+    @property
+    def total(self) -> Floats:
+        """Return what will be used in all of each resource, as amounts × slots."""
+        total: Floats = self.mean @ lengths_of_slots(self.slots, self.last_part)
+        return total
 
 
 def filled(usage: Floats) -> Floats:

@@ -14,9 +14,12 @@ import sqlalchemy as sa
 #: All tables of all rooms that keep something.
 METADATA = sa.MetaData()
 #: What the tables look like. A lower number in a database is brought up to date; a higher one is left alone.
-VERSION = 2
+VERSION = 3
 #: From a version to the next one.
-_STEPS = {1: ("ALTER TABLE profile_runs ADD COLUMN run TEXT NOT NULL DEFAULT ''",)}
+_STEPS = {
+    1: ("ALTER TABLE profile_runs ADD COLUMN run TEXT NOT NULL DEFAULT ''",),
+    2: ("ALTER TABLE profile_runs ADD COLUMN last_part FLOAT NOT NULL DEFAULT 1.0",),
+}
 
 _VERSION = sa.Table("penstock_schema", METADATA, sa.Column("version", sa.Integer, nullable=False))
 

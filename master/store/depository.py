@@ -2,7 +2,7 @@
 
 A row is an executor; those that name the same run of an application are one run to whoever reads. Usage is kept as
 resources × slots in single precision, compressed: an hour in slots of 3 s takes 38 KB at most. A slot that was not
-measured is NaN.
+measured is NaN; of the last slot ``last_part`` is the part that had passed when the executor ended.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _RUNS = sa.Table(
     sa.Column("memory_bytes", sa.BigInteger, nullable=False),
     sa.Column("ended_at", sa.Float, nullable=False),
     sa.Column("slot_s", sa.Float, nullable=False),
+    sa.Column("last_part", sa.Float, nullable=False, server_default=sa.text("1.0")),
     sa.Column("stages", sa.Text, nullable=False),
     sa.Column("usage", sa.LargeBinary, nullable=False),
     sa.Column("usage_bytes", sa.Integer, nullable=False),
@@ -101,6 +102,7 @@ class Depository:
             "memory_bytes": settings.memory_bytes,
             "ended_at": ended_at,
             "slot_s": slot_s,
+            "last_part": run.last_part,
             "stages": json.dumps(run.stages),
             "usage": usage,
             "usage_bytes": len(usage),
@@ -194,7 +196,8 @@ def _packed(run: Run) -> bytes:
 
 def _recorded(row: sa.Row[Any]) -> Recorded:
     usage = np.frombuffer(zlib.decompress(row.usage), dtype="<f4").astype(float).reshape(2 * len(RESOURCES), -1)
-    run = Run(_settings(row), usage[: len(RESOURCES)], usage[len(RESOURCES) :], tuple(json.loads(row.stages)))
+    mean, peak = usage[: len(RESOURCES)], usage[len(RESOURCES) :]
+    run = Run(_settings(row), mean, peak, tuple(json.loads(row.stages)), row.last_part)
     return Recorded(row.id, row.application, row.ended_at, row.slot_s, run, row.run)
 
 

@@ -18,7 +18,8 @@ def picture(application: Application, run: Run, forecast: Forecast | None, of: s
     """An SVG document; ``of``: mean or peak of each slot. The band is of the mean."""
     came = series_of(run, of)
     said = series_of(forecast, of) if forecast is not None else None
-    slots = max(len(came[0]), len(said[0]) if said is not None else 0)
+    expected_slots = forecast.duration_slots if forecast is not None else 0.0
+    slots = max(run.duration_slots, expected_slots)
     height = _TOP + len(application.resources) * (_PANEL + _GAP)
     title = f"{application.application} of {application.user}, run {run.run} ({of} of each slot)"
     parts = [
@@ -37,10 +38,10 @@ def picture(application: Application, run: Run, forecast: Forecast | None, of: s
         panel = _Panel(y, slots, top, measured=bool(measured(came[index])))
         parts += panel.frame(name, run.stages, application.slot_s)
         if high:
-            parts += panel.band(low, high)
-        parts += panel.area(came[index])
+            parts += panel.band(low, high, expected_slots)
+        parts += panel.area(came[index], run.duration_slots)
         if expected:
-            parts += panel.line(expected)
+            parts += panel.line(expected, expected_slots)
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -61,7 +62,7 @@ def _legend(forecast: Forecast | None, *, banded: bool) -> list[str]:
 class _Panel:
     """One resource over time: ``slots`` across, 0 to ``top`` upwards."""
 
-    def __init__(self, y: float, slots: int, top: float, *, measured: bool) -> None:
+    def __init__(self, y: float, slots: float, top: float, *, measured: bool) -> None:
         self._y, self._slots, self._top = y, slots, top or 1.0
         self._highest = top
         self._measured = measured
@@ -76,7 +77,7 @@ class _Panel:
         parts += [
             f'<line x1="{self._x(stage):.1f}" y1="{self._y}" x2="{self._x(stage):.1f}" y2="{bottom}" '
             f'stroke="{_FAINT}" stroke-dasharray="3 3"/>'
-            for stage in stages
+            for stage in (min(end, self._slots) for end in stages)
         ]
         return [
             *parts,
@@ -87,28 +88,28 @@ class _Panel:
             f'<text x="{right}" y="{bottom + 16}" text-anchor="end">{escape(end)}</text>',
         ]
 
-    def band(self, low: Sequence[float], high: Sequence[float]) -> list[str]:
+    def band(self, low: Sequence[float], high: Sequence[float], slots: float) -> list[str]:
         """Return the areas where the mean was expected to lie."""
         known = [a + b for a, b in zip(low, high, strict=True)]
         return [
-            f'<polygon points="{" ".join([*self._steps(high, at), *reversed(self._steps(low, at))])}" '
+            f'<polygon points="{" ".join([*self._steps(high, at, slots), *reversed(self._steps(low, at, slots))])}" '
             f'fill="{_EXPECTED}" fill-opacity="0.18"/>'
             for at in _stretches(known)
         ]
 
-    def area(self, values: Sequence[float]) -> list[str]:
+    def area(self, values: Sequence[float], slots: float) -> list[str]:
         """Return the areas of what was used, one for each stretch without a gap."""
         areas = []
         for at in _stretches(values):
-            ground = [f"{self._x(end):.1f},{self._y + _PANEL}" for end in (at.stop, at.start)]
-            points = " ".join([*self._steps(values, at), *ground])
+            ground = [f"{self._x(end):.1f},{self._y + _PANEL}" for end in (min(at.stop, slots), at.start)]
+            points = " ".join([*self._steps(values, at, slots), *ground])
             areas.append(f'<polygon points="{points}" fill="{_USED}" fill-opacity="0.35" stroke="{_USED}"/>')
         return areas
 
-    def line(self, values: Sequence[float]) -> list[str]:
+    def line(self, values: Sequence[float], slots: float) -> list[str]:
         """Return the lines of what was expected."""
         return [
-            f'<polyline points="{" ".join(self._steps(values, at))}" fill="none" '
+            f'<polyline points="{" ".join(self._steps(values, at, slots))}" fill="none" '
             f'stroke="{_EXPECTED}" stroke-width="2"/>'
             for at in _stretches(values)
         ]
@@ -116,12 +117,12 @@ class _Panel:
     def _x(self, slot: float) -> float:
         return _LEFT + (_WIDTH - _RIGHT - _LEFT) * slot / self._slots
 
-    def _steps(self, values: Sequence[float], at: range) -> list[str]:
-        """A value holds for the whole of its slot."""
+    def _steps(self, values: Sequence[float], at: range, slots: float) -> list[str]:
+        """A value holds for the whole of its slot; a series of ``slots`` ends within its last one."""
         points = []
         for slot in at:
             y = self._y + _PANEL * (1 - values[slot] / self._top)
-            points += [f"{self._x(slot):.1f},{y:.1f}", f"{self._x(slot + 1):.1f},{y:.1f}"]
+            points += [f"{self._x(slot):.1f},{y:.1f}", f"{self._x(min(slot + 1, slots)):.1f},{y:.1f}"]
         return points
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli import render
-from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Settings, measured, stretched
+from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Settings, average, measured, stretched
 from penstock.cli.words import duration
 from penstock.model.units import format_bytes
 
@@ -72,8 +72,8 @@ def print_application(application: Application) -> None:
             _at(run.ended_at),
             *_settings(run.settings),
             str(max(1, len(run.stages))),
-            duration(len(run.mean[0]) * application.slot_s),
-            *_means_and_peaks(application, run.mean, run.peak),
+            duration(run.duration_slots * application.slot_s),
+            *_means_and_peaks(application, run),
         )
     _print(console, runs)
     expected = _table("expected by", "off by", "input", "bounds", "stages", "time", *columns)
@@ -83,8 +83,8 @@ def print_application(application: Application) -> None:
             _percent(one.error),
             *_settings(one.settings),
             str(max(1, len(one.stages))),
-            duration(len(one.mean[0]) * application.slot_s),
-            *_means_and_peaks(application, one.mean, one.peak),
+            duration(one.duration_slots * application.slot_s),
+            *_means_and_peaks(application, one),
         )
     _print(console, expected)
 
@@ -111,12 +111,11 @@ def print_compared(application: Application, compared: Sequence[Compared], *, to
     )
 
 
-def _means_and_peaks(application: Application, mean: Series, peak: Series) -> list[str]:
-    rows = zip(application.resources, mean, peak, strict=True)
+def _means_and_peaks(application: Application, used: Run | Forecast) -> list[str]:
     cells = []
-    for name, means, peaks in ((name, measured(mean), measured(peak)) for name, mean, peak in rows):
-        average = amount(name, sum(means) / len(means)) if means else "–"
-        cells.append(f"{average} / {amount(name, max(peaks)) if peaks else '–'}")
+    for name, means, peaks in zip(application.resources, used.mean, used.peak, strict=True):
+        mean, highest = average(means, used.last_part), max(measured(peaks), default=math.nan)
+        cells.append(" / ".join("–" if math.isnan(value) else amount(name, value) for value in (mean, highest)))
     return cells
 
 
@@ -175,11 +174,16 @@ def plot(application: Application, run: Run, forecast: Forecast | None, of: str,
     title = f"{application.application} of {application.user}, run {run.run}: █ used, {expected}{gaps}"
     lines = [render.plain(title)]
     said = series_of(forecast, of) if forecast is not None else None
-    slots = max(len(came[0]), len(said[0]) if said is not None else 0)
-    width = max(1, min(columns, max(slots, _COLUMNS // slots * slots)))
+    slots = max(run.duration_slots, forecast.duration_slots if forecast is not None else 0.0)
+    whole = math.ceil(slots)
+    width = max(1, min(columns, max(whole, _COLUMNS // whole * whole)))
     for index, name in enumerate(application.resources):
-        bars = _columns(came[index], slots, width)
-        marks = _columns(said[index], slots, width) if said is not None else []
+        bars = _columns(came[index], run.duration_slots, slots, width)
+        marks = (
+            _columns(said[index], forecast.duration_slots, slots, width)
+            if said is not None and forecast is not None
+            else []
+        )
         lines.append(Text())
         if not measured(came[index]):
             lines.append(render.plain(f"{label(name)}: not measured"))
@@ -199,10 +203,10 @@ def series_of(one: Run | Forecast, of: str) -> Series:
     return one.peak if of == "peak" else one.mean
 
 
-def _columns(values: Sequence[float], slots: int, width: int) -> list[float | None]:
-    """One value for each column of a chart that is ``slots`` long; None behind the end."""
-    used = max(1, math.ceil(len(values) * width / slots))
-    fitted = list(values) if slots == width else stretched(values, used)
+def _columns(values: Sequence[float], had_slots: float, slots: float, width: int) -> list[float | None]:
+    """One value for each column of a chart that is ``slots`` long; None behind the end of a series of ``had_slots``."""
+    used = min(width, max(1, math.ceil(had_slots * width / slots)))
+    fitted = list(values) if math.ceil(slots) == width else stretched(values, had_slots, used)
     return [*fitted, *[None] * (width - len(fitted))]
 
 
@@ -224,7 +228,7 @@ def _chart(name: str, bars: Sequence[float | None], marks: Sequence[float | None
     return lines
 
 
-def _axis(stages: Sequence[int], slots: int, width: int, slot_s: float) -> Text:
+def _axis(stages: Sequence[int], slots: float, width: int, slot_s: float) -> Text:
     """From 0 to the end; a notch where a stage of the run ended."""
     notches = {min(width - 1, math.ceil(end * width / slots) - 1) for end in stages}
     line = "".join("┴" if column in notches else "─" for column in range(width))

@@ -1,7 +1,7 @@
 """What the master knows of an application's executors, and how far its forecasts were off. Pure.
 
-Series are resources × slots, in cores, bytes/s and bytes; a slot takes ``slot_s`` seconds. A slot that was not measured
-is NaN here, and null in JSON.
+Series are resources × slots, in cores, bytes/s and bytes; a slot takes ``slot_s`` seconds, and the last one
+``last_part`` of that. A slot that was not measured is NaN here, and null in JSON.
 """
 
 from __future__ import annotations
@@ -9,15 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 Series = list[list[float]]
+#: The part of the last slot that had passed at the end; 1 from a master that does not tell it.
+LastPart = Annotated[float, msgspec.Meta(gt=0, le=1)]
 #: Runs that a forecast is made from where the master does not say what it would have forecast (Elasecutor §IV.C).
 LATEST = 3
 #: A slot of which a smaller part was measured is a gap: what is left is rounding.
 _LEAST_SEEN = 1e-9
+#: Lengths in slots that exceed a whole number by less are that number.
+_ROUNDING = 1e-6
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -37,6 +41,12 @@ class Run(msgspec.Struct, frozen=True):
     ended_at: float = 0.0
     settings: Settings = Settings()
     stages: list[int] = []
+    last_part: LastPart = 1.0
+
+    @property
+    def duration_slots(self) -> float:
+        """Return how long it took, in slots."""
+        return len(self.mean[0]) - 1 + self.last_part
 
 
 class Forecast(msgspec.Struct, frozen=True):
@@ -50,6 +60,12 @@ class Forecast(msgspec.Struct, frozen=True):
     stages: list[int] = []
     by: str = ""
     error: float | None = None
+    last_part: LastPart = 1.0
+
+    @property
+    def duration_slots(self) -> float:
+        """Return how long it will take, in slots."""
+        return len(self.mean[0]) - 1 + self.last_part
 
 
 class Foretold(msgspec.Struct, frozen=True):
@@ -124,39 +140,46 @@ class Compared(msgspec.Struct, frozen=True):
 
 def compare(application: Application, run: Run, forecast: Forecast) -> Compared:
     """How far it was off; what took longer or shorter than was forecast is compared over its own length."""
-    slots = len(run.mean[0])
     errors = {}
     for index, name in enumerate(application.resources):
         came = run.mean[index]
         within = None
         if forecast.low and forecast.high:
-            low, high = stretched(forecast.low[index], slots), stretched(forecast.high[index], slots)
+            low, high = (
+                stretched(band[index], forecast.duration_slots, run.duration_slots)
+                for band in (forecast.low, forecast.high)
+            )
             measured = [each for each in zip(low, came, high, strict=True) if not any(map(math.isnan, each))]
             inside = sum(a - _hair(a) <= value <= b + _hair(b) for a, value, b in measured)
             within = inside / len(measured) if measured else None
         errors[name] = Errors(
-            total=_relative(_total(forecast.mean[index]), _total(came)),
+            total=_relative(
+                average(forecast.mean[index], forecast.last_part) * forecast.duration_slots,
+                average(came, run.last_part) * run.duration_slots,
+            ),
             peak=_relative(_highest(forecast.peak[index]), _highest(run.peak[index])),
             within=within,
         )
-    length = len(forecast.mean[0]) / slots - 1
+    length = forecast.duration_slots / run.duration_slots - 1
     return Compared(str(run.run), run.ended_at, run.settings, forecast.by, length, errors)
 
 
-def stretched(values: Sequence[float], slots: int) -> list[float]:
-    """Return a series over another number of slots; its mean stays the same, and so does the place of each gap."""
-    had = len(values)
-    if had == slots:
+def stretched(values: Sequence[float], had_slots: float, to_slots: float) -> list[float]:
+    """Return a series of ``had_slots`` over another length; its mean stays the same, and so does the place of each gap.
+
+    The last slot of either length is a part of a slot where the length is no whole number.
+    """
+    count = max(1, math.ceil(to_slots - _ROUNDING))
+    if math.isclose(had_slots, to_slots) and count == len(values):
         return list(values)
-    used = _parts([0.0 if math.isnan(value) else value for value in values], slots)
-    if not any(map(math.isnan, values)):
-        return [part * slots / had for part in used]
-    seen = _parts([0.0 if math.isnan(value) else 1.0 for value in values], slots)
+    bounds = [min(index, to_slots) * had_slots / to_slots for index in range(count + 1)]
+    used = _parts([0.0 if math.isnan(value) else value for value in values], bounds)
+    seen = _parts([0.0 if math.isnan(value) else 1.0 for value in values], bounds)
     return [part / slot if slot > _LEAST_SEEN else math.nan for part, slot in zip(used, seen, strict=True)]
 
 
-def _parts(values: Sequence[float], slots: int) -> list[float]:
-    """Return the sum of the values in each of ``slots`` equal parts of a series."""
+def _parts(values: Sequence[float], bounds: Sequence[float]) -> list[float]:
+    """Return the sum of the values between neighbouring ``bounds``, in slots."""
     had = len(values)
     sums = [0.0, *accumulate(values)]
 
@@ -164,7 +187,7 @@ def _parts(values: Sequence[float], slots: int) -> list[float]:
         whole = min(had, int(at))
         return sums[whole] + (values[whole] * (at - whole) if whole < had else 0.0)
 
-    return [end - start for start, end in pairwise(up_to(index * had / slots) for index in range(slots + 1))]
+    return [end - start for start, end in pairwise(map(up_to, bounds))]
 
 
 def measured(values: Sequence[float]) -> list[float]:
@@ -183,31 +206,31 @@ def with_gaps(document: Any) -> Any:
     return [with_gaps(value) for value in document]
 
 
+def average(values: Sequence[float], last_part: float = 1.0) -> float:
+    """Return the mean over the time that was measured; NaN where nothing was."""
+    lengths = [1.0] * (len(values) - 1) + [last_part]
+    seen = [(value, length) for value, length in zip(values, lengths, strict=True) if not math.isnan(value)]
+    total = math.fsum(value * length for value, length in seen)
+    return total / math.fsum(length for _, length in seen) if seen else math.nan
+
+
 def _mean_of(runs: Sequence[Run]) -> Forecast:
     """Without regard to their stages: a run that took longer did the same more slowly."""
-    slots = max(1, round(sum(len(run.mean[0]) for run in runs) / len(runs)))
+    duration_slots = math.fsum(run.duration_slots for run in runs) / len(runs)
     rows = range(len(runs[0].mean))
-    means = [[stretched(run.mean[row], slots) for run in runs] for row in rows]
-    peaks = [[stretched(run.peak[row], slots) for run in runs] for row in rows]
+    means, peaks = (
+        [[stretched(usage[row], run.duration_slots, duration_slots) for run, usage in used] for row in rows]
+        for used in ([(run, run.mean) for run in runs], [(run, run.peak) for run in runs])
+    )
     return Forecast(
-        mean=[[_average(slot) for slot in zip(*row, strict=True)] for row in means],
+        mean=[[average(slot) for slot in zip(*row, strict=True)] for row in means],
         peak=[[max(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in peaks],
         low=[[min(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in means],
         high=[[max(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in means],
         settings=runs[0].settings,
         by=f"the mean of {len(runs)} before" if len(runs) > 1 else "the run before",
+        last_part=min(1.0, duration_slots - (len(means[0][0]) - 1)),
     )
-
-
-def _average(values: Sequence[float]) -> float:
-    """Return the mean of the measured values; NaN where there is none."""
-    seen = measured(values)
-    return math.fsum(seen) / len(seen) if seen else math.nan
-
-
-def _total(values: Sequence[float]) -> float:
-    """Return the sum over all slots; a gap counts as the mean of the slots that were measured."""
-    return _average(values) * len(values)
 
 
 def _highest(values: Sequence[float]) -> float:

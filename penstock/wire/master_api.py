@@ -109,9 +109,9 @@ class ExecutorUse(Params, frozen=True):
     """What an executor used, slot by slot (the monitor surrogate's report, Elasecutor §III.A): mean and peak of the
     complete slots from number ``first`` on; null: not measured (only if the master has said ``profile_gaps``).
 
-    After a registration it begins at 0 again. Slots of a long run become twice as long (``slot_s``), and are told from
-    0, too. ``stages`` are the slots at whose end a stage ended. ``behind`` is the ratio of the stage's time to its
-    prediction; ``stuck``: its node has nothing left to give it (§III.D). With ``ended`` there is nothing to come.
+    It begins at 0 again after a registration, and when a long run's slots double (``slot_s``). ``stages`` are the slots
+    at whose end a stage ended. ``behind`` is a stage's time ÷ its prediction; ``stuck``: its node has nothing left to
+    give it (§III.D). With ``ended`` all is told: ``last_part`` of the last slot had passed (if ``last_parts`` is said).
     """
 
     job: str
@@ -124,6 +124,7 @@ class ExecutorUse(Params, frozen=True):
     behind: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     stuck: bool = False
     ended: bool = False
+    last_part: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
 
 
 class Load(Params, frozen=True):
@@ -181,8 +182,8 @@ class Register(Params, frozen=True):
 
 
 class Registered(Result, frozen=True):
-    """Its version, how often it wants heartbeats at least, whether it reads gaps in profiles, what a job received up to
-    its end (``job_lasts``: `last` of a ``JobUse``, ``use`` of ``job_ended``), and ``most_commands`` of a ``Load``."""
+    """Its version, how often it wants heartbeats at least, and whether it reads gaps and last parts in profiles, `last`
+    of a ``JobUse`` and ``use`` of ``job_ended`` (``job_lasts``), and ``most_commands`` of a ``Load``."""
 
     protocol: int
     version: str
@@ -190,6 +191,7 @@ class Registered(Result, frozen=True):
     profile_gaps: bool = False
     job_lasts: bool = False
     most_commands: bool = False
+    last_parts: bool = False
 
 
 class Heartbeat(Params, frozen=True):

@@ -36,7 +36,7 @@ class FakeMaster:
     def __init__(self, directory: Path) -> None:
         self.order: list[tuple[str, Any]] = []  # of the present connection
         self.connections = 0
-        self.profile_gaps = self.job_lasts = False
+        self.profile_gaps = self.last_parts = self.job_lasts = False
         self._number = 0
         self._peer: RpcPeer | None = None
         self._fresh = asyncio.Event()
@@ -92,7 +92,7 @@ class FakeMaster:
         self.notification(peer, method, params)
         return api.Registered(
             protocol=api.PROTOCOL, version="0", heartbeat_s=0.1, profile_gaps=self.profile_gaps,
-            job_lasts=self.job_lasts,
+            last_parts=self.last_parts, job_lasts=self.job_lasts,
         )  # fmt: skip
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
@@ -251,6 +251,29 @@ async def test_only_a_master_that_reads_gaps_is_told_slots_that_were_not_measure
         running.cancel()
     told = [slot for use in master.uses() for slot in use.mean]
     assert [slot is None for slot in told] == [False, *[gaps_read] * 4, False]
+
+
+@pytest.mark.parametrize("parts_read", [False, True])
+async def test_only_a_master_that_reads_it_is_told_the_part_of_a_last_slot(
+    master: FakeMaster, parts_read: bool
+) -> None:
+    master.last_parts = parts_read
+    capacity = Capacity(cores=2, memory_bytes=2**30)
+    node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=2.0))
+    link = Link(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
+    node.handle(e.Decided(1, [assign(Path("/fifo"), None)]), 0.0)
+    (container,) = node.containers.live
+    node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
+    for at in (1.0, 2.0, 3.0):
+        uses = {container: ContainerUse(cpu_cores=1.0, memory_bytes=MIB)}
+        node.handle(e.Sampled(Snapshot(at, 1.0, containers=uses), 0.0), at)
+    node.handle(e.ContainerExited(container, 0, None, 1.0, 0, 0, 0.0), 3.0)
+    running = asyncio.create_task(link.run())
+    try:
+        await master.until(lambda: any(use.ended for use in master.uses()))
+    finally:
+        running.cancel()
+    assert master.uses()[-1].last_part == (0.5 if parts_read else 1.0)
 
 
 @pytest.mark.parametrize("lasts_read", [False, True])

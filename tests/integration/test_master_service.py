@@ -102,7 +102,7 @@ async def connect(master: Master) -> AsyncIterator[Callable[..., Any]]:
         agents.append(agent)
         if node:
             answer = await agent.peer.request("register", registration(node, **more), api.Registered)
-            assert answer.heartbeat_s == 1.0 and answer.profile_gaps
+            assert answer.heartbeat_s == 1.0 and answer.profile_gaps and answer.last_parts
         return agent
 
     yield make

@@ -65,6 +65,7 @@ def test_what_the_kernel_counted_is_told_once(
         if number < len(lives) - 1:
             elapsed_s, counted_s = elapsed_s + away_s, counted_s + away_s * cores_unseen
     recording = surrogate._live["c"].recording
+    surrogate.last_parts_read = True
     surrogate.ended("c", 0.0, clock)
     (use,) = report(surrogate)
     assert use.ended
@@ -74,6 +75,8 @@ def test_what_the_kernel_counted_is_told_once(
         return
     assert (use.first, len(use.mean)) == (0, slots)
     lengths = [min(SLOT_S, elapsed_s - slot * SLOT_S) for slot in range(len(use.mean))]
+    if use.mean:
+        assert abs((len(use.mean) - 1 + use.last_part) * SLOT_S - elapsed_s) <= 1e-3 * SLOT_S
     rounded_s = 0.0016 * len(use.mean) * len(lives)
     assert abs(recording.cpu_seconds - counted_s) <= rounded_s
     told_s = sum(mean[0] / 1000 * length for mean, length in zip(use.mean, lengths, strict=True) if mean is not None)

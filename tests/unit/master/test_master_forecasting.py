@@ -83,7 +83,7 @@ async def test_three_runs_that_are_kept_are_the_forecast_of_the_fourth(make: Mak
         heard.forecasting.ask(StoreRun("u/app", f"r{number}", 3.0, run))
         assert await heard.next() == e.Learnt("u/app")
     answer = await heard.forecast(run.settings)
-    assert answer.by == "mean of 3 runs"
+    assert answer.by == "mean of 3 runs, disk of the last"
     assert answer.profile.slots == run.mean.shape[1]
     assert answer.profile.stages == run.stages
     assert answer.error == 0.0
@@ -263,7 +263,7 @@ async def test_a_slot_that_was_not_measured_is_null_on_the_page_and_never_in_a_f
     assert {tuple(row) for run in page.runs for row in run.mean} == {(0.5, None, 0.5, 0.5)}
     assert {tuple(row) for run in page.runs for row in run.peak} == {(1.0, None, 1.0, 1.0)}
     (forecast,) = page.forecasts
-    assert (forecast.by, forecast.mean[0]) == ("mean of 3 runs", [0.5] * 4)
+    assert (forecast.by, forecast.mean[0]) == ("mean of 3 runs, disk of the last", [0.5] * 4)
     assert (await heard.forecast(Settings(1, 1.0, 10**9))).profile.cpu_cores == (1.0,) * 4
 
 

@@ -111,6 +111,20 @@ def test_the_tail_is_told_with_the_end_and_only_once() -> None:
     assert not bed.surrogate.owes
 
 
+@pytest.mark.parametrize(("read", "last_part"), [(True, 0.3333), (False, 1.0)])
+def test_the_part_of_the_last_slot_is_told_with_the_end_to_a_master_that_reads_it(read: bool, last_part: float) -> None:
+    bed = Bed()
+    bed.surrogate.last_parts_read = read
+    bed.begin("a")
+    bed.sample(4)
+    (use,) = bed.report()
+    assert use.last_part == 1.0
+    bed.end("a")
+    (use,) = bed.report()
+    assert (use.ended, use.last_part) == (True, last_part)
+    assert (b"last_part" in msgspec.msgpack.encode(use)) == read, "a master of an earlier version refuses it"
+
+
 def test_who_ended_while_the_master_was_away_is_told_of_from_the_start_and_not_for_ever() -> None:
     bed = Bed()
     names = [f"c{number}" for number in range(MOST_ENDED + 3)]

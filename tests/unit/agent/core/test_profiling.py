@@ -48,10 +48,27 @@ def test_the_last_slot_is_as_long_as_it_was() -> None:
     recording.sampled(use(2.0), 4.0, 4.0)
     recording.ended()
     assert [slot.mean[0] for slot in recording.slots] == pytest.approx([2.0, 2.0])
+    assert recording.last_part == pytest.approx(1 / 3)
     recording = Recording(began=0.0, slot_s=3.0, most_slots=100)
     recording.sampled(use(2.0), 3.05, 3.05)
     recording.ended()
-    assert len(recording.slots) == 1
+    assert (len(recording.slots), recording.last_part) == (1, 1.0)
+
+
+def test_a_moment_before_the_first_sample_counts_as_time() -> None:
+    recording = Recording(began=0.0, slot_s=3.0, most_slots=100)
+    recording.sampled(use(2.0), 1.0, 1.5)
+    recording.ended()
+    assert recording.last_part == pytest.approx(0.5)
+
+
+def test_a_last_slot_that_is_a_part_is_not_put_together_with_the_one_before() -> None:
+    recording = Recording(began=0.0, slot_s=1.0, most_slots=4)
+    for at, cores in ((1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (3.25, 8.0)):
+        recording.sampled(use(cores), at - int(at) or 1.0, at)
+    recording.ended()
+    assert [slot.mean[0] for slot in recording.slots if slot] == [1.0, 2.0, 3.0, 8.0]
+    assert (recording.slot_s, recording.last_part) == (1.0, 0.25)
 
 
 def test_one_that_ended_at_once_has_a_slot_all_the_same() -> None:
@@ -59,6 +76,7 @@ def test_one_that_ended_at_once_has_a_slot_all_the_same() -> None:
     recording.sampled(use(2.0), 1.0, 0.1)
     recording.ended()
     assert [slot.mean[0] for slot in recording.slots] == pytest.approx([2.0])
+    assert recording.last_part == pytest.approx(0.1 / 3)
 
 
 def test_stages_end_at_the_nearest_boundary_and_rise() -> None:
@@ -131,7 +149,12 @@ def test_nothing_of_what_was_used_is_lost_but_in_a_gap_and_memory_is_bounded(
         assert len(measured) == len(recording.slots)
         assert sum(slot.mean[0] for slot in measured) * recording.slot_s == pytest.approx(recording.cpu_seconds)
     assert all(mean <= peak + 1e-9 for slot in measured for mean, peak in zip(slot.mean, slot.peak, strict=True))
+    before = len(recording.slots)
     recording.ended()
+    assert 0 < recording.last_part <= 1
+    if len(recording.slots) > before and not stages:
+        duration_s = (len(recording.slots) - 1 + recording.last_part) * recording.slot_s
+        assert duration_s == pytest.approx(at, abs=1e-3)
     ends = recording.stages
     assert ends == sorted(set(ends))
     assert not ends or ends[-1] == len(recording.slots)

@@ -10,6 +10,7 @@ import pytest
 from master.core import events as e
 from master.core.instructions import Explain
 from master.prediction import Settings
+from master.prediction.runs import LEAST_PART
 from penstock.model import Capacity, Ended, EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress
@@ -50,6 +51,15 @@ def test_parts_in_order_are_one_run_that_is_kept_when_it_ended_well() -> None:
     assert stored.usage.settings == Settings(7, 1.0, 100 * MIB)
     assert stored.usage.stages == (1, 3)
     assert stored.usage.mean.tolist() == [[1.0, 2.0, 0.5], [10240.0] * 3, [20480.0] * 3, [30.0 * MIB] * 3]
+
+
+def test_a_run_ends_within_its_last_slot_and_of_an_older_agent_with_it() -> None:
+    for more, last_part in (({"last_part": 0.5}, 0.5), ({"last_part": 1e-9}, LEAST_PART), ({}, 1.0)):
+        bed = bed_with("e0")
+        bed.uses("a", use(0, 1000), use(1, 2000, ended=True, **more))
+        ends(bed)
+        (stored,) = bed.stored
+        assert stored.usage.last_part == last_part
 
 
 def test_slots_that_were_not_measured_are_time_and_no_use() -> None:

@@ -2,43 +2,77 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from master.prediction import Run, Settings
-from master.prediction.align import alike, at_lengths, stretched, whole
-from master.prediction.recent import mean_of_latest
+from master.prediction.align import alike, at_ends, in_slots_of, stages_of, stretched, whole_ends
+from master.prediction.recent import forecast_of_latest
 
 _SETTINGS = Settings(1, 1.0, 1)
 _SERIES = st.lists(st.floats(0, 1e9), min_size=1, max_size=30)
 
 
-@given(_SERIES, st.integers(1, 60))
-def test_stretching_keeps_the_mean_and_the_bounds(values: list[float], slots: int) -> None:
+@given(_SERIES, st.floats(0.05, 1), st.floats(0.3, 60))
+def test_stretching_keeps_the_mean_and_the_bounds(values: list[float], part: float, to_slots: float) -> None:
     usage = np.array([values])
-    other = stretched(usage, slots)
-    assert other.shape == (1, slots)
-    assert other.mean() == pytest.approx(usage.mean(), rel=1e-9, abs=1e-6)
+    had_slots = len(values) - 1 + part
+    other = stretched(usage, had_slots, to_slots)
+    lengths = np.diff(np.minimum(np.arange(other.shape[1] + 1), to_slots))
+    mean = (usage[0, :-1].sum() + usage[0, -1] * part) / had_slots
+    assert other.shape == (1, math.ceil(to_slots - 1e-6))
+    assert other[0] @ lengths / to_slots == pytest.approx(mean, rel=1e-5, abs=1e-6)
     assert other.min() >= usage.min() - 1e-6 * (1 + usage.max())
-    assert other.max() <= usage.max() * (1 + 1e-9) + 1e-6
+    assert other.max() <= usage.max() * (1 + 1e-6) + 1e-6
 
 
 def test_twice_as_long_says_each_value_twice() -> None:
-    assert stretched(np.array([[1.0, 3.0]]), 4).tolist() == [[1, 1, 3, 3]]
+    assert stretched(np.array([[1.0, 3.0]]), 2, 4).tolist() == [[1, 1, 3, 3]]
 
 
 def test_each_stage_has_a_length_of_its_own() -> None:
     usage = np.array([[1.0, 1.0, 9.0]])
-    assert at_lengths(usage, (2, 3), (1, 3)).tolist() == [[1, 9, 9, 9]]
+    assert at_ends(usage, (2, 3), (1, 4))[0] == pytest.approx([1, 9, 9, 9])
+
+
+def test_the_part_of_a_slot_counts_as_that_part() -> None:
+    usage = np.array([[1.0, 1.0, 9.0]])
+    assert at_ends(usage, (2, 2.5), (1, 2)).tolist() == [[1, 9]]
+    assert stretched(usage, 2.5, 1.25).tolist() == [[1, 9]]
 
 
 @given(st.lists(st.floats(0.01, 50), min_size=1, max_size=8))
-def test_whole_lengths_are_at_least_one_and_nearly_the_sum(lengths: list[float]) -> None:
-    found = whole(np.array(lengths))
-    assert min(found) >= 1
-    assert abs(sum(found) - sum(lengths)) <= len(lengths)
+def test_stages_end_at_whole_slots_and_the_run_where_it_does(lengths: list[float]) -> None:
+    ends = whole_ends(np.array(lengths))
+    stages = stages_of(ends)
+    assert all(end == int(end) for end in ends[:-1])
+    assert all(before < after for before, after in pairwise((0, *stages)))
+    if math.ceil(sum(lengths) - 1e-6) >= len(lengths):
+        assert ends[-1] == pytest.approx(sum(lengths))
+    else:
+        assert ends[-1] == len(lengths)
+
+
+@given(_SERIES, st.floats(0.05, 1), st.floats(0.5, 20), st.floats(0.5, 20))
+def test_slots_of_another_length_keep_duration_and_total(
+    values: list[float], part: float, had_s: float, to_s: float
+) -> None:
+    usage = np.array([values] * 4)
+    run = Run(_SETTINGS, usage, usage, last_part=part)
+    other = in_slots_of(run, had_s, to_s)
+    assert other.duration_slots * to_s == pytest.approx(run.duration_slots * had_s, rel=1e-4)
+    assert other.total * to_s == pytest.approx(run.total * had_s, rel=1e-4, abs=1e-3)
+
+
+@pytest.mark.parametrize("part", [0.0, -1.0, 1.01, math.nan, 1e-300])
+def test_a_last_slot_that_is_no_part_of_a_slot_is_refused(part: float) -> None:
+    with pytest.raises(ValueError, match="the last slot is"):
+        Run(_SETTINGS, np.ones((4, 2)), np.ones((4, 2)), last_part=part)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +106,7 @@ def test_an_end_that_one_run_lacks_is_put_where_the_others_have_it() -> None:
     lacking = staged(4, 8, 6, 10, ends=(4, 18, 28))  # nobody told that the second ended
     found = alike([staged(4, 8, 6, 10), staged(5, 8, 6, 9), lacking])
     assert [run.ends for run in found] == [(4, 12, 18, 28), (5, 13, 19, 28), (4, 12, 18, 28)]
-    assert mean_of_latest([staged(4, 8, 6, 10), staged(4, 8, 6, 10), lacking]).stages == (4, 12, 18, 28)
+    assert forecast_of_latest([staged(4, 8, 6, 10), staged(4, 8, 6, 10), lacking]).stages == (4, 12, 18, 28)
 
 
 def test_an_end_that_only_one_run_has_is_left_out() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from master.prediction import Forecast, Predictor, Promises, Run, Settings, errors_of, profile_of, reservation
 from master.prediction.align import in_slots_of, stretched
 from master.prediction.models import Neighbours
-from master.prediction.recent import mean_of_latest, merged
+from master.prediction.recent import forecast_of_latest, merged
 from tests.unit.master.prediction.made_runs import grid, made
 
 NAN = math.nan
@@ -44,14 +44,14 @@ def test_a_slot_is_measured_for_every_resource_or_for_none_and_one_at_least_is()
 
 
 def test_a_mean_of_runs_leaves_a_gap_out() -> None:
-    said = mean_of_latest([run(4, 4, 4, 4), run(2, NAN, 2, 2), run(3, 3, NAN, 3)])
+    said = forecast_of_latest([run(4, 4, 4, 4), run(2, NAN, 2, 2), run(3, 3, NAN, 3)])
     assert said.mean[0].tolist() == [3, 3.5, 3, 3]
     assert said.peak[0].tolist() == [8, 8, 8, 8]
     assert said.slots == 4 and finite(said) and (said.low <= said.mean).all() and (said.mean <= said.high).all()
 
 
 def test_a_slot_that_no_run_measured_is_forecast_as_those_beside_it() -> None:
-    said = mean_of_latest([run(NAN, 1, NAN, NAN, 4, NAN)] * 3)
+    said = forecast_of_latest([run(NAN, 1, NAN, NAN, 4, NAN)] * 3)
     assert said.mean[0].tolist() == [1, 1, 2, 3, 4, 4]
     assert said.peak[0].tolist() == [2, 2, 4, 6, 8, 8]
     assert finite(said) and said.error == 0.0
@@ -66,7 +66,7 @@ def test_executors_of_a_run_have_a_gap_where_none_was_measured() -> None:
 
 
 def test_the_error_of_a_forecast_is_of_the_slots_that_were_measured() -> None:
-    said = mean_of_latest([run(2, 2, 2, 2)])
+    said = forecast_of_latest([run(2, 2, 2, 2)])
     errors = errors_of(said, run(2, NAN, NAN, 2))
     assert (errors.total["cpu"], errors.shape["cpu"], errors.peak["cpu"], errors.length) == (0, 0, 0, 0)
     assert errors_of(said, run(1, NAN, NAN, 1)).total["cpu"] == 1.0
@@ -83,7 +83,7 @@ def test_longer_slots_have_the_mean_of_what_was_measured_and_shorter_ones_the_ga
 
 def test_stages_of_runs_with_gaps_are_still_told_apart() -> None:
     usual = [run(1, 1, 8, 8, stages=(2, 4)) for _ in range(3)]
-    said = mean_of_latest([*usual[:2], run(1, 1, NAN, 8)])
+    said = forecast_of_latest([*usual[:2], run(1, 1, NAN, 8)])
     assert said.stages == (2, 4)
     assert said.mean[0].tolist() == [1, 1, 8, 8]
 
@@ -108,7 +108,7 @@ def test_a_model_learns_from_runs_with_gaps_nearly_what_it_learns_without() -> N
 @given(st.lists(st.one_of(st.just(NAN), st.floats(0, 100)), min_size=1, max_size=30), st.integers(1, 60))
 def test_stretching_neither_spreads_nor_fills_gaps(values: list[float], slots: int) -> None:
     known = [value for value in values if not math.isnan(value)]
-    other = stretched(np.array([values]), slots)[0]
+    other = stretched(np.array([values]), len(values), slots)[0]
     assert len(other) == slots
     if not known:
         assert np.isnan(other).all()

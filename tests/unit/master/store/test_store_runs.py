@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,7 @@ def test_a_database_from_before_runs_had_names_is_brought_up_to_date(tmp_path: P
     database.close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("ALTER TABLE profile_runs DROP COLUMN run")
+        connection.execute("ALTER TABLE profile_runs DROP COLUMN last_part")
         connection.execute("UPDATE penstock_schema SET version = 1")
         connection.commit()
     for _ in range(2):
@@ -97,4 +99,30 @@ def test_a_database_from_before_runs_had_names_is_brought_up_to_date(tmp_path: P
         database.close()
     database = Database(str(path))
     assert [(each.name, each.executors) for each in Depository(database).runs("sort")] == [("", 1), ("r", 2)]
+    database.close()
+
+
+def test_the_part_of_the_last_slot_is_kept_and_of_older_rows_is_the_whole(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    database = Database(str(path))
+    Depository(database).add("sort", flat(2, 1.0), ended_at=1.0, slot_s=3.0)
+    database.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE profile_runs DROP COLUMN last_part")
+        connection.execute("UPDATE penstock_schema SET version = 2")
+        connection.commit()
+    database = Database(str(path))
+    depository = Depository(database)
+    depository.add("sort", replace(flat(2, 1.0), last_part=0.25), ended_at=2.0, slot_s=3.0)
+    assert [each.run.last_part for each in depository.runs("sort")] == [1.0, 0.25]
+    database.close()
+
+
+def test_executors_of_one_run_that_ended_within_a_slot_are_a_run_that_does(tmp_path: Path) -> None:
+    database = Database(str(tmp_path / "store.db"))
+    depository = Depository(database)
+    for part in (0.25, 0.75):
+        depository.add("sort", replace(flat(2, 1.0), last_part=part), ended_at=1.0, slot_s=3.0, name="r")
+    (one,) = depository.runs("sort")
+    assert (one.executors, one.run.duration_slots) == (2, 1.5)
     database.close()

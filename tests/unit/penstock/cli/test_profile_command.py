@@ -124,6 +124,31 @@ def test_show(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(out_of(capsys, "show", "sort", "--json")) == SORT
 
 
+def test_a_run_that_ended_within_a_slot_is_shown_as_long_as_it_was(
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    short = _run("short", 1.0, [1.0, 3.0]) | {"last_part": 0.5}
+    expected = _forecast([1.0, 3.0]) | {"last_part": 0.25}
+    history = [{"run": "short", "forecast": expected}]
+    master["/profiles/ann/sort"] = SORT | {"runs": [short], "forecasts": [expected], "history": history}
+    shown = out_of(capsys, "show", "sort")
+    assert "4.5s" in shown and "3.8s" in shown
+    assert "1.67 / 6.00" in shown, "the mean over 4.5 s"
+    (line,) = {line for line in out_of(capsys, "plot", "sort").splitlines() if line.endswith("s") and "└" in line}
+    assert line.endswith("┴ 4.5s")
+    lines = out_of(capsys, "plot", "sort").splitlines()
+    cpu = lines.index("cpu, mean of each slot")
+    assert lines[cpu + 6][14:] == 60 * "█"
+    assert lines[cpu + 2][14:] == 40 * " " + 20 * "█", "half a slot is half as wide"
+    assert "-17 %" in out_of(capsys, "compare", "sort")
+    file = tmp_path / "sort.svg"
+    out_of(capsys, "plot", "sort", "--svg", str(file))
+    points = ET.parse(file).getroot().find(".//{http://www.w3.org/2000/svg}polygon[@stroke]")
+    assert points is not None
+    right = max(float(point.split(",")[0]) for point in points.attrib["points"].split())
+    assert right == pytest.approx(836), "the run's end is the picture's"
+
+
 def test_plot_draws_what_was_used_and_a_line_for_what_was_expected(
     master: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,7 +36,7 @@ def application(runs: list[Run], history: list[Foretold] | None = None) -> Appli
 def test_a_series_over_another_length_keeps_its_mean(
     values: list[float], slots: int, stretched_to: list[float]
 ) -> None:
-    assert stretched(values, slots) == pytest.approx(stretched_to, nan_ok=True)
+    assert stretched(values, len(values), slots) == pytest.approx(stretched_to, nan_ok=True)
 
 
 def test_errors_are_relative_to_what_came_and_carry_their_sign() -> None:
@@ -53,6 +53,26 @@ def test_errors_are_relative_to_what_came_and_carry_their_sign() -> None:
     cpu, memory = compared.errors["cpu"], compared.errors["memory"]
     assert (cpu.total, cpu.peak, cpu.within) == (pytest.approx(-0.5), pytest.approx(-0.25), 0.5)
     assert (memory.total, memory.peak, memory.within) == (pytest.approx(-0.375), pytest.approx(0.25), 0.0)
+
+
+def test_a_run_that_ended_within_a_slot_is_compared_by_its_true_end() -> None:
+    came = Run(run="b", mean=[[2.0, 2.0], [8.0, 8.0]], peak=[[2.0, 2.0], [8.0, 8.0]], last_part=0.5)
+    said = Forecast(mean=[[2.0], [8.0]], peak=[[2.0], [8.0]], low=[[2.0], [8.0]], high=[[2.0], [8.0]], last_part=0.75)
+    compared = compare(application([came]), came, said)
+    assert compared.length == pytest.approx(0.75 / 1.5 - 1)
+    for one in compared.errors.values():
+        assert (one.total, one.within) == (pytest.approx(-0.5), 1.0)
+
+
+def test_the_mean_of_runs_that_ended_within_a_slot_ends_within_a_slot() -> None:
+    runs = [
+        Run(run=str(part), mean=[[1.0, 1.0]] * 2, peak=[[1.0, 1.0]] * 2, ended_at=part, last_part=part)
+        for part in (0.25, 0.75, 1.0)
+    ]
+    forecast = application(runs).before(runs[2])
+    assert forecast is not None
+    assert forecast.duration_slots == pytest.approx(1.5)
+    assert forecast.mean == [pytest.approx([1.0, 1.0])] * 2
 
 
 def test_of_what_was_not_used_there_is_no_relative_error() -> None:
