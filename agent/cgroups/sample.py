@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from agent.cgroups.core import CoreFiles, PidsFiles
 from agent.cgroups.cpu import CpuFiles
@@ -48,6 +49,13 @@ class CgroupSample:
     io_write_bytes: int = 0
     io_stalled_s: float = 0.0
     pids: int = 0
+
+
+class Together(NamedTuple):
+    """What all containers together have used so far, those that are gone included."""
+
+    cpu_s: float
+    disk_bytes: int
 
 
 class Files:

@@ -15,11 +15,11 @@ from agent.cgroups.cgroup import Cgroup
 from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
 from agent.cgroups.files import set_and_check
-from agent.cgroups.filesystem import KERNEL, Allowance, Filesystem, Keeping
+from agent.cgroups.filesystem import KERNEL, Allowance, Filesystem, Gone, Keeping
 from agent.cgroups.limits import Applied, Surroundings, apply_confinement
 from agent.cgroups.memory import PAGE_BYTES
 from agent.cgroups.reason import Reason, refused, unavailable
-from agent.cgroups.sample import COUNTERS, Files
+from agent.cgroups.sample import COUNTERS, Files, Together
 from agent.cgroups.weight import hierarchy_top, io_weight_works
 from agent.core.confinement import Confinement
 from penstock.model.units import format_bytes
@@ -179,6 +179,16 @@ class CgroupTree:
         return sorted(self._filesystem.children(os.fsencode(self._containers)))
 
     # ------------------------------------------------------------ all containers together
+
+    def used_together(self) -> Together:
+        """What all containers have used; nothing where their cgroup vanished."""
+        files = self._together
+        try:
+            io: dict[str, dict[str, int | None]] = files.io.stat if "io" in self.controllers else {}
+            disk_bytes = sum((fields.get("rbytes") or 0) + (fields.get("wbytes") or 0) for fields in io.values())
+            return Together(files.cpu.stat.get("usage_usec", 0) / 1e6, disk_bytes)
+        except Gone:
+            return Together(0.0, 0)
 
     def cap(
         self,

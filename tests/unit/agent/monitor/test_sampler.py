@@ -1,0 +1,174 @@
+"""Which containers are read at a tick: all that may have used something since the last one, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from agent.cgroups import CgroupSample, Together
+from agent.core.snapshot import ContainerUse, HostUse
+from agent.monitor import sampler
+from agent.monitor.sampler import Sampler
+from agent.network import Counters
+
+ROUND = sampler._ROUND
+NAMES = [f"c-{number}" for number in range(20)]
+
+
+class FakeTree:
+    """Counters that a test moves; ``read`` are the containers whose files were read, in order."""
+
+    controllers = frozenset({"cpu", "memory", "io"})
+
+    def __init__(self) -> None:
+        self.samples = {name: CgroupSample(memory_working_set_bytes=1000) for name in NAMES}
+        self.gone = Together(0.0, 0)
+        self.read: list[str] = []
+        self._name = ""
+
+    def get(self, name: str) -> FakeTree:
+        self._name = name
+        return self
+
+    def sample(self, *, full: bool = True) -> CgroupSample | None:
+        self.read.append(self._name)
+        return self.samples.get(self._name)
+
+    def used_together(self) -> Together:
+        there = self.samples.values()
+        return Together(
+            self.gone.cpu_s + sum(each.cpu_usage_s for each in there),
+            self.gone.disk_bytes + sum(each.io_read_bytes + each.io_write_bytes for each in there),
+        )
+
+    def use(self, name: str, cpu_s: float = 0.0, disk_bytes: int = 0, **more: Any) -> None:
+        was = self.samples[name]
+        changed = replace(was, cpu_usage_s=was.cpu_usage_s + cpu_s, io_read_bytes=was.io_read_bytes + disk_bytes)
+        self.samples[name] = replace(changed, **more)
+
+    def remove(self, name: str) -> None:
+        gone = self.samples.pop(name)
+        self.gone = Together(self.gone.cpu_s + gone.cpu_usage_s, self.gone.disk_bytes + gone.io_read_bytes)
+
+
+class NoHost:
+    def sample(self) -> HostUse:
+        return HostUse()
+
+
+class Bed:
+    """A second passes between two ticks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
+        self.tree = FakeTree()
+        self.sampler = Sampler(self.tree, NoHost())  # type: ignore[arg-type]
+        self.now = 100.0
+        if monkeypatch is not None:
+            monkeypatch.setattr(sampler.time, "monotonic", lambda: self.now)
+
+    def tick(self, traffic: dict[str, Counters] | None = None) -> tuple[list[str], dict[str, ContainerUse]]:
+        self.now += 1.0
+        self.tree.read.clear()
+        snapshot = self.sampler.sample(list(self.tree.samples), traffic or {})
+        return list(self.tree.read), snapshot.containers
+
+
+@pytest.fixture
+def bed(monkeypatch: pytest.MonkeyPatch) -> Bed:
+    return Bed(monkeypatch)
+
+
+def test_of_containers_that_use_nothing_a_part_is_read_and_each_in_its_turn(bed: Bed) -> None:
+    for _ in range(2):
+        assert set(bed.tick()[0]) == set(NAMES)
+    rounds = [bed.tick() for _ in range(ROUND)]
+    assert all(len(read) <= -(-len(NAMES) // ROUND) for read, _ in rounds)
+    assert sorted(name for read, _ in rounds for name in read) == sorted(NAMES)
+    assert all(set(uses) == set(NAMES) for _, uses in rounds)
+    assert all(use.memory_bytes == 1000 and use.cpu_cores == 0 for _, uses in rounds for use in uses.values())
+
+
+@pytest.mark.parametrize("used", [{"cpu_s": 0.5}, {"disk_bytes": 4096}])
+def test_one_that_wakes_is_read_at_once_and_its_use_is_that_of_the_last_tick(bed: Bed, used: dict[str, Any]) -> None:
+    for _ in range(5):
+        bed.tick()
+    bed.tree.use("c-7", **used)
+    read, uses = bed.tick()
+    assert "c-7" in read
+    assert uses["c-7"].cpu_cores == pytest.approx(used.get("cpu_s", 0.0))
+    assert uses["c-7"].disk_bytes_per_s == pytest.approx(used.get("disk_bytes", 0))
+
+
+def test_those_that_work_are_read_at_each_tick_and_do_not_wake_the_others(bed: Bed) -> None:
+    for number in range(10):
+        bed.tree.use("c-0", cpu_s=0.9, disk_bytes=100)
+        read, uses = bed.tick()
+        assert "c-0" in read
+        if number:
+            assert uses["c-0"].cpu_cores == pytest.approx(0.9)
+    assert len(read) <= 1 + -(-len(NAMES) // ROUND)
+
+
+@pytest.mark.parametrize("change", [{"cpu_stalled_s": 1.0}, {"memory_working_set_bytes": 2000}, {"oom_kills": 1}])
+def test_one_that_stalls_or_changes_otherwise_is_not_quiet(bed: Bed, change: dict[str, Any]) -> None:
+    bed.tick()
+    bed.tree.use("c-3", **change)
+    bed.tick()
+    assert "c-3" in bed.tick()[0]
+
+
+def test_traffic_wakes_the_container_that_had_it(bed: Bed) -> None:
+    for _ in range(3):
+        bed.tick()
+    traffic = {name: Counters(sent_bytes=5000) for name in NAMES[:ROUND]}
+    read, uses = bed.tick(traffic)
+    assert set(NAMES[:ROUND]) <= set(read) < set(NAMES)
+    assert all(uses[name].network_send_bytes_per_s == pytest.approx(5000) for name in traffic)
+
+
+def test_who_vanished_is_left_out_by_the_next_round(bed: Bed) -> None:
+    for _ in range(3):
+        bed.tick()
+    bed.tree.use("c-5", cpu_s=1.0)
+    bed.tree.remove("c-5")
+    _, uses = bed.tick()
+    assert set(uses) == set(NAMES) - {"c-5"}
+
+
+class Uses(RuleBasedStateMachine):
+    """Whatever happens: what is told of a container is true within one round, and sums lose nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bed = Bed()
+        self.bed.tick()
+
+    @rule(name=st.sampled_from(NAMES), cpu_s=st.sampled_from((0.0, 0.0001, 0.5)), disk_bytes=st.sampled_from((0, 512)))
+    def use(self, name: str, cpu_s: float, disk_bytes: int) -> None:
+        if name in self.bed.tree.samples:
+            self.bed.tree.use(name, cpu_s, disk_bytes)
+
+    @rule(name=st.sampled_from(NAMES))
+    def remove(self, name: str) -> None:
+        if name in self.bed.tree.samples:
+            self.bed.tree.remove(name)
+
+    @rule()
+    def tick(self) -> None:
+        self.bed.tick()
+
+    @invariant()
+    def after_a_round_every_sum_is_what_the_kernel_says(self) -> None:
+        for _ in range(ROUND):
+            _, uses = self.bed.tick()
+        told = {name: use.cpu_seconds for name, use in uses.items()}
+        assert told == {name: sample.cpu_usage_s for name, sample in self.bed.tree.samples.items()}
+
+
+TestUses = Uses.TestCase
+TestUses.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
