@@ -10,7 +10,7 @@ import shlex
 import sys
 
 from bench.mix.machine import MixMachine
-from bench.mix.ways import WAYS
+from bench.mix.ways import ORDERS, WAYS, exists
 from tests.vm import checkout
 from tests.vm.__main__ import NO_BOOT, UNAVAILABLE, require_machine
 from tests.vm.host import UnavailableError, say
@@ -19,13 +19,15 @@ from tests.vm.user_mode import Network
 
 _PROCESSORS = 2
 _MOST_MINUTES = 600
+_MOST_SEEDS = 100
 
 
 def ways(text: str) -> str:
     """Names of ways, separated by commas."""
     for name in text.split(","):
-        if name not in WAYS:
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(WAYS)}")
+        if not exists(name):
+            known = f"{', '.join(WAYS)}, or penstock-ORDER[-known] with an order of {', '.join(ORDERS)}"
+            raise argparse.ArgumentTypeError(f"{name!r} is none of {known}")
     return text
 
 
@@ -40,12 +42,20 @@ def minutes(text: str) -> float:
     return value
 
 
+def seeds(text: str) -> int:
+    """A number of plans."""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to {_MOST_SEEDS}")
+    return int(text)
+
+
 def main(arguments: list[str]) -> int:
     """Boot the machine and measure."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix", description=__doc__)
     parser.add_argument("--memory", type=int, default=4096, metavar="MIB", help="the machine's memory [4096]")
     parser.add_argument("--ways", type=ways, default=",".join(WAYS), metavar="WAY,…", help="[%(default)s]")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the plan [1]")
+    parser.add_argument("--seeds", type=seeds, default=1, metavar="N", help="plans, with seeds that follow [1]")
     parser.add_argument("--minutes", type=minutes, default=6.0, metavar="M", help="of arrivals, one or more [6]")
     options = parser.parse_args(arguments)
     try:
@@ -53,7 +63,7 @@ def main(arguments: list[str]) -> int:
         with Network() as network, MixMachine(network, 1, memory_mib=options.memory, processors=_PROCESSORS) as machine:
             checkout.install(machine)
             guest = f"{checkout.VENV}/bin/python -m bench.mix.guest --ways {shlex.quote(options.ways)}"
-            settings = f"--seed {options.seed} --window-s {60 * options.minutes}"
+            settings = f"--seed {options.seed} --seeds {options.seeds} --window-s {60 * options.minutes}"
             return machine.stream(f"cd {checkout.REMOTE} && {guest} {settings}")
     except UnavailableError as error:
         say(f"no virtual machine on this host: {error}")

@@ -1,4 +1,4 @@
-"""``python -m bench.mix.guest``: calibrate each kind of work, then run one plan in each way; in the machine."""
+"""``python -m bench.mix.guest``: calibrate each kind of work, then run plans in each way; in the machine."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ import sys
 import time
 from pathlib import Path
 
-from bench.mix.figures import figures, table
+import psutil
+
+from bench.mix.figures import figures, mean_of, table
 from bench.mix.kinds import KINDS, command
 from bench.mix.layer import INPUT
-from bench.mix.plan import USERS, Cost, Plan, draw_plan
+from bench.mix.plan import USERS, Cost, Plan, draw_plan, first_pass
 from bench.mix.round import run
-from bench.mix.ways import make_slices, penstock, plain, slices
+from bench.mix.ways import Start, make_slices, master_settings, penstock, plain, slices
 from demo import node
 
 _CHECKOUT = Path(__file__).parents[2]
@@ -65,18 +67,32 @@ def calibrate(directory: Path) -> dict[str, Cost]:
     return costs
 
 
-def measure(way: str, plan: Plan, directory: Path) -> dict[str, float]:
-    """Run the plan in one way; return its figures. Penstock knows nothing of the jobs when it begins."""
-    directory.mkdir()
+def measure(way: str, plan: Plan, costs: dict[str, Cost], directory: Path) -> dict[str, float]:
+    """Run the plan in one way; return its figures.
+
+    Penstock knows nothing of the jobs when it begins; ``known``: the recurring ones have run once.
+    """
+    directory.mkdir(parents=True)
     if way == "plain":
-        return figures(asyncio.run(run(plan, plain, directory)))
+        return _round(plan, plain, directory)
     if way == "slices":
         make_slices()
-        return figures(asyncio.run(run(plan, slices, directory)))
-    with node.running(directory, {}, {}) as up:
+        return _round(plan, slices, directory)
+    with node.running(directory, {}, master_settings(way)) as up:
+        start = penstock(up.socket)
+        if way.endswith("known"):
+            asyncio.run(run(first_pass(plan, costs), start, directory))
         before_s = sum(up.cpu_seconds().values())
-        made = figures(asyncio.run(run(plan, penstock(up.socket), directory)))
+        made = _round(plan, start, directory)
         return made | {"daemons_cpu_s": sum(up.cpu_seconds().values()) - before_s}
+
+
+def _round(plan: Plan, start: Start, directory: Path) -> dict[str, float]:
+    """Return the figures of one round, with the CPU time that the whole machine took for it."""
+    before = psutil.cpu_times()
+    made = figures(asyncio.run(run(plan, start, directory)))
+    now = psutil.cpu_times()
+    return made | {"host_cpu_s": sum(now) - now.idle - now.iowait - (sum(before) - before.idle - before.iowait)}
 
 
 def compile_packages() -> None:
@@ -86,10 +102,11 @@ def compile_packages() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Calibrate, then measure each way on the same plan; the status is 1 if a job failed."""
+    """Calibrate, then measure each way on the same plans; the status is 1 if a job failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix.guest", description=__doc__)
     parser.add_argument("--ways", required=True)
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seeds", type=int, required=True)
     parser.add_argument("--window-s", type=float, required=True)
     options = parser.parse_args(arguments)
     for user in USERS:
@@ -99,16 +116,18 @@ def main(arguments: list[str]) -> int:
     work = Path("/srv/mix")
     work.mkdir()
     costs = calibrate(work / "alone")
-    plan = draw_plan(options.seed, KINDS, costs, window_s=options.window_s, cores=float(os.cpu_count() or 1))
-    print(f"{len(plan.jobs)} jobs, load {plan.load:.2f}, seed {plan.seed}, {platform.release()}", flush=True)
-    measured = {}
-    for way in options.ways.split(","):
-        measured[way] = measure(way, plan, work / way)
-        print(json.dumps({"way": way} | measured[way]), flush=True)
-    for made in measured.values():
-        made.setdefault("daemons_cpu_s", 0.0)
-    print(table(measured))
-    return int(any(made["failed"] for made in measured.values()))
+    measured: dict[str, list[dict[str, float]]] = {way: [] for way in options.ways.split(",")}
+    for seed in range(options.seed, options.seed + options.seeds):
+        plan = draw_plan(seed, KINDS, costs, window_s=options.window_s, cores=float(os.cpu_count() or 1))
+        print(f"{len(plan.jobs)} jobs, load {plan.load:.2f}, seed {plan.seed}, {platform.release()}", flush=True)
+        # The ways take turns, and each seed begins with another one.
+        turned = list(measured)
+        for way in turned[seed % len(turned) :] + turned[: seed % len(turned)]:
+            made = measure(way, plan, costs, work / way / str(seed))
+            measured[way].append(made)
+            print(json.dumps({"way": way, "seed": seed} | made), flush=True)
+    print(table({way: mean_of(rounds) for way, rounds in measured.items()}))
+    return int(any(made["failed"] for rounds in measured.values() for made in rounds))
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from bench.mix.plan import Kind
 
-#: Text that is read for each unit of size.
-_COMPRESS_BYTES, _SORT_BYTES = 1 << 20, 16 << 20
-COPY_BYTES = 4 << 20
+#: Text that is read for each unit of size: some seconds of a core for a unit of each kind but copies.
+_COMPRESS_BYTES, _SORT_BYTES = 6 << 20, 64 << 20
+COPY_BYTES = 32 << 20
 #: Objects that are compiled for each unit of size.
-_OBJECTS = 2
+_OBJECTS = 6
 KINDS = (
     Kind("compress", 2.0),
     Kind("sort", 2.0),

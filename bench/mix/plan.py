@@ -83,6 +83,15 @@ class Plan:
         return sum(job.cpu_s for job in self.jobs) / (self.cores * self.window_s)
 
 
+def first_pass(plan: Plan, costs: Mapping[str, Cost]) -> Plan:
+    """Return a plan in which each of the recurring series runs once, all from the beginning."""
+    jobs = tuple(
+        Job(number, of.user, of.kind, of.application, True, of.units, costs[of.kind].cpu_s(of.units), 0.0)
+        for number, of in enumerate(plan.series)
+    )
+    return Plan(plan.seed, plan.window_s, plan.cores, plan.series, jobs)
+
+
 def draw_plan(seed: int, kinds: Sequence[Kind], costs: Mapping[str, Cost], *, window_s: float, cores: float) -> Plan:
     """Draw a plan.
 

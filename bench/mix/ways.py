@@ -12,7 +12,9 @@ from bench.mix.plan import USERS, Job
 
 #: From a job, its directory and its shell command to the process that ends when the job does.
 Start = Callable[[Job, Path, str], list[str]]
-WAYS = ("plain", "slices", "penstock")
+WAYS = ("plain", "slices", "penstock", "penstock-known")
+#: Penstock in another order than the default one is a way of its own, too: ``penstock-las_mq``.
+ORDERS = ("fifo", "ejf", "srjf", "las_mq", "las", "fair", "drf", "gittins")
 SUBMIT = "/opt/venv/bin/penstock"
 
 
@@ -30,6 +32,17 @@ def slices(job: Job, directory: Path, command: str) -> list[str]:
     """Start a job on arrival, in a scope in the slice of its user; slices have equal weights."""
     scope = ["systemd-run", "--quiet", "--scope", f"--slice=mix-{job.user}.slice"]
     return [*scope, f"--uid={job.user}", f"--gid={job.user}", "sh", "-euc", command]
+
+
+def master_settings(way: str) -> dict[str, str]:
+    """Return what the master is configured with in a way of Penstock, beyond what is installed."""
+    order = way.removeprefix("penstock").removeprefix("-").removesuffix("known").removesuffix("-")
+    return {"ordering": order} if order else {}
+
+
+def exists(way: str) -> bool:
+    """Return whether there is such a way."""
+    return way in WAYS or (way.startswith("penstock-") and master_settings(way)["ordering"] in ORDERS)
 
 
 def make_slices() -> None:

@@ -11,6 +11,9 @@ from bench.mix.__main__ import main
     ("given", "said"),
     [
         (["--ways", "plain,nonsense"], "--ways: 'nonsense' is none of plain, slices, penstock"),
+        (["--ways", "las_mq"], "--ways: 'las_mq' is none of plain, slices, penstock"),
+        (["--ways", "penstock-fast"], "or penstock-ORDER[-known] with an order of fifo, ejf"),
+        (["--seeds", "0"], "--seeds: '0' is no whole number from 1 to 100"),
         (["--minutes", "0"], "--minutes: '0' is no number from 1 to 600"),
         (["--minutes", "nan"], "--minutes: 'nan' is no number from 1 to 600"),
         (["--minutes", "long"], "--minutes: 'long' is no number from 1 to 600"),
