@@ -15,25 +15,21 @@ Connect = Callable[..., Awaitable[Any]]
 
 
 @pytest.mark.skipif(choose_root("x") is None, reason="elsewhere: without a cgroup nobody sees what containers use")
-@pytest.mark.parametrize(("script", "granted"), [("while :; do :; done", False), ("sleep 60", True)])
-async def test_a_promised_core_is_a_slot_only_while_it_is_idle(
-    start_agent: Start, connect: Connect, script: str, granted: bool
+@pytest.mark.parametrize(("sample_interval_s", "granted"), [(60, False), (0.5, True)])
+async def test_a_promised_core_is_a_slot_only_while_it_was_seen_idle(
+    start_agent: Start, connect: Connect, sample_interval_s: float, granted: bool
 ) -> None:
-    agent = start_agent(cores=1, sample_interval_s=0.5, job_wait_max_s="60s")
+    """Nothing is known of the container before two samples. What of a busy one is lent: test_core_promised_cores."""
+    agent = start_agent(cores=1, sample_interval_s=sample_interval_s, job_wait_max_s="60s")
     client = await connect(agent)
-    spec = {"argv": ["sh", "-c", script], "cpu_cores": 1.0}
+    spec = {"argv": ["sleep", "60"], "cpu_cores": 1.0}
     container = (await client.call("launch", container=spec))["container"]
     job = (await client.call("register_job", name="j"))["job"]
     await client.call("submit", job=job, monotasks=[{"id": 1, "kind": "cpu", "input_bytes": 1}])
-    try:
-        async with asyncio.timeout(10 if granted else 3):
-            await client.recorder.wait_for("grant")
-    except TimeoutError:
-        assert not granted
+    if granted:
+        await client.recorder.wait_for("grant")
+    else:
         status = await asyncio.to_thread(agent.status)
         assert [status["kinds"]["cpu"][key] for key in ("slots", "withheld", "queued")] == [1, 1, 1]
-    else:
-        assert granted
     await client.call("kill", container=container)
-    async with asyncio.timeout(10):
-        await client.recorder.wait_for("grant")
+    await client.recorder.wait_for("grant")
