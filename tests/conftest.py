@@ -30,6 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+#: So many characters of why a test failed at first are printed.
+_SHOWN = 200
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print a line for each rerun: which test failed at first, and how."""
     reruns = terminalreporter.stats.get("rerun", [])
@@ -38,7 +42,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in reruns:
         crash = getattr(report.longrepr, "reprcrash", None)
         message = crash.message if crash is not None else str(report.longrepr)
-        terminalreporter.write_line(f"RERUN {report.nodeid} - {message.partition(chr(10))[0]}", yellow=True)
+        terminalreporter.write_line(f"RERUN {report.nodeid} - {message.partition(chr(10))[0][:_SHOWN]}", yellow=True)
 
 
 #: How the reason of a skip begins where CI's machine cannot run the test, whatever is installed and whoever runs it:

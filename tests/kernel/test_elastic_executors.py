@@ -129,7 +129,7 @@ def journaled(state: Path) -> list[ContainerRecord]:
     """What the journal has by now: of a copy, as who opens a journal goes on in it."""
     with tempfile.TemporaryDirectory() as copy:
         (journal,) = state.rglob("journal")
-        return Journal(shutil.copytree(journal, copy, dirs_exist_ok=True)).read("containers", ContainerRecord)
+        return Journal(Path(shutil.copytree(journal, copy, dirs_exist_ok=True))).read("containers", ContainerRecord)
 
 
 def runs(record: ContainerRecord, application: str) -> bool:
