@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.mix.plan import Kind
 
 #: Text that is read for each unit of size: some seconds of a core for a unit of each kind but copies.
-_COMPRESS_BYTES, _SORT_BYTES = 6 << 20, 64 << 20
+COMPRESS_BYTES, _SORT_BYTES = 6 << 20, 64 << 20
 COPY_BYTES = 32 << 20
 #: Objects that are compiled for each unit of size.
 _OBJECTS = 6
@@ -29,7 +29,7 @@ def command(kind: str, units: float, inputs: Path, directory: Path) -> str:
     text, result = shlex.quote(str(inputs / "text")), shlex.quote(str(directory / "result"))
     where = shlex.quote(str(directory))
     if kind == "compress":
-        return f"{_stream(text, units * _COMPRESS_BYTES)} | xz -3 -T1 >{result}"
+        return f"{_stream(text, units * COMPRESS_BYTES)} | xz -3 -T1 >{result}"
     if kind == "sort":
         return f"{_stream(text, units * _SORT_BYTES)} | LC_ALL=C sort --parallel=1 -S 64M -T {where} >{result}"
     if kind == "compile":

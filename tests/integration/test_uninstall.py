@@ -87,8 +87,8 @@ def test_all_that_an_agent_left_is_gone(
         work = os.pidfd_open(int(client.stdout.readline()))
         refused = uninstall("--kill")
         assert refused.returncode == 1 and refused.stderr.startswith("penstock uninstall: an agent answers at ")
+        agent.kill()  # first: it would end what the client started when the client goes
         client.kill()
-        agent.kill()
     container = next(iter((root / "containers").glob("*/"))).name
     refused = uninstall()
     assert (refused.returncode, refused.stdout) == (1, "")
