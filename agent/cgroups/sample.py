@@ -52,10 +52,11 @@ class CgroupSample:
 
 
 class Together(NamedTuple):
-    """What all containers together have used so far, those that are gone included."""
+    """What all containers together have used so far, those that are gone included, and the memory that they hold."""
 
     cpu_s: float
     disk_bytes: int
+    memory_bytes: int
 
 
 class Files:

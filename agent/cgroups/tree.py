@@ -181,14 +181,15 @@ class CgroupTree:
     # ------------------------------------------------------------ all containers together
 
     def used_together(self) -> Together:
-        """What all containers have used; nothing where their cgroup vanished."""
+        """What all containers have used and hold; nothing where their cgroup vanished."""
         files = self._together
         try:
             io: dict[str, dict[str, int | None]] = files.io.stat if "io" in self.controllers else {}
             disk_bytes = sum((fields.get("rbytes") or 0) + (fields.get("wbytes") or 0) for fields in io.values())
-            return Together(files.cpu.stat.get("usage_usec", 0) / 1e6, disk_bytes)
+            memory_bytes = int(files.memory.current) if "memory" in self.controllers else 0
+            return Together(files.cpu.stat.get("usage_usec", 0) / 1e6, disk_bytes, memory_bytes)
         except Gone:
-            return Together(0.0, 0)
+            return Together(0.0, 0, 0)
 
     def cap(
         self,

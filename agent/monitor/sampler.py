@@ -1,9 +1,10 @@
 """One snapshot per tick: the cgroups of the containers, and the host, read once.
 
 Reading a container's ten files takes 0.1 ms, and most containers of a busy host wait. One that used nothing between two
-readings is *quiet*: it is not read while the cgroup above all containers has used no more than those that were read.
-A part of the quiet ones is read nevertheless, so that each is after :data:`_ROUND` ticks at the latest: the two sums
-are not read at the same moment, so that a container that does next to nothing may be overlooked so long.
+readings is *quiet*: it is not read while the cgroup above all containers has used no more than those that were read,
+and its memory has changed as theirs. A part of the quiet ones is read nevertheless, so that each is after
+:data:`_ROUND` ticks at the latest: the sums and the parts are not read at the same moment, so that a container that does
+next to nothing may be overlooked so long.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _NO_TRAFFIC = Counters()
 _ROUND = 8
 #: CPU time that tells nothing: a part of the time that it takes to read.
 _NOTHING_S = 0.002
+#: Memory that tells nothing: the kernel charges for some pages ahead (mm/memcontrol.c, MEMCG_CHARGE_BATCH).
+_NOTHING_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class _Read:
 
 @dataclass(slots=True)
 class _Sums:
-    """CPU time and bytes of all containers together, right before and right after they are read one by one."""
+    """What all containers together have used and hold, right before and right after they are read one by one."""
 
     before: Together
     after: Together
@@ -110,17 +113,20 @@ class Sampler:
             fresh[name] = _Read(time.monotonic(), sample, traffic.get(name, _NO_TRAFFIC))
 
     def _more_was_used(self, fresh: Mapping[str, _Read], sums: _Sums) -> bool:
-        """Return whether all containers together surely used more since the last tick than those that were read."""
+        """Return whether since the last tick all containers together surely used more than those that were read, or
+        something else took memory from the others, as reclaim does, or gave it back."""
         if self._sums is None:
             return True
         cpu_s = sums.before.cpu_s - self._sums.after.cpu_s
         disk_bytes = sums.before.disk_bytes - self._sums.after.disk_bytes
+        memory_bytes = sums.after.memory_bytes - self._sums.after.memory_bytes
         for name, read in fresh.items():
             had = self._before.get(name)
             sample, was = read.sample, had.sample if had is not None else CgroupSample()
             cpu_s -= sample.cpu_usage_s - was.cpu_usage_s
             disk_bytes -= sample.io_read_bytes + sample.io_write_bytes - was.io_read_bytes - was.io_write_bytes
-        return cpu_s > _NOTHING_S or disk_bytes > 0
+            memory_bytes -= sample.memory_current_bytes - was.memory_current_bytes
+        return cpu_s > _NOTHING_S or disk_bytes > 0 or abs(memory_bytes) > _NOTHING_BYTES
 
     def look(self, containers: Iterable[str]) -> Snapshot:
         """The latest snapshot, with the containers' memory as it is now."""

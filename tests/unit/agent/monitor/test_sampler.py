@@ -27,7 +27,7 @@ class FakeTree:
 
     def __init__(self) -> None:
         self.samples = {name: CgroupSample(memory_working_set_bytes=1000) for name in NAMES}
-        self.gone = Together(0.0, 0)
+        self.gone = Together(0.0, 0, 0)
         self.read: list[str] = []
         self._name = ""
 
@@ -44,6 +44,7 @@ class FakeTree:
         return Together(
             self.gone.cpu_s + sum(each.cpu_usage_s for each in there),
             self.gone.disk_bytes + sum(each.io_read_bytes + each.io_write_bytes for each in there),
+            sum(each.memory_current_bytes for each in there),
         )
 
     def use(self, name: str, cpu_s: float = 0.0, disk_bytes: int = 0, **more: Any) -> None:
@@ -53,7 +54,7 @@ class FakeTree:
 
     def remove(self, name: str) -> None:
         gone = self.samples.pop(name)
-        self.gone = Together(self.gone.cpu_s + gone.cpu_usage_s, self.gone.disk_bytes + gone.io_read_bytes)
+        self.gone = Together(self.gone.cpu_s + gone.cpu_usage_s, self.gone.disk_bytes + gone.io_read_bytes, 0)
 
 
 class NoHost:
@@ -120,6 +121,18 @@ def test_one_that_stalls_or_changes_otherwise_is_not_quiet(bed: Bed, change: dic
     bed.tree.use("c-3", **change)
     bed.tick()
     assert "c-3" in bed.tick()[0]
+
+
+def test_one_whose_memory_is_reclaimed_is_read_at_once(bed: Bed) -> None:
+    """The kernel does that in nobody's time: the container uses no processor for it."""
+    for name in NAMES:
+        bed.tree.use(name, memory_current_bytes=100 << 20, memory_working_set_bytes=100 << 20)
+    for _ in range(5):
+        bed.tick()
+    for name in NAMES[:ROUND]:
+        bed.tree.use(name, memory_current_bytes=60 << 20, memory_working_set_bytes=60 << 20)
+    _, uses = bed.tick()
+    assert [use.memory_bytes >> 20 for use in uses.values()] == [60] * ROUND + [100] * (len(NAMES) - ROUND)
 
 
 def test_traffic_wakes_the_container_that_had_it(bed: Bed) -> None:
