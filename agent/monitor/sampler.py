@@ -3,8 +3,8 @@
 Reading a container's ten files takes 0.1 ms, and most containers of a busy host wait. One that used nothing between two
 readings is *quiet*: it is not read while the cgroup above all containers has used no more than those that were read,
 and its memory has changed as theirs. A part of the quiet ones is read nevertheless, so that each is after
-:data:`_ROUND` ticks at the latest: the sums and the parts are not read at the same moment, so that a container that does
-next to nothing may be overlooked so long.
+:data:`_ROUND` ticks at the latest: the sums and the parts are not read at the same moment, so that a container that
+does next to nothing may be overlooked so long.
 """
 
 from __future__ import annotations
