@@ -72,13 +72,17 @@ _DECODER = msgspec.msgpack.Decoder(_Entry)
 
 
 class _Log:
-    """One file that is appended to. ``size_bytes`` is its length up to the end of the last whole entry."""
+    """One file that is appended to. ``size_bytes`` is its length up to the end of the last whole entry.
+
+    ``torn``: a part of an entry stands behind that and cannot be cut off, so that what came after it would not be read.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open it, or begin it. Raises OSError."""
         self.path = path
         self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.size_bytes = 0
+        self.torn = False
 
     def append(self, data: bytes) -> None:
         """Add whole entries, or nothing. Raises OSError."""
@@ -87,7 +91,9 @@ class _Log:
             while rest:  # a disk that gets full takes a part before it refuses
                 rest = rest[os.write(self.descriptor, rest) :]
         except OSError:
+            self.torn = True
             os.ftruncate(self.descriptor, self.size_bytes)
+            self.torn = False
             raise
         self.size_bytes += len(data)
 
@@ -204,6 +210,8 @@ class Journal:
         if value is None and (room, key) not in self._records:
             return
         data = None if value is None else msgspec.msgpack.encode(value)
+        if self._log.torn:
+            self._begin_anew()
         self._log.append(_framed(_Entry(room, key, data)))
         self._keep(room, key, data)
         self._appended.set()

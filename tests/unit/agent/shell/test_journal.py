@@ -196,6 +196,33 @@ def test_what_the_kernel_could_not_sync_is_written_again_elsewhere(
     assert names(Journal(tmp_path)) == ["kept"]
 
 
+def test_what_follows_an_entry_that_cannot_be_cut_off_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk takes a part of an entry, then refuses everything for a while."""
+    journal = Journal(tmp_path)
+    journal.write("jobs", "a", job("before"))
+    genuine = os.write
+    taken: list[int] = []
+
+    def takes_a_part(descriptor: int, data: bytes) -> int:
+        if taken:
+            raise OSError(errno.EIO, "Input/output error")
+        taken.append(genuine(descriptor, bytes(data[:5])))
+        return taken[0]
+
+    def refuses(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched, capture_logs():
+        patched.setattr(os, "write", takes_a_part)
+        patched.setattr(os, "ftruncate", refuses)
+        assert not journal.write("jobs", "b", job("refused"))
+    journal.write("jobs", "c", job("later"))
+    journal.retry()
+    assert names(Journal(tmp_path)) == ["before", "later", "refused"]
+
+
 def test_the_thread_brings_everything_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     reached = threading.Event()
