@@ -99,6 +99,7 @@ def _queues(status: Mapping[str, Any]) -> Fitted | None:
         Column("queue", field("kind")),
         Column("slots", lambda row: f"{count(row, 'running') or 0} of {count(row, 'slots') or 0}", right=True),
         Column("", lambda row: bar(number(row, "running") / (number(row, "slots") or 1.0), 5), rank=6),
+        Column("promised", lambda row: count(row, "withheld") if row.get("withheld") else "", rank=4, right=True),
         Column("waiting", counted("queued"), right=True),
         Column("overdue", lambda row: count(row, "overdue") if row.get("overdue") else "", rank=4, right=True),
         Column("passing by", lambda row: count(row, "bypassing") if row.get("bypassing") else "", rank=4, right=True),

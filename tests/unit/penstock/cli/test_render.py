@@ -348,3 +348,13 @@ def test_amounts(unit: str, value: object, text: str) -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_slots_whose_cores_are_promised_are_shown_where_there_are_any() -> None:
+    kept = {"kinds": {"cpu": {"slots": 2, "running": 0, "queued": 1, "withheld": 2}}}
+    header, row = [
+        line.split() for line in printed(host_view(kept), 160).splitlines() if line[:5] in {"queue", "cpu  "}
+    ]
+    assert row[header.index("promised") + 2] == "2"  # "0 of 2" is one column
+    free = {"kinds": {"cpu": {"slots": 2, "running": 0, "queued": 1, "withheld": 0}}}
+    assert "promised" not in printed(host_view(free), 160)
