@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from bench.mix.machine import MixMachine
 from bench.mix.ways import ORDERS, WAYS, exists
 from tests.vm import checkout
 from tests.vm.__main__ import NO_BOOT, UNAVAILABLE, require_machine
 from tests.vm.host import UnavailableError, say
-from tests.vm.remote import BootError
+from tests.vm.remote import BootError, Remote
 from tests.vm.user_mode import Network
 
 _PROCESSORS = 2
@@ -60,8 +62,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         require_machine(user_mode=True)
-        with Network() as network, MixMachine(network, 1, memory_mib=options.memory, processors=_PROCESSORS) as machine:
-            checkout.install(machine)
+        with checkout.machine_with_checkout(lambda: _machine(options.memory)) as machine:
             guest = f"{checkout.VENV}/bin/python -m bench.mix.guest --ways {shlex.quote(options.ways)}"
             settings = f"--seed {options.seed} --seeds {options.seeds} --window-s {60 * options.minutes}"
             return machine.stream(f"cd {checkout.REMOTE} && {guest} {settings}")
@@ -71,6 +72,12 @@ def main(arguments: list[str]) -> int:
     except BootError as error:
         say(str(error))
         return NO_BOOT
+
+
+@contextmanager
+def _machine(memory_mib: int) -> Iterator[Remote]:
+    with Network() as network, MixMachine(network, 1, memory_mib=memory_mib, processors=_PROCESSORS) as machine:
+        yield machine
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -163,28 +163,27 @@ def _test(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _prepared(arguments: argparse.Namespace) -> Iterator[Remote]:
     """A machine with the checkout in it; say how long that took."""
-    with ExitStack() as stack:
-        require_machine(user_mode=arguments.user_mode)
-        ensure_image()
-        started = time.monotonic()
-        machine: Remote
-        if arguments.user_mode:
-            network = stack.enter_context(Network())
-            machine = stack.enter_context(
-                UserModeMachine(
-                    network,
-                    1,
-                    memory_mib=arguments.memory,
-                    processors=_PROCESSORS,
-                    slow_disk="slow" in arguments.drives,
-                )
-            )
-        else:
-            machine = stack.enter_context(Machine(memory_mib=arguments.memory, forward=(), drives=arguments.drives))
-        booted = time.monotonic()
-        checkout.install(machine)
-        say(f"booted in {booted - started:.1f} s, checkout installed in {time.monotonic() - booted:.1f} s")
+    require_machine(user_mode=arguments.user_mode)
+    ensure_image()
+    started = time.monotonic()
+    make = _in_user_mode if arguments.user_mode else _emulated
+    with checkout.machine_with_checkout(lambda: make(arguments)) as machine:
+        say(f"booted, checkout installed in {time.monotonic() - started:.1f} s")
         yield machine
+
+
+@contextmanager
+def _in_user_mode(arguments: argparse.Namespace) -> Iterator[Remote]:
+    slow = "slow" in arguments.drives
+    with (
+        Network() as network,
+        UserModeMachine(network, 1, memory_mib=arguments.memory, processors=_PROCESSORS, slow_disk=slow) as machine,
+    ):
+        yield machine
+
+
+def _emulated(arguments: argparse.Namespace) -> AbstractContextManager[Remote]:
+    return Machine(memory_mib=arguments.memory, forward=(), drives=arguments.drives)
 
 
 def require_machine(*, user_mode: bool) -> None:

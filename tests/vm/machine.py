@@ -119,11 +119,13 @@ class Machine(Remote):
                 arguments += ["-device", f"nvme,serial=penstock{number},drive=drive{number}"]
         return arguments
 
-    def last_words(self) -> str | None:
-        """The end of its serial line, if QEMU has ended."""
-        if self._qemu is None or self._qemu.poll() is None:
-            return None
+    def console(self) -> str:
+        """The end of its serial line."""
         return self._console.tail() if self._console is not None else ""
+
+    def has_ended(self) -> bool:
+        """Whether QEMU has ended."""
+        return self._qemu is not None and self._qemu.poll() is not None
 
     def kill(self) -> None:
         """At once."""

@@ -61,8 +61,12 @@ class Remote(ABC):
         """Nothing of it runs any longer; it may never have run."""
 
     @abstractmethod
-    def last_words(self) -> str | None:
-        """What its console said last, if it has ended by itself (its kernel panicked); None while it runs."""
+    def console(self) -> str:
+        """The end of what its console said; empty before it boots."""
+
+    @abstractmethod
+    def has_ended(self) -> bool:
+        """Whether it ended by itself: its kernel panicked."""
 
     def scratch(self) -> Path:
         """The machine's second disk, empty, in a file."""
@@ -108,8 +112,8 @@ class Remote(ABC):
                     try:
                         return process.wait(_LOOK_S)
                     except subprocess.TimeoutExpired:
-                        if (said := self.last_words()) is not None:
-                            say(f"the machine ended while a command ran in it; its console:\n{said}")
+                        if self.has_ended():
+                            say(f"the machine ended while a command ran in it; its console:\n{self.console()}")
                             return 1
             finally:
                 process.kill()  # a signal that ends us raises in here, and the block would wait for ssh
@@ -157,9 +161,12 @@ class Remote(ABC):
     def connect(self, timeout_s: float) -> str:
         """Make the first connection, which must not hold our pipes; returns what is wrong, or nothing."""
         command = self.ssh_command("true")
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"ssh does not answer within {timeout_s:.0f} s"
         return f"ssh does not answer: {done.stderr.strip()}" if done.returncode != 0 else ""
 
     def hang_up(self) -> None:

@@ -145,14 +145,13 @@ class UserModeMachine(Remote):
         kernel = ensure_kernel()
         init = _INIT.format(address=self.address, gateway=_GATEWAY, segments=_SEGMENTS)
         (self.directory / "init.sh").write_text(init)
-        said = self.directory / "console"
-        with said.open("wb") as console:
+        with self._said.open("wb") as console:
             self._linux = subprocess.Popen(
                 dying_with_us(self._network.command(*self._command(kernel, image.disk, self.scratch()))),
                 stdin=subprocess.DEVNULL, stdout=console, stderr=console,
             )  # fmt: skip
         if wrong := self.connect(_BOOT_TIMEOUT_S + 60):
-            raise BootError(f"{wrong}; its console:\n{said.read_bytes()[-4000:].decode(errors='replace')}")
+            raise BootError(f"{wrong}; its console:\n{self.console()}")
         _give_way_as_we_do(self._linux.pid)
 
     def _command(self, kernel: Path, disk: Path, scratch: Path) -> list[str]:
@@ -176,11 +175,17 @@ class UserModeMachine(Remote):
         ]
         # fmt: on
 
-    def last_words(self) -> str | None:
-        """The end of its console, if its process has ended."""
-        if self._linux is None or self._linux.poll() is None:
-            return None
-        return (self.directory / "console").read_bytes()[-4000:].decode(errors="replace")
+    def console(self) -> str:
+        """The end of its console."""
+        return self._said.read_bytes()[-4000:].decode(errors="replace") if self._said.exists() else ""
+
+    def has_ended(self) -> bool:
+        """Whether its process has ended."""
+        return self._linux is not None and self._linux.poll() is not None
+
+    @property
+    def _said(self) -> Path:
+        return self.directory / "console"
 
     def kill(self) -> None:
         """It leads a session of its own, in which some of its helpers would outlive it."""

@@ -164,8 +164,11 @@ class Panicked(Machine):
     def ssh_command(self, command: str) -> list[str]:
         return ["sleep", "infinity"]
 
-    def last_words(self) -> str | None:
+    def console(self) -> str:
         return "Kernel panic - not syncing"
+
+    def has_ended(self) -> bool:
+        return True
 
 
 def test_a_command_in_a_machine_that_ended_ends_too(
