@@ -18,11 +18,19 @@ settings.load_profile("house")
 _REAL = [Path(__file__).parent / room for room in ("integration", "kernel")]
 
 
+_PROPERTY = Path(__file__).parent / "property"
+#: Hypothesis makes a failing example smaller for 300 s at most; ended before, it would not be shown.
+_WITH_SHRINKING_S = 600
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In CI what runs real processes gets a second chance, reported as RERUN: the machine is shared with strangers.
 
     Elsewhere, and for tests that decide nothing but logic (unit, property, contract), one failure is a failure.
     """
+    for item in items:
+        if item.path.is_relative_to(_PROPERTY):
+            item.add_marker(pytest.mark.timeout(_WITH_SHRINKING_S))
     if os.environ.get("CI") != "true":
         return
     for item in items:

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float) -> None:
     """A framework finished tasks that it executes itself. It may say so at any node that takes part in its job; the
-    holder must let go.
+    holder must let go, unless it is the one that says so: it let go before.
 
     Raises:
         RpcError: ``refused``: this node does not.
     """
+    for name in message.tasks:
+        _let_go(cluster, node, (message.job, name))
     job = cluster.jobs.get(message.job)
     if job is None:
         return
@@ -43,6 +45,17 @@ def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float)
             lifecycle.end(
                 cluster, job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}")
             )
+
+
+def _let_go(cluster: Cluster, node: Node, key: tuple[str, str]) -> None:
+    """A node no longer holds a framework's task that it was told to give up: it has said first that it is done.
+
+    Until its answer to that the books would take what others got there meanwhile for this task's memory. What the node
+    has not accepted yet is a later copy than the one it speaks of.
+    """
+    held = node.held.get(key)
+    if held is not None and held.leaving_in is not None and held.accepted and not held.command:
+        lifecycle.drop(cluster, node, held)
 
 
 def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, now: float) -> None:

@@ -103,6 +103,22 @@ def test_others_memory_is_told_apart_from_ours_whatever_is_under_way() -> None:
     assert free() == 700
 
 
+def test_a_node_that_says_itself_that_a_withdrawn_task_is_done_holds_it_no_longer() -> None:
+    b = bed("a", "b")
+    b.job("b")
+    b.answering = False
+    b.ready("b", task("t", 200, nodes=("a",)))
+    assert b.round() == [("t", "a")]
+    b.serve(e.Answered("a", b.numbers["a"], []))
+    b.serve(e.Said("b", api.TasksDone(job="j", tasks=["t"])))  # the origin is first, and node a is told to let go
+    assert b.cluster.nodes["a"].held
+    b.serve(e.Said("a", api.TasksDone(job="j", tasks=["t"])))
+    assert not b.cluster.nodes["a"].held
+    b.heartbeat("a", decided=1, promised_memory_bytes=200 * MB)  # a container of somebody else's has come meanwhile
+    b.serve(e.Answered("a", b.numbers["a"], []))
+    assert b.cluster.nodes["a"].memory_free_bytes() == 800 * MB
+
+
 def test_a_promotion_counts_at_once_and_is_not_taken_for_others_memory() -> None:
     b = bed("a")
     b.job("a")
