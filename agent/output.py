@@ -46,13 +46,13 @@ def read_output(path: Path, offset: int) -> Output:
 def trim_output(path: Path, max_bytes: int) -> bool:
     """Keep the newer half of a file that holds more than ``max_bytes``; whether anything was dropped."""
     try:
+        if not _too_long(path.stat(), max_bytes):  # one call instead of three: each container is asked often
+            return False
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
         status = os.fstat(descriptor)
-        if status.st_blocks * 512 <= max_bytes + _BLOCK:
-            return False
         end = (status.st_size - max_bytes // 2) // _BLOCK * _BLOCK
         punched = _libc.fallocate(descriptor, _PUNCH_HOLE_KEEP_SIZE, ctypes.c_long(0), ctypes.c_long(max(0, end)))
         return bool(punched == 0)
@@ -60,8 +60,13 @@ def trim_output(path: Path, max_bytes: int) -> bool:
         os.close(descriptor)
 
 
+def _too_long(status: os.stat_result, max_bytes: int) -> bool:
+    return status.st_blocks * 512 > max_bytes + _BLOCK
+
+
 def forget_outputs(outputs: Path, known: Container[str]) -> None:
     """Remove the outputs of containers that nobody remembers; what is not a container's is left alone."""
-    for directory in outputs.iterdir():
-        if directory.name not in known and directory.name.startswith("c-"):
-            shutil.rmtree(directory, ignore_errors=True)
+    with os.scandir(outputs) as directories:
+        for directory in directories:
+            if directory.name not in known and directory.name.startswith("c-"):
+                shutil.rmtree(directory, ignore_errors=True)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from agent.config import AgentConfig
 from agent.confiner import Confiner
 from agent.core import events as e
+from agent.core.snapshot import Snapshot
 from agent.executor import Executor
 from agent.jvm import JvmHeaps
 from agent.monitor import MemoryWatch, Sampler
 from agent.output import forget_outputs, trim_output
 from agent.shell import Shell
 from penstock.trouble import Troubles
+
+#: The outputs of containers that did not run are looked at once in so many samples.
+_ROUND = 8
 
 
 class Periodic:
@@ -31,6 +35,8 @@ class Periodic:
         self._outputs = outputs
         self._config = config
         self._troubles = troubles
+        self._samples = 0
+        self._snapshot = Snapshot(at=time.monotonic(), interval_s=0.0)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -52,7 +58,8 @@ class Periodic:
         containers = self._shell.node.containers
         self._executor.look_at_orphans()
         traffic = await self._confiner.counters()
-        snapshot = self._sampler.sample(list(containers.live), traffic)
+        self._samples += 1
+        snapshot = self._snapshot = self._sampler.sample(list(containers.live), traffic)
         self._shell.dispatch(e.Sampled(snapshot, time.time()))
         self._confiner.retry(snapshot)
         self._heaps.follow(self._shell.node, time.monotonic())
@@ -60,12 +67,22 @@ class Periodic:
             self._watch.promised(containers.promised())
 
     async def _trim(self) -> None:
-        containers = self._shell.node.containers
-        for container in containers.live:
+        containers, max_bytes = self._shell.node.containers, self._config().output_max_bytes
+        for container in self._may_have_written(containers.live):
             for stream in ("stdout", "stderr"):
-                if trim_output(self._outputs / container / stream, self._config().output_max_bytes):
+                if trim_output(self._outputs / container / stream, max_bytes):
                     self._shell.note("output trimmed", container=container, stream=stream)
         forget_outputs(self._outputs, containers.live.keys() | containers.ended.by_id.keys())
+
+    def _may_have_written(self, containers: Iterable[str]) -> list[str]:
+        """Those whose processes ran since the sample before, as far as is known, and an eighth of the others: what is
+        open may be written by a process outside, too."""
+        uses = self._snapshot.containers
+        return [
+            name
+            for number, name in enumerate(containers)
+            if (number + self._samples) % _ROUND == 0 or (use := uses.get(name)) is None or use.cpu_cores > 0
+        ]
 
     async def _repair(self) -> None:
         for what in await self._confiner.repair():
