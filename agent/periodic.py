@@ -19,7 +19,7 @@ from agent.shell import Shell
 from penstock.trouble import Troubles
 
 #: The outputs of containers that did not run are looked at once in so many samples.
-_ROUND = 8
+_ROUND = 16
 
 
 class Periodic:
@@ -75,7 +75,7 @@ class Periodic:
         forget_outputs(self._outputs, containers.live.keys() | containers.ended.by_id.keys())
 
     def _may_have_written(self, containers: Iterable[str]) -> list[str]:
-        """Those whose processes ran since the sample before, as far as is known, and an eighth of the others: what is
+        """Those whose processes ran since the sample before, as far as is known, and some of the others: what is
         open may be written by a process outside, too."""
         uses = self._snapshot.containers
         return [

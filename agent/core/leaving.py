@@ -36,6 +36,14 @@ def give_back(node: Node, session: Session, now: float) -> list[Instruction]:
     return instructions
 
 
+def orphans_left(node: Node, now: float) -> list[Instruction]:
+    """Jobs whose frameworks did not come back in time after a restart of the agent are over."""
+    since = [(job, job.orphan_since) for job in node.jobs.values()]
+    late = [job for job, at in since if at is not None and now - at > node.settings.rejoin_s]
+    why = "its framework did not come back after a restart of the agent"
+    return [instruction for job in late for instruction in abandoned(node, job, now, why)]
+
+
 def abandoned(node: Node, job: Job, now: float, why: str, merged_into: str | None = None) -> list[Instruction]:
     """End a job without connections. Without ``why`` its last connection left it in order: the job is done."""
     if not job.record.here:

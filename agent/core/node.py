@@ -141,6 +141,7 @@ class Node:
         """
         self.now = now
         instructions = self._handlers[type(event)](event, now)
+        self.ranks.due |= not isinstance(event, e.Sampled)
         if self.held.waiting and type(event) in _MAY_FREE_SLACK:
             instructions += slack.start_waiting(self, now)
         if type(event) in cores.MAY_MOVE_CORES:
@@ -232,8 +233,8 @@ class Node:
     # ------------------------------------------------------------ sessions and jobs
 
     def _session_opened(self, event: e.SessionOpened, now: float) -> list[Instruction]:
-        session = Session(event.session, event.user, event.uid, event.client, event.operator, event.container)
-        self.sessions[event.session] = session
+        fields = event.session, event.user, event.uid, event.client, event.operator, event.container
+        self.sessions[event.session] = Session(*fields)
         return []
 
     def _session_closed(self, event: e.SessionClosed, now: float) -> list[Instruction]:
@@ -372,13 +373,10 @@ class Node:
         self.measured_uses.sampled(event.snapshot)
         self.executors.surrogate.sampled(event.snapshot, self.settings.sample_interval_s)
         instructions = self.turns.sampled(self, event.at, now) + self.executors.journal(self)
-        for job in [job for job in self.jobs.values() if job.orphan_since is not None]:
-            if job.orphan_since is not None and now - job.orphan_since > self.settings.rejoin_s:
-                instructions += leaving.abandoned(
-                    self, job, now, "its framework did not come back after a restart of the agent"
-                )
+        instructions += leaving.orphans_left(self, now)
         instructions += self.elasticity.sampled(self, event.snapshot, now) + preempting.sampled(self, event, now)
-        return instructions + slack.sampled(self, now) + self.rank()
+        instructions += slack.sampled(self, now)
+        return instructions + (self.rank() if instructions or self.ranks.moved_on(event.snapshot) else [])
 
     def rank(self) -> list[Instruction]:
         """Rank the jobs, and tell the kernel of the containers whose weight has changed."""
@@ -388,8 +386,8 @@ class Node:
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Slots of profiles begin, graces end."""
         self._wake = None
-        ended = preempting.carry_out(self, self.preemption.woken(now), event.at, now, begun=True)
-        return ended + self.elasticity.changes(self, now)
+        preempted = self.preemption.woken(now)
+        return preempting.carry_out(self, preempted, event.at, now, begun=True) + self.elasticity.changes(self, now)
 
     def _alarm(self, now: float) -> list[Instruction]:
         """A Wake where another time is the next one."""

@@ -23,7 +23,7 @@ _NO_TRAFFIC = Counters()
 
 
 #: Every container is read at least once in so many ticks.
-_ROUND = 8
+_ROUND = 16
 #: CPU time that tells nothing: a part of the time that it takes to read.
 _NOTHING_S = 0.002
 #: Memory that tells nothing: the kernel charges for some pages ahead (mm/memcontrol.c, MEMCG_CHARGE_BATCH).

@@ -10,7 +10,7 @@ import pytest
 from agent.core import Node
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
-from agent.core.instructions import AdoptProcess, Confine, Renice, Reply, StartContainer
+from agent.core.instructions import AdoptProcess, Confine, Instruction, Renice, Reply, StartContainer
 from agent.core.ranks import FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
 from agent.core.records import confinement_of
 from agent.core.settings import NodeSettings
@@ -32,6 +32,7 @@ class Bed:
         self.used_s: dict[str, float] = {}
         self.weights: dict[str, int] = {}
         self.nice: dict[str, int] = {}
+        self.told: list[Instruction] = []
         self.pids = iter(range(1000, 2000))
         self.sessions = iter(range(EVE, 1000))
         self.eve = self.connect()
@@ -39,6 +40,7 @@ class Bed:
     def send(self, event: e.Event) -> Any:
         reply = None
         for instruction in self.node.handle(event, self.now):
+            self.told.append(instruction)
             match instruction:
                 case Reply(result=result):
                     reply = result
@@ -250,7 +252,7 @@ def test_who_is_always_behind_has_a_turn_and_then_no_more() -> None:
     job = bed.register(bed.connect(first), priority=1.0)
     turns = []
     for second in range(100):
-        bed.sample()
+        bed.sample(**{first: 0.001})
         if bed.order()[0] == last:
             turns.append(second)
     assert len(turns) == 3 and turns[0] == pytest.approx(30, abs=2)
@@ -262,7 +264,7 @@ def test_a_turn_lasts_until_the_next_sample_whatever_is_ranked_meanwhile() -> No
     first, last = bed.launch(), bed.launch()
     job = bed.register(bed.connect(first), priority=1.0)
     while bed.order()[0] != last:
-        bed.sample()
+        bed.sample(**{first: 0.001})
     for number in range(1, 6):
         bed.now += 0.1
         bed.send(e.Decided(number, [SetPriority(job=job, priority=2.0 + number)]))
@@ -279,9 +281,24 @@ def test_turns_take_a_tenth_of_the_time_at_most() -> None:
         bed.launch()
     others = 0
     for _ in range(200):
-        bed.sample()
+        bed.sample(**{first: 0.001})
         others += bed.order()[0] != first
     assert 15 <= others <= 21
+
+
+def test_who_only_sleeps_has_no_turn_and_nothing_is_told_the_kernel() -> None:
+    bed = Bed(job_wait_max_s=5.0)
+    first = bed.launch()
+    bed.register(bed.connect(first), priority=1.0)
+    for _ in range(3):
+        bed.launch()
+    bed.sample()
+    order, told = bed.order(), len(bed.told)
+    for _ in range(30):
+        bed.sample()
+    assert bed.order() == order and len(bed.told) == told
+    bed.sample(**{first: 0.001})
+    assert bed.order()[0] != first, "now that the first runs, it is somebody else's turn"
 
 
 def test_after_a_restart_the_kernel_is_told_again() -> None:
