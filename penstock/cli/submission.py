@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from penstock.cli.errors import CommandError
@@ -67,7 +67,7 @@ class Submission:
         self._manages = manages
         self._manager = JobManager(work.graph, fail_fast=work.fail_fast)
         self._report = Report(work.name, self._manager, quiet=quiet)
-        self._events: asyncio.Queue[Event | Exception] = asyncio.Queue()
+        self._events: asyncio.Queue[Event | JobWaiting | Exception] = asyncio.Queue()
         self._watching: set[asyncio.Task[None]] = set()
         self._stopped_by: signal.Signals | None = None
         self._job: Job
@@ -78,9 +78,8 @@ class Submission:
         self._catch_signals()
         patience_s = _PATIENCE_S if self._manages else _PATIENCE_AT_A_PROMPT_S
         async with await AgentClient.connect(client="penstock submit", reconnect_s=patience_s) as agent:
-            self._job = await register(agent, work, self._reservation, self._manages)
+            self._job = await register(agent, work, self._reservation, self._manages, self._events.put_nowait)
             self._job.on_stuck = self._stuck
-            self._job.on_waiting = self._waits
             agent.on_link = self._linked
             self._report.begins(self._job.id)
             with self._report:
@@ -117,6 +116,9 @@ class Submission:
             event = await self._events.get()
             if isinstance(event, Exception):
                 raise event
+            if isinstance(event, JobWaiting):
+                self._waits(event)
+                continue
             for instruction in self._manager.handle(event):
                 match instruction:
                     case PlaceStage():
@@ -187,9 +189,8 @@ class Submission:
     def _waits(self, waiting: JobWaiting) -> None:
         """Say what the job waits for, or give up where no waiting helps."""
         if waiting.never:
-            self._events.put_nowait(CommandError(waiting.why))
-        else:
-            self._report.say(f"waits: {waiting.why}")
+            raise CommandError(waiting.why)
+        self._report.say(f"waits: {waiting.why}")
 
     def _stuck(self, stuck: TaskStuck) -> None:
         self._report.say(
@@ -213,8 +214,14 @@ class Submission:
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
 
 
-async def register(agent: AgentClient, work: Work, reservation: str, job: str = "") -> Job:
-    """Register a job of commands, or join it.
+async def register(
+    agent: AgentClient,
+    work: Work,
+    reservation: str,
+    job: str = "",
+    on_waiting: Callable[[JobWaiting], object] | None = None,
+) -> Job:
+    """Register a job of commands, or join it; ``on_waiting`` hears why it is not admitted yet.
 
     Raises:
         CommandError: it has executors, and nobody would place them.
@@ -228,6 +235,7 @@ async def register(agent: AgentClient, work: Work, reservation: str, job: str = 
         job=job,
         opportunistic=work.opportunistic,
         reservation=reservation,
+        on_waiting=on_waiting,
     )
 
 

@@ -30,6 +30,7 @@ from penstock.wire.agent_api import (
     Done,
     Grants,
     JobRegistered,
+    JobWaiting,
     Launch,
     Launched,
     Nothing,
@@ -115,6 +116,7 @@ class AgentClient:
         job: str = "",
         opportunistic: OpportunisticJob = None,
         reservation: str = "",
+        on_waiting: Callable[[JobWaiting], object] | None = None,
     ) -> Job:
         """Register a job, or with ``job`` join one that another process of the same user registered.
 
@@ -122,6 +124,7 @@ class AgentClient:
         ``opportunistic`` says what of it may run on slack: ``False`` nothing, ``True`` all, ``"only"`` all of it and in
         no regular room, a list the stages that it names (UBIS §IV.D); ``None``: each :meth:`Job.place` says it.
         ``reservation`` makes it a production job of one that the master has promised this user (:meth:`reserve`).
+        ``on_waiting`` hears why it is not admitted yet, also where that is said with the answer.
 
         Raises:
             RpcError: refused.
@@ -138,6 +141,7 @@ class AgentClient:
         with self._expect():
             answer = await self._link.call("register_job", lambda: asked, JobRegistered)
             made = Job(self._link, asked, answer, self._wants_flush)
+            made.on_waiting = on_waiting or made.on_waiting
             self._jobs = {known.id: known for known in self._jobs.values() if not known.over}
             self._jobs[made.id] = made
         return made

@@ -29,6 +29,7 @@ from penstock.wire.agent_api import (
     Grants,
     JobRef,
     JobRegistered,
+    JobWaiting,
     Launched,
     Output,
     Resized,
@@ -71,6 +72,8 @@ class FakeAgent:
         self.known_jobs: set[str] = set()
         self.has_master = True
         self.admits = True
+        self.waits: str | None = None  # why each job waits, told before the answer to its registration
+        self.waits_for_ever = False
         self.places = True
         self.refuse: dict[str, RpcError] = {}
         self.not_enforced: dict[str, str] = {}
@@ -211,6 +214,8 @@ class FakeAgent:
         self._ids += 1
         job = asked.job or f"job-{self._ids}"
         self.known_jobs.add(job)
+        if self.waits is not None:
+            peer.notify("job_waiting", JobWaiting(job=job, why=self.waits, never=self.waits_for_ever))
         return JobRegistered(job=job, admitted=self.admits)
 
     def _leave_job(self, peer: RpcPeer, asked: Any) -> Done:
