@@ -94,7 +94,8 @@ class Submission:
                 finally:
                     for one in watched:
                         one.cancel()
-            self._job.progress(self._manager.progress())
+            if self._stopped_by is None:  # what was never asked for is not done: nobody is to hear that all is
+                self._job.progress(self._manager.progress())
             outputs = await _failed_outputs(agent, self._job, self._manager)
             if self._as_json:
                 print_json(self._job.id, work.name, self._manager, outputs)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -46,3 +48,13 @@ async def test_what_is_waited_for_is_said(fake: FakeAgent, tmp_path: Path, capsy
         await fake.until(lambda: bool(fake.called("progress")))
     assert capsys.readouterr().err.endswith(f"waits: {fake.waits}\n")
     running.cancel()
+
+
+async def test_a_job_that_is_stopped_before_it_began_is_not_said_to_be_done(fake: FakeAgent, tmp_path: Path) -> None:
+    running = submitted(tmp_path)
+    async with asyncio.timeout(30):
+        await fake.until(lambda: bool(fake.called("progress")))
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await running == 128 + signal.SIGTERM
+    assert len(fake.called("end_job")) == 1
+    assert sum(stage.done for told in fake.called("progress") for stage in told.stages) == 0
