@@ -37,10 +37,11 @@ def reserved_bytes(cluster: Cluster) -> int:
 
 
 def never_fits(cluster: Cluster, job: Job) -> str:
-    """Why a job cannot be admitted however long it waits; empty where it can. A node that is drained comes back."""
+    """Why a job cannot be admitted however long it waits; empty where it can. A node that is drained comes back, and
+    containers that are nobody's task end."""
     if job.admitted or not job.memory_bytes:
         return ""
-    total = int(cluster.table.reservable[cluster.table.here()].sum())
+    total = int(cluster.table.memory_capacity[cluster.table.here()].sum())
     if job.memory_bytes <= total:
         return ""
     return f"it wants {format_bytes(job.memory_bytes)} reserved, the whole cluster has {format_bytes(total)}"
@@ -140,6 +141,8 @@ def _too_large(cluster: Cluster, job: Job, total_bytes: int, *, never: bool) -> 
     if why := never_fits(cluster, job):
         return f"{why}; " + ("ask for less, or add nodes" if never else "it waits for nodes to join")
     wants, has = format_bytes(job.memory_bytes), format_bytes(total_bytes)
+    if job.memory_bytes <= int(cluster.table.memory_capacity[cluster.table.taking()].sum()):
+        return f"it wants {wants} reserved, {has} is not promised to containers of no job; it waits for their end"
     return f"it wants {wants} reserved, the nodes that are not drained have {has}; it waits for `penstock undrain`"
 
 

@@ -249,6 +249,27 @@ def test_what_a_complete_cluster_can_never_hold_is_refused_at_once() -> None:
     assert waits.why == "it wants 1.86 GiB reserved, the whole cluster has 954 MiB; ask for less, or add nodes"
 
 
+def test_containers_of_no_job_keep_a_job_waiting_and_do_not_make_it_too_large() -> None:
+    b = bed("a", node_timeout_s=5.0)
+    b.now += 6.0
+    b.heartbeat("a", promised_memory_bytes=600 * MB)
+    b.job("a", "large", 900 * MB)
+    b.ready("a", task("t", 900), job="large")
+    b.round()
+    [(_, waits)] = b.said(api.TellWaiting)
+    assert not waits.never
+    assert waits.why == (
+        "it wants 858 MiB reserved, 381 MiB is not promised to containers of no job; it waits for their end"
+    )
+    b.round(4.0)
+    b.heartbeat("a", promised_memory_bytes=600 * MB)
+    b.round(4.0)
+    assert b.said(api.TellEnded) == []
+    b.heartbeat("a")
+    b.round()
+    assert [d.job for _, d in b.said(api.AdmitJob)] == ["large"]
+
+
 def test_a_node_that_is_away_is_waited_for_before_anything_is_refused() -> None:
     b = bed("a", "b", node_timeout_s=5.0)
     b.now += 6.0
