@@ -326,7 +326,8 @@ class Desk:
         return moment
 
     def _request(self, rdl: str | dict[str, Any], at: float) -> Request:
-        calendar = Calendar(step_s=self.settings.step_s, now=self.step(at))
+        step_s = self.settings.step_s
+        calendar = Calendar(step_s=step_s, now=self.step(at), wording=Wording(step_s))
         try:
             if isinstance(rdl, str):
                 return parse(rdl, calendar, self.settings.bundles)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from master.reservations.rdl.expressions import RdlError
+from master.reservations.rdl.wording import Wording
 
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d)")
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -21,11 +22,13 @@ LAST_STEP = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """``origin`` is the Unix time at which step 0 begins, ``now`` the step that it is."""
+    """``origin`` is the Unix time at which step 0 begins, ``now`` the step that it is; ``wording`` puts steps as
+    refusals have them."""
 
     step_s: float = 1.0
     origin: float = 0.0
     now: int = 0
+    wording: Wording = field(default_factory=Wording)
 
     def span(self, text: str) -> int:
         """Return the steps that cover a duration: ``40`` (steps), ``90s``, ``5min``, ``1.5h``, ``1d``.
@@ -83,7 +86,8 @@ class Calendar:
         if start < finish:
             return ""
         rounded = f"a start is rounded up and an end down to whole steps of {self.step_s:g} s"
-        return f"the window ends at step {finish}, not behind its start at {start} ({rounded})"
+        ends, begins = self.wording.time(finish), self.wording.time(start)
+        return f"the window ends at {ends}, not behind its start at {begins} ({rounded})"
 
     def at(self, step: int) -> float:
         """The Unix time at which a step begins."""

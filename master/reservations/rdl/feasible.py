@@ -86,5 +86,6 @@ class _Earliest:
                 most = min(most, int(has / wants + 1e-9))
                 if most < atom.gang:
                     wanted = amount(name, atom.gang * wants)
-                    raise _Cannot(f"{atom.gang} bundles at once want {wanted}; the cluster has {amount(name, has)}")
+                    said = "1 bundle wants" if atom.gang == 1 else f"{atom.gang} bundles at once want"
+                    raise _Cannot(f"{said} {wanted}; the cluster has {amount(name, has)}")
         return most

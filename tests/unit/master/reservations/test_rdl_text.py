@@ -81,7 +81,7 @@ def test_a_window_lies_within_the_times_that_were_written(step_s: float, start: 
 
 def test_a_window_without_a_whole_step_is_refused_in_one_line() -> None:
     calendar = Calendar(step_s=60.0)
-    said = "the window ends at step 1, not behind its start at 1 (a start is rounded up and an end down to whole steps"
+    said = "the window ends at step 1, not behind its start at step 1 (a start is rounded up and an end down to whole"
     for read in (
         lambda: parse("window(atom(b,1,1,1,1),30s,90s)", calendar, NAMED),
         lambda: from_json({"window": [{"atom": ["b", 1, 1, 1, 1]}, "30s", "90s"]}, calendar, NAMED),
@@ -123,7 +123,7 @@ def test_beyond_the_paper() -> None:
         ("atom(<2GB,4GB>,1,1,1,1)", 11, "memory_bytes stands twice"),
         ("atom(<0core>,1,1,1,1)", 7, "some of each resource"),
         ("atom(<2 RAM>,1,1,1,1) x", 23, "expected every or the end"),
-        ("window(atom(b,1,1,1,1),8,8)", 26, "ends at step 8, not behind its start at 8"),
+        ("window(atom(b,1,1,1,1),8,8)", 26, "ends at step 8, not behind its start at step 8"),
         ("window(atom(b,1,1,1,1),2026-13-01T00:00Z,8)", 24, "is no time"),
         ("any()", 5, "expected all or any"),
         ("atom(b,1,1,1,1) every 0h", 17, "one step at least"),
