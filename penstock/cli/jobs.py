@@ -114,7 +114,7 @@ async def ended(
     pause, longest = _LOOK_S
     while left := [job for job, view in latest.items() if view.state != "ended"]:
         if over is not None and time.monotonic() >= over:
-            say(f"the time is over, and of {len(latest)} jobs {len(left)} have not ended: {', '.join(left[:10])}")
+            say(f"the time is over; {len(left)} of {len(latest)} not ended: {', '.join(left[:10])}")
             return list(latest.values()), status or Status.TIME_OVER
         await asyncio.sleep(pause if over is None else max(0.0, min(pause, over - time.monotonic())))
         pause = min(2 * pause, longest)

@@ -112,7 +112,7 @@ async def test_jobs_are_seen_explained_and_stopped_everywhere(
         assert (after[other.id]["state"], after[other.id]["tasks_running"]) == ("running", 1)
         assert "has ended: cancelled" in (await penstock.run(alpha, "cancel", doomed.id, status=1))[1]
         _, late = await penstock.run(alpha, "jobs", other.id, "--wait", "--timeout", "0s", status=3)
-        assert late == f"penstock jobs: the time is over, and of 1 jobs 1 have not ended: {other.id}\n"
+        assert late == f"penstock jobs: the time is over; 1 of 1 not ended: {other.id}\n"
         assert "has ended, cancelled: cancelled by " in (await penstock.run(alpha, "explain", doomed.id))[0]
         assert "there is no job 'x-1'" in (await penstock.run(alpha, "explain", "x-1", status=4))[1]
 
