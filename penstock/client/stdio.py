@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock.client.errors import AgentUnavailable, cannot_connect
 from penstock.peer_credentials import check_server
+from penstock.transport.queued import connect_queued
 
 _TIMEOUT_S = 10.0
 
@@ -26,7 +27,7 @@ async def pass_stdio(agent_socket: Path, stdio: tuple[int, int, int]) -> str:
         sock.setblocking(False)
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                await loop.sock_connect(sock, str(path))
+                await connect_queued(sock, str(path))
                 check_server(sock, path)
                 socket.send_fds(sock, [token.encode()], stdio)  # one small message on a fresh socket never blocks
                 reply = await loop.sock_recv(sock, 1)

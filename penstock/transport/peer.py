@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
+from penstock.transport.queued import connect_queued
 from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, Malformed, RpcConnection, read
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import Message, Notification, Request, Response
@@ -276,7 +278,16 @@ async def connect_unix(path: str, handler: Handler, typed: Mapping[str, type[Any
     Raises:
         OSError: nobody listens there, or we may not.
     """
-    _, peer = await asyncio.get_running_loop().create_unix_connection(lambda: RpcPeer(handler, typed=typed), path)
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.setblocking(False)
+        await connect_queued(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    _, peer = await asyncio.get_running_loop().create_unix_connection(
+        lambda: RpcPeer(handler, typed=typed), sock=connection
+    )
     return peer
 
 

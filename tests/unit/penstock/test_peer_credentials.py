@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pwd
 import socket
@@ -163,3 +164,44 @@ def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None
     with pytest.raises(PermissionError, match="chmod go-w"):
         paths.make_private(tmp_path)
     assert not is_private(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET])
+async def test_who_finds_the_queue_full_waits_for_it(tmp_path: Path, kind: socket.SocketKind) -> None:
+    """asyncio takes a full queue for a connection, whose other end runs as no user: "remove that file" was said."""
+    path = tmp_path / ("agent.sock" if kind is socket.SOCK_STREAM else "stdio.sock")
+    with socket.socket(socket.AF_UNIX, kind) as listening, contextlib.ExitStack() as others:
+        listening.bind(str(path))
+        listening.listen(1)
+        listening.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                other = others.enter_context(socket.socket(socket.AF_UNIX, kind))
+                other.setblocking(False)
+                other.connect(str(path))
+        late: asyncio.Task[object]
+        if kind is socket.SOCK_STREAM:
+            late = asyncio.create_task(AgentClient.connect(path))
+        else:
+            late = asyncio.create_task(pass_stdio(path, (0, 1, 2)))
+        await asyncio.sleep(0.05)
+        assert not late.done(), "it waits"
+        taken = []
+        for _ in range(100):
+            with contextlib.suppress(BlockingIOError):
+                taken.append(others.enter_context(listening.accept()[0]))
+            await asyncio.sleep(0.01)
+            if any(_said(one) for one in taken):
+                break
+        else:
+            pytest.fail("it did not come in")
+        late.cancel()
+        await asyncio.wait([late])
+
+
+def _said(connection: socket.socket) -> bytes:
+    connection.setblocking(False)
+    try:
+        return connection.recv(4096)
+    except BlockingIOError:
+        return b""
