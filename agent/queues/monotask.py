@@ -24,6 +24,8 @@ class State(enum.IntEnum):
 QUEUED, GRANTED, BYPASSING, ENDED = State.QUEUED, State.GRANTED, State.BYPASSING, State.ENDED
 OVERDUE = State.OVERDUE
 _CPU = ResourceKind.CPU
+#: So many small disk monotasks run together as one: the disk's own queue sorts them (Ursa §4.2.3).
+TOGETHER = 16
 #: The "session" of monotasks that are commands: their grant starts a container.
 COMMANDS = 0
 

@@ -1,13 +1,15 @@
 """Slots whose holder does not give them back, while a job of another user has waited too long for its turn.
 
 The monotask is not stopped: it goes on, completes when it does, and holds no slot any more. So honest long work loses
-nothing, and the slot goes to the job that waits. At most as many as there are slots run on that way.
+nothing, and the slot goes to the job that waits. Of one user as many as there are slots run on that way, less those
+that he holds: who completes nothing ends without any (:mod:`agent.queues.debts`).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from agent.queues.debts import parts
 from agent.queues.monotask import COMMANDS, GRANTED, OVERDUE, Monotask
 from agent.queues.queues import MonotaskQueues
 from agent.queues.resource import JobQueue, Resource
@@ -34,13 +36,15 @@ def take_back(queues: MonotaskQueues, now: float, held_max_s: float) -> tuple[li
         served: dict[JobQueue, None] = {}
         for job in resource.starving:
             owner, monotask = next(((o, m) for o, m in held if o.user != job.user and m.state is GRANTED), (job, None))
-            if monotask is None or resource.overdue >= resource.slots:
+            if monotask is None or _owes_too_much(resource, job):
                 continue
             held_s = now - monotask.granted_at
+            resource.debts.begin(owner.user, monotask, _held_parts(queues, resource, owner.user))
             resource.release(owner, monotask, held_s)
             resource.overdue += 1
             resource.taken_back += 1
             monotask.state = OVERDUE
+            monotask.lease_until = 0.0  # there is no slot any more to be passed on
             taken.append(TakenBack(monotask, held_s, job.id, now - job.last_grant[resource.index]))
             touched.add(resource)
             served[job] = None
@@ -62,3 +66,21 @@ def _held(queues: MonotaskQueues, resource: Resource, before: float) -> list[tup
         if monotask.kind is resource.kind and monotask.state is GRANTED and monotask.granted_at < before
     ]
     return sorted(found, key=lambda one: (one[1].granted_at, one[0].rank))
+
+
+def _owes_too_much(resource: Resource, job: JobQueue) -> bool:
+    """Whether nothing of the job may be granted, as its own user has not given back what was taken from him."""
+    waiting = job.waiting[resource.index]
+    return bool(waiting) and resource.debts.forbid(job.user, waiting[0][3])
+
+
+def _held_parts(queues: MonotaskQueues, resource: Resource, user: str) -> int:
+    return sum(
+        parts(monotask)
+        for job in queues.jobs()
+        if job.user == user and job.running
+        for session, live in job.live.items()
+        if session != COMMANDS
+        for monotask in live.values()
+        if monotask.kind is resource.kind and monotask.state is GRANTED
+    )

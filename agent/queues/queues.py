@@ -144,7 +144,7 @@ class MonotaskQueues:
                 resource.bypassing += 1
                 known.begins(now)
                 granted.append(monotask)
-            elif len(specs) == 1 and resource.free > 0 and not resource.queued and not small:
+            elif len(specs) == 1 and resource.free > 0 and not (resource.queued or small or resource.debts):
                 resource.grant_at_once(known, monotask, spec.stage, now, self._lease_s)
                 granted.append(monotask)
                 if monotask.lease_until:
@@ -350,7 +350,7 @@ class MonotaskQueues:
         if state is BYPASSING:
             resource.bypassing -= 1
         elif state is OVERDUE:
-            resource.overdue -= 1
+            resource.settle(job, monotask)
         else:
             resource.release(job, monotask, part * held_s)
         return part * execution_s

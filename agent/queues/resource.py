@@ -5,15 +5,14 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from agent.queues.monotask import COMMANDS, GRANTED, QUEUED, Monotask, size_rank
+from agent.queues.debts import Debts
+from agent.queues.monotask import COMMANDS, GRANTED, QUEUED, TOGETHER, Monotask, size_rank
 from agent.queues.rates import ProcessingRate
 from agent.queues.waits import Waits
 from penstock.model import KINDS, MOST_BEYOND, ResourceKind
 from penstock.model.stages import StageRanks
 from penstock.model.work import MonotaskId
 
-#: So many small disk monotasks run together as one: the disk's own queue sorts them (Ursa §4.2.3).
-TOGETHER = 16
 #: Where the kernel knows the order of jobs, what stands ahead starts as long as so many times the slots are in use.
 MOST_AHEAD = 16
 _MOST_SHOWN = 2**63 - 1  # no integer on the wire is larger
@@ -119,8 +118,10 @@ class Resource:
     """
 
     __slots__ = (
+        "aside",
         "bypassing",
         "commands",
+        "debts",
         "free",
         "index",
         "jobs",
@@ -152,6 +153,8 @@ class Resource:
         self.bypassing = 0
         self.overdue = 0  # monotasks that run on, though their slots were taken back
         self.taken_back = 0  # slots, in all
+        self.debts = Debts(slots)
+        self.aside: dict[JobQueue, tuple[float, int, int, JobQueue]] = {}  # of users who owe too much; not in `jobs`
         self.queued = 0
         self.pending_bytes = 0
         self.slot_seconds = 0.0  # slot-time of the monotasks that ended: X of the scheduling efficiency (Ursa §5)
@@ -201,6 +204,8 @@ class Resource:
         monotask.state = GRANTED
         monotask.granted_at = now
         job.begins(now)
+        if self.debts:
+            self.debts.held(job.user, monotask, 1)
         if monotask.small:
             self._share(1)
         else:
@@ -211,6 +216,9 @@ class Resource:
 
     def release(self, job: JobQueue, monotask: Monotask, execution_s: float) -> None:
         """It held a slot, or its part of one, for so long."""
+        if self.debts:
+            self.debts.held(job.user, monotask, -1)
+            self._line_up_again()
         if monotask.small:
             self._share(-1)
             self.slot_seconds += execution_s / TOGETHER
@@ -222,6 +230,12 @@ class Resource:
                 job.by_cpu -= 1
                 if not self.commands[job]:
                     del self.commands[job]
+
+    def settle(self, job: JobQueue, monotask: Monotask) -> None:
+        """It ran on without its slot, and has ended."""
+        self.overdue -= 1
+        self.debts.end(job.user, monotask)
+        self._line_up_again()
 
     def fill(self, now: float, granted: list[Monotask], lease_s: float) -> None:
         """Grant while there is room, in order; who has starved goes first."""
@@ -239,13 +253,12 @@ class Resource:
             while waiting and waiting[0][3].state is not QUEUED:
                 heappop(waiting)
             if not waiting or not (starved or -jobs[0][0] == job.priority):
-                # Nothing left to run, or an entry from before its priority changed.
-                if starved:
-                    del self.starving[0]
-                else:
-                    heappop(jobs)
+                self._drop_first(starved=starved)  # nothing left to run, or an entry from before its priority changed
                 continue
             monotask = waiting[0][3]
+            if self.debts and self.debts.forbid(job.user, monotask):
+                self._set_aside(starved=starved)
+                continue
             if self.free <= 0 and not monotask.small and not self._has_room_beyond(job, monotask, starved=starved):
                 passes = None if starved else self._who_passes(job, monotask)
                 if passes is None:
@@ -327,6 +340,24 @@ class Resource:
             return []
         keepers, self.keepers = self.keepers, {}
         return list(keepers)
+
+    def _drop_first(self, *, starved: bool) -> None:
+        if starved:
+            del self.starving[0]
+        else:
+            heappop(self.jobs)
+
+    def _set_aside(self, *, starved: bool) -> None:
+        """The first may not be granted before its user owes less."""
+        if not starved:
+            entry = self.jobs[0]
+            self.aside[entry[3]] = entry
+        self._drop_first(starved=starved)
+
+    def _line_up_again(self) -> None:
+        for entry in self.aside.values():
+            heappush(self.jobs, entry)
+        self.aside = {}
 
     def _has_room_beyond(self, job: JobQueue, monotask: Monotask, *, starved: bool) -> bool:
         """Return whether to grant though no slot is free. A job that starves is the first until it has its grant, also

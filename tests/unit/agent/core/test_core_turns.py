@@ -16,6 +16,7 @@ from agent.core.snapshot import HostUse, Snapshot
 from agent.core.turns import ROOM, Waits
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion, RegisterJob
+from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import SlotTakenBack
 
 CPU = ResourceKind.CPU
@@ -103,12 +104,12 @@ def test_a_slot_held_too_long_goes_to_another_user_s_job_that_starves() -> None:
     assert f"held for 61 s, and job {his} of another user had waited 61 s" in told.why
     assert "slot_held_max_s is 60" in told.why and bed.explained[-1]["why"] == told.why
     assert (bed.counts["running"], bed.counts["overdue"], bed.counts["taken_back"]) == (1, 1, 1)
-    bed.complete(MAX, his, 1)  # the slot is free for all again
-    assert bed.granted[-1] == (hers, 2)
+    bed.complete(MAX, his, 1)  # the slot is free, and not for who has all that there is
+    assert bed.granted[-1] == (his, 1)
     bed.complete(EVE, hers, 1)  # late, and as ever
     assert bed.node.queues.job_counts(hers)["done"] == 1
     assert (bed.counts["running"], bed.counts["overdue"]) == (1, 0)
-    assert len(bed.granted) == 3, "what it held was given on before"
+    assert bed.granted[2:] == [(hers, 2)], "what it held was given on before"
     bed.complete(EVE, hers, 2)
     assert bed.granted[-1] == (hers, 3)
 
@@ -136,13 +137,44 @@ def test_operators_may_switch_it_off_while_the_node_runs() -> None:
     assert len(bed.told) == 1
 
 
-def test_as_many_run_on_without_a_slot_as_there_are_slots() -> None:
+@pytest.mark.parametrize("idle_s", [0, 300])
+def test_who_completes_nothing_keeps_no_slot_whatever_he_has_queued(idle_s: int) -> None:
+    bed = Bed(cores=2, slot_held_max_s=10.0, job_wait_max_s=5.0)
+    hers, his = bed.job(EVE), bed.job(MAX)
+    bed.submit(EVE, hers, *range(20))
+    for number in range(6):
+        bed.submit(MAX, his, number)
+        bed.ticks(20)
+        assert bed.granted[-1] == (his, number)
+        bed.complete(MAX, his, number)
+        bed.ticks(idle_s)  # nobody else waits, and she is granted no more for it
+        bed.submit(EVE, hers, 100 + number)
+    held = bed.counts["running"] + bed.counts["overdue"]
+    assert (held, bed.counts["overdue"] >= 1) == (2, True)
+    bed.complete(EVE, hers, 0)
+    assert bed.granted[-1] == (hers, 2), "who completes is granted others"
+
+
+def test_a_slot_that_was_taken_back_cannot_be_passed_on() -> None:
+    bed = Bed(slot_held_max_s=10.0, job_wait_max_s=5.0, lease_s=0.005)
+    hers, his = bed.job(EVE), bed.job(MAX)
+    bed.submit(EVE, hers, 1)
+    bed.submit(EVE, hers, 2)
+    bed.submit(MAX, his, 1)
+    bed.ticks(20)
+    assert bed.granted[-1] == (his, 1)
+    with pytest.raises(RpcError, match="without a lease"):
+        bed.send(e.Completed(EVE, hers, [Completion(id=1, then=2)]))
+    assert (bed.counts["running"], bed.counts["overdue"]) == (1, 1)
+
+
+def test_as_many_of_each_user_run_on_without_a_slot_as_there_are_slots() -> None:
     bed = Bed(cores=2, slot_held_max_s=10.0, job_wait_max_s=5.0)
     jobs = {session: bed.job(session) for session in USERS}
     for session, job in jobs.items():
         bed.submit(session, job, *range(10))
     bed.ticks(1000)
-    assert (bed.counts["running"], bed.counts["overdue"]) == (2, 2)
+    assert (bed.counts["running"], bed.counts["overdue"]) == (2, 2 * (len(USERS) - 1))
     for session in USERS:
         bed.send(e.SessionClosed(session))
     assert (bed.counts["running"], bed.counts["overdue"], bed.counts["pending_bytes"]) == (0, 0, 0)
