@@ -23,6 +23,11 @@ def _silent(path: str) -> socket.socket:
     return connection
 
 
+def _told(connection: socket.socket) -> bytes:
+    connection.settimeout(30)
+    return connection.recv(4096)
+
+
 async def _until(client: Any, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     async with asyncio.timeout(30):
         while True:
@@ -60,6 +65,8 @@ async def test_descriptors_are_kept_for_the_agent_s_own_work(start_agent: Start,
     client = await connect(agent)
     resource.prlimit(agent.process.pid, resource.RLIMIT_NOFILE, (200, 200))
     silent = await asyncio.to_thread(lambda: [_silent(str(agent.socket)) for _ in range(220)])
+    said = await asyncio.to_thread(lambda: [_told(connection) for connection in silent[160:]])
+    assert all(b"short of file descriptors" in each for each in said)
     before = (await client.call("status"))["status"]["host"]
     status = await _until(client, lambda status: status["host"] != before)
     assert status["degraded"] == []

@@ -85,3 +85,9 @@ def test_without_keyrings_it_goes_on(monkeypatch: pytest.MonkeyPatch, error: str
     monkeypatch.setattr(keyring, "_syscall", lambda *_: -1)
     monkeypatch.setattr(ctypes, "get_errno", lambda: getattr(errno, error))
     keyring.join_new_session_keyring()
+
+
+@pytest.mark.parametrize("unit", ["agent", "containers", "master"])
+def test_the_units_have_keyrings_of_their_own(unit: str) -> None:
+    text = (Path(__file__).parents[4] / "systemd" / f"penstock-{unit}.service").read_text(encoding="utf-8")
+    assert "KeyringMode=private" in text.splitlines()
