@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 
+from bench.mix.kinds import INTERACTIVE
 from bench.mix.round import Done
 
 
@@ -16,6 +17,7 @@ def figures(done: Sequence[Done]) -> dict[str, float]:
         "mean_s": fmean(each.took_s for each in done),
         "median_s": median(each.took_s for each in done),
         "p95_of_smaller_half_s": p95([each.took_s for each in smaller_half(done)]),
+        "p95_of_queries_s": p95([each.took_s for each in done if each.job.kind == INTERACTIVE]),
         "mean_slowdown": fmean(each.took_s / each.job.cpu_s for each in done),
         "makespan_s": max(each.ended_s for each in done),
         "failed": sum(each.exit_status != 0 or not each.has_result for each in done),
@@ -28,8 +30,8 @@ def smaller_half(done: Sequence[Done]) -> list[Done]:
 
 
 def p95(values: Sequence[float]) -> float:
-    """Return the least value that 95 % of them do not exceed."""
-    return sorted(values)[math.ceil(0.95 * len(values)) - 1]
+    """Return the least value that 95 % of them do not exceed; 0 where there are none."""
+    return sorted(values)[math.ceil(0.95 * len(values)) - 1] if values else 0.0
 
 
 def mean_of(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -16,17 +16,19 @@ from pathlib import Path
 
 import psutil
 
+from bench.mix import slurm
 from bench.mix.figures import figures, mean_of, table
 from bench.mix.kinds import KINDS, command
 from bench.mix.layer import INPUT
 from bench.mix.plan import USERS, Cost, Plan, draw_plan, first_pass
 from bench.mix.round import run
-from bench.mix.ways import Start, make_slices, master_settings, penstock, plain, slices
+from bench.mix.ways import Start, make_slices, master_settings, penstock, plain, slices, static
 from demo import node
 
 _CHECKOUT = Path(__file__).parents[2]
 #: Each kind runs alone with these sizes; a line through the two CPU times is its cost.
 _SMALL, _LARGE = 1.0, 6.0
+_BY_THE_KERNEL: dict[str, Start] = {"plain": plain, "slices": slices, "static": static}
 
 
 def run_alone(kind: str, units: float, directory: Path) -> tuple[float, float]:
@@ -73,11 +75,11 @@ def measure(way: str, plan: Plan, costs: dict[str, Cost], directory: Path) -> di
     Penstock knows nothing of the jobs when it begins; ``known``: the recurring ones have run once.
     """
     directory.mkdir(parents=True)
-    if way == "plain":
-        return _round(plan, plain, directory)
-    if way == "slices":
-        make_slices()
-        return _round(plan, slices, directory)
+    if way in _BY_THE_KERNEL:
+        return _round(plan, _BY_THE_KERNEL[way], directory)
+    if way in slurm.OVERSUBSCRIBE:
+        with slurm.running(way):
+            return _round(plan, slurm.slurm, directory)
     with node.running(directory, {}, master_settings(way)) as up:
         start = penstock(up.socket)
         if way.endswith("known"):
@@ -115,6 +117,7 @@ def main(arguments: list[str]) -> int:
     compile_packages()
     work = Path("/srv/mix")
     work.mkdir()
+    make_slices(os.cpu_count() or 1)
     costs = calibrate(work / "alone")
     measured: dict[str, list[dict[str, float]]] = {way: [] for way in options.ways.split(",")}
     for seed in range(options.seed, options.seed + options.seeds):

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.mix.plan import Kind
 
-#: Text that is read for each unit of size: some seconds of a core for a unit of each kind but copies.
+#: Text that is read for each unit of size: some seconds of a core for a unit.
 COMPRESS_BYTES, _SORT_BYTES = 6 << 20, 64 << 20
 COPY_BYTES = 32 << 20
 #: Objects that are compiled for each unit of size.
 _OBJECTS = 6
+#: Somebody waits for the answer at a terminal.
+INTERACTIVE = "query"
+_QUERY = 6
+#: Queries of TPC-H that are answered for each unit of size.
+_ANALYSIS = (1, 3, 5, 9, 18, 21) * 4
 KINDS = (
     Kind("compress", 2.0),
     Kind("sort", 2.0),
     Kind("compile", 1.5),
     Kind("copy", 1.0),
+    Kind("analytics", 1.5),
+    Kind(INTERACTIVE, 4.0, sized=False),
 )
 
 
@@ -37,7 +46,18 @@ def command(kind: str, units: float, inputs: Path, directory: Path) -> str:
     if kind == "copy":
         taken = _stream(text, units * COPY_BYTES)
         return f"{taken} | dd of={result} bs=1M iflag=fullblock conv=fsync status=none"
+    if kind == INTERACTIVE:
+        return _queries([_QUERY], inputs, result)
+    if kind == "analytics":
+        count = max(1, round(units * len(_ANALYSIS)))
+        return _queries([_ANALYSIS[at % len(_ANALYSIS)] for at in range(count)], inputs, result)
     raise ValueError(f"no kind {kind!r}")
+
+
+def _queries(numbers: Sequence[int], inputs: Path, result: str) -> str:
+    """Ask DuckDB queries of TPC-H; those who run it need not be able to list the directory of the script."""
+    python, script = shlex.quote(sys.executable), shlex.quote(str(Path(__file__).with_name("query.py")))
+    return f"{python} {script} {shlex.quote(str(inputs / 'tpch'))} {result} {' '.join(map(str, numbers))}"
 
 
 def _stream(text: str, size_bytes: float) -> str:

@@ -1,4 +1,5 @@
-"""How a job is started: by plain Linux, in a systemd slice of its user, or by ``penstock submit``."""
+"""How a job is started: by plain Linux, in a systemd slice of its user, or by ``penstock submit``; Slurm has a file of
+its own."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from bench.mix.plan import USERS, Job
 
 #: From a job, its directory and its shell command to the process that ends when the job does.
 Start = Callable[[Job, Path, str], list[str]]
-WAYS = ("plain", "slices", "penstock", "penstock-known")
+WAYS = ("plain", "slices", "static", "slurm", "slurm-shared", "penstock", "penstock-known")
 #: Penstock in another order than the default one is a way of its own, too: ``penstock-las_mq``.
 ORDERS = ("fifo", "ejf", "srjf", "las_mq", "las", "fair", "drf", "gittins")
 SUBMIT = "/opt/venv/bin/penstock"
@@ -28,9 +29,18 @@ def plain(job: Job, directory: Path, command: str) -> list[str]:
     return as_user(job.user, ["sh", "-euc", command])
 
 
+def static(job: Job, directory: Path, command: str) -> list[str]:
+    """Start a job on arrival, in a scope in the slice of its user, which has a fixed part of the cores."""
+    return _in_slice(f"static-{job.user}.slice", job, command)
+
+
 def slices(job: Job, directory: Path, command: str) -> list[str]:
     """Start a job on arrival, in a scope in the slice of its user; slices have equal weights."""
-    scope = ["systemd-run", "--quiet", "--scope", f"--slice=mix-{job.user}.slice"]
+    return _in_slice(f"mix-{job.user}.slice", job, command)
+
+
+def _in_slice(slice_: str, job: Job, command: str) -> list[str]:
+    scope = ["systemd-run", "--quiet", "--scope", f"--slice={slice_}"]
     return [*scope, f"--uid={job.user}", f"--gid={job.user}", "sh", "-euc", command]
 
 
@@ -45,11 +55,15 @@ def exists(way: str) -> bool:
     return way in WAYS or (way.startswith("penstock-") and master_settings(way)["ordering"] in ORDERS)
 
 
-def make_slices() -> None:
-    """Give the slice of each user the same weight."""
+def make_slices(cores: int) -> None:
+    """Give the slices of each user the same weight (``slices``), and an equal part of the cores (``static``)."""
     for user in USERS:
-        property_ = ["systemctl", "set-property", "--runtime", f"mix-{user}.slice", "CPUWeight=100"]
-        subprocess.run(property_, check=True)
+        _set(f"mix-{user}.slice", "CPUWeight=100")
+        _set(f"static-{user}.slice", f"CPUQuota={100 * cores / len(USERS):.0f}%")
+
+
+def _set(slice_: str, property_: str) -> None:
+    subprocess.run(["systemctl", "set-property", "--runtime", slice_, property_], check=True)
 
 
 def penstock(socket: Path) -> Start:

@@ -10,8 +10,8 @@ from bench.mix.__main__ import main
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--ways", "plain,nonsense"], "--ways: 'nonsense' is none of plain, slices, penstock"),
-        (["--ways", "las_mq"], "--ways: 'las_mq' is none of plain, slices, penstock"),
+        (["--ways", "plain,nonsense"], "--ways: 'nonsense' is none of plain, slices, static"),
+        (["--ways", "las_mq"], "--ways: 'las_mq' is none of plain, slices, static"),
         (["--ways", "penstock-fast"], "or penstock-ORDER[-known] with an order of fifo, ejf"),
         (["--seeds", "0"], "--seeds: '0' is no whole number from 1 to 100"),
         (["--minutes", "0"], "--minutes: '0' is no number from 1 to 600"),

@@ -11,6 +11,7 @@ import pytest
 from bench.mix import text
 from bench.mix.guest import fit
 from bench.mix.kinds import COMPRESS_BYTES, COPY_BYTES, KINDS, command
+from bench.tpch import data
 
 
 @pytest.fixture
@@ -19,6 +20,11 @@ def inputs(tmp_path: Path) -> Path:
     directory.mkdir()
     text.write(directory / "text", 4 << 20)
     return directory
+
+
+@pytest.fixture(scope="module")
+def tpch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return data.prepare(0.01, 1, tmp_path_factory.mktemp("tpch"))
 
 
 def result_of(kind: str, units: float, inputs: Path, directory: Path) -> bytes:
@@ -52,6 +58,15 @@ def test_what_was_compressed_is_the_beginning_of_the_text(inputs: Path, tmp_path
     packed = result_of("compress", (1 << 18) / COMPRESS_BYTES, inputs, tmp_path / "job")
     same = lzma.decompress(packed) == (inputs / "text").read_bytes()[: 1 << 18]
     assert same
+
+
+@pytest.mark.parametrize(("kind", "units", "least"), [("query", 1.0, 1), ("analytics", 0.25, 6)])
+def test_queries_are_answered(kind: str, units: float, least: int, tpch: Path, tmp_path: Path) -> None:
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    (inputs / "tpch").symlink_to(tpch)
+    said = result_of(kind, units, inputs, tmp_path / "a job").decode()
+    assert len({line.partition("\t")[0] for line in said.splitlines()}) >= least
 
 
 def test_every_kind_has_a_command() -> None:
