@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.queues import Monotask, MonotaskQueues, overdue
-from agent.queues.monotask import GRANTED, OVERDUE, QUEUED
+from agent.queues.debts import parts
+from agent.queues.monotask import GRANTED, OVERDUE, QUEUED, TOGETHER
 from penstock.model import KINDS, Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
 
@@ -22,6 +23,7 @@ class Queues(RuleBasedStateMachine):
         self.now = 1.0
         self.fresh = 0
         self.granted: set[tuple[int, str, object]] = set()
+        self.said_to_run: set[object] = set()  # by clients, after a restart: they are believed
 
     @initialize(small=st.sampled_from([0, 100]), lease_s=st.sampled_from([0.0, 1.0]))
     def begin(self, small: int, lease_s: float) -> None:
@@ -45,6 +47,8 @@ class Queues(RuleBasedStateMachine):
     @rule(key=KEYS, kind=st.sampled_from(KINDS), size=st.sampled_from([1, 1000]), running=st.booleans())
     def submit(self, key: tuple[int, str], kind: ResourceKind, size: int, running: bool) -> None:
         self.fresh += 1
+        if running:
+            self.said_to_run.add(self.fresh)
         spec = MonotaskSpec(id=self.fresh, kind=kind, input_bytes=size, running=running)
         self.grant(self.queues.submit(*key, [spec], self.now))
 
@@ -86,11 +90,25 @@ class Queues(RuleBasedStateMachine):
             holding = [one for one in mine if one.state is GRANTED]
             small = sum(one.small for one in holding)
             assert resource.running == len(holding) - small + -(-small // 16)
-            assert resource.overdue == sum(one.state is OVERDUE for one in mine) <= SLOTS
+            assert resource.overdue == sum(one.state is OVERDUE for one in mine)
             assert resource.queued == sum(one.state is QUEUED for one in mine)
             assert resource.pending_bytes == sum(one.input_bytes for one in mine)
-            assert not (resource.queued and resource.free > 0), "nobody waits beside a free slot"
             assert resource.slot_seconds >= 0
+            has = {user: [one for one in mine if self.counts_for(one, user)] for user in USERS.values()}
+            for user, his in has.items():
+                at_most = SLOTS + sum(one.id in self.said_to_run for one in his)
+                assert sum(one.state is OVERDUE for one in his) <= at_most, f"{user} keeps what was taken back"
+            for one in mine:
+                may = resource.free > 0 and one.state is QUEUED
+                assert not may or self.owes(one, has[USERS[one.job]]), "nobody else waits beside a free slot"
+
+    def counts_for(self, one: Monotask, user: str) -> bool:
+        return USERS[one.job] == user and one.session != 0 and one.state in (GRANTED, OVERDUE)
+
+    def owes(self, one: Monotask, has: list[Monotask]) -> bool:
+        """Whether the monotask would be more than its user may have who has these, some of them without a slot."""
+        owing = any(each.state is OVERDUE for each in has) and one.session != 0
+        return owing and sum(map(parts, [*has, one])) > SLOTS * TOGETHER
 
 
 TestQueues = Queues.TestCase
