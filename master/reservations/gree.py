@@ -11,9 +11,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from msgspec.structs import replace
+
 from master.reservations.plan import EPSILON, Piece, Plan, Steps
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
-from master.reservations.shapes import Shape, given, shapes
+from master.reservations.shapes import Shape, given, shape, shapes
 
 #: How often an order without gaps is tried with all of it moved, to close a gap.
 _TRIES = 64
@@ -23,6 +25,8 @@ Placed = list[list[Piece]]
 #: Steps [near, far) seen from the edge, and how many bundles have room there, as a quotient.
 _Run = tuple[int, int, float]
 _NO_ROOM: _Run = (0, sys.maxsize, -1.0)
+#: So many heights, and so many steps off the edge, are tried for an atom that would be given more than it needs.
+_HEIGHTS, _EDGES = 8, 8
 #: So many runs of the plan are looked at first.
 _LOOK = 32
 
@@ -133,6 +137,26 @@ class Gree:
     # ------------------------------------------------------------ one atom
 
     def _atom(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
+        """Taken in the plan if it fits; blocks that give more than any room would need are placed otherwise, if that
+        gives less: from a little farther off the edge, or lower. That is no search of all there is."""
+        pieces = self._blocks(atom, start, finish)
+        if pieces is None or self._shortest or (most := _given(pieces)) <= (least := _least(atom)):
+            return pieces
+        self._undo([pieces])
+        for height in range(atom.parallelism, atom.gang - 1, -1)[:_HEIGHTS]:
+            lower = replace(atom, parallelism=height)
+            for off in range(min(2 * atom.lease, _EDGES) + 1):
+                bounds = (start + off, finish) if self._early else (start, finish - off)
+                other = self._blocks(lower, *bounds) if most > least else None
+                if other is not None:
+                    self._undo([other])
+                    if (given_now := _given(other)) < most:
+                        pieces, most = other, given_now
+        for piece in pieces:
+            self._plan.take(piece)
+        return pieces
+
+    def _blocks(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
         """The tallest and rightmost blocks: each as high as its lowest point within a lease lets it be, then on, to the
         left of that point."""
         left, pieces = atom.work, list[Piece]()
@@ -231,6 +255,16 @@ class Gree:
             else:
                 marks = [-mark for mark in reversed(marks)]
                 yield zip(marks, marks[1:], reversed(rooms), strict=False)
+
+
+def _given(pieces: Iterable[Piece]) -> int:
+    return sum((piece.finish - piece.start) * piece.number for piece in pieces)
+
+
+def _least(atom: Atom) -> int:
+    """What has to be given where there is room for all shapes."""
+    numbers = range(atom.gang, atom.parallelism + 1)[:_HEIGHTS]
+    return min(given(shape(atom.work, number, atom.gang, atom.lease)) for number in numbers) if atom.work else 0
 
 
 def _has_shorter(atom: Atom) -> bool:

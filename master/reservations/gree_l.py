@@ -60,11 +60,11 @@ class GreeL(Gree):
             self._tall = False
         return placed
 
-    def _atom(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
+    def _blocks(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
         """One height throughout if there is room for it; else no higher than it must be where there is room."""
         length = finish - start
         if self._tall or not atom.work or length < atom.lease:
-            return super()._atom(atom, start, finish)
+            return super()._blocks(atom, start, finish)
         number = max(atom.gang, -(-atom.work // length))
         flat = shapes(atom.work, range(number, atom.parallelism + 1), atom.gang, atom.lease)
         best = next((each for each in flat if steps_of(each) <= length), [])
@@ -77,7 +77,7 @@ class GreeL(Gree):
             for each in pieces:
                 self._plan.take(each)
             return pieces
-        return super()._atom(atom, start, finish) if self._fallback else None
+        return super()._blocks(atom, start, finish) if self._fallback else None
 
     def _fits(self, piece: Piece) -> bool:
         lowest = self._plan.lowest(piece.start, piece.finish)

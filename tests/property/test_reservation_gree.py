@@ -6,11 +6,12 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from master.reservations.gree import Gree
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import Atom, Bundle
-from master.reservations.shapes import Shape, shapes
+from master.reservations.shapes import Shape, shape, shapes
 from master.reservations.shapes import given as given_by
 
 _Run = tuple[int, int, int]
@@ -94,6 +95,32 @@ def pieces_of(shape: Shape, ends: int, atom: Atom) -> list[Piece]:
 
 
 def placed(plan: Plan, atom: Atom) -> list[Piece] | None:
+    """Taken in the plan if it fits; of those that begin a little off the edge, or are lower, what gives least."""
+    assert atom.finish is not None
+    first = at_the_edge(plan, atom)
+    numbers = range(atom.gang, atom.parallelism + 1)
+    if first is None or total(first) == min(given_by(shape(atom.work, n, atom.gang, atom.lease)) for n in numbers):
+        return first
+    found = [first]
+    for height in reversed(numbers):
+        for off in range(min(2 * atom.lease, 8) + 1):
+            for piece in found[-1]:
+                plan.give_back(piece)
+            other = at_the_edge(plan, replace(atom, parallelism=height, finish=atom.finish - off))
+            found.append(other or [])
+    for piece in found[-1]:
+        plan.give_back(piece)
+    best = min(filter(None, found), key=total)
+    for piece in best:
+        plan.take(piece)
+    return best
+
+
+def total(pieces: list[Piece]) -> int:
+    return sum((piece.finish - piece.start) * piece.number for piece in pieces)
+
+
+def at_the_edge(plan: Plan, atom: Atom) -> list[Piece] | None:
     """Taken in the plan if it fits."""
     assert atom.start is not None and atom.finish is not None
     left, high, pieces = atom.work, atom.finish, list[Piece]()

@@ -70,6 +70,12 @@ def test_what_a_lease_or_a_gang_needs_is_more_than_the_work() -> None:
     assert place(cluster(100), "window(atom(b,5,5,4,1),0,10)") == [(6, 10, 5)]
 
 
+def test_what_gives_more_than_it_must_is_placed_lower_or_off_the_edge() -> None:
+    assert place(cluster(4, (1, 2, 2), (3, 4, 2), (4, 6, 4)), "window(atom(b,2,4,2,6),0,6)") == [(1, 4, 2)]
+    assert place(cluster(4, (1, 2, 2), (3, 4, 2), (4, 6, 4)), "window(atom(b,2,4,2,6),0,6)", early=True) == [(0, 3, 2)]
+    assert place(cluster(4, (1, 2, 4), (2, 3, 1)), "window(atom(b,2,4,1,5),0,3)") == [(0, 1, 2), (2, 3, 3)]
+
+
 @pytest.mark.parametrize("early", [False, True])
 def test_an_order_takes_more_than_its_work_where_that_saves_the_time_it_needs(early: bool) -> None:
     text = "window(order(atom(b,1,100,10,101),atom(b,1,100,10,101)),0,{})"
