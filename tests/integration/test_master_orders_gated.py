@@ -69,7 +69,7 @@ def explained(master: Daemon, job: str, tmp_path: Path) -> None:
     ("ordering", "said_by_long", "overtakes"),
     [
         (("ordering=srjf",), LONG, True),
-        # It says that it has less left, but has received more than the first queue's threshold, as the short never does.
+        # It says that it has less left, but has received more than the first threshold, as the short never does.
         (("ordering=las_mq", f"las_mq_first_threshold_container_s={0.7 * SINKS_AFTER * WORK_S}"), SHORT // 2, True),
         (("ordering=las_mq",), SHORT // 2, False),
         (("ordering=fifo",), LONG, False),
