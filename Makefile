@@ -8,7 +8,7 @@ DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
 
-.PHONY: help venv wheel image demo test test-host test-alone test-not-alone test-dask-old test-spark test-vm test-native test-emulated test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
+.PHONY: help venv wheel image demo test test-host test-alone test-not-alone test-dask-old test-spark test-vm test-native test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -25,10 +25,10 @@ image: | .venv/bin/python  ## the image and the kernel of the tests' virtual mac
 demo: $(VENV)  ## real jobs share this host, split statically and through Penstock (INPUT=DIR, DEMO=host)
 	@$(RUN) -m demo.dispatch
 
-# What measures the processors runs when the host's tests are over.
-test: $(VENV)  ## test-host and test-native; not test-emulated, test-dask-old, test-spark and test-cluster
-	@status=0; $(RUN) -m tests.beside '$(MAKE) test-not-alone' '$(MAKE) test-host' || status=1; \
-	$(MAKE) --no-print-directory test-alone || status=1; exit $$status
+# What measures the processors runs when the host's tests are over; beside it those under QEMU get what it leaves.
+test: $(VENV)  ## test-host, test-native and test-emulated; not test-measured, test-dask-old, test-spark and test-cluster
+	@status=0; $(RUN) -m tests.beside 0 '$(MAKE) test-not-alone' '$(MAKE) test-host' || status=1; \
+	$(RUN) -m tests.beside 10 '$(MAKE) test-emulated' '$(MAKE) test-alone' || status=1; exit $$status
 
 test-host: $(VENV)  ## unit, property, contract and integration tests
 	@$(RUN) -m pytest -q -n 2 --dist loadfile tests/unit tests/property tests/contract tests/integration
@@ -49,7 +49,7 @@ elif [ $$status -ne 0 ]; then exit $$status; fi; \
 $(2)
 endef
 
-test-vm: test-native test-emulated  ## kernel tests, in the project's two virtual machines
+test-vm: test-native test-emulated test-measured  ## kernel tests, in the project's two virtual machines
 
 native = $(call with_machine,the kernel tests in user mode,$(RUN) -m tests.vm test --user-mode -m "$(1)" -q $(KERNEL),--user-mode)
 
@@ -62,8 +62,11 @@ test-alone: $(VENV)
 test-not-alone: $(VENV)
 	$(call native,native and not alone)
 
-test-emulated: $(VENV)  ## those that need Debian's kernel or emulated drives, under QEMU; beside nothing else
-	$(call with_machine,the kernel tests under QEMU,$(RUN) -m tests.vm test -m emulated -q $(KERNEL),)
+test-emulated: $(VENV)  ## those that need Debian's kernel or emulated drives, under QEMU
+	$(call with_machine,the kernel tests under QEMU,$(RUN) -m tests.vm test -m 'emulated and not measured' -q $(KERNEL),)
+
+test-measured: $(VENV)  ## those under QEMU that measure rates: beside nothing else
+	$(call with_machine,the kernel tests that measure,$(RUN) -m tests.vm test -m measured -q $(KERNEL),)
 
 test-cluster: $(VENV)  ## the playbooks for real: three virtual machines, from nothing to a cluster and back
 	$(call with_machine,the cluster of three machines,$(RUN) -m pytest tests/cluster)

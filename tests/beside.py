@@ -1,23 +1,30 @@
-"""Run one command beside another: ``python -m tests.beside 'make test-not-alone' 'make test-host'``.
+"""Run one command beside another: ``python -m tests.beside 10 'make test-emulated' 'make test-alone'``.
 
-The output of the first is shown when both have ended. The exit status is 1 if either failed.
+The number is the nice value of the first command; at 10 it gets a tenth of the processor time of the second. Its output
+is shown when both have ended. The exit status is 1 if either failed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 
-def main(beside: str, foreground: str) -> int:
+def main(nice: str, beside: str, foreground: str) -> int:
     """Run both commands by the shell; return the exit status."""
     with tempfile.TemporaryFile() as output:
         with subprocess.Popen(
-            ["sh", "-c", beside], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        ) as process:
+            ["nice", f"-n{nice}", "sh", "-c", beside],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+        ) as process:  # fmt: skip
+            # sched(7): where sessions are weighed (autogroup), the session's value counts, elsewhere the process's.
+            with contextlib.suppress(OSError):
+                Path(f"/proc/{process.pid}/autogroup").write_text(nice)
             started = time.monotonic()
             try:
                 failed = subprocess.run(["sh", "-c", foreground], check=False).returncode != 0

@@ -47,6 +47,7 @@ def test_a_core_beside_ten_that_fork(bed: Bed) -> None:
 
 
 @pytest.mark.emulated  # the slow disk of a machine in user mode is no hardware
+@pytest.mark.measured
 def test_a_disk_beside_ten_that_read(bed: Bed) -> None:
     # Ten hogs take longer to start under emulation than a round gives them to settle.
     keeps(bed, next(isolation.disks(slow_directory())), rounds=2, seconds=3)

@@ -154,6 +154,7 @@ class TestPaused:
             paused_then_resumed(bed, "cpu", chill, innocent, bloat)
 
     @pytest.mark.emulated  # the slow disk of a machine in user mode is no hardware
+    @pytest.mark.measured
     def test_disk(self, directory: Path) -> None:
         slow = slow_directory()
         file = slow / "victims"
