@@ -102,8 +102,8 @@ def placed(plan: Plan, atom: Atom) -> list[Piece] | None:
     if first is None or total(first) == min(given_by(shape(atom.work, n, atom.gang, atom.lease)) for n in numbers):
         return first
     found = [first]
-    for height in reversed(numbers):
-        for off in range(min(2 * atom.lease, 8) + 1):
+    for height in numbers[::-1][:4]:
+        for off in range(min(2 * atom.lease, 4) + 1):
             for piece in found[-1]:
                 plan.give_back(piece)
             other = at_the_edge(plan, replace(atom, parallelism=height, finish=atom.finish - off))
