@@ -233,8 +233,8 @@ class Node:
     # ------------------------------------------------------------ sessions and jobs
 
     def _session_opened(self, event: e.SessionOpened, now: float) -> list[Instruction]:
-        fields = event.session, event.user, event.uid, event.client, event.operator, event.container
-        self.sessions[event.session] = Session(*fields)
+        session = Session(event.session, event.user, event.uid, event.client, event.operator, event.container)
+        self.sessions[event.session] = session
         return []
 
     def _session_closed(self, event: e.SessionClosed, now: float) -> list[Instruction]:
@@ -386,8 +386,8 @@ class Node:
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Slots of profiles begin, graces end."""
         self._wake = None
-        preempted = self.preemption.woken(now)
-        return preempting.carry_out(self, preempted, event.at, now, begun=True) + self.elasticity.changes(self, now)
+        ended = preempting.carry_out(self, self.preemption.woken(now), event.at, now, begun=True)
+        return ended + self.elasticity.changes(self, now)
 
     def _alarm(self, now: float) -> list[Instruction]:
         """A Wake where another time is the next one."""

@@ -144,18 +144,25 @@ class Gree:
         if pieces is None or self._shortest or (most := _given(pieces)) <= atom.work or most <= (least := _least(atom)):
             return pieces
         self._undo([pieces])
+        for other in self._otherwise(atom, start, finish):
+            if _given(other) < most:
+                pieces, most = other, _given(other)
+            if most <= least:
+                break
+        for piece in pieces:
+            self._plan.take(piece)
+        return pieces
+
+    def _otherwise(self, atom: Atom, start: int, finish: int) -> Iterator[list[Piece]]:
+        """Other blocks of the atom, not taken in the plan."""
         for height in range(atom.parallelism, atom.gang - 1, -1)[:_HEIGHTS]:
             lower = replace(atom, parallelism=height)
             for off in range(min(2 * atom.lease, _EDGES) + 1):
                 bounds = (start + off, finish) if self._early else (start, finish - off)
-                other = self._blocks(lower, *bounds) if most > least else None
-                if other is not None:
-                    self._undo([other])
-                    if (given_now := _given(other)) < most:
-                        pieces, most = other, given_now
-        for piece in pieces:
-            self._plan.take(piece)
-        return pieces
+                pieces = self._blocks(lower, *bounds)
+                if pieces is not None:
+                    self._undo([pieces])
+                    yield pieces
 
     def _blocks(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
         """The tallest and rightmost blocks: each as high as its lowest point within a lease lets it be, then on, to the
@@ -265,7 +272,7 @@ def _given(pieces: Iterable[Piece]) -> int:
 def _least(atom: Atom) -> int:
     """What has to be given where there is room for all shapes."""
     numbers = range(atom.gang, atom.parallelism + 1)[:_SHAPES]
-    return min(given(shape(atom.work, number, atom.gang, atom.lease)) for number in numbers) if atom.work else 0
+    return min(given(shape(atom.work, number, atom.gang, atom.lease)) for number in numbers)
 
 
 def _has_shorter(atom: Atom) -> bool:
