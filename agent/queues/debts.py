@@ -16,7 +16,7 @@ def parts(monotask: Monotask) -> int:
 
 
 class Debts:
-    """By user; empty (false) as long as nothing is taken back. Commands are left out: the agent sees their ends."""
+    """By user; not asked as long as nothing is overdue. Commands are left out: the agent sees their ends."""
 
     __slots__ = ("_held", "_overdue", "_parts")
 
@@ -24,9 +24,6 @@ class Debts:
         self._parts = slots * TOGETHER
         self._overdue: dict[str, int] = {}
         self._held: dict[str, int] = {}  # of the same users
-
-    def __bool__(self) -> bool:
-        return bool(self._overdue)
 
     def begin(self, user: str, monotask: Monotask, held_parts: int) -> None:
         """A monotask is to go on without its slot; with that, its user holds so many parts of slots."""

@@ -40,8 +40,8 @@ def take_back(queues: MonotaskQueues, now: float, held_max_s: float) -> tuple[li
                 continue
             held_s = now - monotask.granted_at
             resource.debts.begin(owner.user, monotask, _held_parts(queues, resource, owner.user))
-            resource.release(owner, monotask, held_s)
             resource.overdue += 1
+            resource.release(owner, monotask, held_s)
             resource.taken_back += 1
             monotask.state = OVERDUE
             monotask.lease_until = 0.0  # there is no slot any more to be passed on

@@ -144,7 +144,7 @@ class MonotaskQueues:
                 resource.bypassing += 1
                 known.begins(now)
                 granted.append(monotask)
-            elif len(specs) == 1 and resource.free > 0 and not (resource.queued or small or resource.debts):
+            elif len(specs) == 1 and resource.free > 0 and not (resource.queued or small or resource.overdue):
                 resource.grant_at_once(known, monotask, spec.stage, now, self._lease_s)
                 granted.append(monotask)
                 if monotask.lease_until:

@@ -204,7 +204,7 @@ class Resource:
         monotask.state = GRANTED
         monotask.granted_at = now
         job.begins(now)
-        if self.debts:
+        if self.overdue:
             self.debts.held(job.user, monotask, 1)
         if monotask.small:
             self._share(1)
@@ -216,7 +216,7 @@ class Resource:
 
     def release(self, job: JobQueue, monotask: Monotask, execution_s: float) -> None:
         """It held a slot, or its part of one, for so long."""
-        if self.debts:
+        if self.overdue:
             self.debts.held(job.user, monotask, -1)
             self._line_up_again()
         if monotask.small:
@@ -256,7 +256,7 @@ class Resource:
                 self._drop_first(starved=starved)  # nothing left to run, or an entry from before its priority changed
                 continue
             monotask = waiting[0][3]
-            if self.debts and self.debts.forbid(job.user, monotask):
+            if self.overdue and self.debts.forbid(job.user, monotask):
                 self._set_aside(starved=starved)
                 continue
             if self.free <= 0 and not monotask.small and not self._has_room_beyond(job, monotask, starved=starved):
