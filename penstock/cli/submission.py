@@ -89,6 +89,7 @@ class Submission:
                 except JobCancelled as cancelled:
                     self._cancelled(cancelled)
                 except CommandError:
+                    self._job.progress(self._manager.progress())  # who hears of no tasks takes the job for done
                     await self._job.end()
                     raise
                 finally:

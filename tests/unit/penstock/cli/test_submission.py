@@ -39,6 +39,7 @@ async def test_what_no_waiting_helps_is_refused_though_that_is_said_before_the_j
     with pytest.raises(CommandError, match="it wants 91 TiB reserved"):
         await asyncio.wait_for(submitted(tmp_path), 30)
     assert len(fake.called("end_job")) == 1
+    assert [(stage.tasks, stage.done) for stage in fake.called("progress")[-1].stages] == [(1, 0)], "it is not done"
 
 
 async def test_what_is_waited_for_is_said(fake: FakeAgent, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
