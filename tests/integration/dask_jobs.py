@@ -94,15 +94,19 @@ def joined(client: Client, spans: str) -> None:
     import dask.dataframe as frames
     import pandas as pd
 
-    def noted(frame: pd.DataFrame) -> pd.DataFrame:
+    def note_partition(frame: pd.DataFrame) -> pd.DataFrame:
         work(0, spans)
         return frame
 
+    def noted(frame: frames.DataFrame) -> frames.DataFrame:
+        # Without `meta` Dask calls the function in the client too, to see what it returns: that is no task.
+        return frame.map_partitions(note_partition, meta=frame._meta)
+
     keys = pd.Series(range(20_000))
-    left = frames.from_pandas(pd.DataFrame({"k": keys, "x": keys * 1.5}), npartitions=8).map_partitions(noted)
-    right = frames.from_pandas(pd.DataFrame({"k": keys[::2], "y": 2}), npartitions=7).map_partitions(noted)
+    left = noted(frames.from_pandas(pd.DataFrame({"k": keys, "x": keys * 1.5}), npartitions=8))
+    right = noted(frames.from_pandas(pd.DataFrame({"k": keys[::2], "y": 2}), npartitions=7))
     with dask.config.set({"dataframe.shuffle.method": "p2p"}):
-        both = left.merge(right, on="k", how="inner").map_partitions(noted).persist()
+        both = noted(left.merge(right, on="k", how="inner")).persist()
     blobs = client.map(bytes, range(400_000, 400_020))
     wait(blobs)
     assert both.y.sum().compute() == 20_000
