@@ -12,16 +12,8 @@ _EMULATED = ("test_devices_bind", "test_disk_limit_falls")
 #: These run in both machines: what the other tests rely on is the same in both.
 _BOTH = ("test_enforcement_contract", "test_machine", "test_units")
 #: What processes get of the processors is measured here: neither other native tests run beside these nor the host's.
-_ALONE = (
-    "test_cgroup_behaviours",
-    "test_elastic_limits",
-    "test_enforcement",
-    "test_isolation",
-    "test_limits_by_command",
-    "test_observed_early",
-    "test_ranks",
-    "test_victims",
-)
+#: In other files single tests have the mark ``alone``.
+_ALONE = ("test_isolation", "test_observed_early", "test_ranks")
 _NEEDED = {"cpu", "io", "memory", "pids"}
 _CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")
 

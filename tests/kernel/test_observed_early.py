@@ -1,7 +1,7 @@
 """Whose plan holds it back is seen by the pressure that the kernel reports, and corrected long before it is late.
 
-The depository is filled with three equal runs of half a core for 45 s. The fourth has twice the input: a thread that
-wants a whole core. The paper's rule would look at it after 1.1 × 45 s, when half of what it could have done is lost.
+The depository is filled with three equal runs of half a core for 27 s. The fourth has twice the input: a thread that
+wants a whole core. The paper's rule would look at it after 1.1 × 27 s, when half of what it could have done is lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(400)
 CGROUPS = Path("/sys/fs/cgroup")
 MIB = 1 << 20
 INPUT_BYTES, BOUND_MIB = 1000, 128
-SLOTS, CORES = 15, 0.5
+SLOTS, CORES = 9, 0.5
 PREDICTED_S = SLOTS * SLOT_S
 #: What is forecast has 5 % of headroom; in microseconds of each 100 ms.
 PLANNED = round(1.05 * CORES * 100_000)
