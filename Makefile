@@ -30,8 +30,9 @@ test: $(VENV)  ## test-host, test-native and test-emulated; not test-measured, t
 	@status=0; $(RUN) -m tests.beside 0 '$(MAKE) test-not-alone' '$(MAKE) test-host' || status=1; \
 	$(RUN) -m tests.beside 10 '$(MAKE) test-emulated' '$(MAKE) test-alone' || status=1; exit $$status
 
+# Files with long tests first: by their number of tests, which is xdist's order, these were last, and one worker had nothing.
 test-host: $(VENV)  ## unit, property, contract and integration tests
-	@$(RUN) -m pytest -q -n 2 --dist loadfile tests/unit tests/property tests/contract tests/integration
+	@$(RUN) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/integration tests/property tests/contract tests/unit
 
 test-dask-old: $(DASK_OLD)  ## the tests of the Dask engine on the distributed of two years ago (the oldest supported)
 	$(DASK_OLD_RUN) -m pytest tests/unit/penstock/engines/dask tests/integration/test_dask*.py

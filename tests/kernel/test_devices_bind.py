@@ -18,6 +18,7 @@ import pytest
 from agent.cgroups import Cgroup, CgroupTree, Disk, disk_of, disks_of, limited_disks, whole_disks
 from agent.place import cgroup2_mount
 
+pytestmark = pytest.mark.measured
 RATE = 5_000_000
 WINDOWS = 5
 #: Partitions of each disk: 250 MB each.

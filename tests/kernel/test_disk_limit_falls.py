@@ -14,7 +14,7 @@ from bench.enforcement.guest import SCRATCH
 from penstock.model import Limits
 from tests.kernel.warm_bed import Bed
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.measured]
 MIB = 1 << 20
 FAST, SLOW = 16_000_000, 4_000_000
 ROUNDS = 6

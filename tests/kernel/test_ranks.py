@@ -61,11 +61,17 @@ def burning(host: Host) -> Iterator[Any]:
 
 def starter(host: Host, ends: ExitStack) -> Callable[..., None]:
     """What the fixture ``burning`` yields."""
+    started: dict[str, subprocess.Popen[str]] = {}
+
+    @ends.callback
+    def end() -> None:
+        host.penstock("kill", *(host.container(name)["container"] for name in started))
+        for process in started.values():
+            process.wait()
 
     def start(name: str, *options: str, program: str = BURN, arguments: tuple[str, ...] = ()) -> None:
         process = host.start("run", "--name", name, *options, "--", *python(program), *arguments)
-        ends.callback(process.wait)
-        ends.callback(lambda: host.penstock("kill", host.container(name)["container"]))
+        started[name] = process
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
 
