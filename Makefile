@@ -8,7 +8,7 @@ DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
 
-.PHONY: help venv wheel image demo test test-host test-alone test-not-alone test-dask-old test-spark test-vm test-native test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
+.PHONY: help venv wheel image demo test test-host test-pure test-not-pure test-alone test-not-alone test-dask-old test-spark test-vm test-native test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -25,14 +25,24 @@ image: | .venv/bin/python  ## the image and the kernel of the tests' virtual mac
 demo: $(VENV)  ## real jobs share this host, split statically and through Penstock (INPUT=DIR, DEMO=host)
 	@$(RUN) -m demo.dispatch
 
-# What measures the processors runs when the host's tests are over; beside it those under QEMU get what it leaves.
-test: $(VENV)  ## test-host, test-native and test-emulated; not test-measured, test-dask-old, test-spark and test-cluster
-	@status=0; $(RUN) -m tests.beside 0 '$(MAKE) test-not-alone' '$(MAKE) test-host' || status=1; \
-	$(RUN) -m tests.beside 10 '$(MAKE) test-emulated' '$(MAKE) test-alone' || status=1; exit $$status
+# Tests that compute and measure no time, of code that starts no daemon.
+PURE := tests/property tests/unit/bench tests/unit/docs tests/unit/master tests/unit/simulator
+on_two = @$(RUN) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
-# Files with long tests first: by their number of tests, which is xdist's order, these were last, and one worker had nothing.
+# What measures the processors runs when the others are over; beside it what has time gets what it leaves.
+test: $(VENV)  ## test-host, test-native and test-emulated; not test-measured, test-dask-old, test-spark and test-cluster
+	@status=0; $(RUN) -m tests.beside 0 '$(MAKE) test-not-alone' '$(MAKE) test-not-pure' || status=1; \
+	$(RUN) -m tests.beside 10 '$(MAKE) --keep-going test-emulated test-pure' '$(MAKE) test-alone' || status=1; exit $$status
+
+# Files with long tests first: in xdist's order, by the number of tests, these were last, and one worker had nothing.
 test-host: $(VENV)  ## unit, property, contract and integration tests
-	@$(RUN) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/integration tests/property tests/contract tests/unit
+	$(on_two) tests/integration tests/property tests/contract tests/unit
+
+test-pure: $(VENV)
+	$(on_two) $(PURE)
+
+test-not-pure: $(VENV)
+	$(on_two) tests/integration tests/contract tests/unit $(addprefix --ignore=,$(PURE))
 
 test-dask-old: $(DASK_OLD)  ## the tests of the Dask engine on the distributed of two years ago (the oldest supported)
 	$(DASK_OLD_RUN) -m pytest tests/unit/penstock/engines/dask tests/integration/test_dask*.py
