@@ -27,22 +27,23 @@ demo: $(VENV)  ## real jobs share this host, split statically and through Pensto
 
 # Tests that compute and measure no time, of code that starts no daemon.
 PURE := tests/property tests/unit/bench tests/unit/docs tests/unit/master tests/unit/simulator
-on_two = @$(RUN) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+on = @$(RUN) -m pytest -q --dist loadfile --no-loadscope-reorder -n
 
 # What measures the processors runs when the others are over; beside it what has time gets what it leaves.
 test: $(VENV)  ## test-host, test-native and test-emulated; not test-measured, test-dask-old, test-spark and test-cluster
 	@status=0; $(RUN) -m tests.beside 0 '$(MAKE) test-not-alone' '$(MAKE) test-not-pure' || status=1; \
-	$(RUN) -m tests.beside 10 '$(MAKE) --keep-going test-emulated test-pure' '$(MAKE) test-alone' || status=1; exit $$status
+	$(RUN) -m tests.beside 10 '$(MAKE) --keep-going --jobs=2 --output-sync=target test-emulated test-pure' '$(MAKE) test-alone' || status=1; exit $$status
 
 # Files with long tests first: in xdist's order, by the number of tests, these were last, and one worker had nothing.
 test-host: $(VENV)  ## unit, property, contract and integration tests
-	$(on_two) tests/integration tests/property tests/contract tests/unit
+	$(on) 2 tests/integration tests/property tests/contract tests/unit
 
 test-pure: $(VENV)
-	$(on_two) $(PURE)
+	$(on) 2 $(PURE)
 
+# Of these most wait for daemons.
 test-not-pure: $(VENV)
-	$(on_two) tests/integration tests/contract tests/unit $(addprefix --ignore=,$(PURE))
+	$(on) 3 tests/integration tests/contract tests/unit $(addprefix --ignore=,$(PURE))
 
 test-dask-old: $(DASK_OLD)  ## the tests of the Dask engine on the distributed of two years ago (the oldest supported)
 	$(DASK_OLD_RUN) -m pytest tests/unit/penstock/engines/dask tests/integration/test_dask*.py

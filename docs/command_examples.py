@@ -31,6 +31,7 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
     "jobs": [
         ("penstock jobs", "Yours: where they stand, and how those of late ended."),
         ("penstock jobs --wait j-1", "Return when it has ended; the exit status says how."),
+        ("penstock jobs --order j-7 j-1", "Have j-7 go first of your jobs, then j-1."),
     ],
     "cancel": [("penstock cancel j-1", "Stop it, with everything that runs of it anywhere.")],
     "explain": [("penstock explain j-1", "Why it waits, and where its tasks were placed and why.")],

@@ -217,6 +217,7 @@ REQUEST_EXAMPLES |= {
         ),
     ),
     "cancel_job": (jobs_api.CancelJob(job="j-1"), jobs_api.Cancelling(job="j-1")),
+    "order_jobs": (jobs_api.OrderJobs(jobs=["j-7", "j-1"]), jobs_api.JobsOrdered(jobs=["j-7", "j-1"], of_all=False)),
     "explain_job": (jobs_api.ExplainJob(job="j-1"), jobs_api.Explained(explained={"job": "j-1", "place": 1, "of": 2})),
 }  # fmt: skip
 #: Everything that a framework may ask.

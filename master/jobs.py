@@ -1,11 +1,11 @@
-"""What users ask about jobs, as agents relay it: which there are, why they wait, and to have them stopped."""
+"""What users ask about jobs, as agents relay it: which there are, why they wait, to have them stopped or put first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from master.core import Cluster
-from master.core.events import CancelAsked
+from master.core.events import CancelAsked, OrderAsked
 from master.core.listing import find, listed
 from master.explain import placed
 from penstock.wire import jobs_api as api
@@ -15,7 +15,9 @@ from penstock.wire.errors import bad_request, refused
 from penstock.wire.reservation_api import OnBehalf
 
 
-def answer(cluster: Cluster, dispatch: Callable[[CancelAsked], object], asked: OnBehalf, now: float) -> Result:
+def answer(
+    cluster: Cluster, dispatch: Callable[[CancelAsked | OrderAsked], object], asked: OnBehalf, now: float
+) -> Result:
     """``dispatch`` carries an event out; ``now`` is monotonic time.
 
     Raises:
@@ -33,10 +35,23 @@ def answer(cluster: Cluster, dispatch: Callable[[CancelAsked], object], asked: O
             dispatch(CancelAsked(job, asked.user))
             origin = cluster.nodes.get(found.origin)
             return api.Cancelling(job=job, away="" if origin is not None and origin.connected else found.origin)
+        case api.OrderJobs(wanted_jobs):
+            return _order(cluster, dispatch, tuple(dict.fromkeys(wanted_jobs)), asked)
         case api.ExplainJob(job):
             _own(cluster, job, asked)
             return api.Explained(explained=placed.document(cluster, job, now))
     raise AssertionError(asked.call)
+
+
+def _order(
+    cluster: Cluster, dispatch: Callable[[OrderAsked], object], jobs: tuple[str, ...], asked: OnBehalf
+) -> api.JobsOrdered:
+    """All of them, or an error and none."""
+    for job in jobs:
+        if (found := _own(cluster, job, asked)).ended_at is not None:
+            raise refused(f"job {job!r} has ended: {found.outcome}", field="job")
+    dispatch(OrderAsked(jobs, asked.user, asked.operator))
+    return api.JobsOrdered(jobs=list(jobs), of_all=asked.operator)
 
 
 def _list(cluster: Cluster, wanted: api.ListJobs, asked: OnBehalf) -> api.Jobs:

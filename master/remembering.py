@@ -1,6 +1,6 @@
 """What a master tells the one that comes after it, written down beside the event loop: what operators have said of
-nodes, how jobs ended, and what was learnt of their sizes. A store that cannot be had stops nothing: then that is
-forgotten with the process."""
+nodes, how jobs ended, what was learnt of their sizes, and which jobs are first by hand. A store that cannot be had
+stops nothing: then that is forgotten with the process."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from master.core.drains import DrainSaid
 from master.core.events import Remembered
 from master.core.instructions import Keep
 from master.core.past import MOST, Past
+from master.ordering.by_hand import HandOrder
 from master.ordering.sizes import Kind, KnownSizes
 from master.store.database import Database, StoreError
 from master.store.remembered import RememberedStore
@@ -37,6 +38,7 @@ class Remembering:
         self._drains: dict[str, DrainSaid | None] = {}
         self._jobs: dict[str, Past | None] = {}
         self._sizes: dict[Kind, KnownSizes | None] = {}
+        self._orders: dict[str, HandOrder | None] = {}
         self._due = asyncio.Event()
         self._stop = asyncio.Event()
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -50,6 +52,7 @@ class Remembering:
             try:
                 drains, jobs = await asyncio.to_thread(store.all)
                 sizes = await asyncio.to_thread(store.sizes)
+                orders = await asyncio.to_thread(store.orders)
             except StoreError:
                 store.close()
                 raise
@@ -60,7 +63,7 @@ class Remembering:
         self._task = asyncio.create_task(self._run())
         if drains or jobs:
             log.info("remembered", drains=len(drains), ended_jobs=len(jobs))
-        return Remembered(drains, jobs, sizes)
+        return Remembered(drains, jobs, sizes, orders)
 
     def keep(self, changed: Keep) -> None:
         """To be written down soon."""
@@ -68,6 +71,7 @@ class Remembering:
             return
         self._drains.update(changed.drains)
         self._sizes.update(changed.sizes)
+        self._orders.update(changed.orders)
         for job, past in changed.jobs.items():
             self._jobs.pop(job, None)  # the order is the one in which they ended
             self._jobs[job] = past
@@ -77,7 +81,7 @@ class Remembering:
 
     async def written(self) -> None:
         """Until what there was to keep has been written down, or that has failed or takes long, as the log says."""
-        if self._task is not None and (self._drains or self._jobs or self._sizes):
+        if self._task is not None and self._due_now:
             await asyncio.wait([self._attempt], timeout=_PATIENCE_S)
 
     async def close(self) -> None:
@@ -88,6 +92,11 @@ class Remembering:
         self._due.set()
         await self._task
         await asyncio.to_thread(self._store.close)
+
+    @property
+    def _due_now(self) -> bool:
+        """Whether there is something to write down."""
+        return bool(self._drains or self._jobs or self._sizes or self._orders)
 
     async def _run(self) -> None:
         assert self._store is not None
@@ -105,17 +114,19 @@ class Remembering:
 
     async def _write(self, store: RememberedStore) -> bool:
         """All that there is now; whether it is written down."""
-        if not (self._drains or self._jobs or self._sizes):
+        if not self._due_now:
             return True
-        drains, jobs, sizes, attempt = self._drains, self._jobs, self._sizes, self._attempt
-        self._drains, self._jobs, self._sizes = {}, {}, {}
+        drains, jobs, sizes, orders = self._drains, self._jobs, self._sizes, self._orders
+        attempt = self._attempt
+        self._drains, self._jobs, self._sizes, self._orders = {}, {}, {}, {}
         self._attempt = asyncio.get_running_loop().create_future()
         try:
-            await asyncio.to_thread(store.keep, drains, jobs, sizes)
+            await asyncio.to_thread(store.keep, drains, jobs, sizes, orders)
         except StoreError as error:
             log.error("drains and ended jobs could not be written down", why=str(error))
             self._drains = drains | self._drains
             self._sizes = sizes | self._sizes
+            self._orders = orders | self._orders
             self._jobs = {job: past for job, past in jobs.items() if job not in self._jobs} | self._jobs
             return False
         finally:

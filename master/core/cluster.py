@@ -18,6 +18,7 @@ from master.core import (
     draining,
     ends,
     executors,
+    hand_orders,
     learning,
     lifecycle,
     priorities,
@@ -29,6 +30,7 @@ from master.core import (
 from master.core import events as e
 from master.core.drains import Drains
 from master.core.executors import Executors
+from master.core.hand_orders import HandOrders
 from master.core.history import History
 from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
 from master.core.memory import MemoryEstimates
@@ -63,6 +65,7 @@ class Cluster:
         self.ordering = ordering_of(settings.ordering_settings(), self.sizes)
         self._slack_ordering = ordering_of(settings.ordering_settings(), self.sizes)
         self.drains = Drains()
+        self.hand_orders = HandOrders()
         self.plan: Plan = NothingPromised()
         self.history = History()
         self.unlearnt: dict[str, learning.Unlearnt] = {}  # jobs that are over, in the order in which they are due
@@ -112,14 +115,13 @@ class Cluster:
                 self._node_away(name, now)
             case e.Forecasted() | e.Learnt():
                 executors.heard(self, event)
-            case e.DrainAsked() | e.UndrainAsked():
-                draining.asked(self, event)
-            case e.CancelAsked():
-                cancelling.asked(self, event)
+            case e.DrainAsked() | e.UndrainAsked() | e.CancelAsked() | e.OrderAsked():
+                self._asked(event)
             case e.Reconfigured(settings):
                 self._reconfigure(settings)
-            case e.Remembered(drains, jobs, sizes):
+            case e.Remembered(drains, jobs, sizes, orders):
                 self.drains.remember(drains)
+                self.hand_orders.remember(orders)
                 self.past.restore(jobs)
                 remember_sizes(self.sizes, sizes, jobs)
             case e.RoundDue(at):
@@ -147,13 +149,18 @@ class Cluster:
         """The same ordering, for opportunistic work: by the share of it that each job has."""
         total = totals(self)
         views = job_views(self, [job for job in self.jobs.values() if job.described], total, opportunistic=True)
-        return self._slack_ordering.rank(views, cluster_view(total, self.unix(now)))
+        ranking = self._slack_ordering.rank(views, cluster_view(total, self.unix(now)))
+        return self.hand_orders.arrange(ranking, views)
 
     def rank(self, now: float) -> Ranking:
-        """What is promised comes first, then the order of the jobs that are described, then those that are early."""
+        """What is promised comes first, then the order of the jobs that are described, then those that are early.
+
+        Within that order some have their places by hand.
+        """
         total, at = totals(self), self.unix(now)
         views = job_views(self, [job for job in self.jobs.values() if job.described], total)
-        return promised_first(self.ordering.rank(views, cluster_view(total, at)), *promises.guarantees(self, at))
+        ranking = self.hand_orders.arrange(self.ordering.rank(views, cluster_view(total, at)), views)
+        return promised_first(ranking, *promises.guarantees(self, at))
 
     def propose(self, node: str, decision: api.AnyDecision) -> int:
         """Put a decision into the node's next request; its number, or 0 where the node is not connected."""
@@ -215,6 +222,17 @@ class Cluster:
         """A task that has not ended."""
         job = self.jobs.get(key[0])
         return job.tasks.get(key[1]) if job is not None else None
+
+    # ------------------------------------------------------------ what people ask for
+
+    def _asked(self, event: e.Asked) -> None:
+        match event:
+            case e.CancelAsked():
+                cancelling.asked(self, event)
+            case e.OrderAsked():
+                hand_orders.asked(self, event)
+            case _:
+                draining.asked(self, event)
 
     # ------------------------------------------------------------ messages
 
@@ -342,8 +360,9 @@ class Cluster:
                 self._out.append(SendDecisions(name, node.number, decisions))
             node.outbox = []
         self._spoken_to.clear()
-        kept = Keep(self.drains.take_changes(), self.past.take_changes(), self.sizes.take_changes())
-        if kept.drains or kept.jobs or kept.sizes:
+        sizes, orders = self.sizes.take_changes(), self.hand_orders.take_changes()
+        kept = Keep(self.drains.take_changes(), self.past.take_changes(), sizes, orders)
+        if kept.drains or kept.jobs or kept.sizes or kept.orders:
             self._out.append(kept)
         out, self._out = self._out, []
         return out

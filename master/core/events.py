@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from master.core.drains import DrainSaid
 from master.core.past import Past
 from master.core.settings import MasterSettings
-from master.ordering import KnownSizes
+from master.ordering import HandOrder, KnownSizes
 from master.prediction.runs import Settings
 from penstock.model import Profile
 from penstock.wire.agent_api import Progress
@@ -119,6 +119,15 @@ class CancelAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderAsked:
+    """``by`` wants these jobs first, in this order: of his own, or (an operator) ``of_all``; without jobs none is."""
+
+    jobs: tuple[str, ...]
+    by: str
+    of_all: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Reconfigured:
     """Other settings from now on, as far as a running master can change them (:meth:`MasterSettings.changed`)."""
 
@@ -128,12 +137,14 @@ class Reconfigured:
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """What the master before this one has written down (``Keep``): before anything else is heard. ``jobs`` are those
-    that are over, in the order in which they ended; ``sizes`` what was learnt of the sizes of jobs."""
+    that are over, in the order in which they ended; ``sizes`` what was learnt of the sizes of jobs; ``orders`` which
+    jobs are first by hand."""
 
     drains: Mapping[str, DrainSaid]
     jobs: Sequence[Past]
     sizes: Sequence[KnownSizes] = ()
+    orders: Mapping[str, HandOrder] = field(default_factory=dict)
 
 
-Asked = DrainAsked | UndrainAsked | CancelAsked
+Asked = DrainAsked | UndrainAsked | CancelAsked | OrderAsked
 Event = Said | Answered | NodeAway | RoundDue | Forecasted | Learnt | Asked | Reconfigured | Remembered

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from master.core.drains import DrainSaid
 from master.core.past import Past
+from master.ordering.by_hand import HandOrder
 from master.ordering.sizes import Kind, KnownSizes
 from master.prediction.runs import Run, Settings
 from penstock.wire.master_api import AnyDecision
@@ -60,12 +61,14 @@ class StoreRun:
 class Keep:
     """Write down, for the master that comes after this one: what operators have said of nodes (``drains``) and how jobs
     ended (``jobs``), by their names; None: forget it. A node that is to take work again, but does not know yet, is
-    ``drains[node] = DrainSaid(None)``. ``sizes`` is what was learnt of the sizes of jobs, by kind. It is
-    given back as the event ``Remembered``."""
+    ``drains[node] = DrainSaid(None)``. ``sizes`` is what was learnt of the sizes of jobs, by kind, ``orders`` which
+    jobs are first by hand (:class:`~master.core.hand_orders.HandOrders`). It is given back as the event
+    ``Remembered``."""
 
     drains: Mapping[str, DrainSaid | None]
     jobs: Mapping[str, Past | None]
     sizes: Mapping[Kind, KnownSizes | None] = field(default_factory=dict)
+    orders: Mapping[str, HandOrder | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

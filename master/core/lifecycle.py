@@ -78,6 +78,8 @@ def end_job(
     for name in job.hosts if not lost else ():  # one that was lost may come back
         if (host := cluster.nodes.get(name)) is not None:
             host.serves.discard(job.job)
+    if not lost:
+        cluster.hand_orders.over(job.job, job.user)
     for name in list(job.untold):
         heard(cluster, job, name)
     del cluster.jobs[job.job]

@@ -1,5 +1,6 @@
 """PURE. In which order jobs are served, and how much each may hold: one module per policy, chosen by name."""
 
+from master.ordering.by_hand import HandOrder, placed_by_hand
 from master.ordering.choice import NAMES, OrderingSettings, ordering_of
 from master.ordering.las_mq import Inside
 from master.ordering.multilevel import Multilevel
@@ -13,6 +14,7 @@ __all__ = [
     "NAMES",
     "Amounts",
     "ClusterView",
+    "HandOrder",
     "Inside",
     "JobSizes",
     "JobView",
@@ -24,5 +26,6 @@ __all__ = [
     "Ranking",
     "StageView",
     "ordering_of",
+    "placed_by_hand",
     "promised_first",
 ]

@@ -1,5 +1,5 @@
-"""What a master that is restarted is to know again: which nodes operators have drained, how jobs ended, and what was
-learnt of their sizes."""
+"""What a master that is restarted is to know again: which nodes operators have drained, how jobs ended, what was
+learnt of their sizes, and which jobs are first by hand."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import structlog
 
 from master.core.drains import DrainSaid
 from master.core.past import Past
+from master.ordering.by_hand import HandOrder
 from master.ordering.sizes import Kind, KnownSizes
 from master.store.database import METADATA, Database
 
@@ -37,6 +38,12 @@ _SIZES = sa.Table(
     sa.Column("kind", sa.Text, primary_key=True),
     sa.Column("known", sa.LargeBinary, nullable=False),
 )
+_ORDERS = sa.Table(
+    "hand_orders",
+    METADATA,
+    sa.Column("whose", sa.Text, primary_key=True),
+    sa.Column("said", sa.LargeBinary, nullable=False),
+)
 
 
 class RememberedStore:
@@ -50,6 +57,7 @@ class RememberedStore:
         drains: Mapping[str, DrainSaid | None],
         jobs: Mapping[str, Past | None],
         sizes: Mapping[Kind, KnownSizes | None] | None = None,
+        orders: Mapping[str, HandOrder | None] | None = None,
     ) -> None:
         """Write down what changed, None: forget it; all of it or nothing.
 
@@ -61,6 +69,7 @@ class RememberedStore:
             _replace(connection, _JOBS.c.job, "past", jobs)
             by_name = {msgspec.json.encode(kind).decode(): known for kind, known in (sizes or {}).items()}
             _replace(connection, _SIZES.c.kind, "known", by_name)
+            _replace(connection, _ORDERS.c.whose, "said", orders or {})
 
     def all(self) -> tuple[dict[str, DrainSaid], list[Past]]:
         """What is kept; the jobs in the order in which they ended. What cannot be read, as another version wrote it, is
@@ -88,6 +97,16 @@ class RememberedStore:
         with self._database.transaction() as connection:
             rows = connection.execute(sa.select(_SIZES.c.known).order_by(_SIZES.c.kind)).all()
         return [known for row in rows if (known := _read(row.known, KnownSizes)) is not None]
+
+    def orders(self) -> dict[str, HandOrder]:
+        """Which jobs are first by hand; what another version wrote is left out.
+
+        Raises:
+            StoreError: the database does not tell.
+        """
+        with self._database.transaction() as connection:
+            rows = connection.execute(sa.select(_ORDERS.c.whose, _ORDERS.c.said)).all()
+        return {row.whose: said for row in rows if (said := _read(row.said, HandOrder)) is not None}
 
     def close(self) -> None:
         """Give the connections back."""

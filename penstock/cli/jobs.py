@@ -1,4 +1,5 @@
-"""``penstock jobs``: one's jobs as the cluster's master knows them, how those of late ended, waiting for their end."""
+"""``penstock jobs``: one's jobs as the cluster's master knows them, how those of late ended, waiting for their end,
+their order by hand."""
 
 from __future__ import annotations
 
@@ -34,16 +35,25 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--all", action="store_true", help="everybody's (for operators)")
     parser.add_argument("--wait", action="store_true", help="return when the named jobs have ended")
     parser.add_argument("--timeout", type=arguments.duration, metavar="DURATION", help="of --wait, for example 10min")
+    parser.add_argument(
+        "--order",
+        action="store_true",
+        help="put the named jobs first of yours, in this order (operators: of all); without any: the master decides",
+    )
     parser.add_argument("--json", action="store_true", help="print them as JSON")
     options = parser.parse_args(argv)
     if options.jobs and options.all:
         raise usage_error("--all: name jobs, or show everybody's")
     if options.wait and not options.jobs:
         raise usage_error("--wait: name the jobs to wait for")
+    if options.order and (options.wait or options.all):
+        raise usage_error("--order: name jobs, without --wait and --all")
     if options.timeout is not None and not options.wait:
         raise usage_error("--timeout: only with --wait")
     from penstock.cli.session import converse  # asyncio and all: not for --help
 
+    if options.order:
+        return converse(_order(options.jobs, as_json=options.json), named="job")
     if options.jobs:
         timeout_s = options.timeout if options.wait else 0.0
         return converse(_named(options.jobs, wait=options.wait, timeout_s=timeout_s, as_json=options.json))
@@ -67,6 +77,22 @@ async def _list(*, everybody: bool, as_json: bool) -> int:
         from penstock.cli.render_jobs import table
 
         console().print(table(found, time.time(), users=everybody)) if found else print("no jobs")
+    return Status.DONE
+
+
+async def _order(jobs: Sequence[str], *, as_json: bool) -> int:
+    import msgspec
+
+    from penstock.client import AgentClient
+
+    async with await AgentClient.connect(client="penstock jobs") as agent:
+        ordered = await agent.jobs.order(jobs)
+    if as_json:
+        print(msgspec.json.encode(ordered).decode())
+    elif ordered.jobs:
+        print(f"first of {'all' if ordered.of_all else 'your'} jobs, until they are over: {', '.join(ordered.jobs)}")
+    else:
+        print(f"no job is put first by {'an operator' if ordered.of_all else 'you'} any more")
     return Status.DONE
 
 

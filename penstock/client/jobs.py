@@ -39,6 +39,16 @@ class Jobs:
         asked = api.CancelJob(job=job)
         return await self._link.call("cancel_job", lambda: asked, api.Cancelling)
 
+    async def order(self, jobs: Sequence[str]) -> api.JobsOrdered:
+        """Put jobs first, in this order: of this user's (asked by an operator: of all). Without jobs none is any more.
+
+        Raises:
+            RpcError: ``bad_request``: there is none of an id; ``refused``: it is somebody else's, or has ended. Then
+                nothing has changed.
+        """
+        asked = api.OrderJobs(jobs=list(dict.fromkeys(jobs)))
+        return await self._link.call("order_jobs", lambda: asked, api.JobsOrdered)
+
     async def explain(self, job: str) -> dict[str, Any]:
         """Why a job waits, and where its tasks were placed, and why (docs/jobs.md lists the keys).
 

@@ -106,6 +106,20 @@ class Cancelling(Result, frozen=True):
     away: str = ""
 
 
+class OrderJobs(Params, frozen=True):
+    """Put jobs of mine first of mine (operators: anybody's, first of all), in this order. It holds until they are over,
+    or other jobs are named. Without jobs the order is the master's alone again."""
+
+    jobs: Annotated[list[JobId], msgspec.Meta(max_length=MOST_JOBS)] = []
+
+
+class JobsOrdered(Result, frozen=True):
+    """``jobs`` are first from now on, in this order: ``of_all`` of everybody's, else of one's own."""
+
+    jobs: list[str]
+    of_all: bool
+
+
 class ExplainJob(Params, frozen=True):
     """Why a job of mine (operators: anybody's) waits, and where its tasks were placed, and why."""
 
@@ -166,6 +180,7 @@ class SlotTakenBack(Params, frozen=True):
 REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "jobs": (ListJobs, Jobs),
     "cancel_job": (CancelJob, Cancelling),
+    "order_jobs": (OrderJobs, JobsOrdered),
     "explain_job": (ExplainJob, Explained),
 }
 

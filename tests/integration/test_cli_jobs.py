@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,6 +116,42 @@ async def test_jobs_are_seen_explained_and_stopped_everywhere(
         assert late == f"penstock jobs: the time is over; 1 of 1 not ended: {other.id}\n"
         assert "has ended, cancelled: cancelled by " in (await penstock.run(alpha, "explain", doomed.id))[0]
         assert "there is no job 'x-1'" in (await penstock.run(alpha, "explain", "x-1", status=4))[1]
+
+
+def until_ranked(agent: Any, jobs: list[str]) -> None:
+    """Until the containers of these jobs stand in this order for the kernel."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        containers = [each for each in agent.status()["containers"] if each["rank"] is not None]
+        ranked = [each["job"] for each in sorted(containers, key=lambda each: int(each["rank"]["rank"]))]
+        if ranked == jobs:
+            return
+        assert time.monotonic() < deadline, ranked
+        time.sleep(0.1)
+
+
+async def test_jobs_are_put_first_by_hand(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
+) -> None:
+    """The kernel's ranks follow: see ``rank`` of the containers."""
+    (alpha,) = await agents(start_agent, master, tmp_path, "alpha")
+    async with await AgentClient.connect(alpha.socket, "test") as client:
+        jobs = [await client.register_job(name) for name in ("one", "two", "three")]
+        for job in jobs:
+            await asyncio.wait_for(job.admitted(), LIMIT_S)
+            await job.place("s", [command(job.name, "sleep", "900")])
+            await started(job, job.name)
+        one, two, three = (job.id for job in jobs)
+        out, _ = await penstock.run(alpha, "jobs", "--order", three, two)
+        # Tests run as root, who is an operator.
+        assert out == f"first of all jobs, until they are over: {three}, {two}\n"
+
+        await asyncio.to_thread(until_ranked, alpha, [three, two, one])
+        said, _ = await penstock.run(alpha, "explain", three)
+        assert "put first by root (penstock jobs --order)" in said
+        _, wrong = await penstock.run(alpha, "jobs", "--order", one, "nobody-1", status=4)
+        assert wrong == "penstock jobs: job: there is no job 'nobody-1' (see `penstock jobs`)\n"
+        assert json.loads((await penstock.run(alpha, "jobs", "--order", "--json"))[0]) == {"jobs": [], "of_all": True}
 
 
 def session(agent: Any, directory: Path, script: str) -> subprocess.Popen[bytes]:

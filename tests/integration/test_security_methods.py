@@ -62,6 +62,7 @@ OF_OTHERS: dict[str, dict[str, Any]] = {
     "reservations": {"everybody": True},
     "jobs": {"everybody": True},
     "cancel_job": {"job": "{job}"},
+    "order_jobs": {"jobs": ["{job}"]},
     "explain_job": {"job": "{job}"},
     "set_config": {"values": {"t_alloc": "0.1"}},
     "show_config": {},

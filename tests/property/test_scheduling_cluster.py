@@ -19,7 +19,7 @@ from master.core.drains import DrainSaid
 from master.core.instructions import Hangup, Instruction, Keep, SendDecisions
 from master.core.invariants import broken
 from master.core.past import Past
-from master.ordering import NAMES
+from master.ordering import NAMES, HandOrder
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire import master_api as api
 from tests.property.scheduling_agents import EXIT, MIB, NODES, TIMEOUT_S, Agent, Job, Wanted
@@ -58,6 +58,7 @@ class World(RuleBasedStateMachine):
         #: What is written down for the next master.
         self.kept_drains: dict[str, DrainSaid] = {}
         self.kept_jobs: dict[str, Past] = {}
+        self.kept_orders: dict[str, HandOrder] = {}
         #: Job → its user.
         self.users: dict[str, str] = {}
 
@@ -85,7 +86,7 @@ class World(RuleBasedStateMachine):
         self.log: list[tuple[e.Event, float]] = []
         self.said: list[list[Instruction]] = []
         self.ends: dict[tuple[str, str], Ended] = {}
-        self.serve(e.Remembered(dict(self.kept_drains), list(self.kept_jobs.values())))
+        self.serve(e.Remembered(dict(self.kept_drains), list(self.kept_jobs.values()), (), dict(self.kept_orders)))
 
     def serve(self, event: e.Event) -> None:
         admitted = {job.job for job in self.cluster.jobs.values() if job.admitted}
@@ -103,9 +104,10 @@ class World(RuleBasedStateMachine):
                         self.check(node, decision, admitted)
                 case Hangup(node):
                     self.agents[node].unlink()
-                case Keep(drains, jobs):
+                case Keep(drains, jobs, _, orders):
                     keep(self.kept_drains, drains)
                     keep(self.kept_jobs, jobs)
+                    keep(self.kept_orders, orders)
 
     def check(self, node: str, decision: api.AnyDecision, admitted: set[str]) -> None:
         if isinstance(decision, api.Assign | api.Promote):
@@ -278,6 +280,17 @@ class World(RuleBasedStateMachine):
         for agent in self.agents.values():
             agent.unlink()
         self.start_master()
+
+    @rule(at=pick, many=st.integers(0, 3), of_all=st.booleans())
+    def order_by_hand(self, at: int, many: int, of_all: bool) -> None:
+        """Somebody puts some of his jobs first, or an operator some of all."""
+        described = [job for job in self.cluster.jobs.values() if job.described]
+        by = described[at % len(described)].user if described else "u"
+        wanted = [job.job for job in described if of_all or job.user == by][:many]
+        self.serve(e.OrderAsked(tuple(wanted), "root" if of_all else by, of_all))
+        order = self.cluster.rank(self.now).order()
+        assert sorted(order) == sorted(job.job for job in described)
+        assert order[: len(wanted)] == wanted or not of_all, "what an operator names comes first"
 
     @rule(node=nodes, stop=st.booleans())
     def drain(self, node: str, stop: bool) -> None:

@@ -14,6 +14,7 @@ from master.core.drains import DrainSaid
 from master.core.instructions import Keep
 from master.core.past import Past
 from master.daemon import Master
+from master.ordering import HandOrder
 from master.remembering import Remembering
 from master.store.database import Database, StoreError
 from master.store.remembered import RememberedStore
@@ -40,6 +41,17 @@ async def started(path: Path) -> tuple[Remembering, dict[str, DrainSaid], list[P
     one = Remembering(str(path / "master.db"))
     known = await one.start()
     return one, dict(known.drains), list(known.jobs)
+
+
+async def test_the_next_master_knows_which_jobs_are_first_by_hand(tmp_path: Path) -> None:
+    one, _, _ = await started(tmp_path)
+    one.keep(Keep({}, {}, orders={"u": HandOrder("u", ("j-2", "j-1")), "": HandOrder("root", ("j-1",))}))
+    await one.written()
+    one.keep(Keep({}, {}, orders={"": None}))
+    await one.close()
+    again = Remembering(str(tmp_path / "master.db"))
+    assert (await again.start()).orders == {"u": HandOrder("u", ("j-2", "j-1"))}
+    await again.close()
 
 
 async def test_the_next_master_knows_it_in_the_same_order(tmp_path: Path) -> None:
@@ -76,13 +88,12 @@ async def test_what_could_not_be_written_down_is_tried_again(tmp_path: Path, mon
     keep = RememberedStore.keep
     tries = []
 
-    def fails_once(
-        self: RememberedStore, drains: dict[str, DrainSaid | None], jobs: dict[str, Past | None], sizes: Any
-    ) -> None:
+    def fails_once(self: RememberedStore, *changed: Any) -> None:
+        drains, jobs, *_ = changed
         tries.append((dict(drains), list(jobs)))
         if len(tries) == 1:
             raise StoreError("store: the disk is full")
-        keep(self, drains, jobs, sizes)
+        keep(self, *changed)
 
     monkeypatch.setattr(RememberedStore, "keep", fails_once)
     one, _, _ = await started(tmp_path)

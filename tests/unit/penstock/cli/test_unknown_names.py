@@ -43,6 +43,7 @@ NAMES = {
 #: The same in other words.
 MORE = [
     ("jobs", "j-0", "--wait"),
+    ("jobs", "--order", "j-0"),
     ("submit", "job.toml", "--reservation", "r-0", "--detach"),
     ("profile", "plot", "sort", "--run", "x"),
     ("profile", "show", "sort", "--user", "eve"),
@@ -57,6 +58,7 @@ NONE = {
 _MISSING = {
     "cancel_job": ("there is no job 'j-0'", "job"),
     "explain_job": ("there is no job 'j-0'", "job"),
+    "order_jobs": ("there is no job 'j-0'", "job"),
     "drain": ("no node 'n-0'", "nodes"),
     "undrain": ("no node 'n-0'", "nodes"),
     "update_reservation": ("there is no reservation 'r-0'", "reservation"),

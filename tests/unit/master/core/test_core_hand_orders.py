@@ -1,0 +1,72 @@
+"""Jobs that are first by hand: what agents are told, when it is over, and what the next master knows."""
+
+from __future__ import annotations
+
+from master.core import events as e
+from master.core.hand_orders import OF_ALL
+from master.core.instructions import Keep
+from master.ordering import HandOrder
+from penstock.wire import master_api as api
+from tests.unit.master.cluster_bed import Bed, bed, job_state
+
+
+def three_jobs() -> Bed:
+    made = bed("a")
+    for name in ("one", "two", "three"):
+        made.job("a", name)
+    made.round()
+    return made
+
+
+def order(made: Bed) -> list[str]:
+    return made.cluster.rank(made.now).order()
+
+
+def kept(made: Bed) -> dict[str, HandOrder | None]:
+    """What was to be written down, the latest of each."""
+    found: dict[str, HandOrder | None] = {}
+    for each in made.other:
+        if isinstance(each, Keep):
+            found |= each.orders
+    return found
+
+
+def test_agents_are_told_at_the_next_round_with_who_wanted_it() -> None:
+    made = three_jobs()
+    made.serve(e.OrderAsked(("three",), "u", of_all=False))
+    assert made.cluster.wants_round
+    made.now += made.cluster.settings.interval_s
+    made.round()
+    said = {decision.job: decision for _, decision in made.said(api.SetPriority)}
+    assert "put first by u" in said["three"].why
+    jobs = made.cluster.jobs
+    assert sorted(jobs, key=lambda job: -jobs[job].priority) == ["three", "one", "two"]
+
+
+def test_it_is_over_with_the_job_and_written_down_until_then() -> None:
+    made = three_jobs()
+    made.serve(e.OrderAsked(("three", "two"), "u", of_all=False))
+    made.serve(e.OrderAsked(("two",), "root", of_all=True))
+    assert kept(made) == {"u": HandOrder("u", ("three", "two")), OF_ALL: HandOrder("root", ("two",))}
+    assert order(made) == ["two", "three", "one"]
+    made.serve(e.Said("a", api.JobEnded(job="two")))
+    assert kept(made) == {"u": HandOrder("u", ("three",)), OF_ALL: None}
+    assert order(made) == ["three", "one"]
+
+
+def test_the_next_master_knows_it_before_the_jobs_are_back() -> None:
+    made = Bed()
+    made.serve(e.Remembered({}, [], (), {"u": HandOrder("u", ("two",))}))
+    made.node("a", jobs=[job_state("one"), job_state("two")])
+    assert order(made)[0] == "two"
+
+
+def test_a_job_whose_host_was_lost_keeps_its_place_for_its_return() -> None:
+    made = three_jobs()
+    made.serve(e.OrderAsked(("two",), "u", of_all=False))
+    made.serve(e.NodeAway("a"))
+    made.now += made.cluster.settings.node_timeout_s + 1
+    made.round()
+    assert "two" not in made.cluster.jobs
+    made.node("a", jobs=[job_state("one"), job_state("two")])
+    assert order(made)[0] == "two"

@@ -1,0 +1,79 @@
+"""Places by hand: whose jobs move, what nobody else loses, and that all of a ranking agrees with its order."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from master.ordering import ClusterView, HandOrder, JobView, Ranking, ordering_of, placed_by_hand
+from master.ordering.choice import OrderingSettings
+from master.ordering.policy import Strict
+from master.ordering.sizes import JobSizes
+
+USERS = {"e1": "eve", "m1": "max", "e2": "eve", "m2": "max", "e3": "eve"}
+POLICY = [*USERS]
+
+
+def policy() -> Ranking:
+    return Strict(POLICY, {job: f"place {at}" for at, job in enumerate(POLICY)})
+
+
+def arranged(own: dict[str, HandOrder], of_all: HandOrder | None = None) -> Ranking:
+    return placed_by_hand(policy(), USERS, own, of_all)
+
+
+def test_a_user_s_jobs_change_places_among_themselves() -> None:
+    made = arranged({"eve": HandOrder("eve", ("e3", "e2"))})
+    assert made.order() == ["e3", "m1", "e2", "m2", "e1"]
+    assert made.why("e3") == "put first by eve (penstock jobs --order); else place 4"
+    assert made.why("e1") == "place 0"
+
+
+def test_an_operator_s_come_before_all() -> None:
+    made = arranged({"eve": HandOrder("eve", ("e3",))}, HandOrder("root", ("m2", "e2")))
+    assert made.order() == ["m2", "e2", "e3", "m1", "e1"]
+    assert "by root" in made.why("m2")
+
+
+def test_what_is_not_his_and_what_is_not_there_changes_nothing() -> None:
+    assert arranged({"eve": HandOrder("eve", ("m2", "gone"))}).order() == POLICY
+    assert arranged({}, HandOrder("root", ("gone",))).order() == POLICY
+
+
+def test_stages_are_placed_in_the_order_of_the_places() -> None:
+    made = arranged({"eve": HandOrder("eve", ("e3",))})
+    by_key = sorted(POLICY, key=lambda job: made.key(job, 0.0), reverse=True)
+    assert by_key == made.order()
+
+
+def test_a_place_of_a_fair_share_is_charged_for_who_has_it() -> None:
+    views = [JobView(job, user=user, sequence=at, wants=4.0, needs=4.0) for at, (job, user) in enumerate(USERS.items())]
+    cluster = ClusterView(capacity=(4.0, 4.0, 4.0, 4.0), containers=4.0)
+    fair = ordering_of(OrderingSettings(name="fair"), JobSizes()).rank(views, cluster)
+    first = fair.order()[-1]
+    made = placed_by_hand(fair, USERS, {}, HandOrder("root", (first,)))
+    assert made.order()[0] == first
+    before = made.key(first, 1.0)
+    made.charge(first, (1.0, 0.0, 0.0, 0.0))
+    assert made.key(first, 1.0) < before, "it has something now"
+
+
+@given(
+    st.lists(st.sampled_from(["eve", "max", "ann"]), min_size=1, max_size=12),
+    st.dictionaries(st.sampled_from(["eve", "max", "ann"]), st.lists(st.integers(0, 14), max_size=6)),
+    st.none() | st.lists(st.integers(0, 14), max_size=6),
+)
+def test_it_is_an_order_of_the_same_jobs_and_users_keep_their_places(
+    owners: list[str], own: dict[str, list[int]], of_all: list[int] | None
+) -> None:
+    jobs = [f"j{at}" for at in range(len(owners))]
+    users = dict(zip(jobs, owners, strict=True))
+    said = {user: HandOrder(user, tuple(f"j{at}" for at in named)) for user, named in own.items()}
+    by_users = placed_by_hand(Strict(jobs, dict.fromkeys(jobs, "")), users, said, None)
+    assert sorted(by_users.order()) == sorted(jobs)
+    assert [users[job] for job in by_users.order()] == owners
+    if of_all is None:
+        return
+    named = [f"j{at}" for at in dict.fromkeys(of_all) if at < len(jobs)]
+    made = placed_by_hand(Strict(jobs, dict.fromkeys(jobs, "")), users, said, HandOrder("root", tuple(named)))
+    assert made.order() == named + [job for job in by_users.order() if job not in named]
