@@ -84,7 +84,7 @@ class Scene:
 
     async def dies(self) -> None:
         """It reaches the point by what was asked of it."""
-        await asyncio.wait_for(asyncio.to_thread(self.agent.process.wait), 60)
+        await asyncio.to_thread(self.agent.process.wait, 60)
         assert self.agent.process.returncode == -9, self.agent.log.read_text()
 
     async def containers(self) -> dict[str, dict[str, Any]]:

@@ -22,12 +22,14 @@ from tests.kernel.host_bed import python
 pytestmark = pytest.mark.timeout(600)
 CGROUPS = Path("/sys/fs/cgroup")
 MIB = 1 << 20
-#: Reads a file twice, so that its cache counts as in use; holds some memory of its own; says so.
+#: Reads a file twice, so that its cache counts as in use; holds some memory of its own; says so. The file is on the
+#: disk: while its pages are dirty reclaim cannot take them, and whoever has them is preempted.
 CACHE = """
-    import time
+    import os, time
     with open("/scratch/{name}", "wb+") as f:
         f.write(b"y" * ({cached} << 20))
         f.flush()
+        os.fsync(f.fileno())
         for _ in range(3):
             f.seek(0)
             while f.read(1 << 20):
@@ -98,7 +100,7 @@ def file_of(container: str, name: str) -> str:
 
 
 async def died(daemon: Daemon) -> None:
-    await asyncio.wait_for(asyncio.to_thread(daemon.process.wait), 120)
+    await asyncio.to_thread(daemon.process.wait, 120)  # the event loop cannot end while a thread waits
     assert daemon.process.returncode == -9, daemon.log.read_text()
 
 

@@ -24,7 +24,7 @@ class Cancelling(World):
         super().start_master()
         #: What some master was told, and this one. A master knows of its predecessor's jobs that are over.
         self.ever_cancelled: set[str] = getattr(self, "ever_cancelled", set())
-        self.cancelled: set[str] = set()
+        self.cancelled: set[str] = {past.view.job for past in self.cluster.past if past.cancelled_by}
 
     def check(self, node: str, decision: api.AnyDecision, admitted: set[str]) -> None:
         super().check(node, decision, admitted)
@@ -106,6 +106,21 @@ TestCancelling.settings = settings(
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+def test_a_job_that_was_cancelled_and_lost_with_its_host_is_cancelled_by_the_next_master() -> None:
+    """An example that was found: the next master knows it, as it is among those that are over."""
+    world = Cancelling()
+    world.begin(ordering="fifo", sizes=[1, 1, 1], limits={})
+    world.master_restarts()
+    world.link("b")
+    world.cancel_job(0)
+    world.round(6.0)
+    world.master_restarts()
+    assert world.cancelled
+    world.link("b")
+    world.what_is_said_adds_up()
+    world.teardown()
 
 
 def test_a_node_that_registers_with_an_end_that_was_not_heard_tells_what_others_hold() -> None:
