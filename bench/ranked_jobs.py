@@ -92,7 +92,7 @@ def main() -> int:
         print(f"left out: {CORES} processors are needed")
         return 0
     names = "".join(f"{job.name:>9}" for job in BURNING)
-    print(f"{'seconds':<14}{'the first and last sleeper':>16}{names}")
+    print(f"{'seconds':<14}{'first':>8}{'last':>8}{names}   (first and last: of the sleepers)")
     linux = {"sleep": asyncio.run(arrive(SLEEPING, by_linux)), "burn": asyncio.run(arrive(BURNING, by_linux))}
     show("plain Linux", linux)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:

@@ -25,6 +25,7 @@ from penstock.transport import Listener, RpcPeer
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Result
 from penstock.wire.errors import refused, unavailable
+from penstock.wire.jobs_api import JobsOrdered
 from penstock.wire.reservation_api import OnBehalf
 
 log = structlog.get_logger()
@@ -96,8 +97,11 @@ class MasterService:
         return said
 
     async def of_jobs(self, asked: OnBehalf) -> Result:
-        """A call about jobs, in its turn, too."""
-        return jobs.answer(self.cluster, self._dispatch, asked, time.monotonic())
+        """A call about jobs, in its turn, too. What was put first by hand is written down before that is said."""
+        said = jobs.answer(self.cluster, self._dispatch, asked, time.monotonic())
+        if isinstance(said, JobsOrdered) and self.remembering is not None:
+            await self.remembering.written()
+        return said
 
     async def of_configuration(self, asked: OnBehalf, node: str) -> Result:
         """A call about our own configuration, by an operator on ``node``."""

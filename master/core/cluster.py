@@ -18,7 +18,6 @@ from master.core import (
     draining,
     ends,
     executors,
-    hand_orders,
     learning,
     lifecycle,
     priorities,
@@ -230,7 +229,10 @@ class Cluster:
             case e.CancelAsked():
                 cancelling.asked(self, event)
             case e.OrderAsked():
-                hand_orders.asked(self, event)
+                self.hand_orders.asked(event)
+                self.order_anew()
+                self.changed = self.room_changed = True
+                self.explain("jobs ordered by hand", by=event.by, jobs=list(event.jobs), of_all=event.of_all)
             case _:
                 draining.asked(self, event)
 

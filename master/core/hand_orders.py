@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from master.core.events import OrderAsked
 from master.ordering import HandOrder, JobView, Ranking, placed_by_hand
-
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
-    from master.core.events import OrderAsked
 
 #: In place of a user: what an operator said of everybody's jobs. No user has this name.
 OF_ALL = ""
@@ -24,19 +20,16 @@ class HandOrders:
         #: What is to be written down since :meth:`take_changes`; None: nothing is wanted any more.
         self._changed: dict[str, HandOrder | None] = {}
 
-    def say(self, whose: str, order: HandOrder) -> None:
+    def asked(self, event: OrderAsked) -> None:
         """It is wanted so from now on, in place of what was said before; without jobs nothing is."""
-        if order.jobs:
-            self._said[whose] = self._changed[whose] = order
-        elif self._said.pop(whose, None) is not None:
-            self._changed[whose] = None
+        self._say(OF_ALL if event.of_all else event.by, HandOrder(event.by, event.jobs))
 
     def over(self, job: str, user: str) -> None:
         """A job of this user is no more."""
         for whose in (user, OF_ALL):
             said = self._said.get(whose)
             if said is not None and job in said.jobs:
-                self.say(whose, replace(said, jobs=tuple(each for each in said.jobs if each != job)))
+                self._say(whose, replace(said, jobs=tuple(each for each in said.jobs if each != job)))
 
     def arrange(self, ranking: Ranking, jobs: list[JobView]) -> Ranking:
         """The ranking of these jobs, with places by hand."""
@@ -54,10 +47,8 @@ class HandOrders:
         changed, self._changed = self._changed, {}
         return changed
 
-
-def asked(cluster: Cluster, event: OrderAsked) -> None:
-    """The order of jobs is looked at anew."""
-    cluster.hand_orders.say(OF_ALL if event.of_all else event.by, HandOrder(event.by, event.jobs))
-    cluster.order_anew()
-    cluster.changed = cluster.room_changed = True
-    cluster.explain("jobs ordered by hand", by=event.by, jobs=list(event.jobs), of_all=event.of_all)
+    def _say(self, whose: str, order: HandOrder) -> None:
+        if order.jobs:
+            self._said[whose] = self._changed[whose] = order
+        elif self._said.pop(whose, None) is not None:
+            self._changed[whose] = None

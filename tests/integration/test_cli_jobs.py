@@ -18,6 +18,7 @@ import pytest
 
 from penstock.cli.main import main
 from penstock.client import AgentClient, Job, JobCancelled
+from penstock.wire.errors import RpcError
 from tests.integration.test_master_and_agents import MasterProcess, agents, command
 
 Start = Callable[..., Any]
@@ -130,6 +131,15 @@ def until_ranked(agent: Any, jobs: list[str]) -> None:
         time.sleep(0.1)
 
 
+async def explained(client: AgentClient, job: str) -> dict[str, Any]:
+    """Of a job that the master knows again before long."""
+    while True:
+        try:
+            return await client.jobs.explain(job)
+        except RpcError:  # the agent has no master yet, or that one does not know the job yet
+            await asyncio.sleep(0.1)
+
+
 async def test_jobs_are_put_first_by_hand(
     start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
 ) -> None:
@@ -149,6 +159,12 @@ async def test_jobs_are_put_first_by_hand(
         await asyncio.to_thread(until_ranked, alpha, [three, two, one])
         said, _ = await penstock.run(alpha, "explain", three)
         assert "put first by root (penstock jobs --order)" in said
+
+        await penstock.run(alpha, "jobs", "--order", two)
+        master.kill()  # at once: what was answered is written down
+        master.start()
+        async with asyncio.timeout(LIMIT_S):
+            assert "put first by root" in str(await explained(client, two))
         _, wrong = await penstock.run(alpha, "jobs", "--order", one, "nobody-1", status=4)
         assert wrong == "penstock jobs: job: there is no job 'nobody-1' (see `penstock jobs`)\n"
         assert json.loads((await penstock.run(alpha, "jobs", "--order", "--json"))[0]) == {"jobs": [], "of_all": True}
