@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, groupby, repeat
 
 from msgspec.structs import replace
 
+from master.reservations.least import least, least_anywhere, small
 from master.reservations.plan import EPSILON, Piece, Plan, Steps
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
 from master.reservations.shapes import Shape, given, shape, shapes
@@ -138,23 +139,37 @@ class Gree:
     # ------------------------------------------------------------ one atom
 
     def _atom(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
-        """Taken in the plan if it fits; blocks that give more than any room would need are placed otherwise, if that
-        gives less: from a little farther off the edge, or lower. That is no search of all there is."""
+        """Taken in the plan if it fits. Blocks that give more than any room would need are placed otherwise, if that
+        gives less: as it gives least for small atoms; for others from a little farther off the edge, or lower."""
         pieces = self._blocks(atom, start, finish)
-        if pieces is None or self._shortest or (most := _given(pieces)) <= atom.work or most <= (least := _least(atom)):
+        if (
+            pieces is None
+            or self._shortest
+            or (most := _given(pieces)) <= atom.work
+            or most <= (enough := _least(atom))
+        ):
             return pieces
         self._undo([pieces])
-        for other in self._otherwise(atom, start, finish):
+        for other in self._otherwise(atom, start, finish, enough, most):
             if _given(other) < most:
                 pieces, most = other, _given(other)
-            if most <= least:
+            if most <= enough:
                 break
         for piece in pieces:
             self._plan.take(piece)
         return pieces
 
-    def _otherwise(self, atom: Atom, start: int, finish: int) -> Iterator[list[Piece]]:
-        """Other blocks of the atom, not taken in the plan."""
+    def _otherwise(self, atom: Atom, start: int, finish: int, enough: int, most: int) -> Iterator[list[Piece]]:
+        """Other pieces of the atom, not taken in the plan; ``most``: what the first ones gave."""
+        if small(atom):
+            runs = self._runs(atom, start, finish, [])
+            rooms = chain.from_iterable(repeat(int(room), far - near) for near, far, room in runs)
+            heights = least(atom, rooms, enough, most)
+            if heights is not None:
+                shape = [(len(list(same)), height) for height, same in groupby(heights)]
+                found = self._pieces(atom, start if self._early else -finish, shape)
+                yield [piece for piece in found if piece.number]
+            return
         for height in range(atom.parallelism, atom.gang - 1, -1)[:_HEIGHTS]:
             lower = replace(atom, parallelism=height)
             for off in range(min(2 * atom.lease, _EDGES) + 1):
@@ -270,7 +285,9 @@ def _given(pieces: Iterable[Piece]) -> int:
 
 
 def _least(atom: Atom) -> int:
-    """What has to be given where there is room for all shapes."""
+    """What has to be given where all of it has room."""
+    if small(atom):
+        return least_anywhere(atom.gang, atom.parallelism, atom.lease, atom.work)
     numbers = range(atom.gang, atom.parallelism + 1)[:_SHAPES]
     return min(given(shape(atom.work, number, atom.gang, atom.lease)) for number in numbers)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from master.reservations.gree import Gree
+from master.reservations.least import least, least_anywhere, small
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import Atom, Bundle
 from master.reservations.shapes import Shape, shape, shapes
@@ -98,6 +99,8 @@ def placed(plan: Plan, atom: Atom) -> list[Piece] | None:
     """Taken in the plan if it fits; of those that begin a little off the edge, or are lower, what gives least."""
     assert atom.finish is not None
     first = at_the_edge(plan, atom)
+    if first is not None and small(atom):
+        return least_placed(plan, atom, first)
     numbers = range(atom.gang, atom.parallelism + 1)
     if first is None or total(first) == min(given_by(shape(atom.work, n, atom.gang, atom.lease)) for n in numbers):
         return first
@@ -111,6 +114,24 @@ def placed(plan: Plan, atom: Atom) -> list[Piece] | None:
     for piece in found[-1]:
         plan.give_back(piece)
     best = min(filter(None, found), key=total)
+    for piece in best:
+        plan.take(piece)
+    return best
+
+
+def least_placed(plan: Plan, atom: Atom, first: list[Piece]) -> list[Piece]:
+    """Return what gives least of all there is (test_least.py compares that with every allocation)."""
+    if total(first) == least_anywhere(atom.gang, atom.parallelism, atom.lease, atom.work):
+        return first
+    assert atom.start is not None and atom.finish is not None
+    for piece in first:
+        plan.give_back(piece)
+    rooms = [
+        room for start, finish, room in runs(plan, atom, atom.start, atom.finish, []) for _ in range(start, finish)
+    ]
+    heights = least(atom, rooms, least_anywhere(atom.gang, atom.parallelism, atom.lease, atom.work), total(first))
+    shape = [(len(list(same)), height) for height, same in groupby(heights or [])]
+    best = [piece for piece in pieces_of(shape, atom.finish, atom) if piece.number] if heights else first
     for piece in best:
         plan.take(piece)
     return best
