@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import signal
 from collections.abc import Callable
@@ -40,6 +39,8 @@ class Parser(argparse.ArgumentParser):
         option = message.removeprefix("unrecognized arguments: ").split(" ", 1)[0].split("=", 1)[0]
         if option != message.split(" ", 1)[0]:
             known = [text for action in self._actions for text in action.option_strings]
+            import difflib
+
             near = difflib.get_close_matches(option, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"see `{self.prog} --help`"
             raise usage_error(f"unknown argument {option!r}; {hint}")

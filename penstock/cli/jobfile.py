@@ -32,7 +32,6 @@ is learnt for), ``input_bytes`` (of the whole run), ``run`` (jobs of the same ar
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -246,6 +245,8 @@ def _known_keys(path: Path, table: dict[str, Any], of: type[msgspec.Struct], whe
     known = of.__struct_fields__
     for key in table:
         if key not in known:
+            import difflib
+
             near = difflib.get_close_matches(key, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
             raise usage_error(f"{path}: {where}unknown key {key!r}; {hint}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import inspect
+
+if TYPE_CHECKING:
+    import tomllib
 
 _NAMES = {
     "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",

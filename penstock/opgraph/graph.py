@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.model.work import Opportunistic
 
 
-@dataclass(frozen=True, slots=True)
-class TaskNode:
+class TaskNode(msgspec.Struct, frozen=True):
     """A task of the graph. ``stage`` groups the tasks that are one step of the job (Ursa §4.2.2)."""
 
     name: str
@@ -95,6 +94,8 @@ class TaskGraph:
 
 
 def _unknown(task: TaskNode, dependency: str, known: Iterable[str]) -> str:
+    import difflib
+
     near = difflib.get_close_matches(dependency, list(known), 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"task {task.name!r}: after: there is no task {dependency!r}{hint}"

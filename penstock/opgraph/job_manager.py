@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Opportunistic
@@ -40,29 +41,25 @@ class TaskState(enum.StrEnum):
 # ---------------------------------------------------------------- events
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """The job was admitted; its first tasks may be placed."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPlaced:
+class TaskPlaced(msgspec.Struct, frozen=True):
     """A task got its node."""
 
     task: str
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class TaskEnded:
+class TaskEnded(msgspec.Struct, frozen=True):
     """A task that was asked for ended."""
 
     task: str
     ended: Ended
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRequested:
+class CancelRequested(msgspec.Struct, frozen=True):
     """The user wants no more of this job."""
 
     reason: str = "cancelled"
@@ -74,8 +71,7 @@ Event = Started | TaskPlaced | TaskEnded | CancelRequested
 # ---------------------------------------------------------------- instructions
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceStage:
+class PlaceStage(msgspec.Struct, frozen=True):
     """Ask for nodes for these ready tasks of one stage, in one request."""
 
     stage: str
@@ -83,15 +79,13 @@ class PlaceStage:
     opportunistic: Opportunistic
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTasks:
+class CancelTasks(msgspec.Struct, frozen=True):
     """Say that these are no longer wanted; their ends still come."""
 
     tasks: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSettled:
+class TaskSettled(msgspec.Struct, frozen=True):
     """A task is over: told once for each task."""
 
     task: str
@@ -99,8 +93,7 @@ class TaskSettled:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JobOver:
+class JobOver(msgspec.Struct, frozen=True):
     """Every task is over: told once."""
 
     succeeded: bool

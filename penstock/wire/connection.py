@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, cast
 
@@ -44,15 +43,13 @@ _Id = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(msgspec.Struct, frozen=True):
     """The stream cannot be followed any further; send ``error`` and close."""
 
     error: ErrorBody
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(msgspec.Struct, frozen=True):
     """A sound frame that is no valid message. ``reply_to`` is the id to answer, if there was one."""
 
     reply_to: int | None
