@@ -14,9 +14,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from penstock.cli.errors import CommandError
 from penstock.cli.report import accepted
-from penstock.cli.submission import Work, register
+from penstock.cli.submission import Work, registration
 from penstock.client import AgentClient, Container
 from penstock.model.container import ContainerSpec
 
@@ -40,7 +42,7 @@ async def detach(work: Work, reservation: str, argv: Sequence[str], *, as_json: 
         AgentUnavailable: there is no agent.
     """
     async with await AgentClient.connect(client="penstock submit") as agent:
-        job = await register(agent, work, reservation)
+        job = await agent.register_job(**msgspec.structs.asdict(registration(work, agent.welcome, reservation)))
         spec = ContainerSpec(
             argv=(sys.executable, *_isolated(), "-m", "penstock.cli.main", "submit", "--manages", job.id, *argv),
             name=manager_name(job.id),

@@ -7,43 +7,43 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from penstock import paths
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.limits import add_class, add_limits, specification, tell, warn
+from penstock.cli.session import failures_told
+from penstock.cli.signals import Signals
+from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable
 from penstock.model.container import ContainerSpec, Ended, EndedBy
+from penstock.wire.agent_api import ContainerEnded, ContainerRef, Done, Launch, Launched, SignalContainer
+from penstock.wire.connection import read_params
+from penstock.wire.errors import RpcError
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from penstock.cli import direct
-    from penstock.client import AgentClient, Container
+    from penstock.client.session import Session
 
 _ABOUT = "Run one command in a container on this host; its streams, signals and exit status are passed through."
 _KILLED = 128 + signal.SIGKILL
-#: How long an agent that went away is waited for, and the first and longest pause between two attempts (seconds).
 #: How long an agent that went away is waited for, seconds; the command goes on meanwhile. As ``penstock submit``.
-_RECONNECT_S = 300.0
+_PATIENCE_S = 300.0
 #: After which it is said, seconds: most restarts take less.
-_SAID_AFTER_S = 2.0
-_BACKOFF_S = (0.02, 1.0)
+_TOLD_AFTER_S = 2.0
+#: Once a signal came, the agent's word that the command was started is waited for so long; then the signal ends us.
+_GRACE_S = 1.0
+#: What the user's terminal or supervisor sends to us is meant for the command.
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def main(argv: list[str]) -> int:
     """The command; returns the exit status of what it ran."""
     options = _parse(argv)
     spec = _specification(options)
-    from penstock import paths
-    from penstock.cli import direct  # not for --help
-
-    try:
-        with direct.Connection(paths.agent_socket(), "penstock run") as agent:
-            return _run_directly(agent, spec, as_json=options.json)
-    except direct.Undecided:
-        from penstock.cli.session import converse  # asyncio and all: only where it is needed
-
-        return converse(_run(spec, as_json=options.json))
+    with failures_told():
+        return _run(spec, as_json=options.json)
 
 
 def parser(
@@ -82,129 +82,109 @@ def _specification(options: argparse.Namespace) -> ContainerSpec:
     return specification(options, tuple(options.command), env=environment, cwd=str(cwd), detach=options.detach)
 
 
-def _run_directly(agent: direct.Connection, spec: ContainerSpec, *, as_json: bool) -> int:
-    from penstock.cli import direct
+def _run(spec: ContainerSpec, *, as_json: bool) -> int:
+    from penstock.client.session import Session
 
-    if spec.detach:
-        started = agent.launch(spec)
-        tell("run", started.container, started.not_enforced, as_json=as_json)
-        return 0
-    signals = direct.Signals()
-    started = agent.launch(spec, _standard_streams(), signals)
-    warn("run", started.not_enforced)
-    try:
-        ended = agent.wait(started.container, signals)
-    except direct.Lost:
-        from penstock.cli.session import converse
-
-        signals.hand_over()
-        return converse(_rejoin(started.container, signals))
-    return _exit_status(ended, killed_by_us=signals.killed)
-
-
-async def _run(spec: ContainerSpec, *, as_json: bool) -> int:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock run") as agent:
+    with Session.connect(
+        paths.agent_socket(), "penstock run", patience_s=_PATIENCE_S, told_after_s=_TOLD_AFTER_S
+    ) as session:
+        command = _Command(session, spec)
         if spec.detach:
-            container = await agent.launch(spec)
-            tell("run", container.id, container.not_enforced, as_json=as_json)
+            started = command.launch()
+            tell("run", started.container, started.not_enforced, as_json=as_json)
             return 0
-        signals = _Signals()
-        container = await agent.launch(spec, stdio=_standard_streams())
-        warn("run", container.not_enforced)
-        signals.forward_to(container)
-        ended = await container.wait()
-    return _exit_status(ended, killed_by_us=signals.killed)
+        with command.signals:
+            warn("run", command.launch(_standard_streams()).not_enforced)
+            ended = command.wait()
+    return _exit_status(ended, killed_by_us=command.killed)
 
 
-async def _rejoin(name: str, before: direct.Signals) -> int:
-    """The agent went away while the command ran: wait for the next one, which finds the container again."""
-    from penstock.wire.errors import RpcError
+class _Command:
+    """A command in a container: the owner of its session. Signals that come from its launch on are sent on to it."""
 
-    signals = _Signals(before)
-    async with await _reconnect() as agent:
+    def __init__(self, session: Session, spec: ContainerSpec) -> None:
+        self._session = session
+        self._spec = spec
+        self._container = ""
+        self._ended: dict[str, Ended] = {}  # by container: an end may come before the answer that names it
+        self._interrupts = 0
+        self.killed = False
+        # nohup, or a shell's background job, ignores some
+        forwarded = (number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN)
+        self.signals = Signals(forwarded, self._forward)
+        session.owner = self
+
+    def launch(self, stdio: tuple[int, int, int] | None = None) -> Launched:
+        """Start the command; ``stdio`` are the descriptors that it shall use.
+
+        Raises:
+            KeyboardInterrupt: a signal came, and the agent does not answer.
+            RpcError: refused, or it could not be started.
+            AgentUnavailable: the agent went away meanwhile.
+        """
+        spec, session = self._spec, self._session
+        if stdio is not None:
+            session.signals = self.signals
+            spec = msgspec.structs.replace(spec, stdio=session.pass_stdio(stdio))
         try:
-            container = await agent.attach(name)
+            launched = session.call_once("launch", lambda: Launch(container=spec), Launched, self._patience_s)
+        except ConnectionResetError:
+            raise AgentUnavailable(LOST_WHILE_STARTING) from None
+        except TimeoutError:
+            raise KeyboardInterrupt from None
+        self._container = launched.container
+        self._forward()
+        return launched
+
+    def wait(self) -> Ended:
+        """Return how the command ended; the agent may be restarted meanwhile."""
+        while self._container not in self._ended:
+            self._session.wait(None)
+        return self._ended[self._container]
+
+    def heard(self, method: str, params: Any) -> None:
+        """Called by the session."""
+        if method == "container_ended":
+            said = read_params(params, ContainerEnded)
+            self._ended[said.container] = said.ended
+
+    def relink(self) -> None:
+        """Called by the session."""
+        try:
+            self._session.call_once("attach", lambda: ContainerRef(container=self._container), Done)
         except RpcError as error:
             reason = f"the agent was restarted and does not know it: {error}"
-            return _exit_status(Ended(by=EndedBy.LOST, reason=reason), killed_by_us=False)
-        signals.forward_to(container)
-        ended = await container.wait()
-    return _exit_status(ended, killed_by_us=signals.killed)
+            self._ended.setdefault(self._container, Ended(by=EndedBy.LOST, reason=reason))
+        self._forward()
 
+    def linked(self, linked: bool) -> None:
+        """Called by the session."""
+        if not linked:
+            patience = f"{_PATIENCE_S:g} s at most"
+            _say(f"the agent went away: the command goes on, the next agent is waited for ({patience})")
 
-async def _reconnect() -> AgentClient:
-    import asyncio
-    import time
+    def _patience_s(self) -> float | None:
+        """Return for how long the answer to the launch is waited for; None: as long as it takes."""
+        return _GRACE_S if self.signals.received else None
 
-    from penstock.client import AgentClient, AgentUnavailable
+    def _forward(self) -> None:
+        """Send on the signals that came; those that cannot be sent now follow at :meth:`relink`.
 
-    began = time.monotonic()
-    said = False
-    pause, longest = _BACKOFF_S
-    while True:
-        try:
-            return await AgentClient.connect(client="penstock run")
-        except AgentUnavailable as error:
-            away_s = time.monotonic() - began
-            if away_s >= _RECONNECT_S:
-                raise AgentUnavailable(f"{error} (tried for {_RECONNECT_S:g} s)") from None
-            if away_s >= _SAID_AFTER_S and not said:
-                said = True
-                patience = f"{_RECONNECT_S:g} s at most"
-                _say(f"the agent went away: the command goes on, the next agent is waited for ({patience})")
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, longest)
-
-
-class _Signals:
-    """As :class:`direct.Signals`, in an event loop; takes over from there what was not sent yet."""
-
-    def __init__(self, before: direct.Signals | None = None) -> None:
-        import asyncio
-
-        from penstock.cli.direct import FORWARDED
-
-        self._container: Container | None = None
-        self._loop = asyncio.get_running_loop()
-        self._main = asyncio.current_task()
-        self._waiting: list[int] | None = None if before is None else list(before.received)
-        self._interrupts = 0 if before is None else before.interrupts
-        self._sending: set[asyncio.Task[None]] = set()
-        self.killed = before is not None and before.killed
-        for number in FORWARDED:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background job
-                self._loop.add_signal_handler(number, self._received, number)
-
-    def forward_to(self, container: Container) -> None:
-        """From now on."""
-        self._container = container
-        for number in self._waiting or ():
-            self._received(number)
-
-    def _received(self, number: int) -> None:
-        if self._container is None:
-            if self._waiting is not None:
-                self._waiting.append(number)
+        A second Ctrl-C kills.
+        """
+        received = self.signals.received
+        while received and self._container:
+            interrupts = self._interrupts + (received[0] == signal.SIGINT)
+            if interrupts > 1:
+                sent = self._session.notify("kill", ContainerRef(container=self._container))
+            else:
+                signalled = SignalContainer(container=self._container, signal=received[0])
+                sent = self._session.notify("signal", signalled)
+            if not sent:
                 return
-            assert self._main is not None
-            self._main.cancel()
-            return
-        self._interrupts += number == signal.SIGINT
-        self.killed = self._interrupts > 1
-        sending = self._loop.create_task(self._send(self._container, number))
-        self._sending.add(sending)
-        sending.add_done_callback(self._sending.discard)
-
-    async def _send(self, container: Container, number: int) -> None:
-        from penstock.client import AgentUnavailable
-        from penstock.wire.errors import RpcError
-
-        try:
-            await (container.kill() if self.killed else container.signal(number))
-        except (RpcError, AgentUnavailable):
-            return  # it has ended, or wait() says why it cannot be reached
+            del received[0]
+            self._interrupts = interrupts
+            self.killed = interrupts > 1
 
 
 def _standard_streams() -> tuple[int, int, int]:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
+import contextlib
+from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
 from penstock.cli.errors import CommandError
-from penstock.cli.moments import with_local_times
 from penstock.cli.statuses import Status
-from penstock.client import AgentUnavailable
+from penstock.client.errors import AgentUnavailable
 from penstock.wire.errors import ErrorCode, RpcError
 
 T = TypeVar("T")
 
 
-def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:
-    """Run a command's coroutine. ``named`` is the field of requests for what the user named: ``container``.
+@contextlib.contextmanager
+def failures_told(*, named: str = "") -> Iterator[None]:
+    """Turn the agent's errors, and its absence, into the command's.
+
+    ``named`` is the field of requests for what the user named: ``container``.
 
     Raises:
-        KeyboardInterrupt: the user stopped it.
         CommandError: status 4 where there is nothing of the name that was given, 2 where the agent says that the
             request makes no sense, 126 or 127 where a command could not be run, 1 for every other failure.
     """
     try:
-        return asyncio.run(work)
-    except asyncio.CancelledError:  # by a signal that a command handles itself
-        raise KeyboardInterrupt from None
+        yield
     except AgentUnavailable as error:
         raise CommandError(str(error)) from None
     except RpcError as error:
@@ -34,5 +33,27 @@ def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:
             status = error.body.exit_status or Status.FAILED
         else:
             status = Status.UNKNOWN if named and error.body.field == named else Status.USAGE
-        text = with_local_times(str(error)) if error.code is ErrorCode.REFUSED else str(error)
-        raise CommandError(text, status=status) from None
+        raise CommandError(_text(error), status=status) from None
+
+
+def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:
+    """Run a command's coroutine; ``named`` and errors: see :func:`failures_told`.
+
+    Raises:
+        KeyboardInterrupt: the user stopped it.
+    """
+    import asyncio  # takes longer than all the rest of a command that blocks (penstock.client.session)
+
+    with failures_told(named=named):
+        try:
+            return asyncio.run(work)
+        except asyncio.CancelledError:  # by a signal that a command handles itself
+            raise KeyboardInterrupt from None
+
+
+def _text(error: RpcError) -> str:
+    if error.code is not ErrorCode.REFUSED:
+        return str(error)
+    from penstock.cli.moments import with_local_times
+
+    return with_local_times(str(error))

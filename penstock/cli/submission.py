@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+import time
+from collections import deque
+from functools import partial
+from typing import Protocol
 
+from penstock import paths
 from penstock.cli.errors import CommandError
 from penstock.cli.report import Report, print_json, print_table
-from penstock.client import AgentClient, AgentUnavailable, Job, JobCancelled, NotPlaced
+from penstock.cli.signals import Signals
+from penstock.client.errors import JobCancelled
+from penstock.client.session import Session
+from penstock.client.task_job import TaskJob
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import OpportunisticJob, TaskRequest
 from penstock.opgraph import (
@@ -23,17 +28,28 @@ from penstock.opgraph import (
     Started,
     TaskEnded,
     TaskGraph,
-    TaskPlaced,
     TaskSettled,
     TaskState,
 )
-from penstock.wire.agent_api import JobWaiting, TaskStuck
+from penstock.wire.agent_api import (
+    JobWaiting,
+    Nothing,
+    Output,
+    ReadOutput,
+    RegisterJob,
+    StageProgress,
+    Status,
+    TaskStuck,
+    Welcome,
+)
 from penstock.wire.errors import RpcError
 
 #: So much of a failed task's output is shown: its last lines.
 _TAIL_LINES = 10
-#: How often the master is told how far the job is.
+#: How often, at most, the master is told how far the job is, and the bars are drawn anew.
 _PROGRESS_S = 0.5
+#: After how long it is said that the job waits for its admission, seconds.
+_WAITS_AFTER_S = 1.0
 #: How long an agent that went away is waited for, seconds: by a detached job manager, and at a prompt, where Ctrl-C
 #: ends the waiting. The job goes on meanwhile, and an upgrade of a busy host takes more than half a minute.
 _PATIENCE_S, _PATIENCE_AT_A_PROMPT_S = 3600.0, 300.0
@@ -65,72 +81,115 @@ class Submission:
         self._reservation = reservation
         self._as_json = as_json
         self._manages = manages
+        self._patience_s = _PATIENCE_S if manages else _PATIENCE_AT_A_PROMPT_S
         self._manager = JobManager(work.graph, fail_fast=work.fail_fast)
         self._report = Report(work.name, self._manager, quiet=quiet)
-        self._events: asyncio.Queue[Event | JobWaiting | Exception] = asyncio.Queue()
-        self._watching: set[asyncio.Task[None]] = set()
-        self._stopped_by: signal.Signals | None = None
-        self._job: Job
+        self._requested: deque[Event] = deque()  # by the user
+        self._waits_since: float | None = None  # for its admission, until that is said
+        self._progress: list[StageProgress] = []  # as the master was told
+        self._progress_at = 0.0  # when the next may be told
+        self._progressed = True
+        self._job: TaskJob | None = None
+        self._signals = Signals((signal.SIGINT, signal.SIGTERM), self._stop, self._gives_up)
+        self._stopped_by: int | None = None
 
-    async def run(self) -> int:
-        """The exit status: 0 if every task succeeded, 128 + n if signal n stopped the job, else 1."""
-        work = self._work
-        self._catch_signals()
-        patience_s = _PATIENCE_S if self._manages else _PATIENCE_AT_A_PROMPT_S
-        async with await AgentClient.connect(client="penstock submit", reconnect_s=patience_s) as agent:
-            self._job = await register(agent, work, self._reservation, self._manages, self._events.put_nowait)
-            self._job.on_stuck = self._stuck
-            agent.on_link = self._linked
-            self._report.begins(self._job.id)
+    def run(self) -> int:
+        """Run the job; return the exit status: 0 if every task succeeded, 128 + n if signal n stopped the job, else 1.
+
+        Raises:
+            KeyboardInterrupt: a signal came before there was a job, or a second one.
+            CommandError: no waiting helps; or it has executors, and nobody would place them.
+            RpcError: refused.
+            AgentUnavailable: there is no agent, or it went away for good.
+        """
+        with (
+            self._signals,
+            Session.connect(
+                paths.agent_socket(), "penstock submit", patience_s=self._patience_s, signals=self._signals
+            ) as session,
+        ):
+            asked = registration(self._work, session.welcome, self._reservation, self._manages)
+            job = self._job = TaskJob(session, asked, self._linked)
+            self._report.begins(job.id)
             with self._report:
-                watched = [self._watch(self._admission()), self._watch(self._progress())]
                 try:
-                    await self._until_over()
+                    self._until_over(job)
                 except JobCancelled as cancelled:
                     self._cancelled(cancelled)
                 except CommandError:
-                    self._job.progress(self._manager.progress())  # who hears of no tasks takes the job for done
-                    await self._job.end()
+                    job.progress(self._manager.progress())  # who hears of no tasks takes the job for done
+                    job.end()
                     raise
-                finally:
-                    for one in watched:
-                        one.cancel()
             if self._stopped_by is None:  # what was never asked for is not done: nobody is to hear that all is
-                self._job.progress(self._manager.progress())
-            outputs = await _failed_outputs(agent, self._job, self._manager)
-            if self._as_json:
-                print_json(self._job.id, work.name, self._manager, outputs)
-            else:
-                print_table(self._manager, outputs)
-            sys.stdout.flush()  # who waits for the job's end finds its results
-            await self._job.end()
+                job.progress(self._manager.progress())
+            self._print(job.id, _failed_outputs(session, job.id, self._manager))
+            job.end()
         if self._stopped_by is not None:
             return 128 + self._stopped_by
         return 0 if all(state is TaskState.DONE for state in self._manager.states.values()) else 1
 
-    def _linked(self, linked: bool) -> None:
-        patience = f"{_PATIENCE_S if self._manages else _PATIENCE_AT_A_PROMPT_S:g} s"
-        away = f"the agent went away: the job goes on, the next agent is waited for ({patience} at most)"
-        self._report.say("the agent is back" if linked else away)
+    def _print(self, job: str, outputs: dict[str, str]) -> None:
+        if self._as_json:
+            print_json(job, self._work.name, self._manager, outputs)
+        else:
+            print_table(self._manager, outputs)
+        sys.stdout.flush()  # who waits for the job's end finds its results
 
-    async def _until_over(self) -> None:
-        while True:
-            event = await self._events.get()
-            if isinstance(event, Exception):
-                raise event
-            if isinstance(event, JobWaiting):
-                self._waits(event)
-                continue
-            for instruction in self._manager.handle(event):
-                match instruction:
-                    case PlaceStage():
-                        await self._place(instruction)
-                    case CancelTasks(tasks):
-                        await self._job.cancel_tasks(tasks)
-                    case TaskSettled():
-                        self._report.settled(instruction)
-                    case JobOver():
-                        return
+    def _linked(self, linked: bool) -> None:
+        away = f"the agent went away: the job goes on, the next agent is waited for ({self._patience_s:g} s at most)"
+        self._report.say("the agent is back" if linked else away)
+        self._progress, self._progressed = [], True  # the next agent was not told
+
+    def _until_over(self, job: TaskJob) -> None:
+        self._waits_since = None if job.admitted else time.monotonic()
+        while not self._manager.over:
+            self._tell_progress(job)
+            news = self._requested.popleft() if self._requested else job.next(self._timeout_s())
+            if isinstance(news, JobWaiting):
+                self._waits(news)
+            elif isinstance(news, TaskStuck):
+                self._stuck(news)
+            elif news is not None:
+                self._handle(job, news)
+
+    def _handle(self, job: TaskJob, event: Event) -> None:
+        self._progressed = True
+        if isinstance(event, Started):
+            self._waits_since = None
+        for instruction in self._manager.handle(event):
+            match instruction:
+                case PlaceStage(stage, tasks, opportunistic):
+                    job.place(stage, [self._work.requests[name] for name in tasks], opportunistic)
+                case CancelTasks(tasks):
+                    job.cancel_tasks(tasks)
+                case TaskSettled():
+                    self._report.settled(instruction)
+                case JobOver():
+                    return
+
+    def _timeout_s(self) -> float | None:
+        """Return how long the next wait may take; None: until something comes."""
+        now, due = time.monotonic(), []
+        if self._waits_since is not None:
+            due.append(self._waits_since + _WAITS_AFTER_S)
+        if self._progressed:
+            due.append(self._progress_at)
+        return max(0.0, min(due) - now) if due else None
+
+    def _tell_progress(self, job: TaskJob) -> None:
+        """What orders jobs by what is left of them is to know of the stages that are not ready, too."""
+        now = time.monotonic()
+        if self._waits_since is not None and now >= self._waits_since + _WAITS_AFTER_S:
+            self._report.say("waiting until the cluster has memory for the job")
+            self._waits_since = None
+        if not self._progressed or now < self._progress_at:
+            return
+        self._progressed, self._progress_at = False, now + _PROGRESS_S
+        self._report.show()
+        progress = self._manager.progress()
+        if progress != self._progress:
+            self._progress = progress
+            job.progress(progress)
 
     def _cancelled(self, cancelled: JobCancelled) -> None:
         """Somebody did; what was asked for ended by that."""
@@ -140,53 +199,6 @@ class Submission:
         for instruction in self._manager.handle(CancelRequested(reason)):
             for task in instruction.tasks if isinstance(instruction, CancelTasks) else ():
                 self._manager.handle(TaskEnded(task, ended))
-
-    async def _place(self, wanted: PlaceStage) -> None:
-        requests = [self._work.requests[name] for name in wanted.tasks]
-        try:
-            await self._job.place(wanted.stage, requests, wanted.opportunistic)
-        except RpcError as error:
-            for name in wanted.tasks:
-                self._events.put_nowait(TaskEnded(name, Ended(by=EndedBy.REFUSED, reason=str(error))))
-            return
-        for name in wanted.tasks:
-            self._watch(self._follow(name))
-
-    async def _admission(self) -> None:
-        try:
-            async with asyncio.timeout(1):
-                await self._job.admitted()
-        except TimeoutError:
-            self._report.say("waiting until the cluster has memory for the job")
-            await self._job.admitted()
-        self._events.put_nowait(Started())
-
-    async def _progress(self) -> None:
-        """What orders jobs by what is left of them is to know of the stages that are not ready, too."""
-        while True:
-            self._job.progress(self._manager.progress())
-            self._report.show()
-            await asyncio.sleep(_PROGRESS_S)
-
-    async def _follow(self, task: str) -> None:
-        try:
-            self._events.put_nowait(TaskPlaced(task, await self._job.placed(task)))
-            ended = await self._job.ended(task)
-        except NotPlaced as error:
-            ended = error.ended
-        self._events.put_nowait(TaskEnded(task, ended))
-
-    def _watch(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        async def watched() -> None:
-            try:
-                await work
-            except (AgentUnavailable, JobCancelled) as error:
-                self._events.put_nowait(error)
-
-        task = asyncio.create_task(watched())
-        self._watching.add(task)
-        task.add_done_callback(self._watching.discard)
-        return task
 
     def _waits(self, waiting: JobWaiting) -> None:
         """Say what the job waits for, or give up where no waiting helps."""
@@ -200,79 +212,74 @@ class Submission:
             f"most room is in {stuck.helper} on {stuck.node}"
         )
 
-    def _catch_signals(self) -> None:
-        main = asyncio.current_task()
-        assert main is not None
+    def _gives_up(self, number: int) -> bool:
+        """Return whether a signal ends the command at once: before there is a job, and the second time. The agent then
+        ends what still runs, as our connection is gone."""
+        return self._job is None or len(self._signals.received) > 1
 
-        def stop(number: signal.Signals) -> None:
-            if self._stopped_by is not None or not hasattr(self, "_job"):
-                main.cancel()  # at the second one, whatever is still running; the agent ends it with our connection
-                return
-            self._stopped_by = number
+    def _stop(self) -> None:
+        """Cancel the job at the first signal."""
+        if self._stopped_by is None and self._signals.received:
+            self._stopped_by = self._signals.received[0]
             self._report.say("cancelling; once more to stop waiting for it")
-            self._events.put_nowait(CancelRequested("cancelled by the user"))
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop, number)
+            self._requested.append(CancelRequested("cancelled by the user"))
 
 
-async def register(
-    agent: AgentClient,
-    work: Work,
-    reservation: str,
-    job: str = "",
-    on_waiting: Callable[[JobWaiting], object] | None = None,
-) -> Job:
-    """Register a job of commands, or join it; ``on_waiting`` hears why it is not admitted yet.
+def registration(work: Work, agent: Welcome, reservation: str, job: str = "") -> RegisterJob:
+    """Return the parameters that register a job of commands, or join it.
 
     Raises:
         CommandError: it has executors, and nobody would place them.
-        RpcError: refused.
     """
-    _needs_master(work, agent)
-    return await agent.register_job(
-        work.name,
-        work.memory_bytes(agent.welcome.capacity.memory_bytes),
-        work.priority,
+    if not agent.master and any(request.executor is not None for request in work.requests.values()):
+        raise CommandError(
+            f"executors are placed by the master, and the agent of {agent.node} has none; "
+            "name it with `master` in its configuration, or start both with `penstock up`"
+        )
+    return RegisterJob(
+        name=work.name,
+        memory_bytes=work.memory_bytes(agent.capacity.memory_bytes),
+        priority=work.priority,
         job=job,
         opportunistic=work.opportunistic,
         reservation=reservation,
-        on_waiting=on_waiting,
     )
 
 
-def _needs_master(work: Work, agent: AgentClient) -> None:
-    """Raises: CommandError: it has executors, and nobody would place them."""
-    if not agent.welcome.master and any(request.executor is not None for request in work.requests.values()):
-        raise CommandError(
-            f"executors are placed by the master, and the agent of {agent.welcome.node} has none; "
-            "name it with `master` in its configuration, or start both with `penstock up`"
-        )
-
-
-async def _failed_outputs(agent: AgentClient, job: Job, manager: JobManager) -> dict[str, str]:
+def _failed_outputs(session: Session, job: str, manager: JobManager) -> dict[str, str]:
     """The last lines of what each failed task wrote, as far as this host's agent still has it."""
     failed = [name for name, state in manager.states.items() if state is TaskState.FAILED and name in manager.nodes]
     if not failed:
         return {}
-    status = await agent.status()
+    status = session.call("status", Nothing, Status).status
     containers = {
-        one.get("task"): one.get("container") for one in status.get("containers", []) if one.get("job") == job.id
+        one.get("task"): one.get("container") for one in status.get("containers", []) if one.get("job") == job
     }
     outputs = {}
     for name in failed:
         if name in containers:
-            outputs[name] = await _tail(agent, str(containers[name]))
-        elif manager.nodes[name] != agent.welcome.node:
+            outputs[name] = _tail(session, str(containers[name]))
+        elif manager.nodes[name] != session.welcome.node:
             outputs[name] = f"(its output is on {manager.nodes[name]})"
     return outputs
 
 
-async def _tail(agent: AgentClient, container: str) -> str:
+def _tail(session: Session, container: str) -> str:
     try:
-        attached = await agent.attach(container)
-        written = await attached.output("stdout") + await attached.output("stderr")
+        written = _output(session, container, "stdout") + _output(session, container, "stderr")
     except RpcError as error:
         return f"(its output cannot be read: {error})"
     lines = written.decode("utf-8", "replace").splitlines()
     return "\n".join(lines[-_TAIL_LINES:]) if lines else "(it wrote nothing)"
+
+
+def _output(session: Session, container: str, stream: str) -> bytes:
+    """Return all that a container wrote, as far as the agent still has it."""
+    written, offset = bytearray(), 0
+    while True:
+        asked = partial(ReadOutput, container=container, stream=stream, offset=offset)
+        part = session.call("output", asked, Output)
+        written += part.data
+        offset = part.offset + len(part.data)
+        if not part.data or offset >= part.size:
+            return bytes(written)

@@ -47,13 +47,14 @@ def main(argv: list[str]) -> int:
     cut = argv.index("--") if "--" in argv else len(argv)
     options = parser.parse_args(argv[:cut])
     work = _work(options, tuple(argv[cut + 1 :]))
-    from penstock.cli.session import converse  # asyncio and all: not for --help, nor for a file with a mistake in it
-
+    # What follows is not imported for --help, nor for a file with a mistake in it.
     if options.detach:
         from penstock.cli.detach import detach
+        from penstock.cli.session import converse
 
         manager = detach(work, options.reservation, _managed(argv, cut), as_json=options.json)
         return converse(manager, named="reservation")
+    from penstock.cli.session import failures_told
     from penstock.cli.submission import Submission
 
     submission = Submission(
@@ -63,7 +64,8 @@ def main(argv: list[str]) -> int:
         quiet=options.quiet and not options.manages,
         manages=options.manages,
     )
-    return converse(submission.run(), named="reservation")
+    with failures_told(named="reservation"):
+        return submission.run()
 
 
 def _managed(argv: list[str], cut: int) -> list[str]:

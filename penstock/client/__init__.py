@@ -1,9 +1,28 @@
-"""How a framework speaks to its host's agent: here for asyncio, in :mod:`penstock.client.blocking` for threads."""
+"""How a framework speaks to its host's agent: here for asyncio, in :mod:`penstock.client.blocking` for threads.
 
-from penstock.client.agent import AgentClient
-from penstock.client.container import Container
-from penstock.client.errors import AgentUnavailable, JobCancelled, NotPlaced
-from penstock.client.job import Job
-from penstock.client.monotask import Monotask
+What is named here is imported when it is first used: the commands that need no event loop
+(:mod:`penstock.client.session`) do without asyncio, whose import takes longer than all the rest of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.client.agent import AgentClient
+    from penstock.client.container import Container
+    from penstock.client.errors import AgentUnavailable, JobCancelled, NotPlaced
+    from penstock.client.job import Job
+    from penstock.client.monotask import Monotask
 
 __all__ = ["AgentClient", "AgentUnavailable", "Container", "Job", "JobCancelled", "Monotask", "NotPlaced"]
+
+_MODULES = {"AgentClient": "agent", "Container": "container", "Job": "job", "Monotask": "monotask"}
+_MODULES |= dict.fromkeys(("AgentUnavailable", "JobCancelled", "NotPlaced"), "errors")
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = found  # so that it is asked for once
+    return found

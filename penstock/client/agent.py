@@ -13,7 +13,7 @@ import msgspec
 
 from penstock import paths
 from penstock.client.container import Container
-from penstock.client.errors import AgentUnavailable
+from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable
 from penstock.client.job import Job
 from penstock.client.jobs import Jobs
 from penstock.client.link import Link
@@ -160,9 +160,7 @@ class AgentClient:
                 answer = await self._link.call_once("launch", lambda: Launch(container=spec), Launched)
             except ConnectionResetError:
                 # Asking again could start it twice.
-                raise AgentUnavailable(
-                    "the agent went away while it was starting the command; `penstock status` tells whether it runs"
-                ) from None
+                raise AgentUnavailable(LOST_WHILE_STARTING) from None
             made = Container(self._link, answer.container, answer.pid, answer.not_enforced)
             self._containers[made.id] = made
         return made

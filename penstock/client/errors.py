@@ -42,3 +42,22 @@ def cannot_connect(socket: Path, error: OSError) -> AgentUnavailable:
     if error.errno in {errno.EACCES, errno.EPERM}:
         return AgentUnavailable(f"not allowed to connect to {socket}; start an agent of your own with `penstock up`")
     return AgentUnavailable(f"cannot reach the agent at {socket}: {error.strerror or error}; is `penstock up` running?")
+
+
+def refuses(socket: Path, error: Exception) -> AgentUnavailable:
+    """The agent answered the first message of a connection with an error."""
+    return AgentUnavailable(f"the agent at {socket} refuses this client: {error}")
+
+
+def does_not_answer(socket: Path) -> AgentUnavailable:
+    """The agent took the connection, and left its first message unanswered."""
+    return AgentUnavailable(f"the agent at {socket} does not answer; see its log, or restart it")
+
+
+def closed(socket: Path) -> AgentUnavailable:
+    """The agent closed the connection, and did not say why."""
+    return AgentUnavailable(f"the agent at {socket} closed the connection; see its log")
+
+
+#: The end of a call of which nobody knows whether it was carried out: asking again could start a command twice.
+LOST_WHILE_STARTING = "the agent went away while it was starting the command; `penstock status` tells whether it runs"

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from penstock.client.errors import AgentUnavailable, JobCancelled, NotPlaced
-from penstock.client.ledger import MonotaskLedger, PlacementLedger
+from penstock.client.ledger import MonotaskLedger
 from penstock.client.link import Link
 from penstock.client.monotask import Granted, Monotask, set_error
+from penstock.client.placements import PlacementLedger
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import ResourceKind
 from penstock.model.work import MonotaskId, Opportunistic, TaskRequest
@@ -170,8 +171,7 @@ class Job:
         """
         self._check()
         self._tasks.ask(stage, tasks, opportunistic=opportunistic)
-        names = [request.task for request in tasks]
-        asked = list(tasks)
+        asked, names = list(tasks), [request.task for request in tasks]
         try:
             await self._link.call(
                 "place", lambda: Place(job=self.id, stage=stage, tasks=asked, opportunistic=opportunistic), Done

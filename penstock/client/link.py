@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from penstock.client.errors import AgentUnavailable, cannot_connect
+from penstock.client.errors import AgentUnavailable, cannot_connect, closed, does_not_answer, refuses
 from penstock.peer_credentials import UntrustedServerError, check_server
 from penstock.transport.peer import RpcPeer, connect_unix, unknown_method
 from penstock.wire.agent_api import PROTOCOL, TYPED, Hello, Welcome
@@ -162,21 +162,16 @@ class Link:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 return peer, await peer.request("hello", Hello(protocol=PROTOCOL, client=self._client), Welcome)
         except RpcError as error:
-            problem = f"the agent at {self.socket} refuses this client: {error}"
+            problem = refuses(self.socket, error)
         except TimeoutError:
-            problem = f"the agent at {self.socket} does not answer; see its log, or restart it"
+            problem = does_not_answer(self.socket)
         except ConnectionResetError:
-            problem = self._why_closed()
+            problem = closed(self.socket) if self._refusal is None else refuses(self.socket, self._refusal)
         except asyncio.CancelledError:
             peer.close()
             raise
         peer.close()
-        raise AgentUnavailable(problem)
-
-    def _why_closed(self) -> str:
-        if self._refusal is None:
-            return f"the agent at {self.socket} closed the connection; see its log"
-        return f"the agent at {self.socket} refuses this client: {self._refusal}"
+        raise problem
 
     async def _reconnect(self) -> None:
         try:
@@ -213,7 +208,7 @@ class Link:
             peer.close()
             raise
         if peer.closed:
-            raise AgentUnavailable(f"the agent at {self.socket} closed the connection; see its log")
+            raise closed(self.socket)
         return peer
 
     def _fail(self, error: AgentUnavailable) -> None:

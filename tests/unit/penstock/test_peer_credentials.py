@@ -14,12 +14,12 @@ from threading import Event
 import pytest
 
 from penstock import paths
-from penstock.cli import direct
 from penstock.client import AgentClient, AgentUnavailable
 from penstock.client.blocking import BlockingAgent
 from penstock.client.gate import Gate
+from penstock.client.session import Session
 from penstock.client.stdio import pass_stdio
-from penstock.peer_credentials import UntrustedServerError, check_server, is_private, peer_uid
+from penstock.peer_credentials import check_server, is_private, peer_uid
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 STRANGER = pwd.getpwnam("nobody")
@@ -82,9 +82,10 @@ async def test_the_asyncio_client_sends_nothing_to_another_user(trap: Trap) -> N
 def test_the_blocking_client_and_the_command_send_nothing_to_another_user(trap: Trap) -> None:
     with pytest.raises(AgentUnavailable, match="runs as nobody"):
         BlockingAgent.connect(trap.path)
-    with pytest.raises(direct.Undecided) as undecided:
-        direct.Connection(trap.path, "test")
-    assert isinstance(undecided.value.__cause__, UntrustedServerError)
+    with pytest.raises(AgentUnavailable, match="runs as nobody"):
+        Session.connect(trap.path, "test")
+    with pytest.raises(AgentUnavailable, match="runs as nobody"):
+        Session(trap.path, "test", 0.0, 0.0).pass_stdio((0, 1, 2))
     assert trap.received() == b""
 
 

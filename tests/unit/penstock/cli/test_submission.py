@@ -1,61 +1,176 @@
-"""`penstock submit` while its job waits for its admission."""
+"""`penstock submit`, against an agent that the test steers."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from penstock.cli import submission
 from penstock.cli.errors import CommandError
 from penstock.cli.jobfile import JobFile
+from penstock.cli.signals import Signals
 from penstock.cli.submission import Submission
-from penstock.testing.agent import FakeAgent
+from penstock.client.session import Session
+from penstock.model.container import Ended, EndedBy
+from penstock.testing.agent_thread import AgentThread
+
+OK = Ended(by=EndedBy.EXIT, exit_status=0)
+Submit = Callable[[], "Future[int]"]
 
 
 @pytest.fixture
-async def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeAgent]:
-    agent = FakeAgent(tmp_path)
-    monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
-    await agent.start()
-    agent.admits = False
-    yield agent
-    await agent.stop()
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentThread]:
+    with AgentThread(tmp_path) as running:
+        monkeypatch.setenv("PENSTOCK_SOCKET", str(running.socket))
+        yield running
 
 
-def submitted(directory: Path) -> asyncio.Task[int]:
-    job_file = directory / "job.toml"
-    job_file.write_text('name = "big"\n[[task]]\nname = "a"\ncommand = "true"\n')
-    return asyncio.create_task(Submission(JobFile(job_file), as_json=False).run())
+@pytest.fixture
+def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Submit]:
+    """Starts the command in a thread, where it catches no signals."""
+    monkeypatch.setattr(Signals, "_catch", lambda self: None)
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda: pool.submit(Submission(job_file(tmp_path), as_json=False).run)
 
 
-async def test_what_no_waiting_helps_is_refused_though_that_is_said_before_the_job_is_known(
-    fake: FakeAgent, tmp_path: Path
+def job_file(directory: Path) -> JobFile:
+    path = directory / "job.toml"
+    path.write_text('name = "big"\n[[task]]\nname = "a"\ncommand = "true"\n')
+    return JobFile(path)
+
+
+def job_of(agent: AgentThread) -> str:
+    """Its id, once its task was asked for."""
+    agent.until(lambda fake: bool(fake.placed))
+    return next(job for job, _ in agent.agent.placed)
+
+
+def test_what_no_waiting_helps_is_refused_though_that_is_said_before_the_job_is_known(
+    agent: AgentThread, submit: Submit
 ) -> None:
-    fake.waits, fake.waits_for_ever = "it wants 91 TiB reserved", True
+    agent.agent.admits = False
+    agent.agent.waits, agent.agent.waits_for_ever = "it wants 91 TiB reserved", True
     with pytest.raises(CommandError, match="it wants 91 TiB reserved"):
-        await asyncio.wait_for(submitted(tmp_path), 30)
-    assert len(fake.called("end_job")) == 1
-    assert [(stage.tasks, stage.done) for stage in fake.called("progress")[-1].stages] == [(1, 0)], "it is not done"
+        submit().result(60)
+    assert len(agent.agent.called("end_job")) == 1
+    told = agent.agent.called("progress")[-1].stages
+    assert [(stage.tasks, stage.done) for stage in told] == [(1, 0)], "it is not done"
 
 
-async def test_what_is_waited_for_is_said(fake: FakeAgent, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fake.waits = "it wants 1 GiB reserved, 381 MiB of 954 MiB is not reserved"
-    running = submitted(tmp_path)
-    async with asyncio.timeout(30):
-        await fake.until(lambda: bool(fake.called("progress")))
-    assert capsys.readouterr().err.endswith(f"waits: {fake.waits}\n")
-    running.cancel()
+def test_what_is_waited_for_is_said(
+    agent: AgentThread, submit: Submit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(submission, "_WAITS_AFTER_S", 0.0)
+    agent.agent.admits = False
+    agent.agent.waits = "it wants 1 GiB reserved, 381 MiB of 954 MiB is not reserved"
+    running = submit()
+    agent.until(lambda fake: bool(fake.called("progress")))
+    job = next(iter(agent.agent.known_jobs))
+    agent.do(lambda fake: fake.admit(job))
+    job_of(agent)
+    agent.do(lambda fake: fake.end_task(job, "a", OK))
+    assert running.result(60) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert f"penstock submit: waits: {agent.agent.waits}" in said
+    assert "penstock submit: waiting until the cluster has memory for the job" in said
 
 
-async def test_a_job_that_is_stopped_before_it_began_is_not_said_to_be_done(fake: FakeAgent, tmp_path: Path) -> None:
-    running = submitted(tmp_path)
-    async with asyncio.timeout(30):
-        await fake.until(lambda: bool(fake.called("progress")))
+def test_a_job_that_is_stopped_before_it_began_is_not_said_to_be_done(agent: AgentThread, tmp_path: Path) -> None:
+    agent.agent.admits = False
+
+    def stop() -> None:
+        agent.until(lambda fake: bool(fake.called("progress")))
         os.kill(os.getpid(), signal.SIGTERM)
-        assert await running == 128 + signal.SIGTERM
-    assert len(fake.called("end_job")) == 1
-    assert sum(stage.done for told in fake.called("progress") for stage in told.stages) == 0
+
+    before = signal.getsignal(signal.SIGTERM)
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    assert Submission(job_file(tmp_path), as_json=False).run() == 128 + signal.SIGTERM
+    stopping.join(60)
+    assert len(agent.agent.called("end_job")) == 1
+    assert sum(stage.done for told in agent.agent.called("progress") for stage in told.stages) == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_second_signal_does_not_wait_for_the_job(agent: AgentThread, tmp_path: Path) -> None:
+    go_on: list[Callable[[], None]] = []
+
+    def stop() -> None:
+        job_of(agent)
+        go_on.append(agent.pause())  # it answers nothing
+        for number in (signal.SIGINT, signal.SIGTERM):  # two of one kind may arrive as one
+            os.kill(os.getpid(), number)
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    with pytest.raises(KeyboardInterrupt):
+        Submission(job_file(tmp_path), as_json=False).run()
+    stopping.join(60)
+    go_on[0]()
+    assert not agent.agent.called("end_job")
+
+
+def test_while_its_task_runs_it_sleeps_until_something_comes(
+    agent: AgentThread, submit: Submit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float | None] = []
+    sleeps = threading.Event()
+    genuine = Session.wait
+
+    def wait(self: Session, timeout_s: float | None) -> None:
+        waits.append(timeout_s)
+        if timeout_s is None:
+            sleeps.set()
+        genuine(self, timeout_s)
+
+    monkeypatch.setattr(Session, "wait", wait)
+    monkeypatch.setattr(submission, "_PROGRESS_S", 0.0)
+    running = submit()
+    job = job_of(agent)
+    assert sleeps.wait(60)
+    agent.do(lambda fake: fake.end_task(job, "a", OK))
+    assert running.result(60) == 0
+    assert waits[-1] is None
+    assert [[stage.done for stage in told.stages] for told in agent.agent.called("progress")] == [[0], [1]]
+
+
+@pytest.mark.parametrize("admits", [True, False])
+def test_a_restarted_agent_is_asked_for_what_the_one_before_owed(
+    agent: AgentThread, submit: Submit, admits: bool
+) -> None:
+    running = submit()
+    job_of(agent)
+    agent.stop()
+    agent.agent.admits = admits
+    agent.start()
+    if not admits:
+        agent.until(lambda fake: bool(fake.known_jobs))
+        agent.do(lambda fake: fake.admit(next(iter(fake.known_jobs))))
+    job = job_of(agent)
+    agent.do(lambda fake: fake.end_task(job, "a", OK))
+    assert running.result(60) == 0
+    assert [asked.job for asked in agent.agent.called("place")] == [job]
+    assert agent.agent.called("progress")
+
+
+def test_submit_needs_no_event_loop(agent: AgentThread, tmp_path: Path) -> None:
+    path = job_file(tmp_path).path
+    code = "import sys; from penstock.cli.main import main; print(main(sys.argv[1:]), *sys.modules, file=sys.stderr)"
+    command = [sys.executable, "-I", "-c", code, "submit", "--quiet", str(path)]
+    environment = {**os.environ, "PENSTOCK_SOCKET": str(agent.socket)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        job = job_of(agent)
+        agent.do(lambda fake: fake.end_task(job, "a", OK))
+        _, said = running.communicate(timeout=60)
+    status, *modules = said.split()
+    assert status == "0"
+    unwanted = {"asyncio", "logging", "ssl", "rich", "dataclasses", "typing_extensions", "penstock.client.agent"}
+    assert not unwanted & set(modules)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from penstock.cli.executors import Executors, add_options
 from penstock.cli.jobfile import JobFile
 from penstock.cli.limits import add_strict
 from penstock.cli.main import main
+from penstock.cli.signals import Signals
 from penstock.cli.submission import Submission
 from penstock.model.container import Ended, EndedBy
 from penstock.model.executor import Executor, Sizing
-from penstock.testing.agent import FakeAgent
+from penstock.testing.agent_thread import AgentThread
 from penstock.wire.agent_api import TaskStuck
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0, wall_seconds=1.5)
@@ -133,29 +134,36 @@ def test_what_a_job_file_says_wrongly_is_one_line(tmp_path: Path, executor: str,
 
 
 @pytest.fixture
-async def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeAgent]:
-    agent = FakeAgent(tmp_path)
-    await agent.start()
-    monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
-    yield agent
-    await agent.stop()
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentThread]:
+    monkeypatch.setattr(Signals, "_catch", lambda self: None)  # the command runs in a thread
+    with AgentThread(tmp_path) as running:
+        monkeypatch.setenv("PENSTOCK_SOCKET", str(running.socket))
+        yield running
 
 
-def _submit(*argv: str) -> asyncio.Task[int]:
-    work = executors("--application", "sort", "--memory", "64M", *argv)
-    return asyncio.create_task(Submission(work, as_json=True).run())
+@pytest.fixture
+def submit() -> Iterator[Callable[..., Future[int]]]:
+    with ThreadPoolExecutor(1) as pool:
+
+        def start(*argv: str) -> Future[int]:
+            work = executors("--application", "sort", "--memory", "64M", *argv)
+            return pool.submit(Submission(work, as_json=True).run)
+
+        yield start
 
 
-async def test_all_are_asked_for_at_once_and_waited_for(fake: FakeAgent, capsys: pytest.CaptureFixture[str]) -> None:
-    running = _submit("--executors", "2")
-    async with asyncio.timeout(30):
-        await fake.until(lambda: len(fake.placed) == 2)
-        (job,) = {job for job, _ in fake.placed}
-        (asked,) = fake.called("place")
-        assert [task.executor for task in asked.tasks] == [Executor(application="sort")] * 2
-        fake.end_task(job, "executor-1", OK)
-        fake.end_task(job, "executor-0", Ended(by=EndedBy.EXIT, exit_status=3, reason="exit status 3"))
-        assert await running == 1
+def test_all_are_asked_for_at_once_and_waited_for(
+    agent: AgentThread, submit: Callable[..., Future[int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = submit("--executors", "2")
+    agent.until(lambda fake: len(fake.placed) == 2)
+    (job,) = {job for job, _ in agent.agent.placed}
+    (asked,) = agent.agent.called("place")
+    assert [task.executor for task in asked.tasks] == [Executor(application="sort")] * 2
+    failed = Ended(by=EndedBy.EXIT, exit_status=3, reason="exit status 3")
+    agent.do(lambda fake: fake.end_task(job, "executor-1", OK))
+    agent.do(lambda fake: fake.end_task(job, "executor-0", failed))
+    assert running.result(60) == 1
     tasks: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["tasks"]
     assert [(task["task"], task["state"], task["exit_status"]) for task in tasks] == [
         ("executor-0", "failed", 3),
@@ -163,20 +171,22 @@ async def test_all_are_asked_for_at_once_and_waited_for(fake: FakeAgent, capsys:
     ]
 
 
-async def test_one_that_is_stuck_is_said(fake: FakeAgent, capsys: pytest.CaptureFixture[str]) -> None:
-    running = _submit("--executors", "1")
-    async with asyncio.timeout(30):
-        await fake.until(lambda: len(fake.placed) == 1)
-        ((job, task),) = fake.placed
-        fake.placed[job, task].notify("task_stuck", TaskStuck(job=job, task=task, helper="executor-7", node="far"))
-        fake.end_task(job, task, OK)
-        assert await running == 0
+def test_one_that_is_stuck_is_said(
+    agent: AgentThread, submit: Callable[..., Future[int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = submit("--executors", "1")
+    agent.until(lambda fake: len(fake.placed) == 1)
+    ((job, task),) = agent.agent.placed
+    stuck = TaskStuck(job=job, task=task, helper="executor-7", node="far")
+    agent.do(lambda fake: fake.placed[job, task].notify("task_stuck", stuck))
+    agent.do(lambda fake: fake.end_task(job, task, OK))
+    assert running.result(60) == 0
     said = capsys.readouterr().err
-    assert "executor-0 is late, and its node has nothing left to give; most room is in executor-7 on far" in said
+    assert "executor-0 is late, and fake has nothing left to give; most room is in executor-7 on far" in said
 
 
-async def test_without_a_master_nobody_would_place_them(fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake.has_master = False
+def test_without_a_master_nobody_would_place_them(agent: AgentThread, submit: Callable[..., Future[int]]) -> None:
+    agent.agent.has_master = False
     with pytest.raises(CommandError, match="executors are placed by the master, and the agent of fake has none; name"):
-        await _submit("--executors", "1")
-    assert not fake.called("register_job")
+        submit("--executors", "1").result(60)
+    assert not agent.agent.called("register_job")

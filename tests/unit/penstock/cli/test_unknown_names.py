@@ -13,8 +13,8 @@ import pytest
 
 from penstock.cli import catalogue, statuses
 from penstock.cli.main import main
+from penstock.cli.signals import Signals
 from penstock.cli.statuses import Status
-from penstock.cli.submission import Submission
 from penstock.testing.agent import FakeAgent
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_api, cluster_api, jobs_api, reservation_api
@@ -137,7 +137,7 @@ async def test_it_is_four_and_one_line_says_what(
     agent = Empty(tmp_path)
     await agent.start()
     monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
-    monkeypatch.setattr(Submission, "_catch_signals", lambda self: None)  # the command runs in a thread
+    monkeypatch.setattr(Signals, "_catch", lambda self: None)  # the command runs in a thread
     capsys.readouterr()
     status = await asyncio.wait_for(asyncio.to_thread(main, list(argv)), 60)
     await agent.stop()

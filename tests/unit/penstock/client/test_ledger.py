@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.ledger import MonotaskLedger, PlacementLedger
+from penstock.client.ledger import MonotaskLedger
+from penstock.client.placements import PlacementLedger
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import TaskRequest

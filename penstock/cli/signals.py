@@ -1,0 +1,70 @@
+"""The signals of a command that blocks: they end its wait, which then deals with them."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any, Self
+
+_READ_BYTES = 4096
+
+
+class Signals:
+    """Collects the signals ``numbers`` in ``received`` while it is entered.
+
+    The next wait of a :class:`penstock.client.session.Session` calls ``act``, so that a signal is never dealt with in
+    the middle of something else. Where ``interrupts`` is true of a signal, it raises KeyboardInterrupt at once.
+    """
+
+    def __init__(
+        self,
+        numbers: Iterable[signal.Signals],
+        act: Callable[[], None],
+        interrupts: Callable[[int], bool] = lambda number: False,
+    ) -> None:
+        self.received: list[int] = []
+        self._numbers = tuple(numbers)
+        self._act = act
+        self._interrupts = interrupts
+        self._wake: socket.socket
+        self._wakes: socket.socket
+        self._before: dict[int, Any] = {}
+        self._woken_before: int | None = None
+
+    def __enter__(self) -> Self:
+        self._wake, self._wakes = socket.socketpair()
+        for sock in (self._wake, self._wakes):
+            sock.setblocking(False)
+        self._catch()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before or signal.SIG_DFL)
+        if self._woken_before is not None:
+            signal.set_wakeup_fd(self._woken_before)
+        self._wake.close()
+        self._wakes.close()
+
+    def _catch(self) -> None:
+        for number in self._numbers:
+            self._before[number] = signal.signal(number, self._on_signal)
+        self._woken_before = signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when a signal came."""
+        return self._wake.fileno()
+
+    def noticed(self) -> None:
+        """Empty the descriptor, and call ``act``."""
+        with contextlib.suppress(BlockingIOError):
+            self._wake.recv(_READ_BYTES)
+        self._act()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.received.append(number)
+        if self._interrupts(number):
+            raise KeyboardInterrupt

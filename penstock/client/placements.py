@@ -1,0 +1,121 @@
+"""PURE. The tasks that a client gave to its agent for placement: what must survive an agent's restart.
+
+:mod:`penstock.client.ledger` has the monotasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from penstock.model.container import Ended, EndedBy
+from penstock.model.work import Opportunistic, TaskRequest
+from penstock.wire.agent_api import TaskEnded, TaskPlaced
+
+
+class _Task(msgspec.Struct):
+    request: TaskRequest
+    stage: str
+    opportunistic: Opportunistic
+    confirmed: bool = False  # the agent said that it took the request
+    node: str | None = None
+    ended: Ended | None = None
+
+
+class PlacementLedger:
+    """The tasks of one job that were given to the agent for placement. Each is placed, and ends, at most once."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, _Task] = {}
+
+    def ask(self, stage: str, requests: Iterable[TaskRequest], *, opportunistic: Opportunistic) -> None:
+        """Tasks are about to be sent.
+
+        Raises:
+            ValueError: a task of that name was asked for before (the agent would answer with how that one ended).
+        """
+        requests = list(requests)
+        seen: set[str] = set()
+        for name in (request.task for request in requests):
+            if name in self._tasks or name in seen:
+                raise ValueError(f"task {name!r} was asked for already; names are unique within a job")
+            seen.add(name)
+        for request in requests:
+            self._tasks[request.task] = _Task(request, stage, opportunistic)
+
+    def confirm(self, names: Iterable[str]) -> None:
+        """The agent took them; from now on they are asked for again after a reconnection."""
+        for name in names:
+            self._tasks[name].confirmed = True
+
+    def withdraw(self, names: Iterable[str]) -> None:
+        """The agent did not take them."""
+        for name in names:
+            self._tasks.pop(name, None)
+
+    def told(self, news: TaskPlaced | TaskEnded) -> bool:
+        """Keep what the agent says of a task; return whether it is news."""
+        return self.place(news.task, news.node) if isinstance(news, TaskPlaced) else self.end(news.task, news.ended)
+
+    def place(self, name: str, node: str) -> bool:
+        """Whether this is news."""
+        task = self._tasks.get(name)
+        if task is None or task.ended is not None or task.node is not None:
+            return False
+        task.node = node
+        return True
+
+    def end(self, name: str, ended: Ended) -> bool:
+        """Whether this is news."""
+        task = self._tasks.get(name)
+        if task is None or task.ended is not None:
+            return False
+        task.ended = ended
+        return True
+
+    def done(self, names: Iterable[str]) -> list[str]:
+        """The framework executed them: those that end by that."""
+        ended = Ended(by=EndedBy.EXIT, exit_status=0, reason="done by the framework")
+        return [name for name in names if self.end(name, ended)]
+
+    def cancel(self, names: Iterable[str]) -> list[str]:
+        """Those that end at once: all but placed commands, whose end the agent reports."""
+        ended = Ended(by=EndedBy.CANCELLED, reason="cancelled by the framework")
+        return [name for name in names if not self._runs_as_command(name) and self.end(name, ended)]
+
+    def clear(self, ended: Ended) -> list[str]:
+        """All that is left ends (the job is over, or the agent is)."""
+        return [name for name in self._tasks if self.end(name, ended)]
+
+    def to_ask_again(self) -> list[tuple[str, Opportunistic, list[TaskRequest]]]:
+        """(stage, opportunistic, tasks) whose placement or end is still owed to us after a reconnection.
+
+        Framework tasks that have a node are not among them: we know ourselves when they end.
+        """
+        groups: dict[tuple[str, Opportunistic], list[TaskRequest]] = {}
+        for task in self._tasks.values():
+            owed = task.ended is None and (task.node is None or task.request.command is not None)
+            if owed and task.confirmed:
+                groups.setdefault((task.stage, task.opportunistic), []).append(task.request)
+        return [(stage, opportunistic, requests) for (stage, opportunistic), requests in groups.items()]
+
+    def node_of(self, name: str) -> str | None:
+        """Where it was placed.
+
+        Raises:
+            KeyError: never asked for.
+        """
+        return self._tasks[name].node
+
+    def end_of(self, name: str) -> Ended | None:
+        """How it ended.
+
+        Raises:
+            KeyError: never asked for.
+        """
+        return self._tasks[name].ended
+
+    def _runs_as_command(self, name: str) -> bool:
+        task = self._tasks.get(name)
+        return task is not None and task.request.command is not None and task.node is not None

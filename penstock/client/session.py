@@ -1,0 +1,316 @@
+"""A blocking connection to the host's agent, kept up without an event loop: for commands that ask for little and wait.
+
+Importing asyncio takes longer than all the rest of such a command. A wait is one ``poll()`` of the socket and the
+signals. Frameworks use :class:`penstock.client.AgentClient`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+
+from penstock.client.errors import AgentUnavailable, cannot_connect, closed, does_not_answer, refuses
+from penstock.peer_credentials import check_server
+from penstock.wire.agent_api import PROTOCOL, Hello, Welcome
+from penstock.wire.connection import Closed, Malformed, RpcConnection, read, read_params
+from penstock.wire.errors import ErrorBody, RpcError
+from penstock.wire.rpc import Notification, Response
+
+#: How long the agent's answer to ``hello`` is waited for, and a place in its queue of connections, seconds.
+_HELLO_S, _QUEUE_S = 10.0, 10.0
+_QUEUE_PAUSE_S = 0.01
+_BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts to connect again
+_READ_BYTES = 65536
+
+T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """The user of a session, which calls it from within :meth:`Session.call` and :meth:`Session.wait`."""
+
+    def heard(self, method: str, params: Any) -> None:
+        """Take a notification from the agent; ``params`` is for ``wire.read_params``. It must not call the agent."""
+
+    def relink(self) -> None:
+        """Announce over a new connection what the agent must know, by :meth:`Session.call_once`.
+
+        Raises:
+            ConnectionResetError: the connection was lost again.
+        """
+
+    def linked(self, linked: bool) -> None:
+        """Take notice that the agent is away, or that it is back."""
+
+
+class Signals(Protocol):
+    """The signals that end a wait: :class:`penstock.cli.signals.Signals`."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when a signal came."""
+
+    def noticed(self) -> None:
+        """Empty the descriptor, and do what the signals ask for."""
+
+
+class Session:
+    """Made by :meth:`connect`. Calls and waits go on across restarts of the agent, which is waited for ``patience_s``
+    seconds at a time. The owner is told of an absence once it has lasted ``told_after_s`` seconds."""
+
+    welcome: Welcome
+
+    def __init__(self, path: Path, client: str, patience_s: float, told_after_s: float) -> None:
+        self.socket_path = path
+        self.owner: Owner | None = None
+        self.signals: Signals | None = None
+        self._client = client
+        self._patience_s = patience_s
+        self._told_after_s = told_after_s
+        self._socket: socket.socket | None = None
+        self._wire = RpcConnection()
+        self._answers: dict[int, Response] = {}
+        self._refusal: RpcError | None = None  # of a connection that is being greeted
+
+    @classmethod
+    def connect(
+        cls,
+        path: Path,
+        client: str,
+        *,
+        patience_s: float = 0.0,
+        told_after_s: float = 0.0,
+        signals: Signals | None = None,
+    ) -> Self:
+        """Connect to the agent and say hello.
+
+        Raises:
+            AgentUnavailable: one line that says why and what to do.
+        """
+        self = cls(path, client, patience_s, told_after_s)
+        self.signals = signals
+        self._greet()
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hang_up()
+
+    def call(self, method: str, params: Callable[[], object], result: type[T]) -> T:
+        """Ask until there is an answer; ``params`` is evaluated for each attempt, as a job's id may change.
+
+        Raises:
+            RpcError: the agent's answer.
+            AgentUnavailable: the agent went away for good.
+        """
+        while True:
+            try:
+                return self.call_once(method, params, result)
+            except ConnectionResetError:
+                self._mend()
+
+    def call_once(
+        self,
+        method: str,
+        params: Callable[[], object],
+        result: type[T],
+        patience_s: Callable[[], float | None] = lambda: None,
+    ) -> T:
+        """Ask once. ``patience_s`` is evaluated at each wait for the answer; None: as long as it takes.
+
+        Raises:
+            RpcError: the agent's answer.
+            ConnectionResetError: the connection was lost before the answer came.
+            TimeoutError: the time is over.
+        """
+        number, data = self._wire.send_request(method, params())
+        self._send(data)
+        while number not in self._answers:
+            if not self._poll(patience_s()):
+                raise TimeoutError
+        answer = self._answers.pop(number)
+        if answer.error is not None:
+            raise RpcError.of(answer.error)
+        return read(answer.result, result)
+
+    def notify(self, method: str, params: object) -> bool:
+        """Send what wants no answer; return whether the connection took it."""
+        try:
+            self._send(self._wire.send_notification(method, params))
+        except ConnectionResetError:
+            return False
+        return True
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Wait until a message or a signal came, or the time is over.
+
+        Raises:
+            AgentUnavailable: the agent went away for good.
+        """
+        if self._socket is not None:
+            try:
+                self._poll(timeout_s)
+                return
+            except ConnectionResetError:
+                pass
+        self._mend()
+
+    def pass_stdio(self, stdio: tuple[int, int, int]) -> str:
+        """Give the agent a copy of three descriptors; the token names them in ``ContainerSpec.stdio``, once.
+
+        Raises:
+            AgentUnavailable: it did not take them.
+        """
+        token = os.urandom(16).hex()
+        path = self.socket_path.with_name("stdio.sock")
+        try:
+            with _connected(path, socket.SOCK_SEQPACKET) as sock:
+                sock.settimeout(_HELLO_S)
+                socket.send_fds(sock, [token.encode()], stdio)
+                reply = sock.recv(1)
+        except TimeoutError:
+            raise does_not_answer(path) from None
+        except OSError as error:
+            raise cannot_connect(path, error) from None
+        if reply != b"+":
+            raise AgentUnavailable(f"the agent at {path} did not take the standard streams; see its log")
+        return token
+
+    # ------------------------------------------------------------ inside
+
+    def _greet(self) -> None:
+        try:
+            self._socket = _connected(self.socket_path, socket.SOCK_STREAM)
+        except OSError as error:
+            raise cannot_connect(self.socket_path, error) from None
+        self._wire = RpcConnection()
+        self._answers.clear()
+        self._refusal = None
+        hello = Hello(protocol=PROTOCOL, client=self._client)
+        give_up = time.monotonic() + _HELLO_S
+        try:
+            self.welcome = self.call_once("hello", lambda: hello, Welcome, lambda: max(0.0, give_up - time.monotonic()))
+        except RpcError as error:
+            problem = refuses(self.socket_path, error)
+        except TimeoutError:
+            problem = does_not_answer(self.socket_path)
+        except ConnectionResetError:
+            problem = closed(self.socket_path) if self._refusal is None else refuses(self.socket_path, self._refusal)
+        else:
+            return
+        self._hang_up()
+        raise problem
+
+    def _mend(self) -> None:
+        """Connect again, with back-off.
+
+        Raises:
+            AgentUnavailable: in vain.
+        """
+        began = time.monotonic()
+        told = False
+        pause, longest = _BACKOFF_S
+        while True:
+            away_s = time.monotonic() - began
+            if not told and away_s >= self._told_after_s and self.owner is not None:
+                told = True
+                self.owner.linked(False)
+            try:
+                self._greet()
+                if self.owner is not None:
+                    self.owner.relink()
+                break
+            except ConnectionResetError:
+                error = closed(self.socket_path)
+            except AgentUnavailable as problem:
+                error = problem
+            if time.monotonic() - began >= self._patience_s:
+                raise AgentUnavailable(f"{error} (tried for {self._patience_s:g} s)") from None
+            self._poll(pause)
+            pause = min(2 * pause, longest)
+        if told and self.owner is not None:
+            self.owner.linked(True)
+
+    def _send(self, data: bytes) -> None:
+        if self._socket is None:
+            raise ConnectionResetError
+        try:
+            self._socket.sendall(data)
+        except OSError:
+            self._lose()
+
+    def _poll(self, timeout_s: float | None) -> bool:
+        """Read, or deal with signals, or both; return whether either came in time."""
+        poll = select.poll()
+        sock, signals = self._socket, self.signals
+        if sock is not None:
+            poll.register(sock, select.POLLIN)
+        if signals is not None:
+            poll.register(signals, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(None if timeout_s is None else timeout_s * 1e3)}
+        if sock is not None and sock.fileno() in ready:
+            self._read(sock)
+        if signals is not None and signals.fileno() in ready:
+            signals.noticed()
+        return bool(ready)
+
+    def _read(self, sock: socket.socket) -> None:
+        try:
+            data = sock.recv(_READ_BYTES)
+        except OSError:
+            data = b""
+        if not data:
+            self._lose()
+        for message in self._wire.messages(data):
+            if isinstance(message, Response):
+                self._answers[message.id] = message
+            elif isinstance(message, Notification):
+                self._heard(message)
+            elif isinstance(message, Closed | Malformed):  # no agent sends this
+                self._lose()
+
+    def _heard(self, message: Notification) -> None:
+        if message.method == "error":
+            self._refusal = RpcError.of(read_params(message.params, ErrorBody))
+        elif self.owner is not None:
+            self.owner.heard(message.method, message.params)
+
+    def _lose(self) -> None:
+        self._hang_up()
+        raise ConnectionResetError
+
+    def _hang_up(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _connected(path: Path, kind: int) -> socket.socket:
+    """Return a blocking socket to a server that is root's or this user's; wait while the server's queue is full.
+
+    Raises:
+        OSError: nobody listens there, we may not, the queue stays full, or the server is somebody else's.
+    """
+    sock = socket.socket(socket.AF_UNIX, kind)
+    try:
+        sock.setblocking(False)  # blocking, a signal in the middle would leave it unconnected
+        give_up = time.monotonic() + _QUEUE_S
+        while True:
+            try:
+                sock.connect(str(path))
+                break
+            except BlockingIOError:
+                if time.monotonic() >= give_up:
+                    raise BlockingIOError(f"too many connect to {path} at once; try later") from None
+            time.sleep(_QUEUE_PAUSE_S)
+        check_server(sock, path)
+        sock.setblocking(True)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

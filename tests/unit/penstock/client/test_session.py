@@ -1,0 +1,118 @@
+"""The blocking connection: what it says where there is no agent, and how it is kept up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client.errors import AgentUnavailable
+from penstock.client.session import Session
+from penstock.testing.agent_thread import AgentThread
+from penstock.wire.agent_api import Done, JobRef, JobRegistered, Nothing, RegisterJob, Status
+from penstock.wire.errors import RpcError, refused
+
+
+class Owner:
+    """Notes what it is told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def heard(self, method: str, params: Any) -> None:
+        self.told.append(method)
+
+    def relink(self) -> None:
+        self.told.append("relink")
+
+    def linked(self, linked: bool) -> None:
+        self.told.append(linked)
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[AgentThread]:
+    with AgentThread(tmp_path) as running:
+        yield running
+
+
+def test_calls_and_notifications(agent: AgentThread) -> None:
+    with Session.connect(agent.socket, "test") as session:
+        session.owner = owner = Owner()
+        assert session.welcome.node == "fake"
+        job = session.call("register_job", lambda: RegisterJob(name="j"), JobRegistered).job
+        with pytest.raises(RpcError, match="no job 'x'"):
+            session.call("end_job", lambda: JobRef(job="x"), Done)
+        agent.do(lambda fake: fake.admit(job))
+        while not owner.told:
+            session.wait(60)
+    assert owner.told == ["job_admitted"]
+
+
+def test_an_agent_that_comes_back_is_asked_again_once_its_owner_has_joined(agent: AgentThread) -> None:
+    with Session.connect(agent.socket, "test", patience_s=60) as session:
+        session.owner = owner = Owner()
+        agent.stop()
+        starting = threading.Timer(0.1, agent.start)
+        starting.start()
+        assert session.call("status", Nothing, Status).status["node"] == "fake"
+        starting.join(60)
+    assert owner.told == [False, "relink", True]
+
+
+def test_a_short_absence_is_not_told(agent: AgentThread) -> None:
+    with Session.connect(agent.socket, "test", patience_s=60, told_after_s=60) as session:
+        session.owner = owner = Owner()
+        agent.stop()
+        agent.start()
+        session.wait(60)
+    assert owner.told == ["relink"]
+
+
+def test_what_is_asked_once_is_not_asked_again(agent: AgentThread) -> None:
+    with Session.connect(agent.socket, "test", patience_s=60) as session:
+        agent.stop()
+        with pytest.raises(ConnectionResetError):
+            session.call_once("status", Nothing, Status)
+        assert not session.notify("status", Nothing())
+
+
+def test_an_agent_that_does_not_come_back_is_given_up(agent: AgentThread) -> None:
+    with Session.connect(agent.socket, "test", patience_s=0.1) as session:
+        agent.stop()
+        with pytest.raises(AgentUnavailable, match=r"penstock up.* \(tried for 0.1 s\)"):
+            session.wait(None)
+
+
+def test_without_an_agent(tmp_path: Path) -> None:
+    with pytest.raises(AgentUnavailable, match="start one with `penstock up`"):
+        Session.connect(tmp_path / "none", "test")
+
+
+def test_an_agent_that_refuses(agent: AgentThread) -> None:
+    agent.agent.refuse["hello"] = refused("not you")
+    with pytest.raises(AgentUnavailable, match="refuses this client: not you"):
+        Session.connect(agent.socket, "test")
+
+
+@pytest.mark.parametrize("reply", [b"\xc1", b"\x07", b"\xa3abc", b"\x91\x01", b""])
+def test_nonsense_instead_of_welcome(tmp_path: Path, reply: bytes) -> None:
+    import socket
+
+    path = tmp_path / "scripted.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            with listener.accept()[0] as sock:
+                sock.recv(1 << 20)
+                sock.sendall(reply)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        with pytest.raises(AgentUnavailable, match="closed the connection"):
+            Session.connect(path, "test")
+        serving.join(60)
