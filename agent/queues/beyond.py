@@ -1,4 +1,4 @@
-"""Commands beyond the slots, where the kernel knows the order of jobs (see :class:`agent.queues.resource.Resource`)."""
+"""Beyond the slots, where the kernel knows the order of jobs (see :class:`agent.queues.resource.Resource`)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from agent.queues.resource import MOST_AHEAD
 
 
 def reordered(queues: MonotaskQueues, now: float) -> list[Monotask]:
-    """Priorities have changed: commands of jobs that stand further ahead may start. Return those that do."""
-    cpu, *_ = queues.resources()
-    return queues.grant_free({cpu}, now)
+    """Grant what need not wait any more, as priorities have changed and its job stands further ahead."""
+    return queues.grant_free(set(queues.resources()), now)
 
 
 def most_commands(queues: MonotaskQueues) -> int:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agent.queues.debts import parts
+from agent.queues.job_queue import JobQueue
 from agent.queues.monotask import COMMANDS, GRANTED, OVERDUE, Monotask
 from agent.queues.queues import MonotaskQueues
-from agent.queues.resource import JobQueue, Resource
+from agent.queues.resource import Resource
 
 
 class TakenBack(NamedTuple):

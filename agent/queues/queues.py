@@ -17,8 +17,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agent.queues.chain import check_completions, check_fresh
+from agent.queues.job_queue import JobQueue
 from agent.queues.monotask import BYPASSING, ENDED, OVERDUE, QUEUED, Monotask
-from agent.queues.resource import JobQueue, Resource
+from agent.queues.resource import Resource
 from penstock.model import KINDS, Capacity, KindAmounts, MonotaskSpec, ResourceKind
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Completion, Leased
@@ -45,15 +46,12 @@ class MonotaskQueues:
         self, capacity: Capacity, *, network_bypass_bytes: int, rate_window_s: float, disk_small_bytes: int = 0,
         lease_s: float = 0.0, lease_kept_s: float = 0.0, job_wait_max_s: float = math.inf, ranked: bool = False,
     ) -> None:  # fmt: skip
-        """``ranked``: the kernel has an order of jobs, so that commands start beyond the slots of those behind."""
-        self._bypass_bytes = network_bypass_bytes
+        """``ranked``: the kernel has an order of jobs, so that nothing waits for the slots of jobs behind."""
+        self.ranked, self._bypass_bytes = ranked, network_bypass_bytes
         self.reconfigure(disk_small_bytes, lease_s, lease_kept_s, job_wait_max_s)
         self._jobs: dict[str, JobQueue] = {}
         self._served: dict[JobQueue, None] = {}  # whose service may not be what was last reported
-        self._resources = {
-            kind: Resource(kind, capacity.slots(kind), rate_window_s, goes_beyond=ranked and kind is _CPU)
-            for kind in KINDS
-        }
+        self._resources = {kind: Resource(kind, capacity.slots(kind), rate_window_s, ranked=ranked) for kind in KINDS}
         self._sequence = 0
         self._recalled: list[Recalled] = []
         self._no_leases: dict[int, float] = {}  # sessions that used one far beyond its end → until when
@@ -283,9 +281,11 @@ class MonotaskQueues:
                 del self._served[job]
         return taken
 
-    def service_s(self, job: str, now: float) -> float:
-        """Return what a known job has received, in container-seconds."""
-        return self._known(job).count(now)
+    def counted(self, job: str, now: float) -> JobQueue:
+        """Return a known job; its service is that of now."""
+        known = self._known(job)
+        known.count(now)
+        return known
 
     def count_all(self) -> None:
         """The next :meth:`take_served` names every job."""

@@ -6,97 +6,17 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from agent.queues.debts import Debts
+from agent.queues.job_queue import JobQueue
 from agent.queues.monotask import COMMANDS, GRANTED, QUEUED, TOGETHER, Monotask, size_rank
 from agent.queues.rates import ProcessingRate
 from agent.queues.waits import Waits
 from penstock.model import KINDS, MOST_BEYOND, ResourceKind
-from penstock.model.stages import StageRanks
-from penstock.model.work import MonotaskId
 
 #: Where the kernel knows the order of jobs, what stands ahead starts as long as so many times the slots are in use.
 MOST_AHEAD = 16
+#: Likewise of disks and the network, whose monotasks get less the more of them there are.
+MOST_AHEAD_IO = 2
 _MOST_SHOWN = 2**63 - 1  # no integer on the wire is larger
-
-
-class JobQueue:
-    """A job's waiting monotasks per resource, and what it did so far.
-
-    ``waiting`` and ``last_grant`` have an element for each of KINDS: a heap of (stage, size rank, submission,
-    monotask), and the monotonic time of the last grant or of when it began to wait. ``service_s`` is Σ slots × time
-    (LAS_MQ §3.2), true as of the last change of ``running``; jobs with a change to report are in ``served``. Of those
-    that run ``by_cpu`` are commands that share processors beyond the slots: their service is the CPU time that their
-    containers use (agent/core/attained.py), as holding a slot does not tell how much they got.
-    """
-
-    __slots__ = (
-        "by_cpu",
-        "done",
-        "failed",
-        "id",
-        "kept_waits",
-        "last_grant",
-        "live",
-        "priority",
-        "rank",
-        "running",
-        "served",
-        "service_s",
-        "since",
-        "stages",
-        "user",
-        "waiting",
-    )
-
-    def __init__(self, job: str, priority: float, rank: int, served: dict[JobQueue, None], user: str = "") -> None:
-        self.id = job
-        self.user = user
-        self.kept_waits: dict[int, float] = {}  # index of KINDS → since when it waited before a restart
-        self.priority = priority
-        self.rank = rank
-        self.stages = StageRanks()
-        self.waiting: list[list[tuple[int, int, int, Monotask]]] = [[] for _ in KINDS]
-        self.last_grant = [0.0] * len(KINDS)
-        self.live: dict[int, dict[MonotaskId, Monotask]] = {}  # by session
-        self.running = 0
-        self.by_cpu = 0
-        self.done = 0
-        self.failed = 0
-        self.service_s = 0.0
-        self.since = 0.0  # running has been what it is
-        self.served = served
-        served[self] = None
-
-    def begins(self, now: float) -> None:
-        """One more of its monotasks runs."""
-        running = self.running
-        if running:
-            self.service_s += (running - self.by_cpu) * (now - self.since)
-        else:
-            self.served[self] = None
-        self.since = now
-        self.running = running + 1
-
-    def ends(self, now: float) -> None:
-        """One of those that run has ended."""
-        running = self.running
-        self.service_s += (running - self.by_cpu) * (now - self.since)
-        self.since = now
-        self.running = running - 1
-
-    def count(self, now: float) -> float:
-        """Count the slots that it holds until now; return its service in container-seconds."""
-        self.service_s += (self.running - self.by_cpu) * (now - self.since)
-        self.since = now
-        return self.service_s
-
-    def counts(self) -> dict[str, int]:
-        """Its monotasks: queued, running, done, failed."""
-        queued = sum(map(len, self.live.values())) - self.running
-        return {"queued": queued, "running": self.running, "done": self.done, "failed": self.failed}
-
-    def outranks(self, other: JobQueue) -> bool:
-        """Whether its monotasks go first."""
-        return (-self.priority, self.rank) < (-other.priority, other.rank)
 
 
 class Resource:
@@ -115,6 +35,10 @@ class Resource:
     fewer than :data:`MOST_BEYOND` times the slots are in use. Whatever stands ahead starts as if the commands of jobs
     behind held no slot, monotasks of frameworks, too. No job has more commands at once than there are slots. A job
     that has waited too long for its turn is the first for one grant.
+
+    *Past jobs behind* (disks and the network, where jobs are ranked): the processes of a job behind get little of the
+    processors, so a read of a few milliseconds may hold its slot for seconds. A monotask of a job ahead does not wait
+    for slots that jobs behind hold, as long as fewer than :data:`MOST_AHEAD_IO` times the slots are in use.
     """
 
     __slots__ = (
@@ -123,6 +47,7 @@ class Resource:
         "commands",
         "debts",
         "free",
+        "held",
         "index",
         "jobs",
         "keepers",
@@ -141,14 +66,17 @@ class Resource:
         "withheld",
     )  # fmt: skip
 
-    def __init__(self, kind: ResourceKind, slots: int, rate_window_s: float, *, goes_beyond: bool = False) -> None:
+    def __init__(self, kind: ResourceKind, slots: int, rate_window_s: float, *, ranked: bool = False) -> None:
+        """``ranked``: the kernel knows the order of jobs."""
+        of_cpu = kind is ResourceKind.CPU
         self.kind = kind
         self.index = KINDS.index(kind)
         self.slots = slots
         self.rate = ProcessingRate(rate_window_s, slots)
         self.free = slots
         self.withheld = 0
-        self.commands: dict[JobQueue, int] | None = {} if goes_beyond else None  # slots that those of a job hold
+        self.commands: dict[JobQueue, int] | None = {} if ranked and of_cpu else None  # slots that those of a job hold
+        self.held: dict[JobQueue, int] | None = {} if ranked and not of_cpu else None  # slots that a job holds
         self.small = 0
         self.bypassing = 0
         self.overdue = 0  # monotasks that run on, though their slots were taken back
@@ -210,7 +138,10 @@ class Resource:
             self._share(1)
         else:
             self.free -= 1
-            if self.commands is not None and monotask.session == COMMANDS:
+            if self.held is not None:
+                self.held[job] = self.held.get(job, 0) + 1
+                job.commands += monotask.session == COMMANDS
+            elif self.commands is not None and monotask.session == COMMANDS:
                 self.commands[job] = self.commands.get(job, 0) + 1
                 job.by_cpu += 1
 
@@ -225,11 +156,12 @@ class Resource:
         else:
             self.free += 1
             self.slot_seconds += execution_s
-            if self.commands is not None and monotask.session == COMMANDS:
-                self.commands[job] -= 1
+            if self.held is not None:
+                _take_one(self.held, job)
+                job.commands -= monotask.session == COMMANDS
+            elif self.commands is not None and monotask.session == COMMANDS:
+                _take_one(self.commands, job)
                 job.by_cpu -= 1
-                if not self.commands[job]:
-                    del self.commands[job]
 
     def settle(self, job: JobQueue, monotask: Monotask) -> None:
         """It ran on without its slot, and has ended."""
@@ -241,7 +173,8 @@ class Resource:
         """Grant while there is room, in order; who has starved goes first."""
         index = self.index
         jobs = self.jobs
-        while self.free > 0 or self.small % TOGETHER or self.commands or (self.starving and self.running == 0):
+        beyond = self.held if self.commands is None else self.commands
+        while self.free > 0 or self.small % TOGETHER or beyond or (self.starving and self.running == 0):
             starved = bool(self.starving)
             if starved:
                 job = self.starving[0]
@@ -364,9 +297,11 @@ class Resource:
         where promises hold every core."""
         if starved and not self.running:
             return True
+        slots = self.slots - self.withheld
+        if self.held is not None:
+            return self.running < MOST_AHEAD_IO * slots and self._held_behind(self.held, job, starved=starved)
         if not self.commands:
             return False
-        slots = self.slots - self.withheld
         if monotask.session == COMMANDS:
             if self.commands.get(job, 0) >= slots and not starved:
                 return False
@@ -374,7 +309,11 @@ class Resource:
                 return True
         if self.running >= MOST_AHEAD * slots:
             return False
-        return self.free + sum(held for other, held in self.commands.items() if starved or job.outranks(other)) > 0
+        return self._held_behind(self.commands, job, starved=starved)
+
+    def _held_behind(self, held: dict[JobQueue, int], job: JobQueue, *, starved: bool) -> bool:
+        """Return whether a slot would be free if jobs behind, or all if the job starves, held none of these."""
+        return self.free + sum(count for other, count in held.items() if starved or job.outranks(other)) > 0
 
     def _who_passes(self, first: JobQueue, monotask: Monotask) -> JobQueue | None:
         """Return the next job of which a command may start though ``first`` waits: that has enough commands already."""
@@ -398,3 +337,9 @@ class Resource:
         before = -(-self.small // TOGETHER)
         self.small += change
         self.free += before - -(-self.small // TOGETHER)
+
+
+def _take_one(counts: dict[JobQueue, int], job: JobQueue) -> None:
+    counts[job] -= 1
+    if not counts[job]:
+        del counts[job]

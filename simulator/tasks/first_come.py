@@ -8,8 +8,9 @@ from agent.core import Node
 from agent.core.attained import Attained
 from agent.core.settings import NodeSettings
 from agent.queues import Monotask, MonotaskQueues
+from agent.queues.job_queue import JobQueue
 from agent.queues.monotask import QUEUED
-from agent.queues.resource import JobQueue, Resource
+from agent.queues.resource import Resource
 
 
 class _Line(Resource):

@@ -14,9 +14,9 @@ from penstock.wire import master_api as api
 from penstock.wire.agent_api import Completion, JobRegistered, RegisterJob
 
 
-def node_with_a_job() -> tuple[Node, str]:
+def node_with_a_job(*, ranked: bool = False) -> tuple[Node, str]:
     capacity = Capacity(cores=2.0, memory_bytes=2**30)
-    node = Node(NodeSettings(node="a", instance="x", capacity=capacity, has_master=True))
+    node = Node(NodeSettings(node="a", instance="x", capacity=capacity, has_master=True, ranked=ranked))
     node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
     [registered] = [
         each.result
@@ -89,6 +89,35 @@ def test_the_processor_time_of_its_containers_counts_where_it_is_more_than_slot_
     assert [use.service_s for use in node.load(22.0).jobs] == [30.0], "what has ended counts"
 
 
+def lend(node: Node, job: str) -> str:
+    """Processes of the job that were started by hand; their container."""
+    [lent] = [
+        each.container
+        for each in node.handle(e.LendRequested(1, job, 77, ("python",)), 0.0)
+        if isinstance(each, i.AdoptProcess)
+    ]
+    node.handle(e.ContainerStarted(lent, 77, {}, 0.0), 0.0)
+    return lent
+
+
+@pytest.mark.parametrize(("ranked", "told_s"), [(True, [1.5, 1.5, 2.5]), (False, [9.0, 9.0, 9.0])])
+def test_where_jobs_are_ranked_a_slot_that_is_held_counts_only_while_nothing_measures_its_job(
+    ranked: bool, told_s: list[float]
+) -> None:
+    """The last of them all holds a disk's slot for long, as its process gets little of the processors."""
+    node, job = node_with_a_job(ranked=ranked)
+    lent = lend(node, job)
+    node.handle(e.Submitted(1, job, [MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=1 << 20)]), 0.0)
+    use = {lent: ContainerUse(cpu_seconds=1.5)}
+    node.handle(e.Sampled(Snapshot(9.0, 1.0, containers=use), 9.0), 9.0)
+    told = [use.service_s for use in node.load(9.0).jobs]
+    node.handle(e.Completed(1, job, [Completion(id=1)]), 9.0)
+    told += [use.service_s for use in node.load(9.0).jobs]
+    node.handle(e.GivenBack(lent, 2.5, 0, 9.5, ""), 9.5)
+    told.append(ended(node.handle(e.JobEndRequested(1, job), 9.5)).service_s)
+    assert told == told_s
+
+
 # ---------------------------------------------------------------- to the end
 
 
@@ -146,12 +175,7 @@ def test_a_container_that_ends_after_its_job_is_told_of_when_it_has_ended() -> N
 @pytest.mark.parametrize("why_not", ["", "its cgroup is gone"])
 def test_lent_processes_count_until_they_are_given_back(why_not: str) -> None:
     node, job = node_with_a_job()
-    [lent] = [
-        each.container
-        for each in node.handle(e.LendRequested(1, job, 77, ("python",)), 0.0)
-        if isinstance(each, i.AdoptProcess)
-    ]
-    node.handle(e.ContainerStarted(lent, 77, {}, 0.0), 0.0)
+    lent = lend(node, job)
     node.handle(e.Sampled(Snapshot(1.0, 1.0, containers={lent: ContainerUse(cpu_seconds=1.0)}), 1.0), 1.0)
     assert ended(node.handle(e.JobEndRequested(1, job), 1.9)) == api.JobUse(job=job, service_s=1.0)
     node.handle(e.GivenBack(lent, 1.875, 0, 1.9, why_not), 1.9)

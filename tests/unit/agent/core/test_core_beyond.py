@@ -95,8 +95,25 @@ def test_beyond_the_bound_a_job_behind_waits_and_one_ahead_starts() -> None:
     assert bed.started[-1] == "behind0"
 
 
-def test_a_disk_has_no_more_than_its_slots() -> None:
+def test_a_command_does_not_wait_for_a_disk_that_a_job_behind_holds() -> None:
     bed = Bed()
+    bed.place("long", 2, 1.0, ResourceKind.DISK)
+    assert bed.started == ["long0"]
+    bed.place("short", 2, 2.0, ResourceKind.DISK)
+    assert bed.started == ["long0", "short0"], "no more than twice as many as there are slots"
+    bed.place("shortest", 1, 3.0, ResourceKind.DISK)
+    bed.end("long", "long0")
+    assert bed.started == ["long0", "short0", "shortest0"]
+    bed.end("shortest", "shortest0")
+    assert len(bed.started) == 3, "short0 holds the slot, so that no other of its job is granted one"
+    bed.end("short", "short0")
+    assert bed.started[3:] == ["short1"]
+    bed.end("short", "short1")
+    assert bed.started[4:] == ["long1"]
+
+
+def test_a_disk_has_no_more_than_its_slots_where_the_kernel_cannot_be_told_the_order() -> None:
+    bed = Bed(ranked=False)
     bed.place("long", 1, 1.0, ResourceKind.DISK)
     bed.place("short", 1, 2.0, ResourceKind.DISK)
     assert bed.started == ["long0"]

@@ -89,6 +89,23 @@ def test_higher_priority_overtakes_and_a_change_re_sorts_in_place() -> None:
     assert [(m.job, m.id) for m in granted] == [("j", 3)]
 
 
+@pytest.mark.parametrize("kind", [DISK, NETWORK])
+def test_where_jobs_are_ranked_a_monotask_does_not_wait_for_those_of_jobs_behind(kind: ResourceKind) -> None:
+    capacity = Capacity(cores=2, memory_bytes=1, disk_slots=2, network_slots=2)
+    queues = MonotaskQueues(capacity, network_bypass_bytes=0, rate_window_s=10, ranked=True)
+    for job, priority in (("behind", 1.0), ("first", 9.0), ("second", 5.0)):
+        queues.add_job(job, priority)
+    held = queues.submit(1, "behind", [spec(n, kind, 10**6) for n in range(4)], 0.0)
+    assert len(held) == 2
+    assert [m.job for m in queues.submit(1, "first", [spec(n, kind, 10**6) for n in range(3)], 1.0)] == ["first"] * 2
+    assert queues.submit(1, "second", [spec(0, kind, 10**6)], 1.0) == [], "four run, twice as many as there are slots"
+    for one in held:
+        assert queues.complete(1, "behind", [Completion(id=one.id)], 2.0) == [], "those of the first hold both slots"
+    assert [m.job for m in queues.complete(1, "first", [Completion(id=0)], 3.0)] == ["first"]
+    assert [m.job for m in queues.complete(1, "first", [Completion(id=1)], 4.0)] == ["second"]
+    assert [m.job for m in queues.complete(1, "first", [Completion(id=2)], 5.0)] == ["behind"]
+
+
 def test_a_monotask_announced_as_running_holds_its_slot_even_above_the_limit() -> None:
     queues = make()
     queues.submit(1, "j", [spec(1, CPU, 1)], 0.0)

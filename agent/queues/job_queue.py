@@ -1,0 +1,98 @@
+"""What a node's queues keep of one job."""
+
+from __future__ import annotations
+
+from agent.queues.monotask import Monotask
+from penstock.model import KINDS
+from penstock.model.stages import StageRanks
+from penstock.model.work import MonotaskId
+
+
+class JobQueue:
+    """A job's waiting monotasks per resource, and what it did so far.
+
+    ``waiting`` and ``last_grant`` have an element for each of KINDS: a heap of (stage, size rank, submission,
+    monotask), and the monotonic time of the last grant or of when it began to wait. ``service_s`` is Σ slots × time
+    (LAS_MQ §3.2), true as of the last change of ``running``; jobs with a change to report are in ``served``. Of those
+    that run ``by_cpu`` are commands that share processors beyond the slots: their service is the CPU time that their
+    containers use (agent/core/attained.py), as holding a slot does not tell how much they got. ``command_s`` is the
+    part of ``service_s`` in which ``commands`` held slots of disks or of the network.
+    """
+
+    __slots__ = (
+        "by_cpu",
+        "command_s",
+        "commands",
+        "done",
+        "failed",
+        "id",
+        "kept_waits",
+        "last_grant",
+        "live",
+        "priority",
+        "rank",
+        "running",
+        "served",
+        "service_s",
+        "since",
+        "stages",
+        "user",
+        "waiting",
+    )
+
+    def __init__(self, job: str, priority: float, rank: int, served: dict[JobQueue, None], user: str = "") -> None:
+        self.id = job
+        self.user = user
+        self.kept_waits: dict[int, float] = {}  # index of KINDS → since when it waited before a restart
+        self.priority = priority
+        self.rank = rank
+        self.stages = StageRanks()
+        self.waiting: list[list[tuple[int, int, int, Monotask]]] = [[] for _ in KINDS]
+        self.last_grant = [0.0] * len(KINDS)
+        self.live: dict[int, dict[MonotaskId, Monotask]] = {}  # by session
+        self.running = 0
+        self.by_cpu = 0
+        self.commands = 0
+        self.command_s = 0.0
+        self.done = 0
+        self.failed = 0
+        self.service_s = 0.0
+        self.since = 0.0  # running has been what it is
+        self.served = served
+        served[self] = None
+
+    def begins(self, now: float) -> None:
+        """One more of its monotasks runs."""
+        running = self.running
+        if running:
+            self._count(now)
+        else:
+            self.served[self] = None
+            self.since = now
+        self.running = running + 1
+
+    def ends(self, now: float) -> None:
+        """One of those that run has ended."""
+        self._count(now)
+        self.running -= 1
+
+    def count(self, now: float) -> float:
+        """Count the slots that it holds until now; return its service in container-seconds."""
+        self._count(now)
+        return self.service_s
+
+    def _count(self, now: float) -> None:
+        passed_s = now - self.since
+        self.service_s += (self.running - self.by_cpu) * passed_s
+        if self.commands:
+            self.command_s += self.commands * passed_s
+        self.since = now
+
+    def counts(self) -> dict[str, int]:
+        """Its monotasks: queued, running, done, failed."""
+        queued = sum(map(len, self.live.values())) - self.running
+        return {"queued": queued, "running": self.running, "done": self.done, "failed": self.failed}
+
+    def outranks(self, other: JobQueue) -> bool:
+        """Whether its monotasks go first."""
+        return (-self.priority, self.rank) < (-other.priority, other.rank)
