@@ -1,20 +1,18 @@
 """What a master tells the one that comes after it, written down beside the event loop: what operators have said of
-nodes, how jobs ended, what was learnt of their sizes, and which jobs are first by hand. A store that cannot be had
-stops nothing: then that is forgotten with the process."""
+nodes, how jobs ended, what was learnt of sizes and lengths, and which jobs are first by hand. A store that cannot be
+had stops nothing: then that is forgotten with the process."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import structlog
 
-from master.core.drains import DrainSaid
 from master.core.events import Remembered
 from master.core.instructions import Keep
-from master.core.past import MOST, Past
-from master.ordering.by_hand import HandOrder
-from master.ordering.sizes import Kind, KnownSizes
+from master.core.past import MOST
 from master.store.database import Database, StoreError
 from master.store.remembered import RememberedStore
 
@@ -35,10 +33,7 @@ class Remembering:
         """``database`` as :class:`~master.store.database.Database` has it."""
         self._url = database
         self._store: RememberedStore | None = None
-        self._drains: dict[str, DrainSaid | None] = {}
-        self._jobs: dict[str, Past | None] = {}
-        self._sizes: dict[Kind, KnownSizes | None] = {}
-        self._orders: dict[str, HandOrder | None] = {}
+        self._unwritten = Keep()
         self._due = asyncio.Event()
         self._stop = asyncio.Event()
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -50,9 +45,7 @@ class Remembering:
             database = await asyncio.to_thread(Database, self._url)
             store = RememberedStore(database)
             try:
-                drains, jobs = await asyncio.to_thread(store.all)
-                sizes = await asyncio.to_thread(store.sizes)
-                orders = await asyncio.to_thread(store.orders)
+                known = await asyncio.to_thread(store.all)
             except StoreError:
                 store.close()
                 raise
@@ -61,27 +54,23 @@ class Remembering:
             return Remembered({}, [])
         self._store = store
         self._task = asyncio.create_task(self._run())
-        if drains or jobs:
-            log.info("remembered", drains=len(drains), ended_jobs=len(jobs))
-        return Remembered(drains, jobs, sizes, orders)
+        if known.drains or known.jobs:
+            log.info("remembered", drains=len(known.drains), ended_jobs=len(known.jobs))
+        return known
 
     def keep(self, changed: Keep) -> None:
         """To be written down soon."""
         if self._store is None:
             return
-        self._drains.update(changed.drains)
-        self._sizes.update(changed.sizes)
-        self._orders.update(changed.orders)
-        for job, past in changed.jobs.items():
-            self._jobs.pop(job, None)  # the order is the one in which they ended
-            self._jobs[job] = past
-        while len(self._jobs) > 2 * MOST:  # a store that is away for long: those that ended first
-            del self._jobs[next(iter(self._jobs))]
+        kept = self._unwritten.then(changed)
+        if len(kept.jobs) > 2 * MOST:  # a store that is away for long: those that ended first
+            kept = replace(kept, jobs=dict(list(kept.jobs.items())[-2 * MOST :]))
+        self._unwritten = kept
         self._due.set()
 
     async def written(self) -> None:
         """Until what there was to keep has been written down, or that has failed or takes long, as the log says."""
-        if self._task is not None and self._due_now:
+        if self._task is not None and self._unwritten:
             await asyncio.wait([self._attempt], timeout=_PATIENCE_S)
 
     async def close(self) -> None:
@@ -92,11 +81,6 @@ class Remembering:
         self._due.set()
         await self._task
         await asyncio.to_thread(self._store.close)
-
-    @property
-    def _due_now(self) -> bool:
-        """Whether there is something to write down."""
-        return bool(self._drains or self._jobs or self._sizes or self._orders)
 
     async def _run(self) -> None:
         assert self._store is not None
@@ -114,20 +98,16 @@ class Remembering:
 
     async def _write(self, store: RememberedStore) -> bool:
         """All that there is now; whether it is written down."""
-        if not self._due_now:
+        if not self._unwritten:
             return True
-        drains, jobs, sizes, orders = self._drains, self._jobs, self._sizes, self._orders
+        writing, self._unwritten = self._unwritten, Keep()
         attempt = self._attempt
-        self._drains, self._jobs, self._sizes, self._orders = {}, {}, {}, {}
         self._attempt = asyncio.get_running_loop().create_future()
         try:
-            await asyncio.to_thread(store.keep, drains, jobs, sizes, orders)
+            await asyncio.to_thread(store.keep, writing)
         except StoreError as error:
             log.error("drains and ended jobs could not be written down", why=str(error))
-            self._drains = drains | self._drains
-            self._sizes = sizes | self._sizes
-            self._orders = orders | self._orders
-            self._jobs = {job: past for job, past in jobs.items() if job not in self._jobs} | self._jobs
+            self._unwritten = writing.then(self._unwritten)
             return False
         finally:
             attempt.set_result(None)

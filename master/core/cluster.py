@@ -40,7 +40,8 @@ from master.core.settings import MasterSettings
 from master.core.table import NodeTable
 from master.core.views import cluster_view, job_views, totals
 from master.ordering import JobSizes, Ranking, ordering_of, promised_first
-from penstock.model import Ended, EndedBy, KindAmounts
+from master.placement.lengths import TaskLengths
+from penstock.model import KindAmounts
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress
 from penstock.wire.errors import bad_request, refused
@@ -56,7 +57,8 @@ class Cluster:
         """``draw`` gives random numbers in [0, 1) to policies that want some."""
         self.settings = settings
         self.nodes: dict[str, Node] = {}
-        self.table = NodeTable(settings)
+        self.task_lengths = TaskLengths()
+        self.table = NodeTable(settings, self.task_lengths)
         self.jobs: dict[str, Job] = {}
         self.past = PastJobs()
         self.leaving: dict[Key, dict[str, None]] = {}  # nodes that still hold a copy of a task that nobody wants
@@ -118,11 +120,8 @@ class Cluster:
                 self._asked(event)
             case e.Reconfigured(settings):
                 self._reconfigure(settings)
-            case e.Remembered(drains, jobs, sizes, orders):
-                self.drains.remember(drains)
-                self.hand_orders.remember(orders)
-                self.past.restore(jobs)
-                remember_sizes(self.sizes, sizes, jobs)
+            case e.Remembered():
+                self._remember(event)
             case e.RoundDue(at):
                 self._unix_at = at - now
                 rounds.run(self, now)
@@ -332,6 +331,15 @@ class Cluster:
             self.table.refresh(node)
             self.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
 
+    def _remember(self, event: e.Remembered) -> None:
+        self.drains.remember(event.drains)
+        self.hand_orders.remember(event.orders)
+        self.past.restore(event.jobs)
+        remember_sizes(self.sizes, event.sizes, event.jobs)
+        self.history.restore(event.needed)
+        self.task_lengths.restore(event.lengths)
+        self.table.follow_lengths()
+
     def _reconfigure(self, settings: MasterSettings) -> None:
         """What is placed stays where it is. Another ordering begins with nothing remembered of whose turn it is."""
         before = self.settings
@@ -362,9 +370,11 @@ class Cluster:
                 self._out.append(SendDecisions(name, node.number, decisions))
             node.outbox = []
         self._spoken_to.clear()
-        sizes, orders = self.sizes.take_changes(), self.hand_orders.take_changes()
-        kept = Keep(self.drains.take_changes(), self.past.take_changes(), sizes, orders)
-        if kept.drains or kept.jobs or kept.sizes or kept.orders:
+        kept = Keep(
+            self.drains.take_changes(), self.past.take_changes(), self.sizes.take_changes(),
+            self.hand_orders.take_changes(), self.history.take_changes(), self.task_lengths.take_changes(),
+        )  # fmt: skip
+        if kept:
             self._out.append(kept)
         out, self._out = self._out, []
         return out
@@ -386,6 +396,3 @@ def check_tasks(ready: api.ReadyTasks) -> None:
 def sound(amounts: KindAmounts) -> bool:
     """Whether these can be calculated with."""
     return all(math.isfinite(amount) and amount >= 0 for amount in (amounts.cpu, amounts.disk, amounts.network))
-
-
-CANCELLED = Ended(by=EndedBy.CANCELLED, reason="its framework no longer wants it")

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from master.core.drains import DrainSaid
+from master.core.history import Name, Needed
 from master.core.past import Past
 from master.core.settings import MasterSettings
 from master.ordering import HandOrder, KnownSizes
+from master.placement.lengths import KnownLengths
 from master.prediction.runs import Settings
 from penstock.model import Profile
 from penstock.wire.agent_api import Progress
@@ -138,12 +140,14 @@ class Reconfigured:
 class Remembered:
     """What the master before this one has written down (``Keep``): before anything else is heard. ``jobs`` are those
     that are over, in the order in which they ended; ``sizes`` what was learnt of the sizes of jobs; ``orders`` which
-    jobs are first by hand."""
+    jobs are first by hand; ``needed`` what jobs that recur needed; ``lengths`` those of the latest tasks."""
 
     drains: Mapping[str, DrainSaid]
     jobs: Sequence[Past]
     sizes: Sequence[KnownSizes] = ()
     orders: Mapping[str, HandOrder] = field(default_factory=dict)
+    needed: Sequence[tuple[Name, Needed]] = ()
+    lengths: KnownLengths | None = None
 
 
 Asked = DrainAsked | UndrainAsked | CancelAsked | OrderAsked

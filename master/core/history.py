@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.model import KINDS
@@ -34,6 +35,12 @@ class Needed:
         return max(self.lengths_s) * _ERRS_BY if self._known else math.inf
 
     @property
+    def is_valid(self) -> bool:
+        """Whether there is an amount for each kind, and all are finite and not negative."""
+        amounts = (*self.work, self.service_s, *self.lengths_s)
+        return len(self.work) == len(KINDS) and all(0 <= amount < math.inf for amount in amounts)
+
+    @property
     def _known(self) -> bool:
         return len(self.lengths_s) >= _LEAST_RUNS
 
@@ -44,6 +51,7 @@ class History:
     def __init__(self, most: int = 1024) -> None:
         self._most = most
         self._known: dict[Name, Needed] = {}
+        self._changed: dict[Name, Needed | None] = {}
 
     def of(self, name: Name) -> Needed | None:
         """What a job of this name needed, as far as is known."""
@@ -57,5 +65,17 @@ class History:
             lengths_s = (before.lengths_s + needed.lengths_s)[-_LATEST_RUNS:]
             needed = Needed(work, (before.service_s + needed.service_s) / 2, lengths_s)
         elif len(self._known) >= self._most:
-            self._known.pop(next(iter(self._known)))
-        self._known[name] = needed
+            gone = next(iter(self._known))
+            del self._known[gone]
+            self._changed[gone] = None
+        self._changed.pop(name, None)  # in the order in which they were used
+        self._known[name] = self._changed[name] = needed
+
+    def take_changes(self) -> dict[Name, Needed | None]:
+        """Return what is to be written down since the last call; None: forgotten."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def restore(self, kept: Iterable[tuple[Name, Needed]]) -> None:
+        """Take over what an earlier master wrote down; what cannot be calculated with is left out."""
+        self._known |= {name: needed for name, needed in kept if needed.is_valid}

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from master.core.drains import DrainSaid
+from master.core.history import Name, Needed
 from master.core.past import Past
 from master.ordering.by_hand import HandOrder
 from master.ordering.sizes import Kind, KnownSizes
+from master.placement.lengths import KnownLengths
 from master.prediction.runs import Run, Settings
 from penstock.wire.master_api import AnyDecision
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +68,34 @@ class Keep:
     """Write down, for the master that comes after this one: what operators have said of nodes (``drains``) and how jobs
     ended (``jobs``), by their names; None: forget it. A node that is to take work again, but does not know yet, is
     ``drains[node] = DrainSaid(None)``. ``sizes`` is what was learnt of the sizes of jobs, by kind, ``orders`` which
-    jobs are first by hand (:class:`~master.core.hand_orders.HandOrders`). It is given back as the event
+    jobs are first by hand (:class:`~master.core.hand_orders.HandOrders`), ``needed`` what jobs that recur needed, and
+    ``lengths`` those of the latest tasks, None where there is nothing new. It is given back as the event
     ``Remembered``."""
 
-    drains: Mapping[str, DrainSaid | None]
-    jobs: Mapping[str, Past | None]
+    drains: Mapping[str, DrainSaid | None] = field(default_factory=dict)
+    jobs: Mapping[str, Past | None] = field(default_factory=dict)
     sizes: Mapping[Kind, KnownSizes | None] = field(default_factory=dict)
     orders: Mapping[str, HandOrder | None] = field(default_factory=dict)
+    needed: Mapping[Name, Needed | None] = field(default_factory=dict)
+    lengths: KnownLengths | None = None
+
+    def __bool__(self) -> bool:
+        return any((self.drains, self.jobs, self.sizes, self.orders, self.needed, self.lengths))
+
+    def then(self, later: Keep) -> Keep:
+        """Return this and what came later in one, with what came last at the end."""
+        return Keep(
+            _then(self.drains, later.drains),
+            _then(self.jobs, later.jobs),
+            _then(self.sizes, later.sizes),
+            _then(self.orders, later.orders),
+            _then(self.needed, later.needed),
+            later.lengths or self.lengths,
+        )
+
+
+def _then(before: Mapping[K, V], later: Mapping[K, V]) -> dict[K, V]:
+    return {name: one for name, one in before.items() if name not in later} | dict(later)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,9 +72,10 @@ class NodeTable:
     connected: Mask
     takes_work: Mask
 
-    def __init__(self, settings: MasterSettings) -> None:
+    def __init__(self, settings: MasterSettings, lengths: TaskLengths) -> None:
+        """``lengths`` tells EPT, and is told of the tasks that are placed."""
         self._settings = settings
-        self._lengths = TaskLengths()
+        self._lengths = lengths
         self.ept_s = 0.0  # EPT in seconds: the operator's, or by the tasks that were placed
         self.nodes: list[Node] = []
         self.rows: dict[str, int] = {}

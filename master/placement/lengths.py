@@ -9,7 +9,9 @@ least.
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from dataclasses import dataclass
 
 #: Bounds of the derived EPT in seconds: the scheduling latency with its reports and starts, and what was tried.
 LEAST_S, MOST_S = 1.0, 5.0
@@ -19,6 +21,16 @@ _TASKS = 256
 _COVERED = 0.75
 #: EPT moves when it would change by more than this fraction: the pending work of many nodes depends on it.
 _MOVES_BY = 0.1
+#: What is known is written down when EPT moves, and after so many tasks.
+_WRITTEN_AFTER = _TASKS // 4
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLengths:
+    """EPT, and the lengths of the latest tasks that it follows, the last one last; all in seconds."""
+
+    ept_s: float
+    lengths_s: tuple[float, ...]
 
 
 class TaskLengths:
@@ -28,11 +40,13 @@ class TaskLengths:
         self._ept_s = LEAST_S
         self._lengths_s: deque[float] = deque(maxlen=_TASKS)
         self._seen = False
+        self._unwritten = 0
 
     def see(self, length_s: float) -> None:
         """Count a task that was placed, by the seconds that its work takes where nothing else runs."""
         self._lengths_s.append(length_s)
         self._seen = True
+        self._unwritten += 1
 
     def ept_s(self, interval_s: float) -> float:
         """Return the EPT in seconds from now on; ``interval_s``, the time between two rounds, is its least."""
@@ -45,4 +59,20 @@ class TaskLengths:
             wanted_s = min(max(found_s, least_s), max(MOST_S, least_s))
         if self._ept_s < least_s or abs(wanted_s - self._ept_s) > _MOVES_BY * self._ept_s:
             self._ept_s = wanted_s
+            self._unwritten += _WRITTEN_AFTER if self._lengths_s else 0
         return self._ept_s
+
+    def take_changes(self) -> KnownLengths | None:
+        """Return what is to be written down, where there is enough of it since the last time; else None."""
+        if self._unwritten < _WRITTEN_AFTER:
+            return None
+        self._unwritten = 0
+        return KnownLengths(self._ept_s, tuple(self._lengths_s))
+
+    def restore(self, known: KnownLengths | None) -> None:
+        """Take over what an earlier master wrote down, if it did; lengths that are none are left out."""
+        if known is None:
+            return
+        self._lengths_s.extend(length_s for length_s in known.lengths_s if 0 < length_s < math.inf)
+        if LEAST_S <= known.ept_s < math.inf:
+            self._ept_s = known.ept_s

@@ -1,5 +1,5 @@
 """What a master that is restarted is to know again: which nodes operators have drained, how jobs ended, what was
-learnt of their sizes, and which jobs are first by hand."""
+learnt of their sizes and of the lengths of jobs and tasks, and which jobs are first by hand."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ import sqlalchemy as sa
 import structlog
 
 from master.core.drains import DrainSaid
+from master.core.events import Remembered
+from master.core.history import Name, Needed
+from master.core.instructions import Keep
 from master.core.past import Past
 from master.ordering.by_hand import HandOrder
-from master.ordering.sizes import Kind, KnownSizes
+from master.ordering.sizes import KnownSizes
+from master.placement.lengths import KnownLengths
 from master.store.database import METADATA, Database
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
+N = TypeVar("N", bound=tuple[str, ...])
 _DRAINS = sa.Table(
     "node_drains",
     METADATA,
@@ -44,6 +49,21 @@ _ORDERS = sa.Table(
     sa.Column("whose", sa.Text, primary_key=True),
     sa.Column("said", sa.LargeBinary, nullable=False),
 )
+_NEEDED = sa.Table(
+    "jobs_needed",
+    METADATA,
+    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("needed", sa.LargeBinary, nullable=False),
+)
+_LENGTHS = sa.Table(
+    "task_lengths",
+    METADATA,
+    sa.Column("tasks", sa.Text, primary_key=True),
+    sa.Column("known", sa.LargeBinary, nullable=False),
+)
+#: The one row of the lengths of tasks.
+_ALL_TASKS = "all"
 
 
 class RememberedStore:
@@ -52,73 +72,66 @@ class RememberedStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def keep(
-        self,
-        drains: Mapping[str, DrainSaid | None],
-        jobs: Mapping[str, Past | None],
-        sizes: Mapping[Kind, KnownSizes | None] | None = None,
-        orders: Mapping[str, HandOrder | None] | None = None,
-    ) -> None:
+    def keep(self, changed: Keep) -> None:
         """Write down what changed, None: forget it; all of it or nothing.
 
         Raises:
             StoreError: the database does not do it.
         """
+        lengths = {} if changed.lengths is None else {_ALL_TASKS: changed.lengths}
         with self._database.transaction() as connection:
-            _replace(connection, _DRAINS.c.node, "said", drains)
-            _replace(connection, _JOBS.c.job, "past", jobs)
-            by_name = {msgspec.json.encode(kind).decode(): known for kind, known in (sizes or {}).items()}
-            _replace(connection, _SIZES.c.kind, "known", by_name)
-            _replace(connection, _ORDERS.c.whose, "said", orders or {})
+            _replace(connection, _DRAINS.c.node, "said", changed.drains)
+            _replace(connection, _JOBS.c.job, "past", changed.jobs)
+            _replace(connection, _SIZES.c.kind, "known", _by_text(changed.sizes))
+            _replace(connection, _ORDERS.c.whose, "said", changed.orders)
+            _replace(connection, _NEEDED.c.name, "needed", _by_text(changed.needed))
+            _replace(connection, _LENGTHS.c.tasks, "known", lengths)
 
-    def all(self) -> tuple[dict[str, DrainSaid], list[Past]]:
-        """What is kept; the jobs in the order in which they ended. What cannot be read, as another version wrote it, is
-        left out.
+    def all(self) -> Remembered:
+        """Return what is kept; the jobs in the order in which they ended. What cannot be read, as another version wrote
+        it, is left out.
 
         Raises:
             StoreError: the database does not tell.
         """
         with self._database.transaction() as connection:
-            drains = connection.execute(sa.select(_DRAINS.c.node, _DRAINS.c.said)).all()
-            jobs = connection.execute(sa.select(_JOBS.c.past).order_by(_JOBS.c.sequence)).all()
-        said = {row.node: _read(row.said, DrainSaid) for row in drains}
-        past = [_read(row.past, Past) for row in jobs]
-        return (
-            {node: each for node, each in said.items() if each is not None},
-            [each for each in past if each is not None],
-        )
-
-    def sizes(self) -> list[KnownSizes]:
-        """What was learnt of the sizes of jobs; what another version wrote is left out.
-
-        Raises:
-            StoreError: the database does not tell.
-        """
-        with self._database.transaction() as connection:
-            rows = connection.execute(sa.select(_SIZES.c.known).order_by(_SIZES.c.kind)).all()
-        return [known for row in rows if (known := _read(row.known, KnownSizes)) is not None]
-
-    def orders(self) -> dict[str, HandOrder]:
-        """Which jobs are first by hand; what another version wrote is left out.
-
-        Raises:
-            StoreError: the database does not tell.
-        """
-        with self._database.transaction() as connection:
-            rows = connection.execute(sa.select(_ORDERS.c.whose, _ORDERS.c.said)).all()
-        return {row.whose: said for row in rows if (said := _read(row.said, HandOrder)) is not None}
+            drains = _read(connection, _DRAINS.c.node, _DRAINS.c.said, DrainSaid)
+            jobs = _read(connection, _JOBS.c.sequence, _JOBS.c.past, Past)
+            sizes = _read(connection, _SIZES.c.kind, _SIZES.c.known, KnownSizes)
+            orders = _read(connection, _ORDERS.c.whose, _ORDERS.c.said, HandOrder)
+            needed = _read(connection, _NEEDED.c.sequence, _NEEDED.c.needed, Needed, _NEEDED.c.name)
+            lengths = _read(connection, _LENGTHS.c.tasks, _LENGTHS.c.known, KnownLengths)
+        by_name = [(_name(text), each) for text, each in needed.items()]
+        return Remembered(drains, list(jobs.values()), list(sizes.values()), orders, by_name, lengths.get(_ALL_TASKS))
 
     def close(self) -> None:
         """Give the connections back."""
         self._database.close()
 
 
-def _read(kept: bytes, as_type: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(kept, type=as_type)
-    except msgspec.DecodeError as error:
-        log.warning("what the store remembers cannot be read; it is forgotten", what=as_type.__name__, why=str(error))
-        return None
+def _by_text(changed: Mapping[N, T | None]) -> dict[str, T | None]:
+    return {msgspec.json.encode(names).decode(): one for names, one in changed.items()}
+
+
+def _name(text: str) -> Name:
+    user, name = msgspec.json.decode(text, type=Name)
+    return user, name
+
+
+def _read(
+    connection: sa.Connection, order: sa.Column[Any], value: sa.Column[Any], as_type: type[T], key: Any = None
+) -> dict[Any, T]:
+    """Return the rows of a table in the order of a column, by that or by ``key``."""
+    rows = connection.execute(sa.select(order if key is None else key, value).order_by(order)).all()
+    found: dict[Any, T] = {}
+    for name, kept in rows:
+        try:
+            found[name] = msgspec.json.decode(kept, type=as_type)
+        except msgspec.DecodeError as error:
+            log.warning(
+                "what the store remembers cannot be read; it is forgotten", what=as_type.__name__, why=str(error)
+            )
+    return found
 
 
 def _replace(connection: sa.Connection, key: sa.Column[Any], value: str, changed: Mapping[str, object | None]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from master.core import Cluster, MasterSettings
 from master.core import events as e
-from master.core.instructions import SendDecisions
+from master.core.instructions import Keep, SendDecisions
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.model.work import Opportunistic
 from penstock.wire import master_api as api
@@ -64,6 +64,18 @@ class Bed:
         self.now += after_s
         decided = self.serve(e.RoundDue(self.now))
         return [(d.request.task, node) for node, d in decided if isinstance(d, api.Assign)]
+
+    def successor(self) -> Bed:
+        """A master that is told what this one has had written down; its nodes have yet to register."""
+        kept = Keep()
+        for one in self.other:
+            kept = kept.then(one) if isinstance(one, Keep) else kept
+        made = Bed()
+        made.cluster = Cluster(self.cluster.settings)
+        made.now = self.now
+        needed = [(name, needed) for name, needed in kept.needed.items() if needed is not None]
+        made.serve(e.Remembered({}, [], needed=needed, lengths=kept.lengths))
+        return made
 
     def said(self, kind: type[api.AnyDecision]) -> list[tuple[str, Any]]:
         return [(node, decision) for node, decision in self.sent if isinstance(decision, kind)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,10 +10,12 @@ from structlog.testing import capture_logs
 from master.config import MasterConfig
 from master.core import events as e
 from master.core.drains import DrainSaid
+from master.core.history import Needed
 from master.core.instructions import Keep
 from master.core.past import Past
 from master.daemon import Master
 from master.ordering import HandOrder
+from master.placement.lengths import KnownLengths
 from master.remembering import Remembering
 from master.store.database import Database, StoreError
 from master.store.remembered import RememberedStore
@@ -23,7 +24,7 @@ from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining
 from penstock.wire.jobs_api import JobView, StageView, TaskFailure
 from penstock.wire.reservation_api import OnBehalf
-from tests.unit.master.cluster_bed import job_state, load
+from tests.unit.master.cluster_bed import job_state, load, task
 
 ROOT = DrainSaid(Draining("root", 1000.0))
 
@@ -54,6 +55,21 @@ async def test_the_next_master_knows_which_jobs_are_first_by_hand(tmp_path: Path
     await again.close()
 
 
+async def test_the_next_master_knows_how_long_tasks_and_jobs_take(tmp_path: Path) -> None:
+    one, _, _ = await started(tmp_path)
+    old, new = Needed((1.0, 2.0, 3.0), 4.0, (5.0, 6.0)), Needed((0.0, 0.0, 1.0), 2.0)
+    one.keep(Keep(needed={("u", "sort"): old, ("u", 'a "job"'): old, ("v", "gone"): old}))
+    one.keep(Keep(lengths=KnownLengths(2.0, (1.0, 3.0))))
+    await one.written()
+    one.keep(Keep(needed={("v", "gone"): None, ("u", "sort"): new}, lengths=KnownLengths(3.0, (3.0,))))
+    await one.close()
+    again = Remembering(str(tmp_path / "master.db"))
+    known = await again.start()
+    assert known.needed == [(("u", 'a "job"'), old), (("u", "sort"), new)], "the latest is the last"
+    assert known.lengths == KnownLengths(3.0, (3.0,))
+    await again.close()
+
+
 async def test_the_next_master_knows_it_in_the_same_order(tmp_path: Path) -> None:
     one, drains, jobs = await started(tmp_path)
     assert (drains, jobs) == ({}, [])
@@ -79,7 +95,7 @@ async def test_whoever_waits_for_it_finds_it_written_down(tmp_path: Path) -> Non
         one.keep(Keep({node: ROOT}, {}))
         await one.written()
         store = RememberedStore(Database(str(tmp_path / "master.db")))
-        assert node in store.all()[0]
+        assert node in store.all().drains
         store.close()
     await one.close()
 
@@ -88,12 +104,11 @@ async def test_what_could_not_be_written_down_is_tried_again(tmp_path: Path, mon
     keep = RememberedStore.keep
     tries = []
 
-    def fails_once(self: RememberedStore, *changed: Any) -> None:
-        drains, jobs, *_ = changed
-        tries.append((dict(drains), list(jobs)))
+    def fails_once(self: RememberedStore, changed: Keep) -> None:
+        tries.append((dict(changed.drains), list(changed.jobs)))
         if len(tries) == 1:
             raise StoreError("store: the disk is full")
-        keep(self, *changed)
+        keep(self, changed)
 
     monkeypatch.setattr(RememberedStore, "keep", fails_once)
     one, _, _ = await started(tmp_path)
@@ -119,12 +134,13 @@ async def test_a_store_that_cannot_be_had_stops_nothing(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_left_out_and_said_in_a_line(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "master.db"))
     store = RememberedStore(database)
-    store.keep({"a": ROOT, "b": ROOT}, {"j-1": past("j-1"), "j-2": past("j-2")})
+    store.keep(Keep({"a": ROOT, "b": ROOT}, {"j-1": past("j-1"), "j-2": past("j-2")}))
     with database.transaction() as connection:
         connection.exec_driver_sql("UPDATE node_drains SET said = '{' WHERE node = 'a'")
         connection.exec_driver_sql("UPDATE ended_jobs SET past = '{}' WHERE job = 'j-1'")
     with capture_logs() as logged:
-        assert store.all() == ({"b": ROOT}, [past("j-2")])
+        known = store.all()
+    assert (known.drains, known.jobs) == ({"b": ROOT}, [past("j-2")])
     assert [each["what"] for each in logged] == ["DrainSaid", "Past"]
     store.close()
 
@@ -146,4 +162,23 @@ async def test_a_master_hands_it_to_the_next_one(tmp_path: Path) -> None:
     await second.start()
     assert list(second.service.cluster.drains) == ["a"]
     assert [past.view.job for past in second.service.cluster.past] == ["j"]
+    await second.close()
+
+
+async def test_a_master_tells_the_next_one_which_ept_it_has_learnt(tmp_path: Path) -> None:
+    config = MasterConfig(listen=f"{tmp_path}/master.sock", http="127.0.0.1:0", store=str(tmp_path / "master.db"))
+    first = Master(config)
+    await first.start()
+    register = api.Register(
+        protocol=api.PROTOCOL, node="a", version="0", capacity=Capacity(cores=4.0, memory_bytes=1 << 30), load=load(),
+        complete=True,
+    )  # fmt: skip
+    ready = api.ReadyTasks(job="j", stage="s", tasks=[task(f"t{index}", cpu=200) for index in range(4)])
+    events = [e.Said("a", register), e.Said("a", job_state("j")), e.Said("a", ready), e.RoundDue(1.0), e.RoundDue(2.0)]
+    for event in events:
+        first.service.heard(event)  # type: ignore[arg-type]
+    await first.close()
+    second = Master(config)
+    await second.start()
+    assert second.service.cluster.table.ept_s == first.service.cluster.table.ept_s == 4.0, "200 MB at 50 MB/s"
     await second.close()

@@ -29,6 +29,6 @@ async def test_an_order_is_in_the_store_when_it_is_answered(tmp_path: Path) -> N
     for jobs in (["one"], [], ["one"]):
         await service.of_jobs(OnBehalf(user="u", operator=False, call="order_jobs", params={"jobs": jobs}))
         store = RememberedStore(Database(path))
-        assert store.orders() == ({"u": HandOrder("u", ("one",))} if jobs else {})
+        assert store.all().orders == ({"u": HandOrder("u", ("one",))} if jobs else {})
         store.close()
     await remembering.close()

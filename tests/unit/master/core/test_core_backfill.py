@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from master.core import events as e
+from master.core.history import History, Needed
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress
 from tests.unit.master.cluster_bed import MB, Bed, bed
@@ -61,6 +64,24 @@ def test_a_job_that_surely_ends_before_passes_though_all_of_its_memory_is_needed
     b.job("a", "waits", 1000 * MB, at=b.now + 1)
     b.job("a", "passing", 400 * MB, at=b.now + 2, name="short")
     assert admitted(b) == (["first", "passing"] if passes else ["first"])
+
+
+def test_a_master_that_is_restarted_knows_how_long_jobs_take() -> None:
+    b = bed("a")
+    ran(b, "long", 100.0, 120.0)
+    ran(b, "short", 8.0, 10.0)
+    b = b.successor()
+    b.node("a")
+    b.job("a", "first", 600 * MB, at=b.now, name="long")
+    b.job("a", "waits", 1000 * MB, at=b.now + 1)
+    b.job("a", "passing", 400 * MB, at=b.now + 2, name="short")
+    assert admitted(b) == ["first", "passing"]
+
+
+def test_what_cannot_be_calculated_with_is_not_taken_over() -> None:
+    history = History()
+    history.restore([(("u", "a"), Needed((1.0,))), (("u", "b"), Needed(lengths_s=(math.nan,)))])
+    assert history.of(("u", "a")) is history.of(("u", "b")) is None
 
 
 def test_nobody_passes_who_has_waited_too_long() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.status import document
 from master.explain.recording import record
-from master.placement.lengths import TaskLengths
+from master.placement.lengths import KnownLengths, TaskLengths
 from penstock.model import KindAmounts
-from tests.unit.master.cluster_bed import MB, Bed, bed, task
+from tests.unit.master.cluster_bed import MB, Bed, bed, load, task
 
 
 def placed_beside(made: Bed, cpu_mb: int) -> int:
@@ -27,6 +29,46 @@ def test_cpu_work_still_to_come_does_not_bar_a_node_of_long_tasks() -> None:
     assert placed_beside(bed("a", ept_s=1.0), cpu_mb=400) == 0
     assert placed_beside(bed("a"), cpu_mb=400) == 2
     assert placed_beside(bed("a"), cpu_mb=4000) == 0, "20 s of work are enough, however long tasks are"
+
+
+def test_a_master_that_is_restarted_places_as_before() -> None:
+    """It is not 1 s again, by which the work that its node has yet to do would bar it."""
+    made = bed("a")
+    placed_beside(made, cpu_mb=400)
+    after = made.successor()
+    after.node("a", load=load(idle=(0, 2, 2), pending=KindAmounts(cpu=400.0 * MB)))
+    after.job("a", "next")
+    after.ready("a", task("t", cpu=200), job="next")
+    assert len(after.round()) == 1
+    assert after.cluster.table.ept_s == 4.0
+
+
+@given(st.lists(st.floats(1e-3, 1e3), max_size=600), st.lists(st.floats(1e-3, 1e3), min_size=64, max_size=300))
+def test_what_is_learnt_after_a_restart_adds_to_what_was_known(before: list[float], then: list[float]) -> None:
+    lengths, next_one = TaskLengths(), TaskLengths()
+    for length_s in before:
+        lengths.see(length_s)
+        lengths.ept_s(0.1)
+    for length_s in before[-64:]:  # what may be lost: as many as are written down together
+        lengths.see(length_s)
+    lengths.ept_s(0.1)
+    known = lengths.take_changes()
+    if known is None:
+        assert len(before) < 64 and lengths.ept_s(0.1) == 1.0
+        return
+    next_one.restore(known)
+    for length_s in then:
+        lengths.see(length_s)
+        next_one.see(length_s)
+        assert next_one.ept_s(0.1) == lengths.ept_s(0.1)
+
+
+def test_lengths_that_are_none_are_not_taken_over() -> None:
+    lengths = TaskLengths()
+    lengths.restore(KnownLengths(math.nan, (math.inf, -1.0, math.nan)))
+    assert lengths.ept_s(0.1) == 1.0
+    lengths.see(3.0)
+    assert lengths.ept_s(0.1) == 3.0
 
 
 def test_people_see_the_ept_of_this_moment() -> None:
