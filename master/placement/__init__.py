@@ -3,9 +3,10 @@
 from master.placement.executors import Demands, ExecutorPolicy, Launch, Machines, Pending
 from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy
 from master.placement.peaks import PeakPlacement, Peaks, Unreserved
+from master.placement.scoring import Stage
 from master.placement.singly import place_singly
 from master.placement.tasks import TASK_PLACEMENTS, AlgorithmOne, PlacementName, TaskPlacement, why_not
-from master.placement.ursa import Placement, Stage, place
+from master.placement.ursa import Placement, place
 from master.placement.workers import Need, Workers
 
 __all__ = [

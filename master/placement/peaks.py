@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from master.ordering import Key, Ranking
-from master.placement.ursa import Account, Placement, Stage
+from master.placement.scoring import Stage
+from master.placement.ursa import Account, Placement
 from master.placement.workers import CPU, DISK, MEMORY, NETWORK, Floats, Need
 from penstock.model import ResourceKind
 

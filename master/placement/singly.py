@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from master.ordering import Key, Ranking
-from master.placement.ursa import Account, Placement, Stage, terms_of
+from master.placement.scoring import Stage
+from master.placement.ursa import Account, Placement, terms_of
 from master.placement.workers import NeedsTable, Workers
 
 
@@ -62,9 +63,9 @@ class _Open:
 
     def look_again(self, workers: Workers, ranking: Ranking) -> bool:
         """Bring F up to date, then as :meth:`find`."""
-        for worker in self.changed:
-            gone = self.fit[:, worker] == -np.inf  # placed, or barred: it stays so
-            self.fit[:, worker] = np.where(gone, -np.inf, workers.fitness_on(worker, self.table, 0))
+        columns = np.fromiter(self.changed, np.intp, len(self.changed))
+        gone = self.fit[:, columns] == -np.inf  # placed, or barred: it stays so
+        self.fit[:, columns] = np.where(gone, -np.inf, workers.fitness(self.table, columns))
         self.changed.clear()
         return self.find(ranking)
 

@@ -7,8 +7,9 @@ from typing import Literal, Protocol, get_args
 
 from master.ordering import Ranking
 from master.placement import ursa
+from master.placement.scoring import Stage
 from master.placement.singly import place_singly
-from master.placement.ursa import Account, Placement, Stage
+from master.placement.ursa import Account, Placement
 from master.placement.workers import Need, Workers
 from penstock.model.units import counted
 

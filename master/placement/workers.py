@@ -17,8 +17,10 @@ Mask = NDArray[np.bool_]
 CPU, DISK, NETWORK, MEMORY = range(4)
 COLUMN = {kind: column for column, kind in enumerate(KINDS)}
 COLUMN_NAMES = ("cpu", "disk", "network", "memory")
-#: A worker as it was: pending work per kind, idle cores, free memory, free cores, D.
-Undo = tuple[int, tuple[float, float, float], float, float, float, tuple[float, float, float, float]]
+#: A worker at some moment: its index, pending work per kind, idle cores, free memory, free cores, D.
+State = tuple[int, tuple[float, float, float], float, float, float, tuple[float, float, float, float]]
+#: What a round does not change of a worker: rates, Inc per amount, Inc per slot, CPU slots, bytes of memory.
+_Lasting = tuple[list[float], list[float], list[float], float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +79,7 @@ class Workers:
     """State of n workers, of which :meth:`take` consumes. Unit: bytes, bytes/s, cores, slots, seconds.
 
     ``d`` (4 × n) is D of Ursa §4.2.2, ``memory_free`` (n) what regular work does not hold, ``cores_free`` (n) what is
-    not promised to commands.
+    not promised to commands. ``changes`` are the workers that tasks went to for good, one after the other.
     """
 
     def __init__(
@@ -94,37 +96,60 @@ class Workers:
     ) -> None:
         """``rates``, ``pending`` (work assigned and not done) and ``slots`` are n × 3, the others n."""
         self.ept_s = ept_s
-        self.memory_free = memory_free.copy()
-        self.cores_free = cores_free.copy()
+        self.changes: list[int] = []
+        self._memory_free = memory_free.copy()
+        self._cores_free = cores_free.copy()
         # Ursa gives D_mem as a fraction of the worker's memory and Inc_mem as "the estimated memory usage". As bytes it
         # would drown the other terms of F, and Inc ≤ D could not be asked; so Inc_mem is a fraction of memory too.
         load_at_ept = np.vstack((rates.T * ept_s, memory_capacity[None, :]))
         self._per_amount: Floats = np.ascontiguousarray(1.0 / load_at_ept)  # 4 × n: Inc is an amount times this
         self._per_slot: Floats = np.ascontiguousarray(1.0 / slots.T)  # 3 × n
-        self.d: Floats = np.empty((4, len(rates)))
-        self.d[:MEMORY] = spare(ept_s, rates, pending, idle_cores, cores_free, slots)
-        self.d[MEMORY] = np.maximum(0.0, memory_free) / memory_capacity
+        self._d: Floats = np.empty((4, len(rates)))
+        self._d[:MEMORY] = spare(ept_s, rates, pending, idle_cores, cores_free, slots)
+        self._d[MEMORY] = np.maximum(0.0, memory_free) / memory_capacity
         self._rates, self._pending, self._idle, self._capacity = rates, pending, idle_cores, memory_capacity
         self._cpu_slots = slots[:, CPU]
         self._room: Floats = np.empty((2, 0))
-        # One worker at a time is faster in plain numbers, and few of them are ever taken.
-        self._plain: dict[int, Undo] = {}
+        # One worker at a time is faster in plain numbers, and few of them are ever taken. The arrays have the state of
+        # those that are unwritten when they are next read.
+        self._plain: dict[int, State] = {}
+        self._lasting: dict[int, _Lasting] = {}
+        self._unwritten: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._idle)
 
+    @property
+    def d(self) -> Floats:
+        """D of each kind and of memory (4 × n)."""
+        self._write()
+        return self._d
+
+    @property
+    def memory_free(self) -> Floats:
+        """Bytes of memory that regular work does not hold (n)."""
+        self._write()
+        return self._memory_free
+
+    @property
+    def cores_free(self) -> Floats:
+        """Cores that no command was promised (n)."""
+        self._write()
+        return self._cores_free
+
     def increase(self, need: Need, worker: int) -> list[float]:
         """Inc of a task on one worker (4), not clipped to D."""
-        per_amount = self._per_amount[:, worker].tolist()
+        _, per_amount, per_slot, _, _ = self._lasting_of(worker)
         inc = [amount * per for amount, per in zip(need.amounts, per_amount, strict=True)]
         if need.unknown_size is not None:
             # A command that says nothing about its work takes its slot for a whole EPT, as far as anybody can know.
             column = COLUMN[need.unknown_size]
-            inc[column] = float(self._per_slot[column, worker])
+            inc[column] = per_slot[column]
         return inc
 
-    def take(self, worker: int, need: Need) -> Undo:
-        """The task is placed there: its work is pending, its memory held, and one idle core is spoken for.
+    def take(self, worker: int, need: Need) -> State:
+        """Place the task there: its work is pending, its memory held, and one idle core is taken. Returns the state of
+        before.
 
         A command that is promised cores takes these, and none of the CPU's work is pending for it.
 
@@ -132,12 +157,13 @@ class Workers:
         APT_cpu(w) = 0", and the free fraction of the memory (Ursa §4.2.2).
         """
         undo = self._state(worker)
-        rates, ept_s = self._rates[worker].tolist(), self.ept_s
+        rates, _, per_slot, slots, capacity = self._lasting_of(worker)
+        ept_s = self.ept_s
         cpu, disk, network, memory = need.amounts
         if need.unknown_size is not None:
             work = [cpu, disk, network]
             column = COLUMN[need.unknown_size]
-            work[column] = rates[column] * ept_s * float(self._per_slot[column, worker])
+            work[column] = rates[column] * ept_s * per_slot[column]
             cpu, disk, network = work
         _, (cpu_before, disk_before, network_before), idle, free, cores, _ = undo
         cpu = cpu_before + (0.0 if need.cores else cpu)
@@ -145,40 +171,60 @@ class Workers:
         idle -= need.cores or cpu > cpu_before
         free -= memory
         cores -= need.cores
-        slots = float(self._cpu_slots[worker])
         rate = rates[0] * min(slots, max(0, int(cores + 1.0 - LEAST_PART_CORES))) / slots
         d = (
             1.0 if idle >= 1 else max(0.0, (ept_s - cpu / rate) / ept_s) if rate else 0.0,
             max(0.0, (ept_s - disk / rates[1]) / ept_s),
             max(0.0, (ept_s - network / rates[2]) / ept_s),
-            max(0.0, free) / float(self._capacity[worker]),
+            max(0.0, free) / capacity,
         )
         self.restore((worker, (cpu, disk, network), idle, free, cores, d))
         return undo
 
-    def restore(self, state: Undo) -> None:
+    def restore(self, state: State) -> None:
         """Make a worker what it was."""
-        worker, _, _, free, cores, d = state
-        self._plain[worker] = state
-        self.memory_free[worker] = free
-        self.cores_free[worker] = cores
-        self.d[:, worker] = d
+        self._plain[state[0]] = state
+        self._unwritten.add(state[0])
 
-    def _state(self, worker: int) -> Undo:
+    def settle(self, state: State) -> None:
+        """Give a worker this state for good: the task that :meth:`take` tried there is placed."""
+        self.restore(state)
+        self.changes.append(state[0])
+
+    def _state(self, worker: int) -> State:
         state = self._plain.get(worker)
         if state is None:
             cpu, disk, network = self._pending[worker].tolist()
-            d = self.d[:, worker].tolist()
-            free, cores = float(self.memory_free[worker]), float(self.cores_free[worker])
+            d = self._d[:, worker].tolist()
+            free, cores = float(self._memory_free[worker]), float(self._cores_free[worker])
             state = (worker, (cpu, disk, network), float(self._idle[worker]), free, cores, (d[0], d[1], d[2], d[3]))
             self._plain[worker] = state
         return state
 
-    def swap(self, states: list[Undo]) -> list[Undo]:
+    def _lasting_of(self, worker: int) -> _Lasting:
+        lasting = self._lasting.get(worker)
+        if lasting is None:
+            rates, per_amount = self._rates[worker].tolist(), self._per_amount[:, worker].tolist()
+            slots, capacity = float(self._cpu_slots[worker]), float(self._capacity[worker])
+            lasting = (rates, per_amount, self._per_slot[:, worker].tolist(), slots, capacity)
+            self._lasting[worker] = lasting
+        return lasting
+
+    def _write(self) -> None:
+        """Bring the arrays up to date."""
+        if self._unwritten:
+            states = [self._plain[worker] for worker in self._unwritten]
+            at = np.fromiter(self._unwritten, np.intp, len(states))
+            self._memory_free[at] = [state[3] for state in states]
+            self._cores_free[at] = [state[4] for state in states]
+            self._d[:, at] = np.array([state[5] for state in states]).T
+            self._unwritten.clear()
+
+    def swap(self, states: list[State]) -> list[State]:
         """Restore these, the last one first; returns what undoes that, to be restored in the order in which it is."""
-        redo: list[Undo] = []
+        redo: list[State] = []
         for state in reversed(states):
-            redo.append(self._state(state[0]))
+            redo.append(self._plain[state[0]])
             self.restore(state)
         redo.reverse()
         return redo
@@ -190,7 +236,8 @@ class Workers:
         each term is min(Inc · D, D · D). What is ``lent`` is written over by the next call.
         """
         chosen = slice(None) if among is None else among
-        d, free, cores_free = self.d[:, chosen], self.memory_free[chosen], self.cores_free[chosen]
+        self._write()
+        d, free, cores_free = self._d[:, chosen], self._memory_free[chosen], self._cores_free[chosen]
         per_amount, most = self._per_amount[:, chosen] * d, d * d
         shape = (needs.rows, d.shape[1])
         term, fit = self._scratch(shape)
@@ -229,27 +276,24 @@ class Workers:
             self._room = np.empty((2, size))
         return self._room[0, :size].reshape(shape), self._room[1, :size].reshape(shape)
 
-    def fitness_on(self, worker: int, needs: NeedsTable, start: int) -> Floats:
-        """The same on one worker, for the tasks from ``start`` on."""
-        amounts, d = needs.amounts[start:], self.d[:, worker]
-        _, _, _, free, cores, plain_d = self._state(worker)
-        terms = amounts * (self._per_amount[:, worker] * d)
-        for resource, rows in needs.unknown.items():
-            terms[rows[rows >= start] - start, resource] = self._per_slot[resource, worker] * d[resource]
-        np.minimum(terms, d * d, out=terms)
-        # In the order in which `fitness` adds: what is equal there is equal here.
-        fit: Floats = terms[:, 0] + terms[:, 1]
-        fit += terms[:, 2]
-        fit += terms[:, 3]
-        if min(plain_d) <= 0.0:
-            fit[(needs.asks[start:] & (d <= 0.0)).any(axis=1)] = -np.inf
-        if needs.most_memory > free:
-            fit[amounts[:, MEMORY] > free] = -np.inf
-        if needs.some_cores:
-            fit[needs.cores[start:] - 1e-9 > cores] = -np.inf
-        for row, allowed in needs.allowed.items():
-            if row >= start and not allowed[worker]:
-                fit[row - start] = -np.inf
+    def fit_on(self, worker: int, need: Need) -> float:
+        """Return F of one task on one worker, to the last bit what :meth:`fitness` has for them."""
+        _, _, _, free, cores, d = self._state(worker)
+        amounts = need.amounts
+        if amounts[MEMORY] > free or (need.cores and need.cores - 1e-9 > cores):
+            return -np.inf
+        if need.allowed is not None and not need.allowed[worker]:
+            return -np.inf
+        _, per_amount, per_slot, _, _ = self._lasting_of(worker)
+        unknown = None if need.unknown_size is None else COLUMN[need.unknown_size]
+        fit = 0.0
+        for resource, amount in enumerate(amounts):
+            if amount > 0 or resource == unknown:
+                part = d[resource]
+                if part <= 0.0:
+                    return -np.inf
+                term = per_slot[resource] * part if resource == unknown else amount * (per_amount[resource] * part)
+                fit += min(term, part * part)
         return fit
 
     def none_for(self, needs: NeedsTable) -> bool:
@@ -273,14 +317,13 @@ class NeedsTable:
     not go everywhere.
     """
 
-    __slots__ = ("all_ask", "allowed", "amounts", "asks", "cores", "most_memory", "some_ask", "some_cores", "unknown")
+    __slots__ = ("all_ask", "allowed", "amounts", "asks", "cores", "some_ask", "some_cores", "unknown")
 
     amounts: Floats
     asks: Mask
     some_ask: list[bool]
     cores: Floats
     some_cores: bool
-    most_memory: float
     allowed: dict[int, Mask]
     unknown: dict[int, NDArray[np.intp]]
 
@@ -290,7 +333,6 @@ class NeedsTable:
         self.asks = self.amounts > 0
         self.cores = np.fromiter((need.cores for need in needs), np.float64, len(needs))
         self.some_cores = bool(self.cores.any())
-        self.most_memory = float(self.amounts[:, MEMORY].max(initial=0.0))
         self.allowed = {row: need.allowed for row, need in enumerate(needs) if need.allowed is not None}
         self.unknown = {}
         kinds = {need.unknown_size for need in needs} - {None}
@@ -312,7 +354,7 @@ class NeedsTable:
             return self
         part = NeedsTable.__new__(NeedsTable)
         part.amounts, part.asks, part.cores = self.amounts[start:stop], self.asks[start:stop], self.cores[start:stop]
-        part.some_cores, part.most_memory, part.some_ask = self.some_cores, self.most_memory, self.some_ask
+        part.some_cores, part.some_ask = self.some_cores, self.some_ask
         part.all_ask = self.all_ask
         part.allowed = {row - start: mask for row, mask in self.allowed.items() if start <= row < stop}
         part.unknown = {

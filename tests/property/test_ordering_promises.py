@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.ordering import NAMES, ClusterView, JobView, Multilevel, OrderingSettings, Ranking, StageView, ordering_of
-from master.placement import Need, Stage, Workers, place, place_singly
-from master.placement.ursa import STAGE_BONUS, stage_score
+from master.placement import Need, Stage, Workers, place, place_singly, scoring, ursa
+from master.placement.scoring import STAGE_BONUS, stage_score
 from master.placement.workers import NeedsTable
+from penstock.model import ResourceKind
 
 # ---------------------------------------------------------------- dominant resource fairness
 
@@ -185,6 +187,32 @@ def test_economy_changes_no_decision(seed: int, ordering: str, chunk: int) -> No
     """What is scored only when it could be next, and kept while it is true, gives what scoring everything gives."""
     placed = [(p.need.job, p.need.task, p.worker) for p in place(*a_round(seed, ordering), chunk=chunk)]
     assert placed == patiently(*a_round(seed, ordering), chunk)
+
+
+@given(st.integers(0, 10**9), st.sampled_from(NAMES), st.sampled_from([0, 1 << 22]), st.sampled_from([1, 6]))
+@settings(max_examples=300, deadline=None)
+def test_what_is_kept_of_a_scoring_changes_no_decision(seed: int, ordering: str, kept: int, misses: int) -> None:
+    """Neither how much of F is kept for the next scoring, nor when F is brought up to date in a scoring."""
+    expected = [(p.need.task, p.worker, p.why) for p in place(*a_round(seed, ordering))]
+    with patch.object(ursa, "_KEPT", kept), patch.object(scoring, "_MISSES", misses):
+        assert [(p.need.task, p.worker, p.why) for p in place(*a_round(seed, ordering))] == expected
+
+
+@given(st.integers(0, 10**9))
+@settings(max_examples=200, deadline=None)
+def test_f_of_one_task_on_one_worker_is_that_of_all_to_the_last_bit(seed: int) -> None:
+    rng = Random(seed)
+    workers, stages, _ = a_round(seed, "ejf")
+    needs = [need for stage in stages for need in stage.needs]
+    some = np.array([rng.random() < 0.5 for _ in range(len(workers))])
+    needs += [replace(needs[0], allowed=some), replace(needs[0], unknown_size=rng.choice(list(ResourceKind)))]
+    for _ in range(20):
+        fit = workers.fitness(NeedsTable(needs))
+        single = [[workers.fit_on(worker, need) for worker in range(len(workers))] for need in needs]
+        assert fit.tolist() == single
+        row, worker = rng.randrange(len(needs)), rng.randrange(len(workers))
+        if fit[row, worker] > -np.inf:
+            workers.take(worker, needs[row])
 
 
 @given(st.integers(0, 10**9), st.sampled_from(NAMES), st.booleans())

@@ -11,7 +11,7 @@ import pytest
 
 from master.ordering import ClusterView, JobView, OrderingSettings, Ranking, ordering_of
 from master.placement import AlgorithmOne, Need, Stage, Workers, candidates, place, ursa, why_not
-from master.placement.ursa import STAGE_BONUS, stage_score
+from master.placement.scoring import STAGE_BONUS, stage_score
 from master.placement.workers import Floats, NeedsTable
 from penstock.model import ResourceKind
 
