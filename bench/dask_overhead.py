@@ -6,8 +6,9 @@ all tasks at once and its own round trips no longer hide ours.
 
 Two like processes differ, too, and go on to differ as long as they live: by what their hashes are, where their memory
 lies. So clusters are started anew for every set of rounds, and beside what gating costs stands by how much the two
-ungated ones differ: what is not more than that cannot be measured. With ``--same`` one worker is gated and ungated by
-turns instead, by registering the plugin and taking it away: nothing else differs then.
+ungated ones differ: what is not more than that cannot be measured. With ``--same`` one worker is without Penstock, with
+it as installed, and with ``penstock.cpu`` by turns instead, by registering the plugin and taking it away: nothing else
+differs then.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "default": {},
     "worker-saturation inf": {"distributed.scheduler.worker-saturation": float("inf")},
 }
+#: Settings of the plugin; None: without it. "as installed" has no CPU monotasks.
+WAYS: dict[str, dict[str, Any] | None] = {"without": None, "as installed": {}, "cpu": {"cpu": True}}
 
 
 class Cost(NamedTuple):
@@ -99,28 +102,38 @@ def measure(socket: Path, configuration: dict[str, Any], count: int, rounds: int
     return Set(*medians)
 
 
-def measure_same(socket: Path, configuration: dict[str, Any], count: int, rounds: int) -> tuple[list[Cost], list[Cost]]:
-    """One worker, ungated and gated; who begins changes from pair to pair. The first of each is to warm up."""
-    found: tuple[list[Cost], list[Cost]] = ([], [])
+def measure_same(socket: Path, configuration: dict[str, Any], count: int, rounds: int) -> dict[str, list[Cost]]:
+    """One worker in each of the ways by turns; which is first changes from round to round. The first round is to warm
+    up."""
+    found: dict[str, list[Cost]] = {way: [] for way in WAYS}
+    names = list(WAYS)
     with dask.config.set({**configuration, "penstock.socket": str(socket)}), cluster([]) as client:
-        for number in range(2 * (rounds + 1)):
-            gated = (number + number // 2) % 2
-            if gated:
-                client.register_plugin(PenstockWorkerPlugin(socket=str(socket), cpu=True), name=NAME)
-            cost_of_a_task(client, count // 8)
-            found[gated].append(cost_of_a_task(client, count))
-            if gated:
-                client.unregister_worker_plugin(NAME)  # type: ignore[no-untyped-call]
-    return found[0][1:], found[1][1:]
+        for number in range(rounds + 1):
+            for place in range(len(names)):
+                way = names[(number + place) % len(names)]
+                given = WAYS[way]
+                if given is not None:
+                    client.register_plugin(PenstockWorkerPlugin(socket=str(socket), **given), name=NAME)
+                cost_of_a_task(client, count // 8)
+                found[way].append(cost_of_a_task(client, count))
+                if given is not None:
+                    client.unregister_worker_plugin(NAME)  # type: ignore[no-untyped-call]
+    return {way: costs[1:] for way, costs in found.items()}
 
 
-def show_same(name: str, ungated: list[Cost], gated: list[Cost]) -> None:
-    """Two lines: means, and the standard error of their difference."""
+def show_same(name: str, found: dict[str, list[Cost]]) -> None:
+    """Two lines for each way: the mean, and with its standard error by how much a round takes longer than its peer."""
     for side, what in enumerate(("wall", "cpu")):
-        without, with_ = ([cost[side] * 1e6 for cost in costs] for costs in (ungated, gated))
-        error = sum(statistics.variance(each) / len(each) for each in (without, with_)) ** 0.5
-        costs = statistics.mean(with_) - statistics.mean(without)
-        print(f"{name:<24}{what:<6}{statistics.mean(without):>9.0f}{costs:>12.0f} ± {error:<6.0f}", flush=True)
+        without = [cost[side] * 1e6 for cost in found["without"]]
+        mean = statistics.mean(without)
+        for way in [way for way in found if way != "without"]:
+            costs = [cost[side] * 1e6 - peer for cost, peer in zip(found[way], without, strict=True)]
+            error, more = statistics.stdev(costs) / len(costs) ** 0.5, statistics.mean(costs)
+            print(
+                f"{name:<24}{way:<14}{what:<6}{mean:>9.0f}{more:>12.0f} ± {error:<6.0f}"
+                f"{more / mean:>8.1%} ± {error / mean:<7.1%}{statistics.median(costs) / mean:>8.1%}",
+                flush=True,
+            )
 
 
 def show(name: str, what: str, sets: list[Set], side: int) -> None:
@@ -153,9 +166,9 @@ def compare_same(socket: Path, options: argparse.Namespace) -> None:
     """One worker for each configuration."""
     rounds = options.rounds * options.sets
     print(f"one worker, {rounds} rounds of {options.count} tasks each way, by turns; µs a task")
-    print(f"{'configuration':<24}{'':<6}{'ungated':>9}{'gating, mean':>15}")
+    print(f"{'configuration':<24}{'way':<14}{'':<6}{'without':>9}{'costs, mean':>15}{'':<10}{'':<10}{'median':>14}")
     for name, configuration in CONFIGURATIONS.items():
-        show_same(name, *measure_same(socket, configuration, options.count, rounds))
+        show_same(name, measure_same(socket, configuration, options.count, rounds))
 
 
 def compare(socket: Path, options: argparse.Namespace) -> None:

@@ -134,6 +134,8 @@ class WorkerGating:
                 return await original(key, stimulus_id=stimulus_id)
             if self._evictor is not None and task.dependencies:
                 await self._evictor.read_back((each.key, each.nbytes or 0) for each in task.dependencies)
+            if self._usual is None and not (task.annotations and "penstock" in task.annotations):
+                return await original(key, stimulus_id=stimulus_id)
             one = self._executing[key] = self._describe(task)
             EXECUTING.set(one)
             try:

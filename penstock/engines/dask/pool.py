@@ -223,8 +223,12 @@ class GatedThreadPoolExecutor(ThreadPoolExecutor):
     def submit(  # type: ignore[override]
         self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
-        """As any executor; the call runs once its monotask is granted."""
-        monotask = EXECUTING.get() or DaskMonotask(self.usual)
+        """As any executor; the call runs once its monotask is granted, or as in Dask's own pool where it is none."""
+        monotask = EXECUTING.get()
+        if monotask is None:
+            if self.usual is None:
+                return self.bypass(fn, *args, **kwargs)
+            monotask = DaskMonotask(self.usual)
         if monotask.turn is not None:  # a task that uses its worker's pool for itself
             monotask = DaskMonotask(monotask.kind, stage=monotask.stage)
         turn = Turn(self, partial(fn, *args, **kwargs), monotask)

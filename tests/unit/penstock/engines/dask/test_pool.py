@@ -7,7 +7,7 @@ import pickle
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
 import pytest
@@ -49,6 +49,15 @@ def test_a_call_runs_when_it_is_granted_and_gives_its_slot_back(make_pool: Calla
     pool.gate.grant(1)
     assert future.result(WAIT_S) == 32
     assert [slot.ended for slot in pool.gate.asked] == ["done"]
+
+
+def test_a_call_that_is_no_monotask_goes_through_dasks_own_pool(make_pool: Callable[..., Any]) -> None:
+    pool = make_pool(0, 1)
+    pool.usual = None
+    future = pool.submit(lambda: (secede(), pow(2, 5), rejoin()))  # type: ignore[no-untyped-call]
+    assert type(future) is Future, "as any pool answers; it has no description, and asks nobody"
+    assert future.result(WAIT_S)[1] == 32
+    assert pool.gate.asked == []
 
 
 def test_what_raises_ends_its_monotask_as_failed(make_pool: Callable[..., Any]) -> None:
