@@ -92,9 +92,8 @@ class Master:
                             self.held.setdefault(instruction.node, []).append(f"{decision.job}/{decision.request.task}")
                     todo.append(e.Answered(instruction.node, instruction.number, []))
                 elif isinstance(instruction, Predict):
-                    todo.append(
-                        e.Forecasted(instruction.application, instruction.settings, varying(100), "mean of 3 runs", 0.1)
-                    )
+                    application, settings, sizing = instruction.application, instruction.settings, instruction.sizing
+                    todo.append(e.Forecasted(application, settings, varying(100), "mean of 3 runs", 0.1, sizing))
 
     def _load(self) -> master_api.Load:
         return master_api.Load(

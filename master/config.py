@@ -182,8 +182,12 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         int, Meta(ge=1, le=10_000, description="a profile has so many slots at most; longer runs have longer slots")
     ] = 600
     executor_demand: Annotated[
-        Literal["peak", "mean"], Meta(description="what of each slot of a forecast executors are promised")
-    ] = "peak"
+        Literal["auto", "peak", "mean"],
+        Meta(
+            description="what executors are promised of each slot of a forecast; auto: the peak with hard limits, the "
+            "mean with shared guarantees"
+        ),
+    ] = "auto"
     executor_headroom: Annotated[
         float, Meta(ge=0, description="what executors are promised beyond what is forecast, as a fraction")
     ] = 0.05

@@ -110,8 +110,8 @@ class Forecasting:
         self._answer(asked, forecast, slot_s)
 
     def _answer(self, asked: Predict, forecast: Forecast, slot_s: float) -> None:
-        profile = profile_of(forecast, asked.settings, slot_s, self._settings.promises)
-        self._say(e.Forecasted(asked.application, asked.settings, profile, forecast.by, forecast.error))
+        profile = profile_of(forecast, asked.settings, slot_s, self._settings.promises, asked.sizing)
+        self._say(e.Forecasted(asked.application, asked.settings, profile, forecast.by, forecast.error, asked.sizing))
 
     def _forecast(self, application: str, settings: Settings) -> tuple[Forecast, float]:
         """Runs with the same settings suffice where there are enough; else all are looked at."""
@@ -213,5 +213,5 @@ class Forecasting:
 def unforeseen(asked: Predict, settings: ForecastSettings) -> e.Forecasted:
     """The answer where nothing is kept: bounds are reserved."""
     forecast = reservation(asked.settings, list[Run](), why="no runs are kept")
-    profile = profile_of(forecast, asked.settings, settings.slot_s, settings.promises)
-    return e.Forecasted(asked.application, asked.settings, profile, forecast.by, forecast.error)
+    profile = profile_of(forecast, asked.settings, settings.slot_s, settings.promises, asked.sizing)
+    return e.Forecasted(asked.application, asked.settings, profile, forecast.by, forecast.error, asked.sizing)

@@ -13,6 +13,7 @@ from master.ordering import HandOrder, KnownSizes
 from master.placement.lengths import KnownLengths
 from master.prediction.runs import Settings
 from penstock.model import Profile
+from penstock.model.executor import Sizing
 from penstock.wire.agent_api import Progress
 from penstock.wire.master_api import (
     CommandEnded,
@@ -84,6 +85,7 @@ class Forecasted:
     profile: Profile
     by: str
     error: float
+    sizing: Sizing = Sizing.HARD
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ from master.core import events as e
 from master.core.instructions import Predict
 from master.core.records import Job, Task
 from master.prediction.runs import Settings
+from penstock.model.executor import Sizing
 
-#: (application with its user, settings)
-_Key = tuple[str, Settings]
+#: (application with its user, settings, sizing)
+_Key = tuple[str, Settings, Sizing]
 
 
 def key_of(job: Job, task: Task) -> _Key:
@@ -19,7 +20,8 @@ def key_of(job: Job, task: Task) -> _Key:
     assert request.executor is not None
     executor, command = request.executor, request.command
     memory_bytes = request.memory_bytes or command.memory_bytes
-    return f"{job.user}/{executor.application}", Settings(executor.input_bytes, command.cpu_cores, memory_bytes)
+    settings = Settings(executor.input_bytes, command.cpu_cores, memory_bytes)
+    return f"{job.user}/{executor.application}", settings, executor.sizing
 
 
 class Forecasts:
@@ -46,7 +48,7 @@ class Forecasts:
 
     def take(self, answer: e.Forecasted) -> None:
         """The answer."""
-        key = answer.application, answer.settings
+        key = answer.application, answer.settings, answer.sizing
         self._asked.discard(key)
         self._known[key] = answer
         while len(self._known) > self._most:

@@ -13,6 +13,7 @@ from master.ordering.by_hand import HandOrder
 from master.ordering.sizes import Kind, KnownSizes
 from master.placement.lengths import KnownLengths
 from master.prediction.runs import Run, Settings
+from penstock.model.executor import Sizing
 from penstock.wire.master_api import AnyDecision
 
 K = TypeVar("K")
@@ -50,6 +51,7 @@ class Predict:
 
     application: str
     settings: Settings
+    sizing: Sizing = Sizing.HARD
 
 
 @dataclass(frozen=True, slots=True)

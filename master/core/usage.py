@@ -115,7 +115,7 @@ class UsageReports:
         if not _well(ended) or task.request is None or task.request.executor is None:
             self.forget(key)
             return None, ""
-        application, settings = key_of(job, task)
+        application, settings, _ = key_of(job, task)
         report = self._reports.setdefault(key, _Report(task.node))
         report.identity = Identity(application, task.request.executor.run or job.job, settings)
         self._waiting[key] = None

@@ -49,7 +49,7 @@ class Demand:
         request = task.request
         assert request is not None
         assert request.command is not None
-        _, settings = key_of(job, task)
+        _, settings, _ = key_of(job, task)
         network = float(request.command.network_bytes_per_s)
         promise = (settings.cores, 0.0, network, float(settings.memory_bytes))
         cores, disk, sent, memory = (

@@ -8,6 +8,7 @@ from typing import Literal
 
 from master.prediction.runs import RESOURCES, Floats, Forecast, Settings
 from penstock.model import Profile
+from penstock.model.executor import Sizing
 
 _CPU, _DISK, _NETWORK, _MEMORY = map(RESOURCES.index, ("cpu", "disk", "network", "memory"))
 #: What an executor is promised at least of what its profile names: cores, bytes/s, bytes/s, bytes. Of a disk and of a
@@ -20,20 +21,29 @@ CORES_UNKNOWN = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """``demand``: of each slot its ``peak`` or its ``mean``, and ``headroom`` (a fraction) more.
+    """``demand``: the ``peak`` or the ``mean`` of each slot, and ``headroom`` (a fraction) more.
+
+    ``auto`` is the peak for an executor with hard limits, which would be throttled below it, and the mean for one with
+    shared guarantees, which uses idle capacity beyond it (docs/spark.md has the figures).
 
     A resource whose total was missed on held-back runs by more than ``error``, or of which no run used anything, is not
     promised: CPU and memory are reserved at their bounds instead, disk and network are left out.
     """
 
-    demand: Literal["peak", "mean"] = "peak"
+    demand: Literal["auto", "peak", "mean"] = "auto"
     headroom: float = 0.05
     error: float = 0.3
 
+    def of_peaks(self, sizing: Sizing) -> bool:
+        """Return whether an executor with this sizing is promised the peaks of its slots."""
+        return self.demand == "peak" or (self.demand == "auto" and sizing is Sizing.HARD)
 
-def profile_of(forecast: Forecast, settings: Settings, slot_s: float, promises: Promises) -> Profile:
+
+def profile_of(
+    forecast: Forecast, settings: Settings, slot_s: float, promises: Promises, sizing: Sizing = Sizing.HARD
+) -> Profile:
     """The profile, in slots of ``slot_s`` seconds. A reservation has one slot, which holds until the end."""
-    usage = forecast.peak if promises.demand == "peak" or forecast.reservation else forecast.mean
+    usage = forecast.peak if promises.of_peaks(sizing) or forecast.reservation else forecast.mean
     bounds = {_CPU: settings.cores, _MEMORY: float(settings.memory_bytes)}
     rows: dict[int, list[float]] = {}
     for resource, name in enumerate(RESOURCES):

@@ -242,7 +242,8 @@ class ExecutorWorld(World):
     def foretell(self) -> None:
         asked, self.asked = self.asked, []
         for each in asked:
-            self.serve(e.Forecasted(each.application, each.settings, profile_of(each.application), "a test", 0.1))
+            profile = profile_of(each.application)
+            self.serve(e.Forecasted(each.application, each.settings, profile, "a test", 0.1, each.sizing))
 
     @rule(application=st.sampled_from(list(PROFILES)))
     def learn(self, application: str) -> None:

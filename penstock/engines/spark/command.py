@@ -42,7 +42,7 @@ def _properties(directory: Path, options: argparse.Namespace) -> list[tuple[str,
         properties.append(("PENSTOCK_CORES", f"{options.cores:g}"))
     if options.input_bytes:
         properties.append(("PENSTOCK_INPUT_BYTES", str(options.input_bytes)))
-    if options.sizing is not Sizing.HARD:
+    if options.sizing is not Sizing.SHARED:
         properties.append(("PENSTOCK_SIZING", options.sizing.value))
     return properties
 
@@ -60,7 +60,13 @@ def _parser() -> arguments.Parser:
     add("--application", default="", metavar="NAME", help="what runs are kept under (default: spark.app.name)")
     add("--cores", type=arguments.cores, default=0.0, metavar="N", help="of each (default: spark.executor.cores)")
     add("--input-bytes", type=arguments.size, default=0, metavar="SIZE", help="the run's input, for example 4G")
-    add("--sizing", type=Sizing, choices=list(Sizing), default=Sizing.HARD, help="what follows the predicted demand")
+    add(
+        "--sizing",
+        type=Sizing,
+        choices=list(Sizing),
+        default=Sizing.SHARED,
+        help="what follows the predicted demand (default: %(default)s)",
+    )
     add("--speculation", action="store_true", help="print that Spark is to run copies of slow tasks elsewhere, too")
     return parser
 

@@ -31,7 +31,7 @@ class Settings:
     memory_overhead_bytes: int = 0
     """What the executor needs beside its heap; 0: a tenth of the heap, 384 MiB at least, as Spark reckons elsewhere.
     The variable is PENSTOCK_MEMORY_OVERHEAD (``1G``)."""
-    sizing: Sizing = Sizing.HARD
+    sizing: Sizing = Sizing.SHARED
     """``hard``: its limits follow its predicted demand; ``shared``: its guarantees do."""
 
     @classmethod
@@ -85,6 +85,6 @@ def _cores(name: str, said: str) -> float:
 
 def _sizing(name: str, said: str) -> Sizing:
     try:
-        return Sizing(said or Sizing.HARD)
+        return Sizing(said or Sizing.SHARED)
     except ValueError:
         raise ValueError(f"{name}: {said!r} is neither hard nor shared") from None

@@ -32,11 +32,11 @@ class ExecutorBed(Bed):
         fresh, self.other = self.other, []
         for instruction in fresh:
             match instruction:
-                case Predict(application, settings):
+                case Predict(application, settings, sizing):
                     self.predicted.append(instruction)
                     profile = self.forecasts.get(application)
                     if profile is not None:
-                        decided += self.serve(e.Forecasted(application, settings, profile, "a test", 0.1))
+                        decided += self.serve(e.Forecasted(application, settings, profile, "a test", 0.1, sizing))
                 case StoreRun():
                     self.stored.append(instruction)
                 case _:
@@ -64,7 +64,7 @@ class ExecutorBed(Bed):
 
 
 def executor(name: str, application: str = "app", *, cores: float = 1.0, mib: int = 100, **more: Any) -> TaskRequest:
-    fields = {key: more.pop(key) for key in ("input_bytes", "run") if key in more}
+    fields = {key: more.pop(key) for key in ("input_bytes", "run", "sizing") if key in more}
     return TaskRequest(
         task=name,
         usage=KindAmounts(),

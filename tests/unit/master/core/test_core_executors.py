@@ -8,7 +8,7 @@ import pytest
 
 from master.core import events as e
 from master.prediction import Settings
-from penstock.model import EndedBy, Profile
+from penstock.model import EndedBy, Profile, Sizing
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import command
 from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
@@ -32,6 +32,19 @@ def test_what_it_will_use_is_asked_once_for_executors_that_are_alike() -> None:
     assert len(bed.predicted) == 3
     assert assigned(bed) == []
     assert bed.waits() == "4 executors wait: for what is forecast of them"
+
+
+def test_how_an_executor_is_sized_is_part_of_what_is_asked() -> None:
+    bed = ExecutorBed("a")
+    bed.executors(executor("e0"), executor("e1", sizing=Sizing.SHARED))
+    assert [each.sizing for each in bed.predicted] == [Sizing.HARD, Sizing.SHARED]
+    hard, shared = bed.predicted
+    bed.serve(e.Forecasted(APP, shared.settings, profile((1, 100)), "a test", 0.1, Sizing.SHARED))
+    bed.round()
+    assert assigned(bed) == [("e1", "a")]
+    bed.serve(e.Forecasted(APP, hard.settings, profile((1, 100)), "a test", 0.1, Sizing.HARD))
+    bed.round()
+    assert assigned(bed) == [("e1", "a"), ("e0", "a")]
 
 
 def test_a_forecast_places_them_by_minfrag_and_the_node_gets_the_profile() -> None:

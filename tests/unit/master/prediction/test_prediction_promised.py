@@ -14,6 +14,7 @@ from master.prediction import Promises, Run, Settings, errors_of, profile_of, re
 from master.prediction.align import in_slots_of
 from master.prediction.models import Svr
 from master.prediction.recent import forecast_of_latest
+from penstock.model import Sizing
 from tests.unit.master.prediction.made_runs import GB, made
 
 PLAIN = Promises(headroom=0.0)
@@ -36,6 +37,16 @@ def test_the_mean_may_be_promised_instead() -> None:
     run = made(4, 2)
     profile = profile_of(forecast_of_latest([run] * 3), run.settings, 3.0, Promises("mean", 0.0))
     assert profile.cpu_cores[-1] == 0.25
+
+
+def test_an_executor_that_shares_idle_capacity_is_promised_means() -> None:
+    run = made(4, 2)
+    forecast = forecast_of_latest([run] * 3)
+    hard, shared = (profile_of(forecast, run.settings, 3.0, PLAIN, sizing) for sizing in Sizing)
+    assert hard.cpu_cores[-1] == pytest.approx(0.3)
+    assert shared.cpu_cores[-1] == pytest.approx(0.25)
+    asked = [profile_of(forecast, run.settings, 3.0, Promises("peak", 0.0), sizing) for sizing in Sizing]
+    assert asked == [hard, hard]
 
 
 def test_what_was_missed_on_held_back_runs_is_not_promised() -> None:

@@ -87,14 +87,14 @@ def test_the_command_prints_what_a_job_needs(real: Path, tmp_path: Path, capsys:
     arguments = ["--java-home", str(real), "--directory", str(ours)]
     assert command.main(arguments) == 0
     assert capsys.readouterr().out == f"spark.executorEnv.JAVA_HOME {ours}\n"
-    said = ["--application", "sort", "--cores", "0.5", "--input-bytes", "1k", "--sizing", "shared"]
+    said = ["--application", "sort", "--cores", "0.5", "--input-bytes", "1k", "--sizing", "hard"]
     assert command.main([*arguments, *said]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"spark.executorEnv.JAVA_HOME {ours}",
         "spark.executorEnv.PENSTOCK_APPLICATION sort",
         "spark.executorEnv.PENSTOCK_CORES 0.5",
         "spark.executorEnv.PENSTOCK_INPUT_BYTES 1024",
-        "spark.executorEnv.PENSTOCK_SIZING shared",
+        "spark.executorEnv.PENSTOCK_SIZING hard",
     ]
     assert command.main([*arguments, "--speculation"]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == ["spark.speculation true"], (

@@ -10,16 +10,16 @@ from penstock.model import Sizing
 
 def test_nothing_need_be_said() -> None:
     settings = Settings.from_environment({"PATH": "/bin", "PENSTOCK_SOCKET": "/run/a", "PENSTOCK_OF_OTHERS": "1"})
-    assert settings == Settings(application="", cores=0, input_bytes=0, memory_overhead_bytes=0, sizing=Sizing.HARD)
+    assert settings == Settings(application="", cores=0, input_bytes=0, memory_overhead_bytes=0, sizing=Sizing.SHARED)
 
 
 def test_everything_may_be_said() -> None:
     said = {
         "PENSTOCK_APPLICATION": "sort", "PENSTOCK_INPUT_BYTES": "4G", "PENSTOCK_MEMORY_OVERHEAD": "1G",
-        "PENSTOCK_SIZING": "shared", "PENSTOCK_CORES": "0.5",
+        "PENSTOCK_SIZING": "hard", "PENSTOCK_CORES": "0.5",
     }  # fmt: skip
     wanted = Settings(
-        application="sort", cores=0.5, input_bytes=4 << 30, memory_overhead_bytes=1 << 30, sizing=Sizing.SHARED
+        application="sort", cores=0.5, input_bytes=4 << 30, memory_overhead_bytes=1 << 30, sizing=Sizing.HARD
     )  # fmt: skip
     assert Settings.from_environment(said) == wanted
 
