@@ -12,7 +12,7 @@ from penstock.cli.render import console, plain
 from simulator.scenario import Run, Scenario
 from simulator.scenario.summary import summary
 
-#: A single run of at most so many jobs shows each of them.
+#: Each job is shown where all runs together have at most so many.
 _JOBS_SHOWN = 20
 
 
@@ -31,7 +31,7 @@ def as_json(scenario: Scenario, runs: Sequence[Run]) -> bytes:
 
 
 def print_table(scenario: Scenario, runs: Sequence[Run]) -> None:
-    """A line for each run; what is the same in all of them is said once."""
+    """Print a line for each run, a figure that is the same in all runs once, and each job where there are few."""
     out = console()
     if scenario.title:
         out.print(plain(scenario.title), style="bold")
@@ -40,17 +40,16 @@ def print_table(scenario: Scenario, runs: Sequence[Run]) -> None:
     same = [name for name in names if len({each.get(name) for each in figures}) == 1]
     if len(runs) == 1:
         out.print(_columns(("", ""), [(name, number(figures[0][name])) for name in names], heads_shown=False))
-        if len(runs[0].report.jobs) <= _JOBS_SHOWN:
-            out.print(_jobs(runs[0]))
-        return
-    out.print("in all runs:", ", ".join(f"{name} {number(figures[0][name])}" for name in same), soft_wrap=True)
-    differ = [name for name in names if name not in same]
-    keys = list(runs[0].settings)
-    rows = [
-        [*(_setting(run.settings[key]) for key in keys), *(number(each.get(name)) for name in differ)]
-        for run, each in zip(runs, figures, strict=True)
-    ]
-    out.print(_columns([*keys, *differ], rows))
+    else:
+        out.print("in all runs:", ", ".join(f"{name} {number(figures[0][name])}" for name in same), soft_wrap=True)
+        differ = [name for name in names if name not in same]
+        rows = [
+            [*map(_setting, run.settings.values()), *(number(each.get(name)) for name in differ)]
+            for run, each in zip(runs, figures, strict=True)
+        ]
+        out.print(_columns([*runs[0].settings, *differ], rows))
+    if sum(len(run.report.jobs) for run in runs) <= _JOBS_SHOWN:
+        out.print(_jobs(runs))
 
 
 def number(value: float | None) -> str:
@@ -69,12 +68,14 @@ def _setting(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _jobs(run: Run) -> Table:
+def _jobs(runs: Sequence[Run]) -> Table:
     rows = [
-        (job.name, number(job.submitted_at_s), number(job.ended_at_s), number(job.response_s), number(job.slowdown))
+        [*map(_setting, run.settings.values()), job.name]
+        + [number(each) for each in (job.submitted_at_s, job.ended_at_s, job.response_s, job.slowdown)]
+        for run in runs
         for job in run.report.jobs
     ]
-    return _columns(("job", "submitted_at_s", "ended_at_s", "response_s", "slowdown"), rows)
+    return _columns([*runs[0].settings, "job", "submitted_at_s", "ended_at_s", "response_s", "slowdown"], rows)
 
 
 def _columns(heads: Sequence[str], rows: Sequence[Sequence[str]], *, heads_shown: bool = True) -> Table:
