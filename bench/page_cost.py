@@ -1,4 +1,5 @@
-"""What a status page that is watched costs agent and master: percent of one core, watched and unwatched in turn.
+"""What a status page that is watched costs agent and master: percent of one core, watched and unwatched in turn,
+and the bytes that it receives.
 
 An agent with its master, both in processes of their own; 20 containers that sleep, 5 jobs with 2,000 queued monotasks.
 A watcher is a connection that reads ``/events``, as the page does, of each daemon one.
@@ -26,6 +27,7 @@ from penstock.model import ContainerSpec
 
 CONTAINERS, JOBS, MONOTASKS = 20, 5, 2_000
 WATCHERS = (0, 1, 4)
+DAEMONS = ("agent", "master")
 #: After watchers came or went: the first event of a page is everything.
 SETTLE_S = 6.0
 MIB = 2**20
@@ -44,6 +46,14 @@ class Daemon(NamedTuple):
         """Of all its threads, to the nanosecond (``schedstat``; ``stat`` has ticks of 10 ms)."""
         threads = Path(f"/proc/{self.pid}/task").glob("*/schedstat")
         return sum(int(each.read_text(encoding="ascii").split()[0]) for each in threads) / 1e9
+
+
+class Cost(NamedTuple):
+    """What watching costs a daemon, and what one page receives: in its first :data:`SETTLE_S`, and then a minute."""
+
+    percent: float
+    opening_bytes: float
+    bytes_per_minute: float
 
 
 @contextlib.contextmanager
@@ -90,12 +100,13 @@ async def watch(http: str, came_bytes: Counter[str]) -> None:
         writer.close()
 
 
-async def cost_percent(of: dict[str, Daemon], watchers: int, seconds: float) -> dict[str, float]:
-    """What each daemon takes of one core, with so many watchers each."""
+async def cost(of: dict[str, Daemon], watchers: int, seconds: float) -> dict[str, Cost]:
+    """What each daemon takes of one core, with so many watchers each, and what one of these receives."""
     came_bytes = Counter[str]()
     watching = [asyncio.create_task(watch(daemon.http, came_bytes)) for daemon in of.values() for _ in range(watchers)]
     await asyncio.sleep(SETTLE_S)
-    before, began = {name: daemon.cpu_s() for name, daemon in of.items()}, time.perf_counter()
+    opening_bytes, before = dict(came_bytes), {name: daemon.cpu_s() for name, daemon in of.items()}
+    began = time.perf_counter()
     await asyncio.sleep(seconds)
     after, took = {name: daemon.cpu_s() for name, daemon in of.items()}, time.perf_counter() - began
     for task in watching:
@@ -105,19 +116,26 @@ async def cost_percent(of: dict[str, Daemon], watchers: int, seconds: float) -> 
     if len(came_bytes) != (len(of) if watchers else 0):
         raise RuntimeError(f"events came from {sorted(came_bytes)} only")
     await asyncio.gather(*watching, return_exceptions=True)
-    return {name: 100 * (after[name] - before[name]) / took for name in of}
+    return {
+        name: Cost(
+            100 * (after[name] - before[name]) / took,
+            opening_bytes.get(daemon.http, 0) / max(1, watchers),
+            60 * (came_bytes[daemon.http] - opening_bytes.get(daemon.http, 0)) / took / max(1, watchers),
+        )
+        for name, daemon in of.items()
+    }
 
 
-async def measure(directory: Path, rounds: int, seconds: float) -> dict[tuple[str, int], list[float]]:
-    """Daemon and number of watchers → percent of one core, one figure a round."""
-    figures: dict[tuple[str, int], list[float]] = {}
+async def measure(directory: Path, rounds: int, seconds: float) -> dict[tuple[str, int], list[Cost]]:
+    """Daemon and number of watchers → what they cost, once a round."""
+    figures: dict[tuple[str, int], list[Cost]] = {}
     with daemons(directory) as (socket, of):
         async with load(socket):
             for number in range(rounds):
                 for watchers in WATCHERS:
-                    for name, percent in (await cost_percent(of, watchers, seconds)).items():
-                        figures.setdefault((name, watchers), []).append(percent)
-                        print(f"round {number + 1}  {watchers} watch  {name:<8}{percent:8.3f} %", flush=True)
+                    for name, found in (await cost(of, watchers, seconds)).items():
+                        figures.setdefault((name, watchers), []).append(found)
+                        print(f"round {number + 1}  {watchers} watch  {name:<8}{found.percent:8.3f} %", flush=True)
     return figures
 
 
@@ -133,12 +151,19 @@ def main() -> int:
     print(f"\n{'% of a core, medians':<24}{'agent':>10}{'more':>10}{'master':>10}{'more':>10}")
     for watchers in WATCHERS:
         row = ""
-        for name in ("agent", "master"):
-            percent = statistics.median(figures[name, watchers])
-            more = percent - statistics.median(figures[name, 0])
+        for name in DAEMONS:
+            percent = statistics.median(each.percent for each in figures[name, watchers])
+            more = percent - statistics.median(each.percent for each in figures[name, 0])
             most = max(most, more)
             row += f"{percent:>10.3f}{more:>10.3f}"
         print(f"{f'{watchers} watch':<24}{row}")
+    for name in DAEMONS:
+        opening_bytes = statistics.median(each.opening_bytes for each in figures[name, 1])
+        per_minute = statistics.median(each.bytes_per_minute for each in figures[name, 1])
+        print(
+            f"a page of the {name} receives {opening_bytes / 1e3:.0f} kB in its first {SETTLE_S:g} s, "
+            f"then {per_minute / 1e3:.0f} kB a minute"
+        )
     met = most <= BAR_PERCENT
     print(f"bar: watched ≤ {BAR_PERCENT:g} % of a core more: {'met' if met else 'NOT met'}")
     return int(not met)
