@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -112,34 +112,99 @@ class Reaction(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return (self.what, str(len(times)), p50, p99, bar, met, self.note)
 
 
-Figure = Accuracy | Isolation | Reaction
+class Cost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """How long an operation takes, in seconds, and a peer that is timed by turns with it; ``bar`` is of their ratio."""
+
+    what: str
+    time_s: float
+    peer: str = ""
+    peer_s: float | None = None
+    bar: float | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether it takes at most so much of its peer's time."""
+        return self.bar is None or self.peer_s is None or self.time_s <= self.bar * self.peer_s
+
+    def cells(self) -> tuple[str, ...]:
+        """One line of the table."""
+        if self.bar is None or self.peer_s is None:
+            return (self.what, _duration(self.time_s), "", "shown only", "")
+        share = f"{self.time_s / self.peer_s:.1%} of “{self.peer}”"
+        return (self.what, _duration(self.time_s), share, f"≤ {self.bar:.0%}", _met(self.met))
+
+
+class Lowering(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Changes of a limit, and what a reader got right after each (``first_mb``) and afterwards (``then_mb``), in MB.
+
+    A change went wrong if more than ``first_most_mb`` came at first, or less than ``then_least_mb`` afterwards. Where
+    ``judged`` is false the figure is only shown.
+    """
+
+    what: str
+    first_mb: tuple[float, ...]
+    then_mb: tuple[float, ...]
+    first_most_mb: float
+    then_least_mb: float
+    judged: bool = True
+
+    @property
+    def wrong(self) -> int:
+        """How many changes went wrong."""
+        changes = zip(self.first_mb, self.then_mb, strict=True)
+        return sum(first > self.first_most_mb or then < self.then_least_mb for first, then in changes)
+
+    @property
+    def met(self) -> bool:
+        """Whether none did."""
+        return not self.judged or self.wrong == 0
+
+    def cells(self) -> tuple[str, ...]:
+        """One line of the table."""
+        return (
+            self.what,
+            str(len(self.first_mb)),
+            str(self.wrong),
+            f"{_range(self.first_mb)} (at most {self.first_most_mb:.1f})",
+            f"{_range(self.then_mb)} (at least {self.then_least_mb:.1f})",
+            "none" if self.judged else "shown only",
+            _met(self.met) if self.judged else "",
+        )
+
+
+Figure = Accuracy | Isolation | Reaction | Cost | Lowering
 _HEADS: dict[type[Figure], tuple[str, ...]] = {
     Accuracy: ("limit", "asked", "charged", "by its own count", "deviation", "bar", ""),
     Isolation: ("regular", "beside ten", "alone", "beside", "kept (bar 95 %)", "p1 (bar 90 %; alone)", ""),
     Reaction: ("what reacts", "runs", "p50", "p99", "bar", "", ""),
+    Cost: ("operation", "takes", "share of a peer's time", "bar", ""),
+    Lowering: ("how", "changes", "went wrong", "MB in the first 0.5 s", "MB in the second after", "bar", ""),
 }
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured in one place."""
+    """The figures of a part, measured in one place."""
 
+    part: str
     where: str
     kernel: str
     figures: list[Figure]
 
-    @classmethod
-    def of_this_host(cls, figures: Iterable[Figure], where: str) -> Report:
-        """Measure, showing each figure as it comes."""
+    def text(self, made: str) -> str:
+        """Markdown: where and how (``made``) they were measured, and the tables."""
+        return f"{self.where}, Linux {self.kernel}; {made}:\n\n{tables(self.figures)}"
+
+
+def measure(parts: Mapping[str, Callable[[], Iterable[Figure]]], names: Iterable[str], where: str) -> list[Report]:
+    """Measure the named parts on this host, showing each figure as it comes."""
+    reports = []
+    for name in names:
         taken = []
-        for figure in figures:
+        for figure in parts[name]():
             taken.append(figure)
             print(" | ".join(figure.cells()), flush=True)
-        return cls(where=where, kernel=os.uname().release, figures=taken)
-
-    @staticmethod
-    def decode(data: bytes) -> Report:
-        """From JSON."""
-        return msgspec.json.decode(data, type=Report)
+        reports.append(Report(part=name, where=where, kernel=os.uname().release, figures=taken))
+    return reports
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -164,6 +229,14 @@ def _or_never(time_s: float | None) -> float:
 
 def _milliseconds(time_s: float) -> str:
     return "never" if math.isinf(time_s) else f"{1000 * time_s:.0f} ms"
+
+
+def _duration(time_s: float) -> str:
+    return f"{_number(1e6 * time_s)} µs" if time_s < 1e-3 else f"{_number(1000 * time_s)} ms"
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{min(values):.1f}–{max(values):.1f}"
 
 
 def _number(value: float) -> str:

@@ -1,4 +1,4 @@
-"""``python -m bench.enforcement.guest FILE [PART…]``: measure on the host that this runs on; figures to FILE, as JSON.
+"""``python -m bench.enforcement.guest FILE [PART…]``: measure on the host that this runs on; reports to FILE, as JSON.
 
 Root, cgroup v2 with every controller, ``/scratch`` and a slow disk: the project's virtual machine has them.
 """
@@ -6,7 +6,6 @@ Root, cgroup v2 with every controller, ``/scratch`` and a slow disk: the project
 from __future__ import annotations
 
 import contextlib
-import itertools
 import subprocess
 import sys
 import tempfile
@@ -15,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from bench.enforcement import accuracy, isolation, reaction
+from bench.enforcement import accuracy, falling, files, isolation, reaction
 from bench.enforcement.bed import Bed
-from bench.enforcement.figures import Figure, Report
+from bench.enforcement.figures import Figure, measure
 
 SCRATCH = Path("/scratch")
 #: The slow disk of the virtual machine: its name in user mode (tests/vm/user_mode.py), its size in sectors under QEMU
@@ -62,11 +61,19 @@ def reacted() -> Iterator[Figure]:
     yield from reaction.oomd()
 
 
+def limit_lowered() -> Iterator[Figure]:
+    """A disk's limit, while a reader waits behind it."""
+    with _bed(**falling.SETTINGS) as bed:
+        yield from falling.lowered(bed, SCRATCH)
+
+
 PARTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "limits": limits,
     "isolation": isolated,
     "network": network,
     "reaction": reacted,
+    "files": files.costs,
+    "falling": limit_lowered,
 }
 
 
@@ -92,10 +99,9 @@ def _bed(**settings: object) -> Bed:
 def main(arguments: Sequence[str]) -> int:
     """Measure the parts that are named, or all."""
     target, *names = arguments
-    measured = itertools.chain.from_iterable(PARTS[name]() for name in names or PARTS)
-    report = Report.of_this_host(measured, "virtual machine, 2 emulated processors")
+    reports = measure(PARTS, names or PARTS, "virtual machine, 2 emulated processors")
     Path(target).parent.mkdir(exist_ok=True)
-    Path(target).write_bytes(msgspec.json.encode(report))
+    Path(target).write_bytes(msgspec.json.encode(reports))
     return 0
 
 

@@ -7,8 +7,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.enforcement.command import BEGIN, END, PAGE, main, write
-from bench.enforcement.figures import Accuracy, Isolation, Reaction, Report, percentile, tables
+from bench.enforcement.command import PAGES, main, markers, write
+from bench.enforcement.falling import FAST, SLOW, figure
+from bench.enforcement.figures import (
+    Accuracy,
+    Cost,
+    Figure,
+    Isolation,
+    Reaction,
+    Report,
+    measure,
+    percentile,
+    tables,
+)
+from bench.enforcement.files import Operation, timed
 
 
 def accuracy(charged: float, *, at_most: bool = False, bar: float | None = 0.02) -> Accuracy:
@@ -47,25 +59,75 @@ def test_percentiles_are_of_the_nearest_rank() -> None:
     assert percentile([7.0, 8.0], 1) == 7.0
 
 
-def test_a_report_survives_its_way_out_of_the_machine() -> None:
-    report = Report(where="there", kernel="6.1", figures=[accuracy(0.4), Reaction(what="x", times_s=(None,))])
-    assert Report.decode(msgspec.json.encode(report)) == report
-    assert "**missed**" in tables(report.figures)
+@pytest.mark.parametrize(("time_s", "met"), [(0.9, True), (1.0, True), (1.1, False)])
+def test_a_cost_is_judged_by_its_peer_in_the_same_run(time_s: float, met: bool) -> None:
+    cost = Cost(what="kept", time_s=time_s, peer="opened", peer_s=2.0, bar=0.5)
+    assert cost.met is met
+    assert ("**missed**" in cost.cells()) is not met
+    assert Cost(what="opened", time_s=time_s).met
 
 
-def test_only_what_is_between_the_markers_is_replaced(tmp_path: Path) -> None:
+def test_an_operation_is_timed_after_a_round_that_does_not_count() -> None:
+    done: list[str] = []
+    operations = [
+        Operation("opened", lambda: done.append("opened")),
+        Operation("kept", lambda: done.append("kept"), 1000, peer="opened", bar=1.0),
+    ]
+    opened, kept = timed(operations, 2)
+    assert done == ["opened", "kept"] * 3
+    assert isinstance(opened, Cost) and isinstance(kept, Cost)
+    assert kept.peer_s == opened.time_s
+    assert kept.met  # a thousandth of the time that the same takes
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "wrong"),
+    [
+        (0.5 * SLOW, SLOW, 0),
+        (0.5 * SLOW + 0.15 * FAST, SLOW, 0),  # a slice at the old limit
+        (2 * FAST, SLOW, 1),
+        (0.5 * SLOW, 0.0, 1),
+        (2 * FAST, 0.0, 1),
+    ],
+)
+def test_a_lowered_limit_goes_wrong_by_too_much_at_first_or_silence_afterwards(
+    first: float, then: float, wrong: int
+) -> None:
+    in_order = (0.5 * SLOW, float(SLOW))
+    lowering = figure("held", [in_order, (first, then)], judged=True)
+    assert (lowering.wrong, lowering.met) == (wrong, not wrong)
+    assert lowering.cells()[1:3] == ("2", str(wrong))
+    assert figure("at once", [in_order, (first, then)], judged=False).met
+
+
+def test_reports_survive_their_way_out_of_the_machine() -> None:
+    made: list[Figure] = [
+        accuracy(0.4),
+        Reaction(what="x", times_s=(None,), bar_s=0.25),
+        Cost(what="kept", time_s=2.0, peer="opened", peer_s=1.0, bar=1.0),
+        figure("held", [(2 * FAST, 0.0)], judged=True),
+    ]
+    reports = measure({"files": lambda: made, "falling": list}, ["files"], "there")
+    assert msgspec.json.decode(msgspec.json.encode(reports), type=list[Report]) == reports
+    assert [report.part for report in reports] == ["files"]
+    assert tables(reports[0].figures).count("**missed**") == len(made)
+
+
+def test_only_the_tables_of_its_part_are_replaced(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    write(page, "new")
-    assert page.read_text() == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
-    page.write_text("no markers")
-    with pytest.raises(ValueError, match="has no"):
-        write(page, "new")
-    assert page.read_text() == "no markers"
+    first, second = ("\n".join((markers(part)[0], "old", markers(part)[1])) for part in ("files", "native-files"))
+    page.write_text(f"before\n{first}\nbetween\n{second}\nafter\n")
+    write(page, "files", "new")
+    assert page.read_text() == f"before\n{first.replace('old', 'new')}\nbetween\n{second}\nafter\n"
+    with pytest.raises(ValueError, match="has no <!-- bench-enforcement falling -->"):
+        write(page, "falling", "new")
 
 
-def test_the_page_has_its_markers() -> None:
-    assert PAGE.read_text().index(BEGIN) < PAGE.read_text().index(END)
+@pytest.mark.parametrize("part", PAGES)
+def test_the_page_of_a_part_has_its_tables(part: str) -> None:
+    begin, end = markers(part)
+    _, _, rest = PAGES[part].read_text().partition(begin)
+    assert end in rest
 
 
 def test_a_part_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
