@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def markers(part: str) -> tuple[str, str]:
-    """The lines of a page before and after the tables of a part."""
+    """Return the lines of a page before and after the tables of a part."""
     return f"<!-- bench-enforcement {part} -->", f"<!-- /bench-enforcement {part} -->"
 
 

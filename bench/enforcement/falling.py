@@ -29,7 +29,7 @@ _AHEAD_BYTES = FAST // 5
 
 
 def lowered(bed: Bed, scratch: Path, changes: int = CHANGES) -> Iterator[Figure]:
-    """Lower the limit of readers, in both ways."""
+    """Lower the limit of one reader after the other, by turns in both ways."""
     file = scratch / "limit-falls"
     filled(file, _FILE_BYTES)
     device = device_of(scratch)
@@ -50,7 +50,7 @@ def lowered(bed: Bed, scratch: Path, changes: int = CHANGES) -> Iterator[Figure]
 
 
 def figure(what: str, came: list[tuple[float, float]], *, judged: bool) -> Lowering:
-    """Of the bytes that were read right after each change, and afterwards."""
+    """Return the figure of changes that let so many bytes through: at first, and afterwards."""
     return Lowering(
         what=what,
         first_mb=tuple(first / 1e6 for first, _ in came),
@@ -62,7 +62,7 @@ def figure(what: str, came: list[tuple[float, float]], *, judged: bool) -> Lower
 
 
 def _change(bed: Bed, file: Path, lower: Callable[[Work], None]) -> tuple[float, float]:
-    """The bytes that a reader gets in the first half second after a change, and in the second after that."""
+    """Return the bytes that a reader gets in the first half second after a change, and in the second after that."""
     with bed.cleared():
         reader = bed.start("read", file, _BLOCK, limits=Limits(disk_read_bytes_per_s=FAST)).ready()
         bed.until(lambda: reader.total(time.monotonic()) > _BEFORE_BYTES)

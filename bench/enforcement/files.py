@@ -63,7 +63,7 @@ def timed(of: Sequence[Operation], rounds: int) -> Iterator[Figure]:
 
 
 def operations(tree: CgroupTree) -> list[Operation]:
-    """What is done to each container of a tree. Without controllers no limit can be written, and no memory read."""
+    """Return what is done to each container of a tree. Without controllers no limit is written, and no memory read."""
     kept = [tree.get(container) for container in tree.existing()]
     opened = [Cgroup(one.path, tree.controllers, tree.surroundings) for one in kept]
     limits = _Limits(kept)
@@ -136,7 +136,7 @@ def _often(read: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def confined(containers: int) -> Iterator[CgroupTree]:
-    """A tree of so many containers below the host's cgroup2 mount, one in ten with a process that sleeps.
+    """Make a tree of so many containers below the host's cgroup2 mount, one in ten with a process that sleeps.
 
     It is removed afterwards, also where SIGTERM ends this process.
 
