@@ -127,7 +127,7 @@ def test_only_the_tables_of_its_part_are_replaced(tmp_path: Path) -> None:
 def test_the_page_of_a_part_has_its_tables(part: str) -> None:
     begin, end = markers(part)
     _, _, rest = PAGES[part].read_text().partition(begin)
-    assert end in rest
+    assert "| --- |" in rest.partition(end)[0]
 
 
 def test_a_part_that_there_is_not(capsys: pytest.CaptureFixture[str]) -> None:
