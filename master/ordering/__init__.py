@@ -4,7 +4,7 @@ from master.ordering.by_hand import HandOrder, placed_by_hand
 from master.ordering.choice import NAMES, OrderingSettings, ordering_of
 from master.ordering.las_mq import Inside
 from master.ordering.multilevel import Multilevel
-from master.ordering.policy import Key, Ordering, Ranking
+from master.ordering.policy import Key, Ordering, Ranking, Reason
 from master.ordering.promised import Guarantee, promised_first
 from master.ordering.sizes import JobSizes, KnownSizes
 from master.ordering.view import Amounts, ClusterView, JobView, StageView
@@ -24,6 +24,7 @@ __all__ = [
     "Ordering",
     "OrderingSettings",
     "Ranking",
+    "Reason",
     "StageView",
     "ordering_of",
     "placed_by_hand",

@@ -7,9 +7,9 @@ the policy has them. So nobody else gains or loses. What an operator named comes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from master.ordering.policy import Key, Ranking
+from master.ordering.policy import Key, Ranking, Reason
 from master.ordering.view import Amounts
 
 
@@ -86,3 +86,12 @@ class _ByHand:
         said = self._ranking.why(job)
         by = self._named.get(job)
         return f"put first by {by} (penstock jobs --order); else {said}" if by is not None else said
+
+    def reason(self, job: str) -> Reason:
+        """Say who put it there, or that others were put before it, and what the policy says of it."""
+        reason, by = self._ranking.reason(job), self._named.get(job)
+        if by is not None:
+            return replace(reason, said=f"put first by {by} (penstock jobs --order); else {reason.said}")
+        if self._stands_for[job] != job:
+            return replace(reason, said=f"others were put before it by hand; else {reason.said}")
+        return reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from master.ordering.policy import Key, Ranking
+from master.ordering.policy import Key, Ranking, Reason
 from master.ordering.view import Amounts, ClusterView, JobView
 
 
@@ -63,12 +63,24 @@ class _Dominant:
 
     def why(self, job: str) -> str:
         """The dominant share of each level."""
-        said = []
+        said = [f"{name or 'job'} {part:.3g} of {resource}" for name, part, resource in self._dominant(job)]
+        return f"drf: {', '.join(said)}, {self._place[job] + 1} of {len(self._place)}"
+
+    def reason(self, job: str) -> Reason:
+        """Say what the job, and each tenant that it belongs to, holds most of."""
+        said = [
+            f"{name or 'it'} holds {100 * part:.3g} % of the {resource}" for name, part, resource in self._dominant(job)
+        ]
+        return Reason(f"{', '.join(said)}, and the smallest share goes first")
+
+    def _dominant(self, job: str) -> list[tuple[str, float, str]]:
+        """Return the tenant of each level ("": the job), its dominant share, and of which resource that is."""
+        found = []
         for level in self._paths[job]:
             parts = self._parts(level)
-            name = "job" if level.startswith("\0") else level
-            said.append(f"{name} {max(parts):.3g} of {_RESOURCES[parts.index(max(parts))]}")
-        return f"drf: {', '.join(said)}, {self._place[job] + 1} of {len(self._place)}"
+            name = "" if level.startswith("\0") else level
+            found.append((name, max(parts), _RESOURCES[parts.index(max(parts))]))
+        return found
 
     def _parts(self, level: str) -> list[float]:
         return [held / have if have else 0.0 for held, have in zip(self._held[level], self._capacity, strict=True)]

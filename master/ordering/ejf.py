@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.ordering.policy import Ranking, scored
+from master.ordering.policy import Ranking, Reason, scored
 from master.ordering.view import ClusterView, JobView
+from penstock.model.units import format_duration
 
 
 class EarliestJobFirst:
@@ -19,4 +20,12 @@ class EarliestJobFirst:
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
         """T is the time since the job was submitted."""
         added = {job.job: self._weight_per_s * (cluster.now - job.submitted_at) for job in jobs}
-        return scored(jobs, added, {job: f"ejf: W·T {value:.3g}" for job, value in added.items()})
+        age_s = {job.job: cluster.now - job.submitted_at for job in jobs}
+        why = {job: f"ejf: W·T {value:.3g}" for job, value in added.items()}
+        return scored(jobs, added, why, lambda job: _reason(age_s[job]))
+
+
+def _reason(age_s: float) -> Reason:
+    return Reason(
+        f"submitted {format_duration(age_s)} ago, and the earlier job goes first, but for a stage that fits much better"
+    )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.ordering.policy import Ranking, Strict
+from master.ordering.policy import Ranking, Reason, Strict
 from master.ordering.view import ClusterView, JobView
+from penstock.model.units import format_duration
 
 
 class FirstInFirstOut:
@@ -16,7 +17,12 @@ class FirstInFirstOut:
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
         """By submission."""
         order = [job.job for job in sorted(jobs, key=lambda job: job.earliest)]
-        return Strict(order, _why(order))
+        age_s = {job.job: cluster.now - job.submitted_at for job in jobs}
+        return Strict(order, _why(order), lambda job: _reason(age_s[job]))
+
+
+def _reason(age_s: float) -> Reason:
+    return Reason(f"submitted {format_duration(age_s)} ago, and the earlier job goes first")
 
 
 def _why(order: list[str]) -> dict[str, str]:

@@ -7,14 +7,17 @@ first served. The distributions are those of jobs that ended, by user and applic
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
 from master.ordering.multilevel import Multilevel
-from master.ordering.policy import Ranking, Strict
-from master.ordering.sizes import EDGES, Floats, JobSizes
+from master.ordering.policy import Ranking, Reason, Strict
+from master.ordering.sizes import CELLS, EDGES, Floats, JobSizes
 from master.ordering.view import ClusterView, JobView
+from penstock.model.units import counted, format_duration
 
 _LOWER, _UPPER = EDGES[:-1, None], EDGES[1:, None]
 _WIDTH = _UPPER - _LOWER
@@ -51,6 +54,24 @@ def _indices(known: Floats, attained: Floats) -> Floats:
     return np.asarray(np.divide(done, taken, out=np.zeros_like(done), where=(done > 0) & (taken > 0)).max(axis=0))
 
 
+def medians_left(probabilities: Floats, attained: Floats) -> Floats:
+    """Return the service within which half of the jobs end that have received as much as each of these.
+
+    Arguments as of :func:`indices`; infinite where half of such jobs or more are larger than all that is known.
+    """
+    begin = np.maximum(EDGES[:-1], attained[:, None])
+    ends = probabilities * np.clip((EDGES[1:] - begin) / np.diff(EDGES), 0.0, 1.0)
+    done = np.cumsum(ends, axis=1)
+    never = np.maximum(0.0, 1.0 - probabilities.sum(axis=1))
+    half = (done[:, -1] + never) / 2
+    cell = np.argmax(done >= half[:, None], axis=1)
+    row = np.arange(len(attained))
+    lower, part = begin[row, cell], ends[row, cell]
+    within = np.divide(half - done[row, cell] + part, part, out=np.zeros_like(part), where=part > 0)
+    left = lower + within * (EDGES[cell + 1] - lower) - attained
+    return np.where((done[:, -1] >= half) & (part > 0), left, np.inf)
+
+
 class Gittins:
     """Ranks jobs by their index, the largest first; jobs beyond all that is known by queues of the service received."""
 
@@ -66,20 +87,24 @@ class Gittins:
         By service alone equal jobs would take turns to their ends, as under plain Linux, and all end last.
         """
         del cluster
-        if not jobs:
-            return Strict([], {})
-        known = self._sizes.probabilities([(job.user, job.application) for job in jobs])
+        kinds = [(job.user, job.application) for job in jobs]
+        known = self._sizes.probabilities(kinds) if kinds else np.zeros((0, CELLS))
         index = indices(known, np.array([job.service for job in jobs])).tolist()
         ranked = sorted(
             zip(jobs, index, strict=True), key=lambda one: (-one[1], UNKNOWN.queue_of(one[0].service), *one[0].earliest)
         )
-        return _ByIndex(ranked, self._sizes)
+        return _ByIndex(ranked, jobs, known, self._sizes)
 
 
 class _ByIndex(Strict):
-    def __init__(self, ranked: list[tuple[JobView, float]], sizes: JobSizes) -> None:
-        super().__init__([job.job for job, _ in ranked], {})
+    def __init__(
+        self, ranked: list[tuple[JobView, float]], jobs: Sequence[JobView], known: Floats, sizes: JobSizes
+    ) -> None:
+        """``known`` has a row of probabilities for each of ``jobs``."""
+        super().__init__([job.job for job, _ in ranked], {}, self._explained)
         self._ranked = {job.job: (job, index) for job, index in ranked}
+        self._jobs = jobs
+        self._known = known
         self._sizes = sizes
 
     def why(self, job: str) -> str:
@@ -89,4 +114,31 @@ class _ByIndex(Strict):
         return (
             f"gittins: index {index:.3g} after {view.service:.4g} container-seconds; known are "
             f"{application:.0f} jobs of {view.application}, {user:.0f} of {view.user}, {everybody:.0f} of all"
+        )
+
+    @cached_property
+    def _left_s(self) -> dict[str, float]:
+        left = medians_left(self._known, np.array([job.service for job in self._jobs]))
+        return dict(zip((job.job for job in self._jobs), left.tolist(), strict=True))
+
+    def _explained(self, job: str) -> Reason:
+        """Say what is expected of the job, and from how many jobs that is known."""
+        view, index = self._ranked[job]
+        left_s, known_jobs = self._left_s[job], round(self._sizes.count(view.user, view.application)[0])
+        so_far, known = f"{format_duration(view.service)} of service so far", self._said_of_known(view)
+        if math.isfinite(left_s):
+            like = f"half of the jobs like it that received as much ended within {format_duration(left_s)} more"
+            return Reason(f"{so_far}; {like} ({known})", left_s=left_s, known_jobs=known_jobs)
+        if index:
+            return Reason(f"{so_far}; what is left of it cannot be told ({known})", known_jobs=known_jobs)
+        queue = UNKNOWN.queue_of(view.service) + 1
+        more = f", more than any job like it ({known})" if known else ": no job like it is known"
+        return Reason(f"{so_far}, queue {queue}{more}", queue=queue, known_jobs=known_jobs)
+
+    def _said_of_known(self, view: JobView) -> str:
+        """Return how many jobs are known of the most special kind that has any; empty where no job is known."""
+        kinds = (f"of {view.application} by {view.user}", f"by {view.user}", "by others")
+        counts = map(round, self._sizes.count(view.user, view.application))
+        return next(
+            (f"known: {counted(count, 'job')} {of}" for of, count in zip(kinds, counts, strict=True) if count), ""
         )

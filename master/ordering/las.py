@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.ordering.policy import Ranking
+from master.ordering.policy import Ranking, Reason
 from master.ordering.shares import Shared
 from master.ordering.view import ClusterView, JobView
+from penstock.model.units import format_duration
 
 
 class LeastAttainedService:
@@ -22,4 +23,10 @@ class LeastAttainedService:
         levels = {job.job: job.service + self._quantum_s * job.containers for job in jobs}
         order = sorted(jobs, key=lambda job: (job.service, *job.earliest))
         growth = dict.fromkeys(levels, self._quantum_s)
-        return Shared("las: container-seconds", levels, growth, [job.job for job in order])
+        service = {job.job: job.service for job in jobs}
+        ranked = [job.job for job in order]
+        return Shared("las: container-seconds", levels, growth, ranked, lambda job: _reason(service[job]))
+
+
+def _reason(service: float) -> Reason:
+    return Reason(f"{format_duration(service)} of service so far, and the job with the least goes first")

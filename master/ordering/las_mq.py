@@ -6,14 +6,16 @@ queues share the cluster by weight, and within a queue jobs go one after the oth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
 from master.ordering.multilevel import Multilevel
-from master.ordering.policy import Key, Ranking
+from master.ordering.policy import Key, Ranking, Reason
 from master.ordering.shares import received_since
 from master.ordering.turns import Turns
 from master.ordering.view import Amounts, ClusterView, JobView
+from penstock.model.units import counted, format_duration
 
 #: How jobs stand inside a queue: in the order in which they came to it, or by the containers that they need (§3.3).
 Inside = Literal["fifo", "demand"]
@@ -100,7 +102,7 @@ class _Queues:
         self._turn = {number: turn for turn, number in enumerate(dict.fromkeys(self._queue[job] for job in order))}
         self._upper = {number: levels.upper(number) for number in queues}
         self._place = {job.job: place for queue in queues.values() for place, job in enumerate(queue)}
-        self._needs = {job.job: job.needs for queue in queues.values() for job in queue}
+        self._views = {job.job: job for queue in queues.values() for job in queue}
         self._beyond = dict.fromkeys(self._queue, 0)
         self._room: dict[str, float] = {}
         for number, share in levels.shares(list(queues)).items():
@@ -139,8 +141,27 @@ class _Queues:
     def why(self, job: str) -> str:
         """Its queue, its place in it, its service."""
         queue = self._queue[job]
-        stands = "first come" if self._inside == "fifo" else f"its tasks need {self._needs[job]:g} containers"
+        stands = "first come" if self._inside == "fifo" else f"its tasks need {self._views[job].needs:g} containers"
         return (
             f"las_mq: queue {queue + 1}, {self._services[job]:.4g} container-seconds (up to {self._upper[queue]:g}), "
             f"{stands}, place {self._place[job] + 1} in the queue"
         )
+
+    def reason(self, job: str) -> Reason:
+        """Say its queue, what put it there, its place in it, and whether another queue is served first now."""
+        queue, needs, view = self._queue[job], self._views[job].needs, self._views[job]
+        received, counted_as, upper = view.service, self._services[job], self._upper[queue]
+        said = f"{format_duration(received)} of service so far"
+        if counted_as > received:
+            said += f", {format_duration(counted_as)} when its stages under way end"
+        said += f", queue {queue + 1}" + (f" (up to {format_duration(upper)})" if math.isfinite(upper) else "")
+        if len(self._queue) > 1:
+            said += f", place {self._place[job] + 1} in it"
+        if self._inside == "demand":
+            wants = (
+                f"its tasks need {counted(needs, 'container')}" if math.isfinite(needs) else "its tasks are not known"
+            )
+            said += f", as {wants}"
+        if self._turn[queue]:
+            said += f"; it is the turn of queue {self._queue[self._order[0]] + 1}"
+        return Reason(said, queue=queue + 1)

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from master.ordering.view import Amounts, ClusterView, JobView
 
 #: The larger goes first.
 Key = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job has its place, for people and for programs.
+
+    ``said`` is plain words, without the place and the name of the policy. ``queue`` is the job's multilevel queue, 1 is
+    the first; ``left_s`` the container-seconds within which half of the jobs like it end that received as much, and
+    ``known_jobs`` how many jobs of its user and application are known. None: the policy has no such number.
+    """
+
+    said: str
+    queue: int | None = None
+    left_s: float | None = None
+    known_jobs: int | None = None
 
 
 class Ranking(Protocol):
@@ -42,6 +58,10 @@ class Ranking(Protocol):
         """One line: the rule and the numbers that gave the job its place."""
         ...
 
+    def reason(self, job: str) -> Reason:
+        """Return why the job has its place, as people are told it."""
+        ...
+
 
 class Ordering(Protocol):
     """Chosen by name; may remember things from round to round, but knows no clock."""
@@ -61,11 +81,18 @@ class Scored:
 
     whole_stages = True
 
-    def __init__(self, added: Mapping[str, float], order: list[str], why: Mapping[str, str]) -> None:
-        """``why`` is said per job; ``order`` is by ``added``, ties by submission."""
+    def __init__(
+        self,
+        added: Mapping[str, float],
+        order: list[str],
+        why: Mapping[str, str],
+        reason: Callable[[str], Reason],
+    ) -> None:
+        """``why`` is said per job, ``reason`` when asked for; ``order`` is by ``added``, ties by submission."""
         self._added = added
         self._order = order
         self._why = why
+        self._reason = reason
 
     def key(self, job: str, score: float) -> Key:
         """The score and what the job adds to it."""
@@ -87,25 +114,30 @@ class Scored:
         """See :class:`Ranking`."""
         return self._why[job]
 
+    def reason(self, job: str) -> Reason:
+        """See :class:`Ranking`."""
+        return self._reason(job)
+
 
 def scored(
     jobs: Sequence[JobView],
     added: Mapping[str, float],
     why: Mapping[str, str],
+    reason: Callable[[str], Reason],
     *,
     by: Mapping[str, float] | None = None,
 ) -> Scored:
     """The ranking of jobs that add so much. ``by`` orders them where nothing may be added; else what they add does."""
     first = by or added
     order = sorted(jobs, key=lambda job: (-first[job.job], *job.earliest))
-    return Scored(added, [job.job for job in order], why)
+    return Scored(added, [job.job for job in order], why, reason)
 
 
 class Strict(Scored):
     """A ranking in which no stage of a later job goes before one of an earlier job, however well it fits."""
 
-    def __init__(self, order: list[str], why: Mapping[str, str]) -> None:
-        super().__init__({job: -float(place) for place, job in enumerate(order)}, order, why)
+    def __init__(self, order: list[str], why: Mapping[str, str], reason: Callable[[str], Reason]) -> None:
+        super().__init__({job: -float(place) for place, job in enumerate(order)}, order, why, reason)
 
     def key(self, job: str, score: float) -> Key:
         """The place first."""

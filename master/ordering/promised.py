@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from master.ordering.policy import Key, Ranking
+from master.ordering.policy import Key, Ranking, Reason
 from master.ordering.view import Amounts
 
 #: Fractions of cores add up with errors of this size.
@@ -93,15 +93,23 @@ class _Promised:
 
     def why(self, job: str) -> str:
         """The ordering's reason, and what is lacking."""
-        said = self._ranking.why(job)
+        return self._promise(job) + self._ranking.why(job)
+
+    def reason(self, job: str) -> Reason:
+        """The ordering's reason, and what is lacking."""
+        reason = self._ranking.reason(job)
+        return replace(reason, said=self._promise(job) + reason.said)
+
+    def _promise(self, job: str) -> str:
+        """Return what the job's promise makes of its place; empty where it has none, or has all of it."""
         reservation = self._members.get(job)
         if reservation is None:
-            return said
+            return ""
         if self._early(job):
-            return f"{reservation} is promised nothing now; {said}"
+            return f"{reservation} is promised nothing now; "
         guarantee = self._guarantees[reservation]
         left = guarantee.bundles_left()
-        return f"{left:.3g} of {guarantee.bundles} bundles of {reservation} are lacking; {said}" if left else said
+        return f"{left:.3g} of {guarantee.bundles} bundles of {reservation} are lacking; " if left else ""
 
     def _lacks(self, job: str) -> bool:
         guarantee = self._guarantees.get(self._members.get(job, ""))

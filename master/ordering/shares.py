@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from master.ordering.policy import Key
+from master.ordering.policy import Key, Reason
 from master.ordering.view import Amounts, JobView
 
 
@@ -19,13 +19,16 @@ class Shared:
         levels: Mapping[str, float],
         growth: Mapping[str, float],
         order: list[str],
+        reason: Callable[[str], Reason],
         rooms: Mapping[str, float] | None = None,
     ) -> None:
-        """``growth`` is by how much a job's level rises with each container that it is given."""
+        """``growth`` is by how much a job's level rises with each container that it is given; ``reason`` is called when
+        somebody asks."""
         self._name = name
         self._levels = dict(levels)
         self._growth = growth
         self._order = order
+        self._reason = reason
         self._place = {job: place for place, job in enumerate(order)}
         self._rooms = dict(rooms) if rooms is not None else None
 
@@ -51,6 +54,10 @@ class Shared:
     def why(self, job: str) -> str:
         """The level, and the place among all."""
         return f"{self._name} {self._levels[job]:.4g}, {self._place[job] + 1} of {len(self._order)}"
+
+    def reason(self, job: str) -> Reason:
+        """See :class:`master.ordering.policy.Ranking`."""
+        return self._reason(job)
 
 
 def received_since(jobs: Sequence[JobView], seen: Mapping[str, float]) -> dict[str, float]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from master.ordering.policy import Ranking, scored
+from master.ordering.policy import Ranking, Reason, scored
 from master.ordering.view import Amounts, ClusterView, JobView
+from penstock.model import KINDS
+from penstock.model.units import format_duration
 
 #: A job with next to nothing left; its score stays far below the bonus of Algorithm 1 (1e9).
 _MOST = 1e6
@@ -26,17 +28,22 @@ class SmallestRemainingJobFirst:
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
         """L is the work that all these jobs have left."""
-        left = _left(jobs)
+        known = _known(jobs)
+        left = _left(jobs, known)
         load = [sum(each[kind] for each in left.values()) for kind in range(3)]
         scores = {job: priority_score(own, load) for job, own in left.items()}
         added = {job: self._weight * score for job, score in scores.items()}
         why = {job: _why(own, load, scores[job]) for job, own in left.items()}
-        return scored(jobs, added, why, by=scores)
+        return scored(jobs, added, why, lambda job: _reason(left[job], load, known=job in known), by=scores)
 
 
-def _left(jobs: Sequence[JobView]) -> dict[str, Amounts]:
-    """R of each job. One that has said nothing, and of which nothing is remembered, may be of any size: the mean."""
-    known = {job.job: job.remaining for job in jobs if math.isfinite(job.needs) or any(job.remaining)}
+def _known(jobs: Sequence[JobView]) -> dict[str, Amounts]:
+    """Return R of the jobs that have said something, or of which something is remembered."""
+    return {job.job: job.remaining for job in jobs if math.isfinite(job.needs) or any(job.remaining)}
+
+
+def _left(jobs: Sequence[JobView], known: Mapping[str, Amounts]) -> dict[str, Amounts]:
+    """Return R of each job. One of which nothing is known may be of any size: the mean."""
     mean = [sum(own[kind] for own in known.values()) / max(1, len(known)) for kind in range(3)]
     return {job.job: known.get(job.job, mean) for job in jobs}
 
@@ -53,6 +60,19 @@ def priority_score(remaining: Amounts, load: Amounts) -> float:
     whole = sum(each * each for each in load)
     part = sum((2 * every - own) * own for own, every in zip(remaining, load, strict=True))
     return _MOST if part <= 0 or part * _MOST <= whole else whole / part
+
+
+def _reason(left: Amounts, load: Amounts, *, known: bool) -> Reason:
+    if not known:
+        return Reason("nothing is known of its work, so that it counts as a mean job")
+    parts = [
+        f"{format_duration(own)} of {format_duration(every)} of {kind}"
+        for kind, own, every in zip(KINDS, left, load, strict=True)
+        if every
+    ]
+    of_all = f"of the work that all jobs have left, as times of the whole cluster, it has {', '.join(parts)}"
+    said = of_all if parts else "no job has work left"
+    return Reason(f"{said}; the job with the least goes first")
 
 
 def _why(left: Amounts, load: Amounts, score: float) -> str:

@@ -111,6 +111,17 @@ def parse_duration_s(text: str) -> float:
     return value * _DURATIONS[unit]
 
 
+def format_duration(seconds: float) -> str:
+    """``93.4`` → ``1 min 33 s``: the two largest units, one decimal below ten seconds."""
+    if seconds < 9.95:
+        return f"{max(0.0, seconds):.1f} s"
+    for unit, length_s, smaller, smaller_s in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if seconds >= length_s:
+            whole, rest = divmod(round(seconds / smaller_s), length_s // smaller_s)
+            return f"{whole} {unit} {rest} {smaller}" if rest else f"{whole} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def format_bytes(amount: float) -> str:
     """``67108864`` → ``64 MiB``: three significant digits, powers of 1024."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.ordering import ClusterView, HandOrder, JobView, Ranking, ordering_of, placed_by_hand
+from master.ordering import ClusterView, HandOrder, JobView, Ranking, Reason, ordering_of, placed_by_hand
 from master.ordering.choice import OrderingSettings
 from master.ordering.policy import Strict
 from master.ordering.sizes import JobSizes
@@ -14,8 +14,13 @@ USERS = {"e1": "eve", "m1": "max", "e2": "eve", "m2": "max", "e3": "eve"}
 POLICY = [*USERS]
 
 
+def strict(order: list[str]) -> Ranking:
+    why = {job: f"place {at}" for at, job in enumerate(order)}
+    return Strict(order, why, lambda job: Reason(f"it is {job}", queue=2))
+
+
 def policy() -> Ranking:
-    return Strict(POLICY, {job: f"place {at}" for at, job in enumerate(POLICY)})
+    return strict(POLICY)
 
 
 def arranged(own: dict[str, HandOrder], of_all: HandOrder | None = None) -> Ranking:
@@ -27,6 +32,9 @@ def test_a_user_s_jobs_change_places_among_themselves() -> None:
     assert made.order() == ["e3", "m1", "e2", "m2", "e1"]
     assert made.why("e3") == "put first by eve (penstock jobs --order); else place 4"
     assert made.why("e1") == "place 0"
+    assert made.reason("e3") == Reason("put first by eve (penstock jobs --order); else it is e3", queue=2)
+    assert made.reason("e1") == Reason("others were put before it by hand; else it is e1", queue=2)
+    assert made.reason("m1") == Reason("it is m1", queue=2)
 
 
 def test_an_operator_s_come_before_all() -> None:
@@ -69,11 +77,11 @@ def test_it_is_an_order_of_the_same_jobs_and_users_keep_their_places(
     jobs = [f"j{at}" for at in range(len(owners))]
     users = dict(zip(jobs, owners, strict=True))
     said = {user: HandOrder(user, tuple(f"j{at}" for at in named)) for user, named in own.items()}
-    by_users = placed_by_hand(Strict(jobs, dict.fromkeys(jobs, "")), users, said, None)
+    by_users = placed_by_hand(strict(jobs), users, said, None)
     assert sorted(by_users.order()) == sorted(jobs)
     assert [users[job] for job in by_users.order()] == owners
     if of_all is None:
         return
     named = [f"j{at}" for at in dict.fromkeys(of_all) if at < len(jobs)]
-    made = placed_by_hand(Strict(jobs, dict.fromkeys(jobs, "")), users, said, HandOrder("root", tuple(named)))
+    made = placed_by_hand(strict(jobs), users, said, HandOrder("root", tuple(named)))
     assert made.order() == named + [job for job in by_users.order() if job not in named]

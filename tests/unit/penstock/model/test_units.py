@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.units import QuantityError, format_bytes, parse_bytes, parse_duration_s, parse_rate
+from penstock.model.units import QuantityError, format_bytes, format_duration, parse_bytes, parse_duration_s, parse_rate
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,26 @@ def test_no_durations(text: str) -> None:
 )
 def test_format(amount: int, text: str) -> None:
     assert format_bytes(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3.0, "0.0 s"),
+        (0.04, "0.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (60.0, "1 min"),
+        (93.4, "1 min 33 s"),
+        (119.6, "2 min"),
+        (3600.0, "1 h"),
+        (9999.0, "2 h 47 min"),
+        (200000.0, "2 d 8 h"),
+    ],
+)
+def test_format_of_durations(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
 
 
 @given(st.text(max_size=12))
