@@ -85,9 +85,22 @@ class Memory(Said, frozen=True, kw_only=True):
     used_bytes: int
 
 
+class JobRank(Said, frozen=True, kw_only=True):
+    """Where a job stands among those that were promised no processor: 1 is the first ``of`` so many, and ``why`` it
+    stands there. ``cpu_s`` is what it has used on this node, ``queue`` follows from that, ``weight`` is what its
+    containers weigh together (``cpu.weight``)."""
+
+    rank: int
+    of: int
+    cpu_s: float
+    queue: int
+    weight: int
+    why: str
+
+
 class Job(Said, frozen=True, kw_only=True):
     """A job on this node; its monotasks are counted on this node alone. ``state``: here. ``waits``: why it is
-    not admitted yet."""
+    not admitted yet. ``cpu_s`` is what its containers have used here, ``rank`` null where none of them has one."""
 
     job: str
     name: str
@@ -98,6 +111,8 @@ class Job(Said, frozen=True, kw_only=True):
     priority: float
     connections: int
     stages: list[StageProgress]
+    cpu_s: float
+    rank: JobRank | None
     queued: int
     running: int
     done: int
@@ -126,19 +141,11 @@ class ExecutorState(Said, frozen=True, kw_only=True):
     reprovisioned: int
 
 
-class Rank(Said, frozen=True, kw_only=True):
-    """Where a container's job stands among those that were promised no processor: 1 is the first ``of`` so many.
-
-    ``job`` is the job's id, or the container's where it belongs to none. ``cpu_s`` is what the job has used on this
-    node, ``queue`` follows from that, ``weight`` is the container's ``cpu.weight``; ``nice`` holds without a cpu
-    controller."""
+class Rank(JobRank, frozen=True, kw_only=True):
+    """Where a container's job stands. ``job`` is the job's id, or the container's where it belongs to none; ``weight``
+    is the container's ``cpu.weight``; ``nice`` holds without a cpu controller."""
 
     job: str
-    rank: int
-    of: int
-    cpu_s: float
-    queue: int
-    weight: int
     nice: int
 
 

@@ -168,6 +168,7 @@ class Link:
         node.executors.surrogate.gaps_read = answer.profile_gaps
         node.executors.surrogate.last_parts_read = answer.last_parts
         node.attained.lasts_read, node.attained.most_commands_read = answer.job_lasts, answer.most_commands
+        node.rank_report.read = answer.ranks
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept + self._kept, []
         for method, params in kept:

@@ -88,6 +88,8 @@ def _jobs(node: Node) -> list[dict[str, Any]]:
             "priority": job.record.priority,
             "connections": len(job.sessions),
             "stages": [stage.row() for stage in job.stages],
+            "cpu_s": round(node.ranks.cpu_s.get(job.record.job, 0.0), 3),
+            "rank": node.ranks.described_job(job.record.job),
             **node.queues.job_counts(job.record.job),
         }
         for job in node.jobs.values()

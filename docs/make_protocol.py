@@ -206,7 +206,13 @@ REQUEST_EXAMPLES |= {
                 jobs_api.JobView(
                     job="j-1", name="wordcount", user="eve", origin="alpha", state="running", submitted_at=1795000000.0,
                     stages=2, stages_done=1, tasks_running=2, tasks_done=8, nodes=["alpha", "beta"],
-                    left=KindAmounts(cpu=2e6),
+                    left=KindAmounts(cpu=2e6), service_container_s=41.0, rank=3, of=5,
+                    reason="41 s of service so far, queue 8: no job like it is known", queue=8, known_jobs=0,
+                    ranks=[
+                        jobs_api.NodeRank(
+                            node="alpha", rank=2, of=4, weight=12, service_container_s=30.0, before=["j-3"]
+                        )
+                    ],
                     progress=[
                         jobs_api.StageView(stage="map", tasks=8, done=8),
                         jobs_api.StageView(stage="reduce", tasks=2, done=0, after=["map"]),
@@ -267,7 +273,8 @@ STRUCTURES: tuple[type[msgspec.Struct], ...] = (
     MonotaskSpec, api.Completion, api.Leased, TaskRequest, KindAmounts, api.StageProgress, ContainerSpec, Limits,
     Notice, Executor, Profile, Capacity, Ended, reservation_api.Reserved, reservation_api.PromisedPiece,
     reservation_api.FreeRun, cluster_api.NodeDrain, cluster_api.Draining, cluster_api.Remaining,
-    config_api.ChangedKey, config_api.KeyInForce, jobs_api.JobView, jobs_api.StageView, jobs_api.TaskFailure, ErrorBody,
+    config_api.ChangedKey, config_api.KeyInForce, jobs_api.JobView, jobs_api.StageView, jobs_api.TaskFailure,
+    jobs_api.NodeRank, ErrorBody,
 )  # fmt: skip
 ENUMERATIONS: tuple[type[enum.StrEnum], ...] = (ResourceKind, Choice, Sizing, EndedBy, ErrorCode)
 

@@ -186,6 +186,7 @@ class AgentConnection:
             last_parts=True,
             job_lasts=True,
             most_commands=True,
+            ranks=True,
         )
 
     def _answered_registration(self) -> None:

@@ -15,6 +15,7 @@ from penstock.model import Capacity
 from penstock.model.job_state import JobStanding
 from penstock.model.work import StageProgress
 from penstock.wire.cluster_api import Draining
+from penstock.wire.jobs_api import NodeRank
 from penstock.wire.master_api import Load
 from penstock.wire.reservation_api import FreeRun, Label, Rdl, Reserved
 
@@ -95,7 +96,11 @@ class NodeStatus(Said, frozen=True, kw_only=True):
 
 
 class JobStatus(Said, frozen=True, kw_only=True):
-    """A job. ``waits``: why; ``stages``: how many tasks of each are ready; ``progress``: what its framework said."""
+    """A job. ``waits``: why; ``stages``: how many tasks of each are ready; ``progress``: what its framework said.
+
+    ``rank`` is its place in the order of the jobs (1 is the first; 0: it has just come), ``reason`` why it has that;
+    ``queue``, ``expected_left_s`` and ``known_jobs`` are null where the policy has no such number.
+    """
 
     name: str
     user: str
@@ -105,6 +110,11 @@ class JobStatus(Said, frozen=True, kw_only=True):
     memory_bytes: int
     submitted_at: float
     reservation: str
+    rank: int
+    reason: str
+    queue: int | None
+    expected_left_s: float | None
+    known_jobs: int | None
     priority: float
     service_container_s: float
     slots: int
@@ -177,16 +187,27 @@ class StageExplained(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 class Explanation(Said, frozen=True, kw_only=True):
     """Why a job waits: its ``place`` of how many (``of``), the last ten ``before_it``, ``why`` (the rule and the
-    numbers), what it holds and how many containers more it may have (``room_containers`` null: any number)."""
+    numbers), what it holds and how many containers more it may have (``room_containers`` null: any number).
+
+    ``sentence`` says where the job stands and why, in words, ``reason`` is the part of it that the policy gives;
+    ``queue``, ``expected_left_s`` and ``known_jobs`` are null where the policy has no such number. ``ranks`` are those
+    of its containers, node by node.
+    """
 
     job: str
     name: str
+    sentence: str
     ordering: str
     placement: str
     place: int
     of: int
     before_it: list[str]
     why: str
+    reason: str
+    queue: int | None
+    expected_left_s: float | None
+    known_jobs: int | None
+    ranks: list[NodeRank]
     containers: int
     room_containers: float | None
     priority: float

@@ -37,6 +37,7 @@ from agent.core.instructions import Grant, Instruction, Record, Reply, TellMaste
 from agent.core.ledger import Ledger, take_stock
 from agent.core.preemption import AllocationThreshold, Preemption
 from agent.core.profiling import Amounts
+from agent.core.rank_report import RankReport
 from agent.core.ranks import Ranks
 from agent.core.reaction import Reaction
 from agent.core.records import Job, JobRecord, Preempted, Session, job_state
@@ -77,6 +78,7 @@ class Node:
         self.containers = Containers(settings.keep_ended)
         self.held = tasks.HeldTasks()
         self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
+        self.rank_report = RankReport(self.ranks)
         self.attained = Attained(self.queues, self.ranks)
         self.turns = turns.Turns()
         self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
@@ -190,6 +192,7 @@ class Node:
             jobs=self.attained.report(now),
             t_alloc=self.threshold.t_alloc if self.t_alloc_moves else None,
             availability=self.executors.availability(self, ledger, now),
+            ranks=self.rank_report.changed(),
         )
 
     def heartbeat(self, now: float) -> Heartbeat:
@@ -201,6 +204,7 @@ class Node:
         """A new connection to the master: requests are numbered anew there, and it knows nothing of what was told."""
         self.decided = 0
         self.attained.tell_all()
+        self.rank_report.link_opens()
         self.executors.link_opens()
 
     def job_states(self) -> list[JobState]:
@@ -306,13 +310,11 @@ class Node:
 
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
         self.job_of(event.session, event.job)
-        granted = self.queues.complete(event.session, event.job, event.monotasks, now)
-        return [_DONE, *self.granted(granted, now)]
+        return [_DONE, *self.granted(self.queues.complete(event.session, event.job, event.monotasks, now), now)]
 
     def _cancelled(self, event: e.Cancelled, now: float) -> list[Instruction]:
         self.job_of(event.session, event.job)
-        granted = self.queues.cancel(event.session, event.job, event.ids, now)
-        return [Reply(Done()), *self.granted(granted, now)]
+        return [_DONE, *self.granted(self.queues.cancel(event.session, event.job, event.ids, now), now)]
 
     def granted(self, granted: list[Monotask], now: float) -> list[Instruction]:
         """One message per session and job; a command's grant starts it."""

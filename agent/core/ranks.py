@@ -45,6 +45,13 @@ _AGAIN_S = 0.05
 _WORTH_WRITING = 1.25
 
 
+#: Why a job has its rank, in words for people.
+BY_TURN = "it was not the first for long, and is for one sample"
+BY_MASTER = "in the master's order"
+BY_USE = "no job of the master: among its jobs by CPU time"
+BY_PRIORITY = "by priority, queue and arrival"
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """Where a job stands on this node. ``rank`` is 0 for the first; ``cpu_s`` is what it has used here so far."""
@@ -55,6 +62,7 @@ class Standing:
     cpu_s: float
     queue: int
     containers: int
+    why: str
 
 
 @dataclass(slots=True)
@@ -176,13 +184,20 @@ class Ranks:
 
     def described(self, record: ContainerRecord) -> dict[str, float | int | str] | None:
         """What the status says of a container that has a rank: 1 is the first."""
-        standing = self.standings.get(record.job or self.job_of(record.container))
+        job = record.job or self.job_of(record.container)
+        standing = self.described_job(job)
         if standing is None or not record.rank_weight or record.ended is not None:
             return None
+        return {"job": job, **standing, "weight": record.rank_weight, "nice": record.nice}
+
+    def described_job(self, job: str) -> dict[str, float | int | str] | None:
+        """What the status says of a job that has a rank: 1 is the first; ``weight`` is that of all its containers."""
+        standing = self.standings.get(job)
+        if standing is None:
+            return None
         return {
-            "job": standing.job, "rank": standing.rank + 1, "of": len(self.standings),
-            "cpu_s": round(standing.cpu_s, 3), "queue": standing.queue + 1, "weight": record.rank_weight,
-            "nice": record.nice,
+            "rank": standing.rank + 1, "of": len(self.standings), "cpu_s": round(standing.cpu_s, 3),
+            "queue": standing.queue + 1, "weight": standing.weight, "why": standing.why,
         }  # fmt: skip
 
     def renice(self, record: ContainerRecord) -> Renice:
@@ -255,7 +270,8 @@ class Ranks:
         self.standings = {}
         changed: list[ContainerRecord] = []
         for rank, (each, weight) in enumerate(zip(ranked, weights, strict=True)):
-            self.standings[each.job] = Standing(each.job, rank, weight, each.cpu_s, each.queue, len(each.containers))
+            count, why = len(each.containers), self._why(each)
+            self.standings[each.job] = Standing(each.job, rank, weight, each.cpu_s, each.queue, count, why)
             changed += self._share(each.containers, weight, nice_of(rank, len(ranked)), min(rank, LAST_RANK))
         return [
             instruction
@@ -266,6 +282,13 @@ class Ranks:
                 self.renice(record),
             )
         ]
+
+    def _why(self, ranked: _Ranked) -> str:
+        if ranked.job == self._turn:
+            return BY_TURN
+        if not self._has_master:
+            return BY_PRIORITY
+        return BY_MASTER if ranked.is_job else BY_USE
 
     def _give_turn(self, ranked: list[_Ranked], snapshot: Snapshot | None, now: float, wait_max_s: float) -> None:
         """Move the job that has waited longest to the front, if it has waited too long."""

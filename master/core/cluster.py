@@ -34,6 +34,7 @@ from master.core.history import History
 from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
 from master.core.memory import MemoryEstimates
 from master.core.past import PastJobs, remember_sizes
+from master.core.places import Places
 from master.core.plan import NothingPromised, Plan
 from master.core.records import Job, Key, Node, Task, weight_bytes
 from master.core.settings import MasterSettings
@@ -67,6 +68,7 @@ class Cluster:
         self._slack_ordering = ordering_of(settings.ordering_settings(), self.sizes)
         self.drains = Drains()
         self.hand_orders = HandOrders()
+        self.places = Places()
         self.plan: Plan = NothingPromised()
         self.history = History()
         self.unlearnt: dict[str, learning.Unlearnt] = {}  # jobs that are over, in the order in which they are due
@@ -158,7 +160,9 @@ class Cluster:
         total, at = totals(self), self.unix(now)
         views = job_views(self, [job for job in self.jobs.values() if job.described], total)
         ranking = self.hand_orders.arrange(self.ordering.rank(views, cluster_view(total, at)), views)
-        return promised_first(ranking, *promises.guarantees(self, at))
+        ranking = promised_first(ranking, *promises.guarantees(self, at))
+        self.places.ranked(ranking)
+        return ranking
 
     def propose(self, node: str, decision: api.AnyDecision) -> int:
         """Put a decision into the node's next request; its number, or 0 where the node is not connected."""

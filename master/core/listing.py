@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from master.core.past import Past, outcome
+from master.core.places import MOST_NODES, NOWHERE, Place, on_nodes
 from master.core.records import Job
 from penstock.model import KindAmounts
 from penstock.wire.jobs_api import MOST_JOBS, JobView, ListJobs, StageView
@@ -14,9 +15,8 @@ from penstock.wire.jobs_api import MOST_JOBS, JobView, ListJobs, StageView
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
 
-#: So many stages of a job are told one by one, and so many nodes by name.
+#: So many stages of a job are told one by one.
 MOST_STAGES = 200
-MOST_NODES = 100
 
 
 def listed(cluster: Cluster, asked: ListJobs, user: str | None) -> list[JobView]:
@@ -27,15 +27,16 @@ def listed(cluster: Cluster, asked: ListJobs, user: str | None) -> list[JobView]
         found += [without_details(_ended(leaving, past)) for past in cluster.past if user in {None, past.view.user}]
     for job in cluster.jobs.values():
         if job.described and user in {None, job.user}:
-            found.append(without_details(view(cluster, job)))
+            found.append(without_details(view(job, cluster.places.of(job.job))))
     return found[-MOST_JOBS:]
 
 
 def find(cluster: Cluster, job: str) -> JobView | None:
-    """One job, with its stages and failures."""
+    """One job, with its stages, its failures and its ranks on the nodes."""
     known = cluster.jobs.get(job)
     if known is not None and known.described:
-        return view(cluster, known)
+        ranks = on_nodes(known, cluster.nodes.values())
+        return msgspec.structs.replace(view(known, cluster.places.of(job)), ranks=ranks)
     past = cluster.past.get(job)
     return _ended(_leaving(cluster), past) if past is not None else None
 
@@ -45,13 +46,13 @@ def remember(cluster: Cluster, job: Job, why: str, *, lost: bool) -> None:
     word, line = outcome(job, why, lost=lost)
     ended_at = cluster.unix(cluster.now)
     said = msgspec.structs.replace(
-        view(cluster, job), state="ended", ended_at=ended_at, outcome=word, why=line,
+        view(job, NOWHERE), state="ended", ended_at=ended_at, outcome=word, why=line,
         tasks_ready=0, tasks_running=0, slots=0, nodes=[],
     )  # fmt: skip
     cluster.past.remember(Past(said, job.cancelled_by))
 
 
-def view(cluster: Cluster, job: Job) -> JobView:
+def view(job: Job, place: Place) -> JobView:
     """As it is now."""
     work, ready = job.work, job.ready_count
     progress = stages(job)
@@ -81,6 +82,12 @@ def view(cluster: Cluster, job: Job) -> JobView:
         left=KindAmounts(cpu=left[0], disk=left[1], network=left[2]),
         nodes=sorted(nodes)[:MOST_NODES],
         reservation=job.reservation,
+        rank=place.rank,
+        of=place.of,
+        reason=place.reason.said,
+        queue=place.reason.queue,
+        expected_left_s=place.reason.left_s,
+        known_jobs=place.reason.known_jobs,
         progress=progress[:MOST_STAGES],
         failures=list(job.failures),
     )

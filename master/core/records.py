@@ -15,6 +15,7 @@ from penstock.model.work import Name, Opportunistic
 from penstock.wire.cluster_api import Draining, Remaining
 from penstock.wire.jobs_api import TaskFailure
 from penstock.wire.master_api import AnyDecision, Assign, Availability, Load, TellEnded
+from penstock.wire.ranks_api import NodeRanks
 
 #: (job, task)
 Key = tuple[str, str]
@@ -278,6 +279,7 @@ class Node:
     external_memory_bytes: int = 0  # promised to regular containers that are nobody's task
     availability: Availability | None = None  # what it said last on this connection
     availability_at: float = 0.0  # when, monotonic
+    ranks: NodeRanks | None = None  # the order of the jobs there, as it told last on this connection
     executors_due: bool = False  # it has reported since it was last looked at for executors
     draining: Draining | None = None  # no work goes there
     draining_in: int = 0  # the request that told it so on its present connection
@@ -308,6 +310,8 @@ class Node:
             self.t_alloc = load.t_alloc
         if load.availability is not None:
             self.availability, self.availability_at = load.availability, self.last_heard
+        if load.ranks is not None:
+            self.ranks = load.ranks
         self.executors_due = True
         ours = sum(held.memory_bytes for held in self.held.values() if held.seen_promised(decided))
         self.external_memory_bytes = max(0, load.promised_memory_bytes - ours)

@@ -88,7 +88,7 @@ def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key
     node.capacity, node.version, node.t_alloc = message.capacity, message.version, message.t_alloc
     node.number = node.outbox_weight = 0
     node.outbox, node.unanswered = [], {}
-    node.availability = None
+    node.availability = node.ranks = None
     node.serves = {use.job for use in message.load.jobs}
     before, node.held = node.held, {}
     for placed in message.placed:

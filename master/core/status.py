@@ -60,7 +60,7 @@ def _node(node: Node, now: float) -> dict[str, Any]:
         "version": node.version,
         "capacity": msgspec.to_builtins(node.capacity),
         "t_alloc": node.t_alloc,
-        "load": msgspec.to_builtins(node.load),
+        "load": msgspec.to_builtins(msgspec.structs.replace(node.load, ranks=None)),
         "rates": {kind: getattr(node.load.rates, kind) for kind in ("cpu", "disk", "network")},
         "memory_free_bytes": node.memory_free_bytes(),
         "external_memory_bytes": node.external_memory_bytes,
@@ -72,7 +72,7 @@ def _node(node: Node, now: float) -> dict[str, Any]:
 
 
 def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
-    ready = job.ready_count
+    ready, place = job.ready_count, cluster.places.of(job.job)
     return {
         "name": job.name,
         "user": job.user,
@@ -82,6 +82,11 @@ def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
         "memory_bytes": job.memory_bytes,
         "submitted_at": job.submitted_at,
         "reservation": job.reservation,
+        "rank": place.rank,
+        "reason": place.reason.said,
+        "queue": place.reason.queue,
+        "expected_left_s": place.reason.left_s,
+        "known_jobs": place.reason.known_jobs,
         "priority": job.priority,
         "service_container_s": job.work.service_s,
         "slots": job.work.slots,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from master.core import Cluster, allowances
 from master.core.allowances import amounts_of
+from master.core.places import MOST_BEFORE, Place, on_nodes
+from master.core.records import Job, Node
 from master.core.snapshot import Picture
+from master.explain.sentence import sentence
 from master.opportunistic import why_not as no_slack
 from master.placement import why_not
 
@@ -27,7 +33,7 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         some = f"{', '.join(ids[:10])}{', …' if len(ids) > 10 else ''}" if ids else "there is none"
         raise UnknownJobError(f"no job {job[:128]!r}; known jobs: {some}")
     ranking = cluster.rank(now)
-    order = ranking.order()
+    order, place = ranking.order(), cluster.places.of(job)
     picture = Picture(cluster)
     placement = picture.placement()
     limits = allowances.of(cluster)
@@ -54,9 +60,7 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         "name": known.name,
         "ordering": cluster.settings.ordering,
         "placement": cluster.settings.placement,
-        "place": order.index(job) + 1,
-        "of": len(order),
-        "before_it": order[: order.index(job)][-10:],
+        **_standing(known, place, cluster.settings.ordering, order, cluster.jobs, cluster.nodes.values()),
         "why": ranking.why(job),
         "containers": max(sum(known.placed()), known.work.slots),
         "room_containers": room if room != float("inf") else None,
@@ -66,4 +70,27 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         "waits": known.waits,
         "nodes": len(placement),
         "stages": stages,
+    }
+
+
+def _standing(
+    known: Job, place: Place, ordering: str, order: Sequence[str], jobs: Mapping[str, Job], nodes: Collection[Node]
+) -> dict[str, Any]:
+    """Where a job stands and why, in words and in numbers. Other users' jobs have no name here, but their ids."""
+
+    def named(other: str) -> str:
+        its = jobs.get(other)
+        return f"{other} ({its.name})" if its is not None and its.user == known.user else other
+
+    ranks = {node.name: node.ranks for node in nodes if node.ranks is not None}
+    return {
+        "sentence": sentence(known.job, place, ordering, order, ranks, named),
+        "place": place.rank,
+        "of": place.of,
+        "before_it": list(order[: place.rank - 1][-MOST_BEFORE:]),
+        "reason": place.reason.said,
+        "queue": place.reason.queue,
+        "expected_left_s": place.reason.left_s,
+        "known_jobs": place.reason.known_jobs,
+        "ranks": msgspec.to_builtins(on_nodes(known, nodes)),
     }

@@ -39,6 +39,19 @@ class TaskFailure(Result, frozen=True):
     reason: str = ""
 
 
+class NodeRank(Result, frozen=True):
+    """Where a job stands on a node (docs/ranks.md): 1 is the first ``of`` so many, ``weight`` what its containers weigh
+    together there (``cpu.weight``), ``service_container_s`` what it has received there, ``before`` the nearest ten
+    before it: jobs, and containers that belong to none."""
+
+    node: str
+    rank: int
+    of: int
+    weight: int
+    service_container_s: float = 0.0
+    before: list[str] = []
+
+
 class JobView(Result, frozen=True):
     """A job. ``state`` is ``waiting`` (for its admission), ``admitted``, ``running``, ``cancelling``, ``ending`` (it is
     over, and what of it runs is being stopped), or ``ended``; then ``outcome`` is ``succeeded``, ``failed``,
@@ -46,8 +59,13 @@ class JobView(Result, frozen=True):
 
     ``why`` says what it waits for, or why it ended so. Times are Unix time. Tasks are those that the master places;
     ``tasks_waiting`` were announced and are not ready, ``slots`` are those that its monotasks hold. ``left`` is the
-    work not done, in bytes per kind. ``progress`` (stage by stage) and ``failures`` (the first twenty) come where the
-    job was asked for by its id.
+    work not done, in bytes per kind.
+
+    ``rank`` is its place in the order of the jobs, 1 is the first ``of`` so many (0: it is over, or has just come), and
+    ``reason`` why it has that place. ``queue`` (1 is the first), ``expected_left_s`` (the service within which half of
+    the jobs like it end that received as much) and ``known_jobs`` (of its user and name) are nil where the policy has
+    no such number. ``progress`` (stage by stage), ``failures`` (the first twenty) and ``ranks`` (on each node) come
+    where the job was asked for by its id.
     """
 
     job: str
@@ -71,6 +89,13 @@ class JobView(Result, frozen=True):
     left: KindAmounts = KindAmounts()
     nodes: list[str] = []
     reservation: str = ""
+    rank: int = 0
+    of: int = 0
+    reason: str = ""
+    queue: int | None = None
+    expected_left_s: float | None = None
+    known_jobs: int | None = None
+    ranks: list[NodeRank] = []
     progress: list[StageView] = []
     failures: list[TaskFailure] = []
 

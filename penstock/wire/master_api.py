@@ -13,17 +13,14 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.model.container import Ended
-from penstock.model.profile import Profile
-from penstock.model.resources import Capacity, KindAmounts
-from penstock.model.work import Bytes, Name, Opportunistic, TaskRequest
+from penstock.model import Capacity, Ended, KindAmounts, Profile, TaskRequest
+from penstock.model.work import Bytes, Name, Opportunistic
 from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
 from penstock.wire.cluster_api import Draining, Remaining
+from penstock.wire.ranks_api import Count, NodeRanks
 
 #: The version of this protocol.
 PROTOCOL = 1
-
-Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class JobState(Params, frozen=True):
@@ -139,7 +136,7 @@ class Load(Params, frozen=True):
     for some; those that wait count as used. ``most_commands`` is how many commands of the CPU may run at once where
     some start beyond the slots, as the kernel knows the order of jobs; 0: none does. ``jobs`` are those of which
     something changed since the connection's last Load; the first names all. ``t_alloc`` is UBIS's threshold as it is
-    now, where the node tunes it. ``availability`` comes where it is another than was said last on this connection.
+    now, where the node tunes it. ``availability`` and ``ranks`` come where they differ from what was told last.
     """
 
     rates: KindAmounts
@@ -157,6 +154,7 @@ class Load(Params, frozen=True):
     jobs: list[JobUse] = []
     t_alloc: float | None = None
     availability: Availability | None = None
+    ranks: NodeRanks | None = None
 
 
 class Register(Params, frozen=True):
@@ -183,7 +181,7 @@ class Register(Params, frozen=True):
 
 class Registered(Result, frozen=True):
     """Its version, how often it wants heartbeats at least, and whether it reads gaps and last parts in profiles, `last`
-    of a ``JobUse`` and ``use`` of ``job_ended`` (``job_lasts``), and ``most_commands`` of a ``Load``."""
+    of a ``JobUse`` and ``use`` of ``job_ended`` (``job_lasts``), and ``most_commands`` and ``ranks`` of a ``Load``."""
 
     protocol: int
     version: str
@@ -192,6 +190,7 @@ class Registered(Result, frozen=True):
     job_lasts: bool = False
     most_commands: bool = False
     last_parts: bool = False
+    ranks: bool = False
 
 
 class Heartbeat(Params, frozen=True):

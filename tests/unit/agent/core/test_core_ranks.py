@@ -11,7 +11,7 @@ from agent.core import Node
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
 from agent.core.instructions import AdoptProcess, Confine, Instruction, Renice, Reply, StartContainer
-from agent.core.ranks import FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
+from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
 from agent.core.records import confinement_of
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
@@ -324,6 +324,7 @@ def test_the_status_says_where_a_job_stands() -> None:
     record = bed.node.containers.live[one]
     assert bed.node.ranks.described(record) == {
         "job": one, "rank": 2, "of": 2, "cpu_s": 3.0, "queue": 4, "weight": bed.weights[one], "nice": nice_of(1, 2),
+        "why": BY_PRIORITY,
     }  # fmt: skip
     bed.end(two)
     assert bed.node.ranks.described(bed.node.containers.ended.by_id[two]) is None

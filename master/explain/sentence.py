@@ -1,0 +1,68 @@
+"""Where a job stands and why, in one sentence: in the order of the jobs, and on nodes that have another order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from master.core.places import Place
+from penstock.model.units import counted
+from penstock.wire.ranks_api import NodeRanks
+
+#: So many of those before a job are named, the nearest, and so many nodes.
+_NAMED = 3
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+def sentence(
+    job: str,
+    place: Place,
+    ordering: str,
+    order: Sequence[str],
+    nodes: Mapping[str, NodeRanks],
+    named: Callable[[str], str] = str,
+) -> str:
+    """Return the sentence. ``order`` has all jobs, the first first; ``nodes`` are those that have told their ranks;
+    ``named`` makes a name for people of a job's id."""
+    known, before = set(order), order[: place.rank - 1]
+
+    def called(ranked: str) -> str:
+        return named(ranked) if ranked in known else f"container {ranked} of no job"
+
+    said = [f"{ordinal(place.rank)} of {place.of} by {ordering}: {place.reason.said}"]
+    if before:
+        said.append(f"before it {_list([named(each) for each in before])}")
+    return f"{'; '.join(said + _elsewhere(job, set(before), nodes, called))}."
+
+
+def ordinal(rank: int) -> str:
+    """Return ``third`` for 3; numbers from the eleventh on."""
+    if rank <= len(_ORDINALS):
+        return _ORDINALS[rank - 1]
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th") if rank % 100 not in {11, 12, 13} else "th"
+    return f"{rank}{ending}"
+
+
+def _elsewhere(
+    job: str, before: Collection[str], nodes: Mapping[str, NodeRanks], called: Callable[[str], str]
+) -> list[str]:
+    """Return what to say of nodes where something else goes before the job, or what should does not."""
+    found: dict[str, list[str]] = {}
+    for node, ranks in nodes.items():
+        here = [name for name, _ in ranks.jobs]
+        if job not in here:
+            continue
+        rank = here.index(job)
+        ahead, behind = here[:rank], here[rank + 1 :]
+        if all(name in before for name in ahead) and not any(name in before for name in behind):
+            continue
+        after = f" after {_list([called(name) for name in ahead])}" if ahead else ""
+        found.setdefault(f"it is {ordinal(rank + 1)} of {ranks.of}{after}", []).append(node)
+    return [f"on {_list(names)} {said}" for said, names in list(found.items())[:_NAMED]]
+
+
+def _list(names: Sequence[str]) -> str:
+    """Return the names; of many the last ones, and how many more there are."""
+    more = len(names) - _NAMED
+    if more > 0:
+        return f"{', '.join(names[-_NAMED:])} and {counted(more, 'other')}"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,0 +1,68 @@
+"""The sentence that says where a job stands: what goes before it, and nodes where that is something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.core.places import Place
+from master.explain.sentence import ordinal, sentence
+from master.ordering import Reason
+from penstock.wire.ranks_api import NodeRanks
+
+ORDER = ["a", "b", "c", "d", "e", "f"]
+
+
+def said(job: str, nodes: dict[str, list[str]] | None = None, order: list[str] = ORDER) -> str:
+    """``nodes`` has the order of the jobs on each."""
+    place = Place(order.index(job) + 1, len(order), Reason("41 s so far"))
+    ranks = {node: NodeRanks(jobs=[(each, 1) for each in here], of=len(here)) for node, here in (nodes or {}).items()}
+    return sentence(job, place, "las", order, ranks, lambda each: f"{each} ({each.upper()})")
+
+
+def test_it_names_the_jobs_before_it() -> None:
+    assert said("a") == "first of 6 by las: 41 s so far."
+    assert said("b") == "second of 6 by las: 41 s so far; before it a (A)."
+    assert said("d") == "fourth of 6 by las: 41 s so far; before it a (A), b (B) and c (C)."
+
+
+def test_of_many_the_nearest() -> None:
+    assert said("e") == "fifth of 6 by las: 41 s so far; before it b (B), c (C), d (D) and 1 other."
+    assert said("f") == "sixth of 6 by las: 41 s so far; before it c (C), d (D), e (E) and 2 others."
+
+
+def test_a_node_that_keeps_to_the_order_is_not_named() -> None:
+    assert said("c", {"x": ["a", "c", "d"], "y": ["c"], "z": ["a", "b"]}) == said("c")
+
+
+def test_a_node_where_something_else_goes_first_is() -> None:
+    beside = said("b", {"x": ["a", "c-1-1", "b"]})
+    assert beside == (
+        "second of 6 by las: 41 s so far; before it a (A); "
+        "on x it is third of 3 after a (A) and container c-1-1 of no job."
+    )
+    assert said("b", {"x": ["c", "b"]}).endswith("; on x it is second of 2 after c (C)."), "its turn, or not told yet"
+    assert said("b", {"x": ["b", "a"]}).endswith("; before it a (A); on x it is first of 2.")
+
+
+def test_nodes_that_say_the_same_are_named_together_and_of_many_a_few() -> None:
+    alike = {node: ["c", "b"] for node in "vwxyz"}
+    assert said("b", alike).endswith("; on x, y, z and 2 others it is second of 2 after c (C).")
+    different = {f"n{place}": [f"c-{place}", "b"] for place in range(9)}
+    assert said("b", different).count("; on n") == 3
+
+
+@pytest.mark.parametrize(
+    ("rank", "word"),
+    [
+        (1, "first"),
+        (10, "tenth"),
+        (11, "11th"),
+        (12, "12th"),
+        (21, "21st"),
+        (22, "22nd"),
+        (103, "103rd"),
+        (112, "112th"),
+    ],
+)
+def test_ordinals(rank: int, word: str) -> None:
+    assert ordinal(rank) == word
