@@ -34,7 +34,7 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("penstock jobs --order j-7 j-1", "Have j-7 go first of your jobs, then j-1."),
     ],
     "cancel": [("penstock cancel j-1", "Stop it, with everything that runs of it anywhere.")],
-    "explain": [("penstock explain j-1", "Why it waits, and where its tasks were placed and why.")],
+    "explain": [("penstock explain j-1", "Where it stands, why it waits, and where its tasks were placed and why.")],
     "profile": [
         ("penstock profile list", "Every application that has run as executors."),
         ("penstock profile plot sort --svg sort.svg", "The latest run beside what was expected of it."),

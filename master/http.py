@@ -124,11 +124,14 @@ class StatusSite:
 
 def shown(status: dict[str, Any]) -> dict[str, Any]:
     """What of the status the page shows: the same keys, nodes and jobs as far as a page goes, and how many there are in
-    ``more``. Jobs that wait come first: of those it is asked why."""
+    ``more``. Jobs that wait come first: of those it is asked why. The reasons of their ranks, which change as time goes
+    by, the page asks for, too."""
     nodes, jobs = status["nodes"], status["jobs"]
     waiting_first = sorted(jobs, key=lambda job: jobs[job]["state"] != "waiting")
     return status | {
         "nodes": {name: nodes[name] for name in list(nodes)[:_MOST_NODES]},
-        "jobs": {job: jobs[job] for job in waiting_first[:_MOST_JOBS]},
+        "jobs": {
+            job: {key: said for key, said in jobs[job].items() if key != "reason"} for job in waiting_first[:_MOST_JOBS]
+        },
         "more": {"nodes": max(0, len(nodes) - _MOST_NODES), "jobs": max(0, len(jobs) - _MOST_JOBS)},
     }

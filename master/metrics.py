@@ -18,6 +18,8 @@ Status = Callable[[], dict[str, Any]]
 _NODE_STATES = ("connected", "draining", "drained", "away", "expected")
 _ENDS = tuple(by.value for by in EndedBy)
 _JOB_STATES = tuple(JobStanding)
+#: Ranks and queues beyond these are not told apart: few jobs run before the first ten have ended.
+_MOST_RANKS = _MOST_QUEUES = 10
 #: What the cluster counts (``decisions`` of the status) → the metric, and what it counts.
 _COUNTERS = {
     "rounds": ("rounds", "Scheduling rounds that had something to place."),
@@ -51,6 +53,7 @@ class MasterCollector(Collector):
         nodes, jobs = status["nodes"].values(), status["jobs"].values()
         yield _by("nodes", "Nodes.", "state", _counted(_NODE_STATES, (node["state"] for node in nodes)))
         yield _by("jobs", "Jobs that have not ended.", "state", _counted(_JOB_STATES, (job["state"] for job in jobs)))
+        yield from _order(jobs)
         tasks = {state: status["tasks"][state] for state in ("ready", "placed")}
         yield _by("tasks", "Tasks that have not ended.", "state", tasks)
         yield from resource_metrics("penstock_master_", status["resources"], "of the connected nodes")
@@ -92,6 +95,28 @@ class MasterCollector(Collector):
         for key, metric in (("cores", "reservations_promised_cores"), ("memory_bytes", "reservations_promised_bytes")):
             total = sum(one[key] for one in promised)
             yield GaugeMetricFamily(f"penstock_master_{metric}", "What reservations are promised now.", value=total)
+
+
+def _order(jobs: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+    """By place in the order and not by job: jobs come and go, and each would be a time series of its own."""
+    ranked = {job["rank"]: job for job in jobs if job["rank"]}
+    yield GaugeMetricFamily("penstock_master_ranked_jobs", "Jobs that have a place in the order.", value=len(ranked))
+    service = GaugeMetricFamily(
+        "penstock_master_rank_service_seconds", "Service that the job with this rank has received.", labels=["rank"]
+    )
+    left = GaugeMetricFamily(
+        "penstock_master_rank_expected_left_seconds",
+        "Service within which half of the jobs like the one with this rank end; none where nobody can tell.",
+        labels=["rank"],
+    )
+    for rank in sorted(ranked)[:_MOST_RANKS]:
+        service.add_metric([str(rank)], ranked[rank]["service_container_s"])
+        if ranked[rank]["expected_left_s"] is not None:
+            left.add_metric([str(rank)], ranked[rank]["expected_left_s"])
+    yield from (service, left)
+    queues = Counter(min(job["queue"], _MOST_QUEUES) for job in ranked.values() if job["queue"] is not None)
+    text = f"Jobs by multilevel queue of the policy, those of queue {_MOST_QUEUES} and beyond together."
+    yield _by("queue_jobs", text, "queue", {str(queue): queues[queue] for queue in range(1, _MOST_QUEUES + 1)})
 
 
 def _counted(states: Iterable[str], found: Iterable[str]) -> dict[str, int]:

@@ -9,7 +9,8 @@ from penstock.cli.statuses import Status
 def main(argv: list[str]) -> int:
     """The command; its exit status."""
     parser = arguments.Parser(
-        "explain", "Why a job of yours waits, and where its tasks were placed: the rule, and the numbers it went by."
+        "explain",
+        "Where a job of yours stands and why, why it waits, where its tasks were placed: the rules and their numbers.",
     )
     parser.add_argument("job", metavar="JOB", help="its id, as `penstock jobs` shows it")
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from penstock.cli.render import (
     amount,
     bar,
     clock,
+    count,
     counted,
     field,
     listing,
@@ -130,16 +132,20 @@ def _pending(node: Mapping[str, Any]) -> str:
 
 
 def _jobs(status: Mapping[str, Any]) -> Fitted | None:
-    rows = named(status, "jobs", "job")
+    """In their order, as far as they have a place in it."""
+    rows = sorted(named(status, "jobs", "job"), key=lambda row: number(row, "rank") or math.inf)
     columns = [
         Column("job", field("job")),
         Column("name", field("name"), rank=1),
         Column("user", field("user"), rank=3),
         Column("state", lambda row: styled(row.get("state", ""), JOB_STYLES)),
+        Column("rank", lambda row: count(row, "rank") if row.get("rank") else "", rank=1, right=True),
+        Column("service", lambda row: duration(number(row, "service_container_s")), rank=2, right=True),
         Column("placed", counted("placed"), right=True),
         Column("ready", counted("ready"), right=True),
-        Column("", _progress, rank=5),
+        Column("", _progress, rank=6),
         Column("done", lambda row: stages(row, "progress"), rank=2),
+        Column("why it has that rank", field("reason"), rank=5, wraps=True),
         Column("why it waits", field("waits"), rank=4, wraps=True),
     ]
     return Fitted(columns, rows) if rows else None

@@ -131,6 +131,8 @@ def _containers(status: Mapping[str, Any]) -> Fitted | None:
         Column("user", field("user"), rank=8),
         Column("class", lambda row: {"opportunistic": "slack"}.get(str(row.get("class")), str(row.get("class", "")))),
         Column("state", _state),
+        Column("rank", _place, rank=1, right=True),
+        Column("weight", _weight, rank=1, right=True),
         Column("cores", lambda row: _against(row, "cpu_cores", "cores", "cpu_cores"), right=True),
         Column(
             "memory", lambda row: _against(row, "memory_bytes", "bytes", "memory_max_bytes", "memory_high_bytes"),
@@ -206,11 +208,23 @@ def _note(container: Mapping[str, Any]) -> str:
 
 
 def _rank(of: Mapping[str, Any]) -> str:
-    """Where its job stands, and why: said only where another job stands beside it."""
+    """Why its job has its rank: said only where another job stands beside it."""
     if number(of, "of") < 2:
         return ""
+    why = f" ({of['why']})" if of.get("why") else ""
     used = duration(number(of, "cpu_s"))
-    return f"rank {of.get('rank')} of {of.get('of')}: {used} of CPU so far, queue {of.get('queue')}"
+    return f"rank {of.get('rank')} of {of.get('of')}{why}: {used} of CPU so far, queue {of.get('queue')}"
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    """The rank of a container's job, or of a job, and of how many."""
+    rank = mapping(row, "rank")
+    return f"{rank.get('rank')}/{rank.get('of')}" if rank and not row.get("ended") else ""
+
+
+def _weight(row: Mapping[str, Any]) -> str:
+    """``cpu.weight`` of a ranked container, or of all of a job."""
+    return count(mapping(row, "rank"), "weight")
 
 
 def _executor(of: Mapping[str, Any]) -> str:
@@ -237,6 +251,9 @@ def _jobs(status: Mapping[str, Any]) -> Fitted | None:
         Column("name", field("name"), rank=1),
         Column("user", field("user"), rank=4),
         Column("state", lambda row: styled(row.get("state", ""), JOB_STYLES)),
+        Column("rank", _place, rank=2, right=True),
+        Column("weight", _weight, rank=4, right=True),
+        Column("CPU time", lambda row: duration(number(row, "cpu_s")) if row.get("cpu_s") else "", rank=2, right=True),
         Column("waiting", counted("queued"), right=True),
         *(Column(key, counted(key), right=True) for key in ("running", "done", "failed")),
         Column("stages", stages, rank=3),

@@ -9,15 +9,16 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
-from penstock.cli.render import JOB_STYLES, Column, Fitted, counted, field, listing, mapping, plain, styled
+from penstock.cli.render import JOB_STYLES, Column, Fitted, counted, field, listing, mapping, number, plain, styled
 from penstock.cli.words import duration
 from penstock.model.units import format_bytes
-from penstock.wire.jobs_api import JobView
+from penstock.wire.jobs_api import JobView, NodeRank
 
 #: Work of fewer bytes is that of tasks that said nothing of theirs.
 _WORTH_TELLING = 1024
-#: So many placed tasks are shown; ``--json`` has more.
+#: So many placed tasks, and nodes where a job has a rank, are shown; ``--json`` has more.
 _PLACED = 10
+_NODES = 10
 
 
 def table(jobs: Sequence[JobView], now: float, *, users: bool) -> Fitted:
@@ -27,22 +28,24 @@ def table(jobs: Sequence[JobView], now: float, *, users: bool) -> Fitted:
     rows = [_row(job, now) for job in going + over]
     columns = [
         Column("job", field("job")),
-        Column("name", field("name"), rank=1),
+        Column("name", field("name"), rank=2),
         *([Column("user", field("user"))] if users else []),
         Column("state", lambda row: styled(row["said"], JOB_STYLES)),
-        Column("stages", field("of_stages"), rank=4, right=True),
-        Column("ready", counted("tasks_ready"), rank=5, right=True),
-        Column("running", counted("tasks_running"), rank=2, right=True),
-        Column("done", counted("tasks_done"), rank=3, right=True),
-        Column("left", field("work_left"), rank=7, right=True),
-        Column("since", field("since"), rank=6, right=True),
-        Column("why", field("why"), rank=8, wraps=True),
+        Column("rank", field("of_all"), rank=1, right=True),
+        Column("service", field("service"), rank=3, right=True),
+        Column("stages", field("of_stages"), rank=6, right=True),
+        Column("ready", counted("tasks_ready"), rank=7, right=True),
+        Column("running", counted("tasks_running"), rank=4, right=True),
+        Column("done", counted("tasks_done"), rank=5, right=True),
+        Column("left", field("work_left"), rank=9, right=True),
+        Column("since", field("since"), rank=8, right=True),
+        Column("why", field("why"), rank=10, wraps=True),
     ]
     return Fitted(columns, rows, shown=100)
 
 
 def details(job: JobView, now: float) -> Iterator[RenderableType]:
-    """One job: where it stands, its stages, its failures."""
+    """One job: where it stands and why, its stages, its failures."""
     row = _row(job, now)
     head = Text.assemble(plain(job.job), "  ", plain(job.name), f" of {plain(job.user)}: ")
     head.append_text(styled(row["said"], JOB_STYLES))
@@ -50,10 +53,13 @@ def details(job: JobView, now: float) -> Iterator[RenderableType]:
     yield head
     if job.why:
         yield Text(f"  {plain(job.why)}")
+    if job.rank:
+        yield Text(f"  rank {job.rank} of {job.of}: {plain(job.reason)}")
+    yield from map(_on_node, job.ranks[:_NODES])
     tasks = f"  tasks: {job.tasks_waiting} waiting, {job.tasks_ready} ready, {job.tasks_running} running, "
     yield Text(f"{tasks}{job.tasks_done} done, {job.tasks_failed} failed")
-    if job.slots:
-        yield Text(f"  slots: {job.slots}, {job.service_container_s:.1f} s received")
+    slots = f"; holds {job.slots} {'slot' if job.slots == 1 else 'slots'}" if job.slots else ""
+    yield Text(f"  service: {row['service']} so far{slots}" if job.ended_at is None else f"  service: {row['service']}")
     if row["work_left"]:
         yield Text(f"  left: {row['work_left']}")
     if job.nodes:
@@ -83,9 +89,12 @@ def explanation(said: Mapping[str, Any]) -> Iterator[Text]:
     yield plain(f"{said.get('job')} {said.get('name')}")
     if said.get("cancelled_by"):
         yield plain(f"  cancelled by {said['cancelled_by']}; its host has not confirmed it yet")
+    if said.get("sentence"):
+        yield plain(f"  {said['sentence']}")
     yield plain(f"  order ({said.get('ordering')}): {said.get('place')} of {said.get('of')}: {said.get('why')}")
-    if before := said.get("before_it"):
+    if (before := said.get("before_it")) and not said.get("sentence"):
         yield plain(f"  before it: {', '.join(map(str, before))}")
+    yield from map(_on_node, listing(said, "ranks")[:_NODES])
     if not said.get("admitted"):
         yield plain(f"  not admitted: {said.get('waits') or 'the next round looks at it'}")
     elif said.get("waits"):
@@ -104,6 +113,14 @@ def explanation(said: Mapping[str, Any]) -> Iterator[Text]:
         yield plain(f"    {task.get('task')} → {task.get('node')}{slack}: {task.get('why') or 'before a restart'}")
 
 
+def _on_node(at: NodeRank | Mapping[str, Any]) -> Text:
+    """Where a job stands on a node."""
+    row = at if isinstance(at, Mapping) else msgspec.structs.asdict(at)
+    rank = f"rank {row.get('rank')} of {row.get('of')}, weight {row.get('weight')}"
+    received = duration(number(row, "service_container_s"))
+    return plain(f"  on {row.get('node')}: {rank}, {received} of service there")
+
+
 def _row(job: JobView, now: float) -> dict[str, Any]:
     left = [
         f"{format_bytes(amount)} {kind}"
@@ -116,6 +133,8 @@ def _row(job: JobView, now: float) -> dict[str, Any]:
         **msgspec.structs.asdict(job),
         "said": job.outcome if job.state == "ended" else job.state,
         "of_stages": f"{job.stages_done}/{job.stages}" if job.stages else "",
+        "of_all": f"{job.rank}/{job.of}" if job.rank else "",
+        "service": duration(job.service_container_s),
         "work_left": ", ".join(left),
         "since": ago if job.ended_at is None else f"{ago} ago",
         "when": f"submitted {ago} ago" if job.ended_at is None else f"ended {ago} ago",

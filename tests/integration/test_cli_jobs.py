@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -216,3 +217,69 @@ async def test_a_detached_job_goes_on_without_its_terminal_and_over_a_restart_of
     results = json.loads((await penstock.run(again, "logs", job))[0])
     assert {task["task"]: task["state"] for task in results["tasks"]} == {"a": "done", "b": "failed"}
     assert f"penstock submit: patient is job {job}" in (await penstock.run(again, "logs", "--stderr", job))[0]
+
+
+async def until_said(client: AgentClient, job: str, words: str) -> dict[str, Any]:
+    """The explanation of a job, once its sentence ends so: nodes tell their ranks with their heartbeats."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            said = await explained(client, job)
+            if said["sentence"].endswith(words):
+                return said
+            await asyncio.sleep(0.1)
+
+
+def metrics_of(address: str) -> str:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=LIMIT_S) as answer:
+        return str(answer.read(), "utf-8")
+
+
+async def test_where_a_job_stands_and_why_is_said_everywhere(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
+) -> None:
+    """A job that has used most stands behind two others, and on its node behind a container of no job, too."""
+    (alpha,) = await agents(start_agent, master, tmp_path, "alpha", job_wait_max_s=600)
+    burn = "import time\nwhile time.process_time() < 0.8: pass\ntime.sleep(900)"
+    async with await AgentClient.connect(alpha.socket, "test") as client:
+        jobs = [await client.register_job(name) for name in ("burns", "two", "three")]
+        for job in jobs:
+            await asyncio.wait_for(job.admitted(), LIMIT_S)
+            argv = (sys.executable, "-c", burn) if job.name == "burns" else ("sleep", "900")
+            await job.place("s", [command(job.name, *argv)])
+            await started(job, job.name)
+        burns, two, three = (job.id for job in jobs)
+        beside = (await penstock.run(alpha, "run", "--detach", "--", "sleep", "900"))[0].strip()
+
+        before = f"before it {two} (two) and {three} (three)"
+        ahead = f"after {two} (two), {three} (three) and container {beside} of no job"
+        said = await until_said(client, burns, f"{before}; on alpha it is fourth of 4 {ahead}.")
+        assert said["sentence"].startswith("third of 3 by gittins: ")
+        assert "of service so far, queue 2: no job like it is known; before it" in said["sentence"]
+        assert (said["place"], said["of"], said["queue"], said["before_it"]) == (3, 3, 2, [two, three])
+        [rank] = said["ranks"]
+        assert (rank["node"], rank["rank"], rank["of"], rank["weight"]) == ("alpha", 4, 4, 1)
+        assert rank["before"] == [two, three, beside] and rank["service_container_s"] > 0.5
+        shown = (await penstock.run(alpha, "explain", burns))[0]
+        assert f"\n  third of 3 by gittins: {said['reason']}; {before}; on alpha it is fourth of 4 {ahead}.\n" in shown
+
+        seen = await penstock.views(alpha)
+        assert [seen[job]["rank"] for job in (two, three, burns)] == [1, 2, 3]
+        assert seen[burns]["queue"] == 2 and seen[burns]["service_container_s"] > 0.5
+        table = (await penstock.run(alpha, "jobs"))[0].splitlines()
+        assert table[0].split()[:5] == ["job", "name", "state", "rank", "service"]
+        assert [line.split()[3] for line in table[1:] if line.startswith(burns)] == ["3/3"]
+        one = (await penstock.run(alpha, "jobs", burns))[0]
+        assert "\n  rank 3 of 3: " in one and "\n  on alpha: rank 4 of 4, weight 1, " in one
+
+        status = alpha.status()
+        ranks = {row["job"]: row["rank"] for row in status["jobs"]}
+        assert [ranks[job]["rank"] for job in (two, three, burns)] == [1, 2, 4]
+        assert ranks[burns]["why"] == "in the master's order" and ranks[two]["weight"] > ranks[three]["weight"]
+        [alone] = [each["rank"] for each in status["containers"] if each["container"] == beside]
+        assert (alone["rank"], alone["why"]) == (3, "no job of the master: among its jobs by CPU time")
+        assert "in the master's order" in (await penstock.run(alpha, "top", "--once"))[0]
+        assert said["reason"] in (await penstock.run(alpha, "status", "--cluster"))[0]
+        assert "penstock_ranked_jobs 4.0" in await asyncio.to_thread(metrics_of, alpha.addresses["http"])
+        metrics = await asyncio.to_thread(metrics_of, master.http)
+        assert "penstock_master_ranked_jobs 3.0" in metrics and 'penstock_master_queue_jobs{queue="2"} 1.0' in metrics
+        assert 'penstock_master_rank_service_seconds{rank="3"} 0.' in metrics

@@ -243,6 +243,7 @@ async def test_the_cluster_s_page_says_why_a_job_waits(
     (runs,) = [row for row in rows if EVIL in row]
     assert "16 TiB" in waits and "it wants 16 TiB reserved" in waits
     assert "running" in runs and "map 6/8" in runs
+    assert rows == [runs, waits], "in the order of their ranks"
     await see(shown, "document.querySelectorAll('#reservations tbody tr').length === 2")
     (evil, nightly) = await asyncio.to_thread(shown.texts, "#reservations tbody tr")
     assert evil.startswith(EVIL) and "later" in nightly and "2 cores" in nightly and "atom(<64MB" in nightly
@@ -252,8 +253,9 @@ async def test_the_cluster_s_page_says_why_a_job_waits(
     assert sorted(shown.texts("#plan-memory_bytes li")) == [EVIL, "nightly"]
     label = "Explain job large"
     await asyncio.to_thread(shown.run, "document.querySelector(`button[aria-label='${arguments[0]}']`).click()", label)
-    await see(shown, "document.querySelector('.explanation')?.innerText.includes('Place 2 of 2')")
+    await see(shown, "document.querySelector('.explanation')?.innerText.includes('econd of 2 by ')")
     explained = shown.text(".explanation")
+    assert f"before it {small} ({EVIL})" in explained
     assert "it wants 16 TiB reserved" in explained
     await asyncio.to_thread(look_at, shown, "cluster")
     await client.call("end_job", job=small)

@@ -52,8 +52,11 @@ function explanation(said) {
   if (said.error) return [said.error];
   const found = [];
   if (said.waits) found.push(`It waits: ${said.waits}`);
-  found.push(`Place ${said.place} of ${said.of} by ${said.ordering}. ${said.why}`);
-  if (said.before_it.length) found.push(`Before it: ${said.before_it.join(", ")}`);
+  found.push(said.sentence[0].toUpperCase() + said.sentence.slice(1));
+  for (const at of said.ranks) {
+    found.push(`On ${at.node}: rank ${at.rank} of ${at.of}, weight ${at.weight}, ${duration(at.service_container_s)} of service there`);
+  }
+  found.push(`Rule: ${said.why}`);
   for (const stage of said.stages) {
     found.push(`Stage ${stage.stage || "(no name)"}: ${stage.ready} ready${stage.waits ? `. ${stage.waits}` : ""}`);
   }
@@ -82,6 +85,8 @@ const jobs = new Table(
   [
     { label: "Job", look: "name", of: (job) => lines(job.name || job.id, `${job.id} · ${job.user}`) },
     { label: "State", of: (job) => badge(job.state, JOB_STATES[job.state]) },
+    { label: "Rank", look: "number", of: (job) => (job.rank ? String(job.rank) : "–") },
+    { label: "Service", look: "number", of: (job) => duration(job.service_container_s) },
     { label: "Placed", look: "number", of: (job) => number(job.placed) },
     { label: "Ready", look: "number", of: (job) => number(job.ready) },
     { label: "Memory", look: "number", of: (job) => (job.memory_bytes ? bytes(job.memory_bytes) : "–") },
@@ -130,7 +135,8 @@ follow((status, history) => {
   nodes.show(all.map(([name, node]) => [name, { name, ...node }]));
   say($("nodes-count"), all.length ? `${connected} of ${told(all.length, status.more.nodes)} connected` : "");
   const known = Object.entries(status.jobs);
-  jobs.show(known.map(([id, job]) => [id, { id, ...job }]));
+  const inOrder = known.sort(([, a], [, b]) => (a.rank || Infinity) - (b.rank || Infinity));
+  jobs.show(inOrder.map(([id, job]) => [id, { id, ...job }]));
   say($("jobs-count"), known.length ? told(known.length, status.more.jobs) : "");
   renewPlan(status);
   facts($("decisions"), [

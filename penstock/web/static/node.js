@@ -62,14 +62,14 @@ function remarks(one) {
   const executor = one.executor;
   return lines(
     one.note,
-    one.rank?.of > 1
-      ? `rank ${one.rank.rank} of ${one.rank.of}: ${number(one.rank.cpu_s)} s of CPU so far, queue ${one.rank.queue}`
-      : "",
+    one.rank?.of > 1 ? `${one.rank.why}: ${duration(one.rank.cpu_s)} of CPU so far, queue ${one.rank.queue}` : "",
     one.profile ? `slot ${one.profile.slot + 1} of ${one.profile.slots} of its profile` : "",
     executor?.behind ? `stage takes ${number(executor.behind)} × what was predicted${executor.stuck ? ", stuck" : ""}` : "",
     ...Object.entries(one.not_enforced).map(([limit, why]) => `${limit} not enforced: ${why}`),
   );
 }
+
+const ranked = ({ rank }) => (rank ? lines(`${rank.rank} of ${rank.of}`, `weight ${rank.weight}`) : "–");
 
 const who = (one) => lines(one.name, [one.task || one.container, one.user].filter(Boolean).join(" · "));
 const classOf = (one) => badge(one.class, one.class === "opportunistic" ? "slack" : "");
@@ -81,6 +81,7 @@ const containers = new Table(
     { label: "Container", look: "name", of: who },
     { label: "Class", of: classOf },
     { label: "State", of: (one) => badge(one.state, STATES[one.state] ?? "") },
+    { label: "Rank", look: "number", of: ranked },
     { label: "CPU", of: (one) => against(one.sample.cpu_cores, one.limits.cpu_cores, one.profile?.wants.cpu_cores, cores) },
     {
       label: "Memory",
@@ -120,6 +121,8 @@ const jobs = new Table(
   [
     { label: "Job", look: "name", of: (job) => lines(job.name || job.job, `${job.job} · ${job.user}`) },
     { label: "State", of: (job) => badge(job.state, JOB_STATES[job.state]) },
+    { label: "Rank", look: "number", of: ranked },
+    { label: "CPU time", look: "number", of: (job) => duration(job.cpu_s) },
     { label: "Running", look: "number", of: (job) => number(job.running) },
     { label: "Waiting", look: "number", of: (job) => number(job.queued) },
     { label: "Done", look: "number", of: (job) => number(job.done) },

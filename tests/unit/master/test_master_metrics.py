@@ -56,3 +56,32 @@ def test_what_became_of_requests_for_promises() -> None:
     lines = page(reservations={"accepted": 3, "rejected": 1, "missed": 0})
     assert 'penstock_master_reservations_total{outcome="accepted"} 3.0' in lines
     assert 'penstock_master_reservations_total{outcome="missed"} 0.0' in lines
+
+
+def job(rank: int, **more: Any) -> dict[str, Any]:
+    said = {
+        "state": "running",
+        "rank": rank,
+        "service_container_s": 10.0 * rank,
+        "queue": None,
+        "expected_left_s": None,
+    }
+    return said | more
+
+
+def test_the_order_is_told_by_rank_and_by_queue_and_not_by_job() -> None:
+    jobs = {f"j{rank}": job(rank, queue=rank) for rank in range(1, 13)}
+    lines = page(jobs=jobs | {"new": job(0)})
+    assert "penstock_master_ranked_jobs 12.0" in lines
+    assert 'penstock_master_rank_service_seconds{rank="2"} 20.0' in lines
+    assert 'penstock_master_rank_service_seconds{rank="10"} 100.0' in lines
+    assert 'penstock_master_queue_jobs{queue="9"} 1.0' in lines
+    assert 'penstock_master_queue_jobs{queue="10"} 3.0' in lines, "of the tenth and beyond"
+    assert not any('="11"' in line or "j1" in line for line in lines)
+
+
+def test_what_is_expected_of_jobs_is_told_where_it_is_known() -> None:
+    lines = page(jobs={"a": job(1, expected_left_s=4.5), "b": job(2)})
+    assert 'penstock_master_rank_expected_left_seconds{rank="1"} 4.5' in lines
+    assert not any('expected_left_seconds{rank="2"}' in line for line in lines)
+    assert 'penstock_master_queue_jobs{queue="1"} 0.0' in page()

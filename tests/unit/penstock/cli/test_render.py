@@ -44,7 +44,18 @@ STATUS: dict[str, Any] = {
         "disk_read_bytes_per_s": 1e7,
         "disk_write_bytes_per_s": 2e7,
     },
-    "jobs": [{"job": "j-1", "name": "wordcount", "user": "eve", "admitted": False, "queued": 3, "running": 1}],
+    "jobs": [
+        {
+            "job": "j-1",
+            "name": "wordcount",
+            "user": "eve",
+            "admitted": False,
+            "queued": 3,
+            "running": 1,
+            "cpu_s": 41.0,
+            "rank": {"rank": 2, "of": 3, "cpu_s": 41.0, "queue": 8, "weight": 12, "why": "in the master's order"},
+        }
+    ],
     "containers": [
         {
             "container": "c-1",
@@ -60,6 +71,21 @@ STATUS: dict[str, Any] = {
                 "network_send_bytes_per_s": 1000.0,
             },
             "not_enforced": {"disk_read_bytes_per_s": "no io controller"},
+        },
+        {
+            "container": "c-3",
+            "class": "regular",
+            "state": "running",
+            "rank": {
+                "job": "j-2",
+                "rank": 3,
+                "of": 3,
+                "cpu_s": 7.0,
+                "queue": 5,
+                "weight": 1,
+                "nice": 19,
+                "why": "by priority",
+            },
         },
         {"container": "c-2", "ended": {"by": "oom", "exit_status": 137, "wall_seconds": 3.0}, "note": "memory.max"},
     ],
@@ -95,6 +121,9 @@ def shown(status: dict[str, Any], width: int = 200) -> str:
         "0.49 / 0.5",
         "32 MiB / 64 MiB",
         "not enforced: disk_read_bytes_per_s",
+        " 2/3      12       41s ",
+        " 3/3       1 ",
+        "rank 3 of 3 (by priority): 7.0s of CPU so far, queue 5",
         "oom 137",
         "92 % used, T_preempt 90 %",
         "not enforced here: io.max (`penstock check` says",
@@ -186,6 +215,7 @@ CLUSTER: dict[str, Any] = {
     "jobs": {
         "j-1": {
             "name": "count", "user": "eve", "state": "waiting", "placed": 1, "ready": 7, "waits": "it wants 2 GiB",
+            "rank": 2, "service_container_s": 41.0, "reason": "41 s of service so far",
             "progress": [{"stage": "map", "tasks": 10, "done": 3}, {"stage": "reduce", "tasks": 2, "done": 0}],
         }
     },
@@ -218,6 +248,8 @@ def promised(name: str, *pieces: tuple[float, float], dropped: str = "") -> Rese
         "away 12s",
         "3 of 12 tasks",
         "it wants 2 GiB",
+        " 2      41s ",
+        "41 s of service so far",
         "and 3 jobs of other users",
         "m-3",
         "memory: 95 % used",

@@ -18,16 +18,18 @@ from penstock.cli.report import Report
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import KindAmounts
 from penstock.opgraph import JobManager, Started, TaskEnded, TaskGraph, TaskNode, TaskPlaced
-from penstock.wire.jobs_api import JobView, StageView, TaskFailure
+from penstock.wire.jobs_api import JobView, NodeRank, StageView, TaskFailure
 
 GOING = JobView(
     job="a-1", name="words\x1b[2J", user="eve", origin="alpha", state="running", submitted_at=1000.0, stages=2,
     stages_done=1, tasks_waiting=1, tasks_ready=3, tasks_running=2, tasks_done=8, slots=2, service_container_s=7.25,
-    left=KindAmounts(cpu=3 << 20), nodes=["alpha", "beta"],
+    left=KindAmounts(cpu=3 << 20), nodes=["alpha", "beta"], rank=2, of=3, reason="7.2 s of service so far",
+    ranks=[NodeRank(node="alpha", rank=3, of=4, weight=12, service_container_s=4.0, before=["a-2", "c-1-1"])],
     progress=[StageView(stage="map", tasks=8, done=8), StageView(stage="reduce", tasks=6, done=0, after=["map"])],
 )  # fmt: skip
 OVER = msgspec.structs.replace(
-    GOING, job="a-0", state="ended", outcome="failed", why="1 task failed; first t: exit status 3", ended_at=1030.0,
+    GOING, job="a-0", state="ended", rank=0, of=0, reason="", ranks=[], outcome="failed",
+    why="1 task failed; first t: exit status 3", ended_at=1030.0,
     failures=[TaskFailure(task="t", stage="map", node="beta", by="exit", exit_status=3, reason="")],
 )  # fmt: skip
 
@@ -50,6 +52,8 @@ def test_what_goes_on_comes_first_then_what_ended_the_latest_first() -> None:
         "name",
         "user",
         "state",
+        "rank",
+        "service",
         "stages",
         "ready",
         "running",
@@ -59,8 +63,11 @@ def test_what_goes_on_comes_first_then_what_ended_the_latest_first() -> None:
         "why",
     ]
     assert [row.split()[0] for row in rows] == ["a-1", "a-0", "a-9"]
-    assert rows[0].split() == ["a-1", "words�[2J", "eve", "running", "1/2", "3", "2", "8", "3", "MiB", "cpu", "1m30s"]
-    assert rows[1].split()[3:9] == ["failed", "1/2", "3", "2", "8", "1m00s"], "what is left of it nobody will do"
+    cells = "a-1 words�[2J eve running 2/3 7.2s 1/2 3 2 8 3 MiB cpu 1m30s"
+    assert rows[0].split() == cells.split()
+    assert rows[1].split()[3:10] == ["failed", "7.2s", "1/2", "3", "2", "8", "1m00s"], (
+        "what is left of it nobody will do"
+    )
     assert rows[1].endswith("1 task failed; first t: exit status 3")
     assert "succeeded" in rows[2]
 
@@ -70,6 +77,9 @@ def test_on_a_narrow_terminal_what_matters_least_goes_first() -> None:
     assert (head.split()[0], row.split()[0]) == ("job", "a-1")
     assert "state" in head
     assert len(row) <= 40
+    [head, row] = shown(table([GOING], 1090.0, users=False), width=80)
+    assert ("rank" in head, "service" in head, "2/3" in row, "7.2s" in row) == (True,) * 4
+    assert len(row) <= 80
 
 
 def test_one_job_in_detail() -> None:
@@ -80,7 +90,12 @@ def test_one_job_in_detail() -> None:
     assert "  on alpha, beta; registered on alpha" in lines
     assert ["reduce", "6", "0", "map"] in [line.split() for line in lines]
     assert lines[-1] == "  t failed on beta: exit, exit status 3"
-    assert "submitted 1m30s ago" in shown(*details(GOING, 1090.0))[0]
+    assert "  service: 7.2s" in lines and not any("rank" in line for line in lines)
+    going = shown(*details(GOING, 1090.0))
+    assert "submitted 1m30s ago" in going[0]
+    assert "  rank 2 of 3: 7.2 s of service so far" in going
+    assert "  on alpha: rank 3 of 4, weight 12, 4.0s of service there" in going
+    assert "  service: 7.2s so far; holds 2 slots" in going
 
 
 SAID: dict[str, Any] = {
@@ -116,6 +131,11 @@ def test_why_a_job_waits_and_where_it_is() -> None:
         ({"admitted": False, "waits": "it wants 2 GiB"}, "  not admitted: it wants 2 GiB"),
         ({"admitted": False, "waits": ""}, "  not admitted: the next round looks at it"),
         ({"room_containers": None}, "  holds 4 containers"),
+        ({"sentence": "second of 3 by ejf: it came later."}, "  second of 3 by ejf: it came later."),
+        (
+            {"ranks": [{"node": "a", "rank": 2, "of": 4, "weight": 12, "service_container_s": 61.0, "before": ["x"]}]},
+            "  on a: rank 2 of 4, weight 12, 1m01s of service there",
+        ),
         ({"cancelled_by": "ann"}, "  cancelled by ann; its host has not confirmed it yet"),
         ({"ended": {"outcome": "lost", "why": "node a"}}, "a-1 words has ended, lost: node a"),
         ({"ended": {"outcome": "succeeded", "why": ""}}, "a-1 words has ended, succeeded"),
