@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from bench._agent import agent_and_pid
-from bench.page_cost import SETTLE_S, Daemon, cost_percent
+from bench.page_cost import SETTLE_S, Daemon, cost
 from penstock.client import AgentClient
 from penstock.model import ContainerSpec
 
@@ -44,7 +44,7 @@ async def sleeping(socket: Path, number: int) -> AsyncIterator[None]:
 async def measure(socket: Path, pid: int, number: int) -> float:
     """Percent of a core that the agent takes beside so many containers."""
     async with sleeping(socket, number):
-        return (await cost_percent({"agent": Daemon(pid, "")}, 0, MEASURED_S))["agent"]
+        return (await cost({"agent": Daemon(pid, "")}, 0, MEASURED_S))["agent"].percent
 
 
 def main() -> int:

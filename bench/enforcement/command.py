@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     named = [part for part in PAGES if not arguments or part in arguments]
     commit = origin.commit() or "unknown"
-    reports = []
+    reports: list[Report] = []
     if inside := [part for part in named if part in guest.PARTS]:
         status, reports = _in_the_machine(inside)
         if status != 0:
