@@ -22,7 +22,7 @@ from agent.core.confinement import Confinement, confine, worth_saying
 from agent.faults import Point, reach
 from agent.launcher import Exited, Launcher, LauncherGone, LaunchFailed, Start
 from agent.launcher.oom import set_oom_score_adj
-from agent.nice import renice, renice_tree
+from agent.nice import carry_out, renice_tree
 from agent.stdio import Stdio
 from penstock.model import ContainerSpec
 
@@ -101,8 +101,7 @@ class Executor:
         """See Renice."""
         if self._weighs():
             return
-        why = renice_tree(rank.pid, rank.nice, rank.apart) if rank.adopted else renice(rank.pid, rank.nice)
-        if why:
+        if why := carry_out(rank):
             log.debug("a job's rank has no effect", container=rank.container, why=why)
 
     def give_back(self, instruction: i.GiveBack) -> None:

@@ -1,4 +1,7 @@
-"""Nice values of a container's processes: what orders jobs where no cpu controller weighs their cgroups."""
+"""Nice values of a container's processes: what orders jobs where no cpu controller weighs their cgroups.
+
+Below them all is the policy SCHED_IDLE (sched(7), Linux 2.6.23), which opportunistic work has there.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from agent.core.instructions import Renice
 from agent.launcher.adopt import parents
 
 PROC = Path("/proc")
@@ -18,8 +22,25 @@ def can_rank(controllers: Collection[str]) -> bool:
     return "cpu" in controllers or os.geteuid() == 0
 
 
-def renice(session: int, nice: int, proc: Path = PROC) -> str:
+def carry_out(rank: Renice) -> str:
+    """See Renice; return as :func:`renice`."""
+    if rank.opportunistic is None:
+        return _give(rank, None)
+    policy = os.SCHED_IDLE if rank.opportunistic else os.SCHED_OTHER
+    why = _give(rank, policy)
+    return _give(rank, policy) or why  # again: what a process had just started had its policy of before
+
+
+def _give(rank: Renice, policy: int | None) -> str:
+    if rank.adopted:
+        return renice_tree(rank.pid, rank.nice, rank.apart, policy=policy)
+    return renice(rank.pid, rank.nice, policy=policy)
+
+
+def renice(session: int, nice: int, proc: Path = PROC, *, policy: int | None = None) -> str:
     """Give every process of a session a nice value; return what cannot be done, and why, or nothing.
+
+    ``policy`` is the scheduling policy that they have from now on; None: what they have.
 
     The launcher starts each container in a session of its own. Where the kernel weighs sessions (sched(7), autogroup,
     Linux 2.6.38), a nice value counts within the session only, and the session's own counts between sessions: so both
@@ -31,10 +52,12 @@ def renice(session: int, nice: int, proc: Path = PROC) -> str:
     except ProcessLookupError:
         pass  # its session may live on
     why = _weigh(session, nice, proc)
-    return _set(_sessions().get(session, ()), nice, proc) or why
+    return _set(_sessions().get(session, ()), nice, proc, policy) or why
 
 
-def renice_tree(first: int, nice: int, apart: Collection[int] = (), proc: Path = PROC) -> str:
+def renice_tree(
+    first: int, nice: int, apart: Collection[int] = (), proc: Path = PROC, *, policy: int | None = None
+) -> str:
     """Give a process and its descendants a nice value, but for the ``apart`` and theirs; return as :func:`renice`.
 
     A session is weighed, too, if all of its processes are among these: in a login's, say, there are others, and where
@@ -45,7 +68,7 @@ def renice_tree(first: int, nice: int, apart: Collection[int] = (), proc: Path =
     for pids in _sessions().values():
         if members.issuperset(pids):
             why = _weigh(pids[0], nice, proc) or why
-    return _set(sorted(members), nice, proc) or why
+    return _set(sorted(members), nice, proc, policy) or why
 
 
 def tree(first: int, apart: Collection[int] = ()) -> list[int]:
@@ -82,7 +105,7 @@ def _weigh(member: int, nice: int, proc: Path) -> str:
     return ""
 
 
-def _set(pids: Iterable[int], nice: int, proc: Path) -> str:
+def _set(pids: Iterable[int], nice: int, proc: Path, policy: int | None) -> str:
     """Each thread has a nice value of its own: Linux takes PRIO_PROCESS for one thread (setpriority(2))."""
     for pid in pids:
         try:
@@ -91,6 +114,8 @@ def _set(pids: Iterable[int], nice: int, proc: Path) -> str:
             continue  # it ended meanwhile
         for thread in threads:
             try:
+                if policy is not None:
+                    os.sched_setscheduler(thread, policy, os.sched_param(0))
                 os.setpriority(os.PRIO_PROCESS, thread, nice)
             except ProcessLookupError:
                 continue

@@ -107,13 +107,17 @@ class Confine:
 
 @dataclass(frozen=True, slots=True)
 class Renice:
-    """Where no cpu controller weighs a container: the nice value of its processes, by the rank of its job."""
+    """Where no cpu controller weighs a container: the nice value of its processes, by the rank of its job.
+
+    Those of an opportunistic one run when nothing else wants the processor (SCHED_IDLE).
+    """
 
     container: str
     pid: int  # of its first process, which leads its session unless it was adopted
     nice: int
     adopted: bool = False  # then the container's processes are its first and that one's descendants
     apart: frozenset[int] = frozenset()  # first processes of other adopted containers, with descendants of their own
+    opportunistic: bool | None = None  # it is so from now on, or no longer (promoted); None: nothing changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE
 from agent.core.instructions import Confine, Instruction, Renice
@@ -28,7 +28,10 @@ from agent.core.snapshot import Snapshot
 #: Between the weights of neighbours in rank: what twelve steps of nice are, too (kernel/sched/core.c: 1.25 each).
 STEP = 16
 #: Steps of nice that are a factor of :data:`STEP`, and the range in which ranks move (sched(7): 1.25 for each step).
-NICE_STEP, NICE_FIRST, NICE_LAST = 12, -10, 19
+NICE_STEP, NICE_FIRST, NICE_LAST = 12, -10, 15
+#: Of opportunistic work. Where the kernel weighs sessions its policy has no effect between them: then this is a factor
+#: of 2.4 below the last rank.
+NICE_OPPORTUNISTIC = 19
 #: Of what the cores that nobody was promised weigh: the kernel divides in slices, and no promise shall be short of one.
 UNPROMISED_SHARE = 0.95
 #: Of the weight of all cores, what ranked containers weigh at least, where every core is promised.
@@ -205,6 +208,12 @@ class Ranks:
         nice = max(record.nice, record.nice_before) if record.nice_before > 0 else record.nice
         return Renice(record.container, record.pid, nice, record.adopted, self.apart(record))
 
+    def reclassed(self, record: ContainerRecord) -> Renice:
+        """The same of one that runs as opportunistic work from now on, or, as it was promoted, no longer."""
+        if record.opportunistic:
+            return replace(self.renice(record), nice=NICE_OPPORTUNISTIC, opportunistic=True)
+        return replace(self.renice(record), opportunistic=False)
+
     def apart(self, record: ContainerRecord) -> frozenset[int]:
         """The first processes of other adopted containers: they may descend from one of this container."""
         return frozenset(pid for container, pid in self._adopted.items() if container != record.container)
@@ -273,7 +282,7 @@ class Ranks:
             count, why = len(each.containers), self._why(each)
             self.standings[each.job] = Standing(each.job, rank, weight, each.cpu_s, each.queue, count, why)
             changed += self._share(each.containers, weight, nice_of(rank, len(ranked)), min(rank, LAST_RANK))
-        return [
+        return self._renice_promised(live, nice_of(0, max(1, len(ranked)))) + [
             instruction
             for record in changed
             if record.state is not ContainerState.STOPPING
@@ -289,6 +298,14 @@ class Ranks:
         if not self._has_master:
             return BY_PRIORITY
         return BY_MASTER if ranked.is_job else BY_USE
+
+    def _renice_promised(self, live: Collection[ContainerRecord], nice: int) -> list[Instruction]:
+        """What was promised cores is not outranked where no cpu controller protects it: it has the first's value."""
+        promised = [record for record in live if record.promised_cores and not record.opportunistic]
+        changed = [record for record in promised if record.pid and record.nice != nice]
+        for record in changed:
+            record.nice = nice
+        return [self.renice(record) for record in changed if record.state is not ContainerState.STOPPING]
 
     def _give_turn(self, ranked: list[_Ranked], snapshot: Snapshot | None, now: float, wait_max_s: float) -> None:
         """Move the job that has waited longest to the front, if it has waited too long."""

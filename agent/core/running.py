@@ -158,6 +158,8 @@ def container_started(node: Node, event: e.ContainerStarted, now: float) -> list
             instructions.append(Confine(event.container, wanted))
     if event.orphaned:
         instructions += node.containers.orphan(event.container)
+    if record.opportunistic:
+        instructions.append(node.ranks.reclassed(record))
     if not node.ranks.knows(record):
         instructions += node.rank()
     return instructions + borrowing.give_back(node, record)
@@ -330,5 +332,6 @@ def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:
     instructions = node.containers.resume(container)
     if record.state is ContainerState.RUNNING:
         instructions.append(Confine(container, confinement_of(record)))
+    instructions.append(node.ranks.reclassed(record))
     promoted = Explain("promoted", {"container": container})
     return [*instructions, Record(ROOM, container, record), promoted, *node.containers.watch()]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.nice import renice, renice_tree, tree
+from agent.core.instructions import Renice
+from agent.nice import carry_out, renice, renice_tree, tree
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root lowers nice values")
 OWN = os.getpriority(os.PRIO_PROCESS, 0)
@@ -101,3 +102,12 @@ def test_a_tree_that_has_ended_is_no_error() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     assert renice_tree(ended.pid, 5) == ""
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_opportunistic_work_is_idle_until_it_is_promoted(family: tuple[int, int], adopted: bool) -> None:
+    threads = [int(thread.name) for pid in family for thread in Path(f"/proc/{pid}/task").iterdir()]
+    for opportunistic, policy in ((True, os.SCHED_IDLE), (None, os.SCHED_IDLE), (False, os.SCHED_OTHER)):
+        assert carry_out(Renice("c", family[0], 3, adopted, opportunistic=opportunistic)) == ""
+        assert {os.sched_getscheduler(thread) for thread in threads} == {policy}
+        assert nice_of(*family) == [3] * 4

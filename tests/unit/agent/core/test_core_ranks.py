@@ -98,10 +98,10 @@ def test_neighbours_are_a_factor_apart_and_together_they_weigh_what_there_is() -
 def test_nice_values_order_jobs_and_keep_their_share_of_the_host() -> None:
     for jobs in (1, 2, 3, 5, 9):
         values = [nice_of(rank, jobs) for rank in range(jobs)]
-        assert values == sorted(values) and values[-1] <= 19
+        assert values == sorted(values) and values[-1] <= 15
         together = sum(1.25**-value for value in values)
         assert together == pytest.approx(jobs, rel=0.15), values
-    assert [nice_of(rank, 3) for rank in range(4)] == [-5, 7, 19, 19]
+    assert [nice_of(rank, 3) for rank in range(4)] == [-5, 7, 15, 15]
     assert nice_of(0, 1000) == -10
 
 
@@ -374,3 +374,27 @@ def test_containers_of_no_job_go_by_what_they_used_among_themselves() -> None:
     names = sorted(standings, key=lambda job: standings[job].rank)
     assert [name for name in names if name.startswith("c-")] == [second, third, first]
     assert names.index(bed.node.ranks.job_of(of_job)) == 2
+
+
+# ---------------------------------------------------------------- where no cpu controller weighs
+
+
+def test_opportunistic_work_is_below_every_rank_by_its_policy_and_its_nice_value() -> None:
+    bed = Bed()
+    slack = bed.launch(opportunistic=True)
+    for _ in range(5):
+        bed.launch()
+    bed.sample()
+    (told,) = (each for each in bed.told if isinstance(each, Renice) and each.container == slack)
+    assert told.opportunistic
+    ranked = [each for each in bed.told if isinstance(each, Renice) and each != told]
+    assert told.nice > max(each.nice for each in ranked) and {each.opportunistic for each in ranked} == {None}
+
+
+def test_a_promise_has_the_nice_value_of_the_first() -> None:
+    bed = Bed()
+    promised = bed.launch(cpu_cores=0.5)
+    for _ in range(10):
+        bed.launch()
+    bed.sample()
+    assert bed.nice[promised] == nice_of(0, 10) == min(bed.nice.values())

@@ -1,0 +1,116 @@
+"""One order on all hosts at once; and ranks by nice values, on a host without a cpu controller."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.client import AgentClient
+from penstock.wire.jobs_api import JobsOrdered
+from tests.integration.test_master_and_agents import MasterProcess, agents, command, master
+from tests.integration.test_ranked_processes import WEIGHED
+from tests.kernel.ranked_bed import BURN, Process, RankedBed
+
+__all__ = ["master"]  # a fixture
+
+Start = Callable[..., Any]
+LIMIT_S = 60.0
+#: Nothing is ranked at a sample while the order changes: it has to be the master's word that does it.
+SAMPLE_S = 20.0
+
+
+async def test_a_job_is_the_first_on_all_hosts_at_once(
+    start_agent: Start, master: MasterProcess, tmp_path: Path
+) -> None:
+    hosts = await agents(start_agent, master, tmp_path, "alpha", "beta", sample_interval_s=SAMPLE_S)
+    async with await AgentClient.connect(hosts[0].socket, "test") as client:
+        jobs = [await client.register_job(name, memory_bytes=100_000_000) for name in ("one", "two", "three")]
+        for job in jobs:
+            await asyncio.wait_for(job.admitted(), LIMIT_S)
+            await job.place("s", [command(host, "sleep", "1000", nodes=(host,)) for host in ("alpha", "beta")])
+        everywhere = {job.id for job in jobs}
+        for host in hosts:
+            await asyncio.to_thread(until, lambda host=host: set(ranked(host)) == everywhere)
+        for first in (2, 1, 0, 2, 0):
+            wanted = [jobs[first].id]
+            asked = time.monotonic()
+            assert await client.jobs.order(wanted) == JobsOrdered(jobs=wanted, of_all=True)
+            times = await asyncio.gather(*(asyncio.to_thread(when_first, host, jobs[first].id) for host in hosts))
+            assert max(times) - asked < SAMPLE_S / 2, "it was a sample that did it"
+            assert max(times) - min(times) < SAMPLE_S / 10, "for long it was the first on one and not on the other"
+
+
+def ranked(host: Any) -> list[str]:
+    """The jobs with a rank on a host, the first first."""
+    containers = [each for each in host.status()["containers"] if each["rank"] is not None]
+    return [str(each["job"]) for each in sorted(containers, key=lambda each: int(each["rank"]["rank"]))]
+
+
+def when_first(host: Any, job: str) -> float:
+    """The monotonic time at which a job is seen to be the first."""
+    until(lambda: ranked(host)[0] == job)
+    return time.monotonic()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Look again and again until it holds."""
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# ---------------------------------------------------------------- nice values
+
+
+@pytest.fixture
+def one_core(tmp_path: Path) -> Iterator[RankedBed]:
+    if os.geteuid() != 0:
+        pytest.skip("only root lowers nice values")
+    if WEIGHED:
+        pytest.skip("elsewhere: cgroups are weighed here: tests/kernel/test_rank_traps.py")
+    with RankedBed(tmp_path, cores=1) as bed:
+        yield bed
+
+
+def nice_of(process: Process) -> int:
+    return os.getpriority(os.PRIO_PROCESS, process.container.pid)
+
+
+def used_s(bed: RankedBed, processes: list[Process]) -> list[float]:
+    """CPU seconds of each, in a time in which one of them has used some on the processor that they share."""
+    before = [each.cpu_s() for each in processes]
+    used = [0.0] * len(processes)
+    deadline = time.monotonic() + LIMIT_S
+    while sum(used) < 3.0:
+        assert time.monotonic() < deadline, used
+        time.sleep(0.2)  # nothing tells of time that passes
+        used = [each.cpu_s() - had for each, had in zip(processes, before, strict=True)]
+    return used
+
+
+def test_opportunistic_work_is_below_every_nice_value(one_core: RankedBed) -> None:
+    """What it had started before, too: a child of its own."""
+    slack = one_core.begin("import os\nos.fork()\n" + BURN, opportunistic=True)
+    jobs = [one_core.begin_job(BURN, priority) for priority in (3.0, 2.0, 1.0)]
+    assert [each.line() for each in (slack, *jobs)] == ["up"] * 4
+    one_core.until(lambda: os.sched_getscheduler(slack.container.pid) == os.SCHED_IDLE, LIMIT_S)
+    one_core.until(lambda: [nice_of(each) for each in jobs] == [-5, 7, 15], LIMIT_S)
+    *ranked_s, idle_s = used_s(one_core, [*jobs, slack])
+    assert idle_s < min(ranked_s), (ranked_s, idle_s)
+    assert all(os.sched_getscheduler(each.container.pid) == os.SCHED_OTHER for each in jobs)
+
+
+def test_a_promise_is_not_outranked_by_a_nice_value(one_core: RankedBed) -> None:
+    promised = one_core.begin(BURN, cpu_cores=0.5)
+    jobs = [one_core.begin_job(BURN, priority) for priority in (5.0, 4.0, 3.0, 2.0, 1.0)]
+    assert [each.line() for each in (promised, *jobs)] == ["up"] * 6
+    one_core.until(lambda: nice_of(jobs[0]) == nice_of(promised) < nice_of(jobs[1]), LIMIT_S)
+    own_s, first_s, *_ = used_s(one_core, [promised, *jobs])
+    assert own_s > 0.8 * first_s, (own_s, first_s)
