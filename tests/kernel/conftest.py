@@ -13,7 +13,7 @@ _EMULATED = ("test_devices_bind", "test_disk_limit_falls")
 _BOTH = ("test_enforcement_contract", "test_machine", "test_units")
 #: What processes get of the processors is measured here: neither other native tests run beside these nor the host's.
 #: In other files single tests have the mark ``alone``.
-_ALONE = ("test_isolation", "test_observed_early", "test_ranks")
+_ALONE = ("test_isolation", "test_observed_early", "test_rank_traps", "test_ranks")
 _NEEDED = {"cpu", "io", "memory", "pids"}
 _CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")
 

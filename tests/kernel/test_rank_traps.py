@@ -1,0 +1,229 @@
+"""The traps of an order by weights, on a real kernel: who waits for a job behind, wakes up, or is the last of all."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.kernel.host_bed import python
+from tests.kernel.ranked_bed import BURN, RankedBed
+
+pytestmark = pytest.mark.timeout(300)
+#: What the machine's host does meanwhile spoils a measurement and never embellishes it: one of so many must be right.
+TRIES = 3
+
+
+@pytest.fixture(scope="module")
+def one_core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankedBed]:
+    """One slot of each kind; nobody gets a turn meanwhile, and no quota lies above the containers."""
+    slots = {"cores": 1, "disk_concurrency": 1, "network_concurrency": 1}
+    with RankedBed(tmp_path_factory.mktemp("one"), **slots) as bed:
+        yield bed.without_quota()
+
+
+@pytest.fixture(scope="module")
+def two_cores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankedBed]:
+    with RankedBed(tmp_path_factory.mktemp("two"), memory_bytes=900 << 20) as bed:
+        yield bed
+
+
+# ---------------------------------------------------------------- a slot that a job behind holds
+
+#: It holds a slot, and gives it back once it has computed for a while in it.
+HELD_CPU_S = 0.25
+HOLDS = f"""
+os.sched_setaffinity(0, {{0}})
+kind = told()
+with job.monotask(kind, 1 << 20):
+    say("holds")
+    told()
+    until = time.process_time() + {HELD_CPU_S}
+    while time.process_time() < until: pass
+say("over")
+told()
+"""
+WAITS = """
+os.sched_setaffinity(0, {0})
+kind = told()
+asked = time.monotonic()
+with job.monotask(kind, 1 << 20):
+    say(time.monotonic() - asked)
+told()
+"""
+
+
+@pytest.mark.parametrize("kind", ["disk", "network", "cpu"])
+def test_the_first_does_not_wait_for_jobs_in_the_middle(one_core: RankedBed, kind: str) -> None:
+    """The last job of all holds the slot that the first waits for, and ten others want the processor."""
+    with one_core.cleared() as bed:
+        holder = bed.begin_job(HOLDS, -1.0)
+        holder.tell(kind)
+        assert holder.line() == "holds"
+        bed.hogs()
+        first = bed.begin_job(WAITS, 1.0)
+        bed.until_ranked(lambda: ranks(bed, first, holder) == [1, 12])
+        first.tell(kind)
+        holder.tell("go on")
+        waited_s = float(first.line())
+        assert holder.line() == "over"
+        print("waited_s", waited_s)
+        # The holder's share is the first's after a sample, until it has done what it does in the slot.
+        assert waited_s < 8 * HELD_CPU_S, f"{waited_s:.2f} s for {HELD_CPU_S} s of CPU time"
+        bed.until_ranked(lambda: ranks(bed, first, holder) == [1, 12])
+
+
+def ranks(bed: RankedBed, *processes: Any) -> list[int]:
+    """Of those that have one."""
+    return [said["rank"] for each in processes if (said := bed.rank(each)) is not None]
+
+
+# ---------------------------------------------------------------- burst after idleness
+
+#: It sleeps and wakes, and says the time by which nine in ten of its wakes were late at most.
+SLEEPS = """
+import os, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+print("up", flush=True)
+while True:
+    sys.stdin.readline()
+    late_s = []
+    for _ in range(100):
+        due = time.monotonic() + 0.02
+        time.sleep(0.02)
+        late_s.append(time.monotonic() - due)
+    print(sorted(late_s)[90], flush=True)
+"""
+
+
+def test_the_first_has_the_processor_when_it_wakes(one_core: RankedBed) -> None:
+    """As soon as beside the same ten on plain Linux, which are on the other processor at the same time."""
+    with one_core.cleared() as bed, ExitStack() as ends:
+        sleeper = bed.begin(SLEEPS, 0)
+        assert sleeper.line() == "up"
+        bed.hogs()
+        bed.until_ranked(lambda: ranks(bed, sleeper) == [1])
+        for _ in range(10):
+            plain(ends, BURN.replace("{0}", "{1}"))
+        peer = plain(ends, SLEEPS, "1")
+        late_s = []
+        for _ in range(TRIES):
+            assert peer.stdin is not None and peer.stdout is not None
+            peer.stdin.write("go\n")
+            peer.stdin.flush()
+            sleeper.tell("go")
+            late_s.append((float(sleeper.line()), float(peer.stdout.readline())))
+            print("late_s", late_s[-1])
+            if late_s[-1][0] <= 2 * late_s[-1][1]:
+                return
+        pytest.fail(f"it is late by (beside the same on plain Linux by): {late_s}")
+
+
+def plain(ends: ExitStack, script: str, *arguments: str) -> subprocess.Popen[str]:
+    """A process of plain Linux, which is up."""
+    process = subprocess.Popen([*python(script), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    ends.callback(process.wait)
+    ends.callback(process.send_signal, signal.SIGKILL)
+    assert process.stdout is not None and process.stdout.readline() == "up\n"
+    return process
+
+
+# ---------------------------------------------------------------- the last must answer
+
+#: Spark gives an executor up that was not heard for so long (spark.network.timeout; it says something every 10 s,
+#: spark.executor.heartbeatInterval). Ray gives a node up that has not answered five checks in a row within so long
+#: (health_check_timeout_ms, health_check_failure_threshold).
+SPARK_S, RAY_S = 120.0, 10.0
+#: It computes for 5 ms every second, as a JVM or a raylet does to answer, and says when it has.
+ANSWERS = """
+while True:
+    until = time.process_time() + 0.005
+    while time.process_time() < until: pass
+    say(time.monotonic())
+    time.sleep(1)
+"""
+BURN_ANYWHERE = "print('up', flush=True)\nwhile True: pass"
+WATCHED_S = 20.0
+
+
+def test_the_last_answers_in_time_for_spark_and_ray(two_cores: RankedBed) -> None:
+    with two_cores.cleared() as bed:
+        last = bed.begin_job(ANSWERS, -1.0)
+        last.line()
+        bed.hogs(script=BURN_ANYWHERE)
+        bed.until_ranked(lambda: ranks(bed, last) == [11])
+        longest_s = longest_gap_s(last)
+        print("longest_s", longest_s)
+        # Who never answers has been silent for all the time that was looked at.
+        assert longest_s < RAY_S < SPARK_S and RAY_S <= WATCHED_S / 2, f"{longest_s:.2f} s"
+
+
+#: All of a cluster is in one container; a task of its own wants the processor as well.
+DASK = """
+import threading
+import dask.config
+from distributed import Client, LocalCluster
+def burn():
+    while True: pass
+cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)
+client = Client(cluster)
+burning = client.submit(burn)
+say(dask.config.get("distributed.scheduler.worker-ttl"))
+told()
+beat = cluster.scheduler.handlers["heartbeat_worker"]
+def heard(*arguments, **more):
+    say(time.monotonic())
+    return beat(*arguments, **more)
+cluster.scheduler.handlers["heartbeat_worker"] = heard
+threading.Event().wait()
+"""
+#: distributed.scheduler.worker-ttl, the "5 minutes" of the script.
+DASK_S = 300.0
+
+
+def test_a_dask_worker_of_the_last_job_is_heard_in_time(two_cores: RankedBed) -> None:
+    with two_cores.cleared() as bed:
+        last = bed.begin_job(DASK, -1.0)
+        assert last.line() == "5 minutes"
+        bed.hogs(script=BURN_ANYWHERE)
+        bed.until_ranked(lambda: ranks(bed, last) == [11])
+        last.tell()
+        longest_s = longest_gap_s(last)
+        print("longest_s", longest_s)
+        assert longest_s < DASK_S / 30 <= WATCHED_S / 2, f"{longest_s:.2f} s"
+
+
+def longest_gap_s(process: Any) -> float:
+    """Between answers that come within some time, its beginning and its end included."""
+    began = time.monotonic()
+    times = [began]
+    while times[-1] < began + WATCHED_S:
+        try:
+            said = float(process.line(timeout_s=max(0.0, began + WATCHED_S - time.monotonic())))
+        except TimeoutError:
+            said = began + WATCHED_S
+        times.append(max(began, said))
+    return max(after - before for before, after in pairwise(times))
+
+
+# ---------------------------------------------------------------- below every rank
+
+
+def test_opportunistic_work_is_below_the_last_rank(one_core: RankedBed) -> None:
+    """By the kernel alone: preemption, which would pause it, only notes what it would do."""
+    with one_core.cleared() as bed:
+        slack = bed.begin(BURN, opportunistic=True)
+        jobs = [bed.begin_job(BURN, priority) for priority in (3.0, 2.0, 1.0)]
+        assert [each.line() for each in (slack, *jobs)] == ["up"] * 4
+        bed.until_ranked(lambda: ranks(bed, *jobs) == [1, 2, 3])
+        before = [each.cpu_s() for each in (*jobs, slack)]
+        time.sleep(10.0)  # nothing tells of time that passes
+        *ranked, idle = (each.cpu_s() - had for each, had in zip((*jobs, slack), before, strict=True))
+        print("used_s", [*ranked, idle])
+        assert min(ranked) > 1.5 * idle, (ranked, idle)
