@@ -59,7 +59,7 @@ told()
 """
 
 
-@pytest.mark.parametrize("kind", ["disk", "network", "cpu"])
+@pytest.mark.parametrize("kind", ["disk", "network"])
 def test_the_first_does_not_wait_for_jobs_in_the_middle(one_core: RankedBed, kind: str) -> None:
     """The last job of all holds the slot that the first waits for, and ten others want the processor."""
     with one_core.cleared() as bed:
@@ -72,11 +72,9 @@ def test_the_first_does_not_wait_for_jobs_in_the_middle(one_core: RankedBed, kin
         first.tell(kind)
         holder.tell("go on")
         waited_s = float(first.line())
-        assert holder.line() == "over"
         print("waited_s", waited_s)
-        # The holder's share is the first's after a sample, until it has done what it does in the slot.
-        assert waited_s < 8 * HELD_CPU_S, f"{waited_s:.2f} s for {HELD_CPU_S} s of CPU time"
-        bed.until_ranked(lambda: ranks(bed, first, holder) == [1, 12])
+        # The holder has a trickle of the processor, and takes many times as long.
+        assert waited_s < HELD_CPU_S, f"{waited_s:.2f} s beside a slot held for {HELD_CPU_S} s of CPU time"
 
 
 def ranks(bed: RankedBed, *processes: Any) -> list[int]:
