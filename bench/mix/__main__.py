@@ -1,22 +1,31 @@
-"""``python -m bench.mix``: run the same jobs in each way in the virtual machine, print a table.
+"""``python -m bench.mix``: run the same jobs in each way in the virtual machine, keep records, print a table.
 
-Exit status: 0; 69 where this host cannot have the machine, 71 if it would not boot; else what the command ended with.
+Exit status: 0; 1 where work that kept its promise was killed or lost its result; 69 where this host cannot have the
+machine, 71 if it would not boot.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 
+import msgspec
+
+from bench.mix import layer, report
+from bench.mix.guest import RECORDS
 from bench.mix.machine import MixMachine
+from bench.mix.records import Origin
 from bench.mix.ways import ORDERS, WAYS, exists
+from demo import origin
 from tests.vm import checkout
-from tests.vm.__main__ import NO_BOOT, UNAVAILABLE, require_machine
-from tests.vm.host import UnavailableError, say
-from tests.vm.remote import BootError, Remote
+from tests.vm.__main__ import require_machine, status_of
+from tests.vm.remote import Remote
 from tests.vm.user_mode import Network
 
 _PROCESSORS = 2
@@ -59,19 +68,35 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the plan [1]")
     parser.add_argument("--seeds", type=seeds, default=1, metavar="N", help="plans, with seeds that follow [1]")
     parser.add_argument("--minutes", type=minutes, default=6.0, metavar="M", help="of arrivals, one or more [6]")
+    parser.add_argument(
+        "--records", type=Path, default=Path("build/mix"), metavar="DIR", help="where the records go [%(default)s]"
+    )
     options = parser.parse_args(arguments)
-    try:
-        require_machine(user_mode=True)
-        with checkout.machine_with_checkout(lambda: _machine(options.memory)) as machine:
-            guest = f"{checkout.VENV}/bin/python -m bench.mix.guest --ways {shlex.quote(options.ways)}"
-            settings = f"--seed {options.seed} --seeds {options.seeds} --window-s {60 * options.minutes}"
-            return machine.stream(f"cd {checkout.REMOTE} && {guest} {settings}")
-    except UnavailableError as error:
-        say(f"no virtual machine on this host: {error}")
-        return UNAVAILABLE
-    except BootError as error:
-        say(str(error))
-        return NO_BOOT
+    return status_of(lambda: _measure(options, shlex.join(["python", "-m", "bench.mix", *arguments])))
+
+
+def _measure(options: argparse.Namespace, command: str) -> int:
+    """Raises: UnavailableError, BootError, subprocess.CalledProcessError: as the machine does."""
+    require_machine(user_mode=True)
+    with checkout.machine_with_checkout(lambda: _machine(options.memory)) as machine:
+        came_from = msgspec.json.encode(_origin(options.memory, command)).decode()
+        guest = [f"{checkout.VENV}/bin/python", "-m", "bench.mix.guest", "--ways", options.ways, "--origin", came_from]
+        guest += ["--seed", str(options.seed), "--seeds", str(options.seeds), "--window-s", f"{60 * options.minutes}"]
+        status = machine.stream(f"cd {checkout.REMOTE} && {shlex.join(guest)}")
+        directory = options.records / f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
+        machine.get(str(RECORDS), directory)
+    print(f"records: {directory}")
+    return status or report.main([str(file) for file in sorted(directory.glob("*.json"))])
+
+
+def _origin(memory_mib: int, command: str) -> Origin:
+    """Return where figures of now come from, as far as this host knows."""
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    machine = (
+        f"{origin.machine()}; {_PROCESSORS} processors in user mode, {memory_mib} MiB; load of the host before: {load}"
+    )
+    began = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    return Origin(origin.commit(), command, machine, began, layer.versions(layer.ensure()))
 
 
 @contextmanager

@@ -5,11 +5,14 @@ The load is computed from CPU times that a calibration measures, each kind alone
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-USERS = ("alice", "bob", "carol")
+from bench.mix.jobs import USERS, Cost, Job, Kind, Series
+from bench.mix.singles import NIGHTLY_KIND, archive_job, hog_job, nightly_job, nightly_series
+
 #: The load is drawn from this range, and a round's load lies within it.
 LEAST_LOAD, MOST_LOAD = 0.7, 0.9
 #: Sizes of one-off jobs: a bounded Pareto distribution. Its largest value is many times its median.
@@ -23,59 +26,18 @@ _TRIES = 1_000
 
 
 @dataclass(frozen=True)
-class Cost:
-    """The unloaded CPU time of a kind of work: a fixed part, and a part for each unit of size."""
-
-    base_cpu_s: float
-    unit_cpu_s: float
-
-    def cpu_s(self, units: float) -> float:
-        """Return the CPU time of a job of this size."""
-        return self.base_cpu_s + self.unit_cpu_s * units
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of work. ``share`` is its part of arrivals. A kind that is not ``sized`` has one unit each time."""
-
-    name: str
-    share: float
-    sized: bool = True
-
-
-@dataclass(frozen=True)
-class Job:
-    """One arrival. ``application`` is the name by which a scheduler may recognize recurring work."""
-
-    number: int
-    user: str
-    kind: str
-    application: str
-    recurring: bool
-    units: float
-    cpu_s: float
-    arrival_s: float
-
-
-@dataclass(frozen=True)
-class Series:
-    """Recurring work of one user: a kind, and its typical size."""
-
-    application: str
-    user: str
-    kind: str
-    units: float
-
-
-@dataclass(frozen=True)
 class Plan:
-    """The jobs of one round, in the order of their arrival. ``series`` are run once each in the first pass."""
+    """The jobs of one round, in the order of their arrival, and the archive that may run beside them.
+
+    ``series`` are run once each in the first pass.
+    """
 
     seed: int
     window_s: float
     cores: float
     series: tuple[Series, ...]
     jobs: tuple[Job, ...]
+    archive: Job
 
     @property
     def load(self) -> float:
@@ -85,44 +47,28 @@ class Plan:
 
 def first_pass(plan: Plan, costs: Mapping[str, Cost]) -> Plan:
     """Return a plan in which each of the recurring series runs once, all from the beginning."""
-    jobs = tuple(
-        Job(number, of.user, of.kind, of.application, True, of.units, costs[of.kind].cpu_s(of.units), 0.0)
-        for number, of in enumerate(plan.series)
-    )
-    return Plan(plan.seed, plan.window_s, plan.cores, plan.series, jobs)
+    jobs = [_job(of, costs[of.kind], 0.0, recurring=True) for of in plan.series]
+    return dataclasses.replace(plan, jobs=_numbered(jobs))
 
 
 def draw_plan(seed: int, kinds: Sequence[Kind], costs: Mapping[str, Cost], *, window_s: float, cores: float) -> Plan:
     """Draw a plan.
 
-    Jobs are drawn until their CPU time reaches a load drawn from the bounds. Arrivals are uniform in the window, which
-    is a Poisson process, given its number of arrivals.
+    Jobs are drawn until their CPU time, with that of the nightly job, reaches a load drawn from the bounds. Arrivals
+    are uniform in the window, which is a Poisson process, given its number of arrivals.
 
     Raises:
         ValueError: the window is too short for such jobs: no number of them has a load within the bounds.
     """
     draw = random.Random(seed)
-    budget_s = cores * window_s
+    of_nights = nightly_series(draw, costs[NIGHTLY_KIND], window_s)
+    nightly = nightly_job(draw, of_nights, costs[NIGHTLY_KIND], window_s)
+    singles = [nightly, hog_job(draw, window_s)]
     series = _draw_series(draw, kinds)
-    wanted_s = draw.uniform(LEAST_LOAD, MOST_LOAD) * budget_s
-    drawn: list[tuple[Series, bool, float]] = []
-    used_s, tries = 0.0, 0
-    while used_s < wanted_s:
-        each = _draw_job(draw, kinds, series)
-        cpu_s = costs[each[0].kind].cpu_s(each[0].units)
-        if used_s + cpu_s <= MOST_LOAD * budget_s:
-            drawn.append((*each, cpu_s))
-            used_s += cpu_s
-        elif used_s >= LEAST_LOAD * budget_s:
-            break
-        elif (tries := tries + 1) > _TRIES:
-            raise ValueError(f"a window of {window_s:g} s is too short for jobs of this size")
-    arrivals_s = sorted(draw.uniform(0.0, window_s) for _ in drawn)
-    jobs = tuple(
-        Job(number, of.user, of.kind, of.application, recurring, of.units, cpu_s, arrival_s)
-        for number, ((of, recurring, cpu_s), arrival_s) in enumerate(zip(drawn, arrivals_s, strict=True))
-    )
-    return Plan(seed, window_s, cores, series, jobs)
+    drawn = _draw_jobs(draw, kinds, costs, series, nightly.cpu_s, cores * window_s)
+    jobs = [_job(of, costs[of.kind], draw.uniform(0.0, window_s), recurring=recurring) for of, recurring in drawn]
+    numbered = _numbered([*jobs, *singles])
+    return Plan(seed, window_s, cores, (*series, of_nights), numbered, archive_job(draw, len(numbered)))
 
 
 def pareto(draw: random.Random, largest: float = LARGEST) -> float:
@@ -141,6 +87,35 @@ def _draw_series(draw: random.Random, kinds: Sequence[Kind]) -> tuple[Series, ..
     return tuple(made)
 
 
+def _draw_jobs(
+    draw: random.Random,
+    kinds: Sequence[Kind],
+    costs: Mapping[str, Cost],
+    series: Sequence[Series],
+    used_s: float,
+    budget_s: float,
+) -> list[tuple[Series, bool]]:
+    """Draw what runs until the load is reached; ``used_s`` of ``budget_s`` core-seconds are taken already.
+
+    Raises:
+        ValueError: no number of jobs has a load within the bounds.
+    """
+    wanted_s = draw.uniform(LEAST_LOAD, MOST_LOAD) * budget_s
+    drawn: list[tuple[Series, bool]] = []
+    tries = 0
+    while used_s < wanted_s:
+        each = _draw_job(draw, kinds, series)
+        cpu_s = costs[each[0].kind].cpu_s(each[0].units)
+        if used_s + cpu_s <= MOST_LOAD * budget_s:
+            drawn.append(each)
+            used_s += cpu_s
+        elif used_s >= LEAST_LOAD * budget_s:
+            break
+        elif (tries := tries + 1) > _TRIES:
+            raise ValueError("the window is too short for jobs of this size")
+    return drawn
+
+
 def _draw_job(draw: random.Random, kinds: Sequence[Kind], series: Sequence[Series]) -> tuple[Series, bool]:
     """Return what one arrival runs, with its own size, and whether it is a run of a series."""
     kind = draw.choices(kinds, weights=[each.share for each in kinds])[0]
@@ -150,3 +125,14 @@ def _draw_job(draw: random.Random, kinds: Sequence[Kind], series: Sequence[Serie
         return Series(typical.application, typical.user, kind.name, varied), True
     units = pareto(draw) if kind.sized else 1.0
     return Series(kind.name, draw.choice(USERS), kind.name, units), False
+
+
+def _job(of: Series, cost: Cost, arrival_s: float, *, recurring: bool) -> Job:
+    cpu_s, alone_s = cost.cpu_s(of.units), cost.alone_s(of.units)
+    return Job(0, of.user, of.kind, of.application, recurring, of.units, cpu_s, alone_s, arrival_s)
+
+
+def _numbered(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """Return the jobs in the order of their arrival, and numbered so."""
+    ordered = sorted(jobs, key=lambda job: job.arrival_s)
+    return tuple(dataclasses.replace(job, number=number) for number, job in enumerate(ordered))

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import shutil
+import signal
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.mix.kinds import command
+from bench.mix.jobs import Job
+from bench.mix.kinds import ARCHIVED_BYTES, command
 from bench.mix.layer import INPUT
-from bench.mix.plan import Job, Plan
+from bench.mix.plan import Plan
 from bench.mix.ways import Start
+
+_STOP_TIMEOUT_S = 30.0
 
 
 class Done(NamedTuple):
@@ -27,23 +34,63 @@ class Done(NamedTuple):
         """Return the time from the job's arrival to its end."""
         return self.ended_s - self.job.arrival_s
 
+    @property
+    def succeeded(self) -> bool:
+        """Return whether it ended well and its result is there."""
+        return self.exit_status == 0 and self.has_result
 
-async def run(plan: Plan, start: Start, directory: Path) -> list[Done]:
-    """Run all jobs of the plan; return them in the order of their arrival."""
+
+class Round(NamedTuple):
+    """What came of a round; ``archived_bytes`` is how much of the text the archive had compressed at its end."""
+
+    done: list[Done]
+    archived_bytes: int
+
+
+async def run(plan: Plan, start: Start, directory: Path, *, with_archive: bool = False) -> Round:
+    """Run all jobs of the plan; they are returned in the order of their arrival."""
     began_s = time.monotonic()
 
     async def one(job: Job) -> Done:
         await asyncio.sleep(began_s + job.arrival_s - time.monotonic())
-        own = directory / str(job.number)
-        own.mkdir()
-        shutil.chown(own, job.user, job.user)
-        argv = start(job, own, command(job.kind, job.units, INPUT, own))
-        process = await asyncio.create_subprocess_exec(*argv, cwd=own)
+        process = await _started(job, start, directory)
         status = await process.wait()
         ended_s = time.monotonic() - began_s
-        result = own / "result"
+        result = directory / str(job.number) / "result"
         has_result = result.exists() and result.stat().st_size > 0
-        shutil.rmtree(own)
+        shutil.rmtree(result.parent)
         return Done(job, ended_s, status, has_result)
 
-    return await asyncio.gather(*map(one, plan.jobs))
+    if not with_archive:
+        return Round(await asyncio.gather(*map(one, plan.jobs)), 0)
+    async with _archive(plan.archive, start, directory) as pieces:
+        done = await asyncio.gather(*map(one, plan.jobs))
+        archived_bytes = ARCHIVED_BYTES * len(list(pieces.glob("*.xz")))
+    return Round(done, archived_bytes)
+
+
+@contextlib.asynccontextmanager
+async def _archive(job: Job, start: Start, directory: Path) -> AsyncIterator[Path]:
+    """The archive runs inside the block, which has the directory of its pieces; it is stopped at the end."""
+    process = await _started(job, start, directory)
+    own = directory / str(job.number)
+    try:
+        yield own
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), _STOP_TIMEOUT_S)
+        except TimeoutError:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        shutil.rmtree(own)
+
+
+async def _started(job: Job, start: Start, directory: Path) -> asyncio.subprocess.Process:
+    """Start a job in a directory of its own, in a process group of its own."""
+    own = directory / str(job.number)
+    own.mkdir()
+    shutil.chown(own, job.user, job.user)
+    argv = start(job, own, command(job.kind, job.units, INPUT, own))
+    return await asyncio.create_subprocess_exec(*argv, cwd=own, start_new_session=True)

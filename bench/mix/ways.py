@@ -1,22 +1,22 @@
-"""How a job is started: by plain Linux, in a systemd slice of its user, or by ``penstock submit``; Slurm has a file of
-its own."""
+"""How a job is started by plain Linux, or in a systemd slice of its user. Slurm (``slurm.py``) and Penstock
+(``through_penstock.py``) have files of their own."""
 
 from __future__ import annotations
 
-import json
-import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.mix.plan import USERS, Job
+from bench.mix.jobs import USERS, Job
 
 #: From a job, its directory and its shell command to the process that ends when the job does.
 Start = Callable[[Job, Path, str], list[str]]
-WAYS = ("plain", "slices", "static", "slurm", "slurm-shared", "penstock", "penstock-known")
+CLAIRVOYANT = "penstock-clairvoyant"
+WAYS = ("plain", "slices", "static", "slurm", "slurm-shared", "penstock", "penstock-known", CLAIRVOYANT)
 #: Penstock in another order than the default one is a way of its own, too: ``penstock-las_mq``.
 ORDERS = ("fifo", "ejf", "srjf", "las_mq", "las", "fair", "drf", "gittins")
-SUBMIT = "/opt/venv/bin/penstock"
+#: What users put before a command that is to be in nobody's way.
+NICE = ("nice", "-n", "19")
 
 
 def as_user(user: str, argv: list[str]) -> list[str]:
@@ -25,8 +25,8 @@ def as_user(user: str, argv: list[str]) -> list[str]:
 
 
 def plain(job: Job, directory: Path, command: str) -> list[str]:
-    """Start a job on arrival; nothing else."""
-    return as_user(job.user, ["sh", "-euc", command])
+    """Start a job on arrival; what may run on leftovers with the lowest nice value."""
+    return as_user(job.user, [*(NICE if job.leftovers else ()), "sh", "-euc", command])
 
 
 def static(job: Job, directory: Path, command: str) -> list[str]:
@@ -40,19 +40,26 @@ def slices(job: Job, directory: Path, command: str) -> list[str]:
 
 
 def _in_slice(slice_: str, job: Job, command: str) -> list[str]:
+    """A scope keeps to the memory that the job's user promised; leftovers have the weight ``idle`` in their slice."""
     scope = ["systemd-run", "--quiet", "--scope", f"--slice={slice_}"]
+    if job.memory_bytes:
+        scope.append(f"--property=MemoryMax={job.memory_bytes}")
+    if job.leftovers:
+        scope.append("--property=CPUWeight=idle")
     return [*scope, f"--uid={job.user}", f"--gid={job.user}", "sh", "-euc", command]
 
 
 def master_settings(way: str) -> dict[str, str]:
     """Return what the master is configured with in a way of Penstock, beyond what is installed."""
+    if way == CLAIRVOYANT:
+        return {"ordering": "srjf"}
     order = way.removeprefix("penstock").removeprefix("-").removesuffix("known").removesuffix("-")
     return {"ordering": order} if order else {}
 
 
 def exists(way: str) -> bool:
     """Return whether there is such a way."""
-    return way in WAYS or (way.startswith("penstock-") and master_settings(way)["ordering"] in ORDERS)
+    return way in WAYS or (way.startswith("penstock-") and master_settings(way).get("ordering") in ORDERS)
 
 
 def make_slices(cores: int) -> None:
@@ -64,16 +71,3 @@ def make_slices(cores: int) -> None:
 
 def _set(slice_: str, property_: str) -> None:
     subprocess.run(["systemctl", "set-property", "--runtime", slice_, property_], check=True)
-
-
-def penstock(socket: Path) -> Start:
-    """Return the way of an agent's users: a job file, and ``penstock submit``."""
-
-    def start(job: Job, directory: Path, command: str) -> list[str]:
-        file = directory / "job.toml"
-        task = f"[[task]]\nname = {json.dumps(job.kind)}\ncommand = {json.dumps(command)}\n"
-        file.write_text(f"name = {json.dumps(job.application)}\n\n{task}", encoding="ascii")
-        submit = f"PENSTOCK_SOCKET={shlex.quote(str(socket))} exec {SUBMIT} submit --quiet {shlex.quote(str(file))}"
-        return as_user(job.user, ["sh", "-c", f"{submit} >{shlex.quote(str(directory / 'submitted'))}"])
-
-    return start

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -47,8 +47,14 @@ def main(argv: list[str]) -> int:
         parser.error("--drives: a machine in user mode has no drive but `slow`; leave one of the two out")
     arguments.pytest = unknown
     signal.signal(signal.SIGTERM, _terminated)
+    return status_of(lambda: arguments.do(arguments))
+
+
+def status_of(use: Callable[[], int]) -> int:
+    """Return the status of what uses a machine. What went wrong with the machine has a status of its own, and is told
+    in a line."""
     try:
-        status: int = arguments.do(arguments)
+        return use()
     except UnavailableError as error:
         say(f"no virtual machine on this host: {error}")
         return UNAVAILABLE
@@ -58,7 +64,6 @@ def main(argv: list[str]) -> int:
     except subprocess.CalledProcessError as error:
         say(f"status {error.returncode} from {error.cmd[0]}")
         return 1
-    return status
 
 
 def _parser() -> argparse.ArgumentParser:

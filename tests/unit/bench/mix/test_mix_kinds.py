@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import lzma
+import os
+import signal
 import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bench.mix import text
-from bench.mix.guest import fit
-from bench.mix.kinds import COMPRESS_BYTES, COPY_BYTES, KINDS, command
+from bench.mix import hog, receive, send, text
+from bench.mix.calibration import fit
+from bench.mix.kinds import ARCHIVED_BYTES, COMPRESS_BYTES, COPY_BYTES, KINDS, SEND_BYTES, command
+from bench.mix.link import ADDRESS, PORT
 from bench.tpch import data
 
 
@@ -60,7 +66,7 @@ def test_what_was_compressed_is_the_beginning_of_the_text(inputs: Path, tmp_path
     assert same
 
 
-@pytest.mark.parametrize(("kind", "units", "least"), [("query", 1.0, 1), ("analytics", 0.25, 6)])
+@pytest.mark.parametrize(("kind", "units", "least"), [("query", 1.0, 1), ("analytics", 0.25, 6), ("dask", 0.5, 2)])
 def test_queries_are_answered(kind: str, units: float, least: int, tpch: Path, tmp_path: Path) -> None:
     inputs = tmp_path / "in"
     inputs.mkdir()
@@ -85,11 +91,75 @@ def test_the_text_is_the_same_each_time(tmp_path: Path) -> None:
 
 
 def test_a_cost_goes_through_both_measurements() -> None:
-    cost = fit(0.5, 2.5)
-    assert cost.cpu_s(1.0) == pytest.approx(0.5)
-    assert cost.cpu_s(6.0) == pytest.approx(2.5)
+    cost = fit((0.5, 0.6), (2.5, 1.6))
+    assert (cost.cpu_s(1.0), cost.alone_s(1.0)) == pytest.approx((0.5, 0.6))
+    assert (cost.cpu_s(6.0), cost.alone_s(6.0)) == pytest.approx((2.5, 1.6))
 
 
 def test_no_part_of_a_cost_is_negative() -> None:
-    assert fit(0.5, 0.1).unit_cpu_s == 0
-    assert fit(0.1, 6.0).base_cpu_s == 0
+    assert fit((0.5, 0.5), (0.1, 0.1)).unit_cpu_s == 0
+    assert fit((0.1, 0.1), (6.0, 6.0)).base_s == 0
+
+
+@pytest.fixture
+def receiver() -> Iterator[int]:
+    """The port of a receiver on loopback."""
+    argv = [sys.executable, receive.__file__, "127.0.0.1", "0"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+        process.kill()
+
+
+def test_what_is_sent_arrives_also_where_it_is_more_than_the_file(receiver: int, inputs: Path, tmp_path: Path) -> None:
+    whole = (inputs / "text").stat().st_size
+    for size_bytes in (1, whole, 2 * whole + 5):
+        send.main("127.0.0.1", receiver, size_bytes, str(inputs / "text"), str(tmp_path / "result"))
+        assert (tmp_path / "result").read_text() == str(size_bytes)
+
+
+def test_a_copy_over_the_network_goes_to_the_peer() -> None:
+    said = command("send", 2.0, Path("/in"), Path("/out"))
+    assert said.endswith(f"send.py {ADDRESS} {PORT} {2 * SEND_BYTES} /in/text /out/result")
+
+
+def test_a_copy_that_nobody_receives_fails(inputs: Path, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="refused"):
+        send.main("127.0.0.1", 1, 5, str(inputs / "text"), str(tmp_path / "result"))
+    assert not (tmp_path / "result").exists()
+
+
+def test_a_hog_takes_what_it_was_told(tmp_path: Path) -> None:
+    hog.main(str(tmp_path / "result"), 20 << 20)
+    assert (tmp_path / "result").read_text() == "2 pieces\n"
+    assert command("hog", 1.0, Path("/in"), Path("/out")).endswith("hog.py /out/result")
+
+
+def run_archive(inputs: Path, directory: Path, pieces: int) -> None:
+    """Run the archive until it has so many pieces."""
+    argv = ["sh", "-euc", command("archive", 1.0, inputs, directory)]
+    with subprocess.Popen(argv, start_new_session=True) as process:
+        give_up_s = time.monotonic() + 60
+        while not (directory / f"{pieces - 1}.xz").exists():
+            assert process.poll() is None and time.monotonic() < give_up_s
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGTERM)
+
+
+def test_an_archive_goes_on_where_it_was_stopped_and_begins_the_text_again(inputs: Path, tmp_path: Path) -> None:
+    if subprocess.run(["sh", "-c", "command -v xz"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("no xz here")
+    whole = (inputs / "text").read_bytes()[: 2 * ARCHIVED_BYTES + 7]
+    (inputs / "text").write_bytes(whole)
+    directory = tmp_path / "job"
+    directory.mkdir()
+    run_archive(inputs, directory, 2)
+    first = (directory / "1.xz").stat().st_mtime_ns
+    run_archive(inputs, directory, 4)
+    assert (directory / "1.xz").stat().st_mtime_ns == first
+    packed = [lzma.decompress((directory / f"{n}.xz").read_bytes()) for n in range(4)]
+    kept = packed[0] == whole[:ARCHIVED_BYTES] and packed[1] == whole[ARCHIVED_BYTES:][:ARCHIVED_BYTES]
+    assert kept and packed[2] == whole[2 * ARCHIVED_BYTES :]
+    begun_again = 3 * ARCHIVED_BYTES % len(whole)
+    again = packed[3] == whole[begun_again:][:ARCHIVED_BYTES]
+    assert again

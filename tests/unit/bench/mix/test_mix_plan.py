@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.mix.plan import LARGEST, LEAST_LOAD, MOST_LOAD, USERS, Cost, Kind, Plan, draw_plan, pareto
+from bench.mix.jobs import USERS, Cost, Kind
+from bench.mix.plan import LARGEST, LEAST_LOAD, MOST_LOAD, Plan, draw_plan, first_pass, pareto
+from bench.mix.singles import ARCHIVE, HOG, NIGHTLY
 
 KINDS = (Kind("sort", 2.0), Kind("compress", 1.0), Kind("query", 3.0, sized=False))
-COSTS = {"sort": Cost(0.1, 0.4), "compress": Cost(0.05, 0.6), "query": Cost(0.8, 0.0)}
+COSTS = {
+    "sort": Cost(0.1, 0.4, 0.2, 0.5),
+    "compress": Cost(0.05, 0.6, 0.1, 0.7),
+    "query": Cost(0.8, 0.0, 0.9, 0.0),
+}
 seeds = st.integers(min_value=0, max_value=2**32)
 
 
@@ -36,7 +42,10 @@ def test_jobs_arrive_in_order_within_the_window_and_cost_what_was_calibrated(see
     arrivals_s = [job.arrival_s for job in made.jobs]
     assert arrivals_s == sorted(arrivals_s)
     assert 0 <= arrivals_s[0] <= arrivals_s[-1] <= made.window_s
-    assert all(job.cpu_s == COSTS[job.kind].cpu_s(job.units) for job in made.jobs)
+    for job in made.jobs:
+        if job.kind != HOG:
+            assert job.cpu_s == COSTS[job.kind].cpu_s(job.units)
+            assert job.alone_s == COSTS[job.kind].alone_s(job.units)
     assert [job.number for job in made.jobs] == list(range(len(made.jobs)))
 
 
@@ -55,7 +64,7 @@ def test_different_seeds_give_different_plans() -> None:
 def test_every_user_and_every_kind_has_jobs() -> None:
     made = plan(1, window_s=1800.0)
     assert {job.user for job in made.jobs} == set(USERS)
-    assert {job.kind for job in made.jobs} == {kind.name for kind in KINDS}
+    assert {job.kind for job in made.jobs} == {kind.name for kind in KINDS} | {HOG}
     assert {job.recurring for job in made.jobs} == {True, False}
 
 
@@ -76,3 +85,27 @@ def test_a_kind_without_sizes_has_one_unit_each_time() -> None:
 def test_a_window_too_short_for_any_job_is_refused() -> None:
     with pytest.raises(ValueError, match="too short"):
         draw_plan(1, KINDS, COSTS, window_s=0.1, cores=2.0)
+
+
+@given(seeds)
+def test_each_round_has_a_night_with_a_deadline_a_hog_and_an_archive(seed: int) -> None:
+    made = plan(seed)
+    [nightly] = [job for job in made.jobs if job.deadline_s]
+    assert (nightly.application, nightly.recurring) == (NIGHTLY, True)
+    assert nightly.alone_s == pytest.approx(0.2 * made.window_s)
+    assert nightly.deadline_s == pytest.approx(nightly.arrival_s + 2 * nightly.alone_s)
+    assert nightly.deadline_s <= made.window_s
+    [hog] = [job for job in made.jobs if job.kind == HOG]
+    assert hog.memory_bytes and not hog.cpu_s
+    assert (made.archive.kind, made.archive.leftovers, made.archive.number) == (ARCHIVE, True, len(made.jobs))
+    assert not any(job.leftovers for job in made.jobs)
+
+
+def test_in_the_first_pass_each_series_runs_once_from_the_beginning_without_a_deadline() -> None:
+    made = plan(4)
+    jobs = first_pass(made, COSTS).jobs
+    assert sorted((each.application, each.user, each.units) for each in jobs) == sorted(
+        (each.application, each.user, each.units) for each in made.series
+    )
+    assert all(each.arrival_s == each.deadline_s == 0 and each.cpu_s > 0 for each in jobs)
+    assert NIGHTLY in {each.application for each in jobs}

@@ -1,0 +1,60 @@
+"""What is kept of each round, as JSON: tables can be made again of it, and several seeds and runs be merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.mix.round import Done
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where figures come from. ``command`` is what measures them again."""
+
+    commit: str
+    command: str
+    machine: str
+    began: str
+    versions: dict[str, str]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A round of a plan in one way, with the archive or without; ``window_s`` and ``load`` are the plan's."""
+
+    way: str
+    seed: int
+    window_s: float
+    load: float
+    with_archive: bool
+    origin: Origin
+    figures: dict[str, float]
+    jobs: list[dict[str, Any]]
+
+    def save(self, directory: Path) -> None:
+        """Write it to a file of its own."""
+        directory.mkdir(parents=True, exist_ok=True)
+        beside = "with" if self.with_archive else "without"
+        file = directory / f"{self.way}-seed{self.seed}-{beside}-archive.json"
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1))
+
+
+def load(path: Path) -> Record:
+    """Read what :meth:`Record.save` wrote.
+
+    Raises:
+        msgspec.MsgspecError: it is no such record.
+        OSError: it cannot be read.
+    """
+    return msgspec.json.decode(path.read_bytes(), type=Record)
+
+
+def jobs_of(done: Sequence[Done]) -> list[dict[str, Any]]:
+    """Return each job of a round with what came of it."""
+    return [
+        msgspec.to_builtins(each.job)
+        | {"took_s": each.took_s, "exit_status": each.exit_status, "has_result": each.has_result}
+        for each in done
+    ]
