@@ -104,7 +104,7 @@ bench-victims: $(VENV)  ## the kernel tests of preemption, each watched for a mi
 bench-spark-vm: $(VENV)  ## four Spark applications in the virtual machine, elastic against static: three quarters of an hour, goes on where it ended
 	$(RUN) -m bench.spark_vm
 
-bench-mix: $(VENV)  ## the same mixed work under plain Linux, systemd slices, a static split, Slurm and Penstock, in the virtual machine: an hour
+bench-mix: $(VENV)  ## the same mixed work under plain Linux, systemd slices, a static split, Slurm and Penstock, in the virtual machine: two hours or more
 	$(RUN) -m bench.mix
 
 docs: $(VENV)  ## this documentation as a site, in build/docs

@@ -82,10 +82,12 @@ def _measure(options: argparse.Namespace, command: str) -> int:
         came_from = msgspec.json.encode(_origin(options.memory, command)).decode()
         guest = [f"{checkout.VENV}/bin/python", "-m", "bench.mix.guest", "--ways", options.ways, "--origin", came_from]
         guest += ["--seed", str(options.seed), "--seeds", str(options.seeds), "--window-s", f"{60 * options.minutes}"]
-        status = machine.stream(f"cd {checkout.REMOTE} && {shlex.join(guest)}")
         directory = options.records / f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
-        machine.get(str(RECORDS), directory)
-    print(f"records: {directory}")
+        try:
+            status = machine.stream(f"cd {checkout.REMOTE} && {shlex.join(guest)}")
+        finally:  # also where somebody ends it: the rounds that have ended are worth as much
+            machine.get(str(RECORDS), directory)
+            print(f"records: {directory}", flush=True)
     return status or report.main([str(file) for file in sorted(directory.glob("*.json"))])
 
 

@@ -94,6 +94,7 @@ def prepare(work: Path) -> None:
     Path("/root").chmod(0o711)  # users run the checkout's commands
     compile_packages()
     work.mkdir()
+    RECORDS.mkdir()
     make_slices(os.cpu_count() or 1)
 
 

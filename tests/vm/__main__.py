@@ -46,13 +46,14 @@ def main(argv: list[str]) -> int:
     if arguments.user_mode and set(arguments.drives) - {"slow"}:
         parser.error("--drives: a machine in user mode has no drive but `slow`; leave one of the two out")
     arguments.pytest = unknown
-    signal.signal(signal.SIGTERM, _terminated)
     return status_of(lambda: arguments.do(arguments))
 
 
 def status_of(use: Callable[[], int]) -> int:
     """Return the status of what uses a machine. What went wrong with the machine has a status of its own, and is told
-    in a line."""
+    in a line. A SIGTERM ends it in order: the machine ends with it.
+    """
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         return use()
     except UnavailableError as error:
