@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,12 +26,15 @@ from bench.mix.ways import ORDERS, WAYS, exists
 from demo import origin
 from tests.vm import checkout
 from tests.vm.__main__ import require_machine, status_of
+from tests.vm.host import say
 from tests.vm.remote import Remote
 from tests.vm.user_mode import Network
 
 _PROCESSORS = 2
 _MOST_MINUTES = 600
 _MOST_SEEDS = 100
+#: A machine that answers no command for so long stands still. Seen of one.
+_ANSWER_TIMEOUT_S = 60.0
 
 
 def ways(text: str) -> str:
@@ -86,9 +90,19 @@ def _measure(options: argparse.Namespace, command: str) -> int:
         try:
             status = machine.stream(f"cd {checkout.REMOTE} && {shlex.join(guest)}")
         finally:  # also where somebody ends it: the rounds that have ended are worth as much
-            machine.get(str(RECORDS), directory)
-            print(f"records: {directory}", flush=True)
+            _bring_back(machine, directory)
     return status or report.main([str(file) for file in sorted(directory.glob("*.json"))])
+
+
+def _bring_back(machine: Remote, directory: Path) -> None:
+    """Copy the records to this host; a machine that stands still keeps them."""
+    try:
+        machine.ssh("true", check=False, timeout_s=_ANSWER_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        say(f"the machine does not answer within {_ANSWER_TIMEOUT_S:g} s; the records of its rounds are lost")
+    else:
+        machine.get(str(RECORDS), directory)
+        print(f"records: {directory}", flush=True)
 
 
 def _origin(memory_mib: int, command: str) -> Origin:

@@ -15,7 +15,7 @@ from bench.mix.kinds import KINDS, command
 from bench.mix.layer import INPUT
 
 #: Each kind runs alone with these sizes; a line through the two times is its cost.
-_SMALL, _LARGE = 1.0, 6.0
+_SMALL, _LARGE = 1.0, 4.0
 
 
 def calibrate(directory: Path) -> dict[str, Cost]:

@@ -64,7 +64,7 @@ def command(kind: str, units: float, inputs: Path, directory: Path) -> str:
             return f"{_program('query')} {tables} {result} {_some(_ANALYSIS, units)}"
         case "dask":
             module = f"{shlex.quote(sys.executable)} -m bench.mix.tpch_on_dask"
-            return f"{module} {tables} {TPCH_SCALE} {result} {_some(_ON_DASK, units)}"
+            return f"{module} {tables} {TPCH_SCALE} {result} {_some(_ON_DASK, units / len(_ON_DASK))}"
         case "hog":
             return f"{_program('hog')} {result}"
         case "archive":
