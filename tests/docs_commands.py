@@ -171,7 +171,9 @@ def _python(argv: list[str]) -> None:
             if unknown:
                 raise WrongError(f"there is no benchmark {unknown[0]!r}")
         elif module.startswith("bench.") and len(argv) > 2:
-            _understood(lambda: import_module(module).main(argv[2:]))
+            named = import_module(module)
+            command = named if hasattr(named, "main") else import_module(f"{module}.__main__")
+            _understood(lambda: command.main(argv[2:]))
     elif argv and argv[0].startswith(("docs/", "examples/")) and not (ROOT / argv[0]).exists():
         raise WrongError(f"there is no {argv[0]}")
 

@@ -104,7 +104,7 @@ def test_a_report_merges_files_and_fails_for_work_that_was_lost(
     files = [str(file) for file in tmp_path.iterdir()]
     assert report.main(files) == 0
     said = capsys.readouterr().out
-    assert "| rounds | 2 |" in said and "seed 2: 78 s, load 0.80" in said and "abc, a machine" in said
+    assert "| rounds | 2 |" in said and "seed 2: 78 s of arrivals, load 0.80" in said and "abc, a machine" in said
     record("plain", 3.0, seed=2, failed=1).save(tmp_path)
     assert report.main(files) == 1
 
