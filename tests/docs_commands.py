@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
+from bench.enforcement.command import PAGES
 from tests.docs_pages import ROOT
 
 #: Not ours, and what they are given in the pages is plain: only that they exist as programs is not asked.
@@ -170,6 +171,10 @@ def _python(argv: list[str]) -> None:
             unknown = [name for name in argv[2:] if not name.startswith("-") and find_spec(f"bench.{name}") is None]
             if unknown:
                 raise WrongError(f"there is no benchmark {unknown[0]!r}")
+        elif module == "bench.enforcement":  # reads its arguments by itself, and would measure
+            unknown = sorted(set(argv[2:]) - PAGES.keys())
+            if unknown:
+                raise WrongError(f"bench.enforcement has no part {unknown[0]!r}")
         elif module.startswith("bench.") and len(argv) > 2:
             named = import_module(module)
             command = named if hasattr(named, "main") else import_module(f"{module}.__main__")

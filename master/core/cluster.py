@@ -27,6 +27,7 @@ from master.core import (
     standing,
 )
 from master.core import events as e
+from master.core.checking import check_job, check_tasks
 from master.core.drains import Drains
 from master.core.executors import Executors
 from master.core.hand_orders import HandOrders
@@ -42,7 +43,6 @@ from master.core.table import NodeTable
 from master.core.views import cluster_view, job_views, totals
 from master.ordering import JobSizes, Ranking, ordering_of, promised_first
 from master.placement.lengths import TaskLengths
-from penstock.model import KindAmounts
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress
 from penstock.wire.errors import bad_request, refused
@@ -382,21 +382,3 @@ class Cluster:
             self._out.append(kept)
         out, self._out = self._out, []
         return out
-
-
-def check_job(state: api.JobState) -> None:
-    """Raises: RpcError: ``bad_request``: a number that is none."""
-    if not math.isfinite(state.submitted_at):
-        raise bad_request("not a time", field="submitted_at")
-
-
-def check_tasks(ready: api.ReadyTasks) -> None:
-    """Raises: RpcError: ``bad_request``: an estimate that is no non-negative number."""
-    for index, request in enumerate(ready.tasks):
-        if not sound(request.usage):
-            raise bad_request("expected non-negative numbers", field=f"tasks[{index}].usage")
-
-
-def sound(amounts: KindAmounts) -> bool:
-    """Whether these can be calculated with."""
-    return all(math.isfinite(amount) and amount >= 0 for amount in (amounts.cpu, amounts.disk, amounts.network))

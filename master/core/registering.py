@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from master.core import cancelling, draining, executors, lifecycle, standing
+from master.core.checking import check_job, check_tasks, sound
 from master.core.records import Held, Job, Key, Node, Task
 from penstock.model import TaskRequest
 from penstock.wire import master_api as api
@@ -58,8 +59,6 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
 
 
 def _check(cluster: Cluster, message: api.Register) -> None:
-    from master.core.cluster import check_job, check_tasks, sound
-
     if message.protocol != api.PROTOCOL:
         text = f"this master speaks protocol {api.PROTOCOL}, not {message.protocol}"
         raise bad_request(text, field="protocol", remedy="run the same release on the master and all agents")
