@@ -1,7 +1,8 @@
 """A node's hardware: what monotasks and commands get of its cores, disks and link, and how long they take.
 
-A disk monotask has a disk slot to itself. Network monotasks share the link evenly: what is modelled is the receiving
-side, as in Ursa §4.2.3. Commands and CPU monotasks share the cores by ``cpu.weight``, as the kernel's scheduler has it.
+A disk monotask has a disk to itself; where agents grant more than there are disks (agent/queues/resource.py), those
+that run share all disks evenly. Network monotasks share the link evenly: what is modelled is the receiving side, as in
+Ursa §4.2.3. Commands and CPU monotasks share the cores by ``cpu.weight``, as the kernel's scheduler has it.
 A command has the weight of its promise or of its job's rank. All work without a promise weighs together what the agent
 gives it (agent/core/ranks.py); of its part the monotasks come first, as each holds a slot. Commands share the disks
 among themselves. Who gets what is :func:`share`. Commands and disk or network monotasks on one node do not slow each
@@ -169,6 +170,9 @@ class Machine:
         self._clock = clock
         self._usage = usage
         self._link = Link(clock, spec.link_bytes_per_s, usage.used["network"], spec.link_bytes_per_s)
+        slots, disk_bytes_per_s = spec.capacity.disk_slots, spec.disk_bytes_per_s
+        self._disks = Link(clock, slots * disk_bytes_per_s, usage.used["disk"], slots, disk_bytes_per_s)
+        self._reading = 0  # disk monotasks
         self._computing: dict[int, _Computing] = {}
         self._monotask_speed = 1.0  # of CPU monotasks: the part of a core that each has
         self._monotask_cores = 0.0  # … and what they have together
@@ -192,14 +196,20 @@ class Machine:
             self._monotasks_changed()
             self._await(number, one)
             return
-        for level in (self._usage.used["disk"], self._usage.allocated["disk"]):
-            level.change(now_s, 1)
-        self._clock.after(monotask.input_bytes / self.spec.disk_bytes_per_s, self._read, done)
+        self._reads(1)
+        self._disks.start(monotask.input_bytes, lambda: self._read(done))
 
     def _read(self, done: Callable[[], None]) -> None:
-        for level in (self._usage.used["disk"], self._usage.allocated["disk"]):
-            level.change(self._clock.now_s, -1)
+        self._reads(-1)
         done()
+
+    def _reads(self, change: int) -> None:
+        """Count disk monotasks; those beyond the slots have no slot of their own allocated."""
+        before, self._reading = self._reading, self._reading + change
+        slots = self.spec.capacity.disk_slots
+        allocated = min(self._reading, slots) - min(before, slots)
+        if allocated:
+            self._usage.allocated["disk"].change(self._clock.now_s, allocated)
 
     def _await(self, number: int, one: _Computing) -> None:
         """Wait for the end of a CPU monotask at the present speed; an end that was awaited before is void."""

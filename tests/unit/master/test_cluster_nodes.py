@@ -91,8 +91,9 @@ def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
         for name in order:
             b.node(name, **(more if name == "a" else here))
         status = document(b.cluster, b.now)
-        assert status["jobs"]["j"] | {"waits": ""} == {
+        assert status["jobs"]["j"] | {"waits": "", "reason": ""} == {
             "name": "j", "user": "u", "origin": "a", "state": "running", "waits": "", "memory_bytes": 300 * MB,
+            "rank": 1, "reason": "", "queue": None, "expected_left_s": None, "known_jobs": None,
             "submitted_at": 7.0, "ready": 1, "placed": 1, "stages": {"s": 1},
             "progress": [stage.row() for stage in stages],
             "priority": -7.0, "service_container_s": 0.0, "slots": 0, "reservation": "",

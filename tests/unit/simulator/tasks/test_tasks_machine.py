@@ -18,10 +18,10 @@ GB = 10**9
 class Bench:
     """One machine, its clock, and when what ended."""
 
-    def __init__(self, cores: float = 4, isolated_disk: bool = True) -> None:
+    def __init__(self, cores: float = 4, isolated_disk: bool = True, disks: int = 1) -> None:
         self.clock = Clock()
-        self.usage = Usage({"cpu": cores, "memory": GB, "disk": 1.0, "network": 100.0}, 0.0)
-        capacity = Capacity(cores=cores, memory_bytes=GB)
+        self.usage = Usage({"cpu": cores, "memory": GB, "disk": float(disks), "network": 100.0}, 0.0)
+        capacity = Capacity(cores=cores, memory_bytes=GB, disk_slots=disks)
         spec = NodeSpec(capacity, 10.0, 100.0, 100.0, isolated_disk)
         self.machine = Machine(self.clock, spec, self.usage)
         self.ended: dict[str, float] = {}
@@ -73,11 +73,22 @@ def test_a_link_does_all_work_at_its_rate_and_never_faster(flows: list[tuple[flo
 
 
 def test_cpu_and_disk_monotasks_have_their_slot_to_themselves() -> None:
-    bench = Bench()
+    bench = Bench(disks=2)
     for name in ("a", "b"):
         bench.execute(name, ResourceKind.CPU, 20)
         bench.execute(f"disk-{name}", ResourceKind.DISK, 50)
     assert bench.run() == {"a": 2.0, "b": 2.0, "disk-a": 0.5, "disk-b": 0.5}
+
+
+def test_disk_monotasks_beyond_the_slots_share_the_disks() -> None:
+    """Two disks of 100 B/s: three monotasks get 66.7 B/s each, and the disks do no more than they can."""
+    bench = Bench(disks=2)
+    for name, size in (("a", 50), ("b", 100), ("c", 150)):
+        bench.execute(name, ResourceKind.DISK, size)
+    assert bench.run() == {"a": 0.75, "b": 1.25, "c": 1.75}
+    disk = bench.usage.resources(1.75, 1.0)["disk"]
+    assert disk.utilization == pytest.approx(3.0 / 3.5)
+    assert disk.utilization_efficiency == pytest.approx(1.0)
 
 
 @given(
