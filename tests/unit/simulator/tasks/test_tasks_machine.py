@@ -86,7 +86,7 @@ def test_disk_monotasks_beyond_the_slots_share_the_disks() -> None:
     for name, size in (("a", 50), ("b", 100), ("c", 150)):
         bench.execute(name, ResourceKind.DISK, size)
     assert bench.run() == {"a": 0.75, "b": 1.25, "c": 1.75}
-    disk = bench.usage.resources(1.75, 1.0)["disk"]
+    disk = bench.usage.resources(1.75, 1.75)["disk"]
     assert disk.utilization == pytest.approx(3.0 / 3.5)
     assert disk.utilization_efficiency == pytest.approx(1.0)
 
