@@ -77,7 +77,7 @@ class Executor:
         if self._tree is not None:
             self._tree.get(container).freeze(frozen)
         else:
-            self._spawn(self.signal(container, signal.SIGSTOP if frozen else signal.SIGCONT))
+            self._spawn(self._send_signal(container, signal.SIGSTOP if frozen else signal.SIGCONT))
         reach(Point.FREEZE_DONE if frozen else Point.THAW_DONE)
 
     def reclaim(self, container: str, size_bytes: int) -> None:
@@ -86,7 +86,7 @@ class Executor:
 
     def warn(self, container: str, signum: int) -> None:
         """Notice that it will be ended."""
-        self._spawn(self.signal(container, signum))
+        self._spawn(self._send_signal(container, signum))
         reach(Point.WARN_DONE)
 
     def confine(self, container: str, confinement: Confinement) -> None:
@@ -144,12 +144,13 @@ class Executor:
         )
         reach(Point.EXIT_TOLD)
 
-    async def signal(self, container: str, signum: int) -> None:
-        """Signal its first process and that one's process group; one that is gone is no error.
+    def signal(self, container: str, signum: int) -> None:
+        """Send a signal to the first process of a container and to its process group."""
+        self._spawn(self._send_signal(container, signum))
 
-        Of a container whose launcher died every process is signalled: no parent keeps the first one's pid from being
-        given to another process.
-        """
+    async def _send_signal(self, container: str, signum: int) -> None:
+        """Signal the first process and its process group; do nothing if they are gone. If the launcher died, signal
+        every process of the cgroup: no parent keeps the first one's pid from being given to another process."""
         if container in self._orphans and self._tree is not None:
             self._tree.get(container).send_signal(signum)
         elif self._launcher is not None:

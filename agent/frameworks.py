@@ -374,10 +374,10 @@ class FrameworkSession:
     def _attach(self, params: api.ContainerRef) -> object:
         return self._shell.dispatch(e.AttachRequested(self._session, params.container))
 
-    async def _signal(self, params: api.SignalContainer) -> api.Done:
+    def _signal(self, params: api.SignalContainer) -> api.Done:
         record = running.container_of(self._shell.node, self._session, params.container)
         if record.ended is None:
-            await self._frameworks.executor.signal(record.container, params.signal)
+            self._frameworks.executor.signal(record.container, params.signal)
         return api.Done()
 
     def _kill(self, params: api.ContainerRef) -> object:

@@ -57,6 +57,31 @@ async def shown(penstock: Penstock, name: str) -> dict[str, Any]:
     return next(dict(container) for container in document["containers"] if container["name"] == name)
 
 
+_SAYS_WHICH = """
+import signal, sys
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda number, frame: print(number, flush=True))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+async def test_signals_reach_the_command_of_run_and_a_second_interrupt_kills_it(agent: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "run", "--", sys.executable, "-c", _SAYS_WHICH,
+        env={**os.environ, "PENSTOCK_SOCKET": str(agent)}, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    async with asyncio.timeout(TIMEOUT_S):
+        assert await process.stdout.readline() == b"ready\n"
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process.send_signal(number)
+            assert await process.stdout.readline() == b"%d\n" % number
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 128 + signal.SIGKILL
+
+
 @pytest.mark.parametrize(
     ("argv", "status", "line"),
     [

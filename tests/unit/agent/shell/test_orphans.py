@@ -183,8 +183,9 @@ async def test_every_process_of_it_is_signalled(cgroups: Cgroups, tmp_path: Path
     one, _ = made(launcher, cgroups.tree, tmp_path)
     processes = [cgroups.enter("c-1"), cgroups.enter("c-1")]
     one.watch_orphan("c-1")
-    await one.signal("c-1", signal.SIGTERM)
-    await one.signal("c-2", signal.SIGTERM)
+    one.signal("c-1", signal.SIGTERM)
+    one.signal("c-2", signal.SIGTERM)
+    await one.settle()
     assert [process.wait(LIMIT_S) for process in processes] == [-signal.SIGTERM] * 2
     assert launcher.signals == [("c-2", signal.SIGTERM)], "of others only the launcher knows the first process"
 
