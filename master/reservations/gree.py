@@ -13,6 +13,7 @@ from itertools import chain, groupby, repeat
 
 from msgspec.structs import replace
 
+from master.reservations import least_solved
 from master.reservations.least import least, least_anywhere, small
 from master.reservations.plan import EPSILON, Piece, Plan, Steps
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
@@ -140,7 +141,8 @@ class Gree:
 
     def _atom(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
         """Taken in the plan if it fits. Blocks that give more than any room would need are placed otherwise, if that
-        gives less: as it gives least for small atoms; for others from a little farther off the edge, or lower."""
+        gives less: as it gives least for small atoms; for others from a little farther off the edge, or lower, or as a
+        solver finds it."""
         pieces = self._blocks(atom, start, finish)
         if (
             pieces is None
@@ -162,13 +164,8 @@ class Gree:
     def _otherwise(self, atom: Atom, start: int, finish: int, enough: int, most: int) -> Iterator[list[Piece]]:
         """Other pieces of the atom, not taken in the plan; ``most``: what the first ones gave."""
         if small(atom):
-            runs = self._runs(atom, start, finish, [])
-            rooms = chain.from_iterable(repeat(int(room), far - near) for near, far, room in runs)
-            heights = least(atom, rooms, enough, most)
-            if heights is not None:
-                shape = [(len(list(same)), height) for height, same in groupby(heights)]
-                found = self._pieces(atom, start if self._early else -finish, shape)
-                yield [piece for piece in found if piece.number]
+            heights = least(atom, map(int, self._rooms(atom, start, finish)), enough, most)
+            yield from self._steps(atom, start, finish, heights)
             return
         for height in range(atom.parallelism, atom.gang - 1, -1)[:_HEIGHTS]:
             lower = replace(atom, parallelism=height)
@@ -178,6 +175,21 @@ class Gree:
                 if pieces is not None:
                     self._undo([pieces])
                     yield pieces
+        if least_solved.available():
+            heights = least_solved.least_solved(atom, self._rooms(atom, start, finish), most)
+            yield from self._steps(atom, start, finish, heights)
+
+    def _rooms(self, atom: Atom, start: int, finish: int) -> Iterator[float]:
+        """How many bundles have room in each step, from the edge on."""
+        for near, far, room in self._runs(atom, start, finish, []):
+            yield from repeat(room, far - near)
+
+    def _steps(self, atom: Atom, start: int, finish: int, heights: list[int] | None) -> Iterator[list[Piece]]:
+        """The pieces of so many bundles in each step from the edge on; none if there are none."""
+        if heights is not None:
+            shape = [(len(list(same)), height) for height, same in groupby(heights)]
+            found = self._pieces(atom, start if self._early else -finish, shape)
+            yield [piece for piece in found if piece.number]
 
     def _blocks(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
         """The tallest and rightmost blocks: each as high as its lowest point within a lease lets it be, then on, to the

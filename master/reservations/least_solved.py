@@ -1,0 +1,75 @@
+"""PURE. The least that an atom can be given in what is free, by a solver: for atoms too large for :mod:`least`.
+
+HiGHS comes with scipy, which masters that forecast have (scikit-learn needs it) and which ``penstock[milp]`` installs.
+Without it atoms are given what greedy blocks give. The first use imports scipy, which takes some tenths of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from importlib.util import find_spec
+from itertools import islice
+
+import numpy as np
+
+from master.reservations.rdl import Atom
+
+#: So many steps from the edge on are looked at: the time that a solution takes grows with them (some 40 ms for 40).
+_STEPS = 128
+#: HiGHS gives up after so many nodes of its search, so that the same question always has the same answer.
+_NODES = 500
+
+
+@cache
+def available() -> bool:
+    """Return whether scipy is installed."""
+    return find_spec("scipy") is not None
+
+
+def least_solved(atom: Atom, rooms: Iterable[float], below: int) -> list[int] | None:
+    """Return the bundles of each step with the smallest sum, if it is less than ``below``; as near the edge as may be.
+
+    Args:
+        rooms: how many bundles have room in each step, from the edge on at which the atom is placed.
+        below: bundle-steps.
+
+    Returns:
+        Bundles, from the edge on; None if nothing gives less, or if the solver gave up.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import block_array, diags_array, eye_array, tril
+
+    gang, lease = atom.gang, atom.lease
+    room = np.array([min(int(each), atom.parallelism) for each in islice(rooms, _STEPS)], dtype=float)
+    room[room < gang] = 0
+    steps = len(room)
+    if steps < lease:
+        return None
+    one = eye_array(steps)
+    # Columns: bundles in each step, bundles that come in it, whether there are any. A bundle that came within the last
+    # ``lease`` steps is still there; none comes so late that the lease would end beyond the last step.
+    came = tril(np.ones((steps, steps))) - tril(np.ones((steps, steps)), -lease)
+    matrix = block_array(
+        [
+            [one - diags_array(np.ones(steps - 1), offsets=-1), -one, None],
+            [-one, came, None],
+            [one, None, -gang * one],
+            [one, None, -diags_array(room)],
+            [np.ones((1, steps)), None, None],
+        ],
+        format="csr",
+    )
+    low = np.concatenate([np.full(2 * steps, -np.inf), np.zeros(steps), np.full(steps, -np.inf), [atom.work]])
+    high = np.concatenate([np.zeros(2 * steps), np.full(steps, np.inf), np.zeros(steps), [below - 1]])
+    comes = np.where(np.arange(steps) + lease <= steps, float(atom.parallelism), 0.0)
+    # All bundle-steps cost 1, and so little more with each step from the edge that the sum of it stays below 1.
+    near = 1 + np.arange(steps) / (2.0 * steps * max(1, below))
+    found = milp(
+        c=np.concatenate([near, np.zeros(2 * steps)]),
+        integrality=np.ones(3 * steps),
+        bounds=Bounds(0, np.concatenate([room, comes, np.minimum(room, 1)])),
+        constraints=LinearConstraint(matrix, low, high),
+        options={"mip_rel_gap": 0.0, "node_limit": _NODES},
+    )
+    return None if found.x is None else [round(float(each)) for each in found.x[:steps]]
