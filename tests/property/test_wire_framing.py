@@ -96,7 +96,7 @@ def test_a_sound_frame_that_is_no_message_never_closes_the_stream(value: Any) ->
 
 
 @given(st.integers(0, 300), st.integers(1, 64), st.lists(messages, max_size=2))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_the_frame_limit_holds_in_pieces_of_any_size(size: int, piece: int, before: list[Any]) -> None:
     limit = 150
     before = [message for message in before if len(packed(message)) <= limit]
