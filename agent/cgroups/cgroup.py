@@ -1,4 +1,4 @@
-"""One container's cgroup."""
+"""The cgroup of one container."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agent.core.confinement import Confinement
 
 
 class Cgroup:
-    """A leaf of the containers' tree; :meth:`agent.cgroups.CgroupTree.get` makes these.
+    """A leaf of the containers' tree, created by :meth:`agent.cgroups.CgroupTree.get`.
 
-    A container may make cgroups of its own below, and the limits hold for all of them.
+    A container may create cgroups below its own; the limits hold for all of them.
     """
 
     def __init__(
@@ -36,20 +36,20 @@ class Cgroup:
         self._controllers = controllers
         self._surroundings = surroundings
         self._filesystem = filesystem
-        self._files = Files(os.fsencode(path), filesystem)  # keeps nothing open, so that threads may use it
+        self._files = Files(os.fsencode(path), filesystem)  # keeps no descriptor open, so threads may use it
         self._keeping = Keeping(filesystem, COUNTERS, allowance or Allowance(0))
         self._counters = Counters(Files(os.fsencode(path), self._keeping), controllers)
         self._on_removed = on_removed
 
     def confine(self, confinement: Confinement, since: Confinement | None = None) -> Applied:
-        """Put a confinement in force, writing only what is not; ``network_…`` is not a cgroup's business.
+        """Enforce a confinement, writing only the files that differ; ``network_…`` fields are not a cgroup's concern.
 
-        ``memory.max`` is not lowered below what is in use, which would kill: see :attr:`Applied.shrink_to_bytes`.
-        Lowering ``memory.high`` below it makes the kernel reclaim, and returns when it has: do that in a thread.
+        ``memory.max`` is not lowered below the memory in use, which would kill: see :attr:`Applied.shrink_to_bytes`.
+        Lowering ``memory.high`` below it blocks until the kernel has reclaimed: call this in a thread in that case.
 
         Args:
-            since: what is known to be in force: then only fields that differ from it are touched, and nothing else
-                is read or told of. Without it everything is read first: the repair of drift.
+            since: the confinement known to be in force: only fields that differ from it are written, and nothing
+                else is read or reported. Without it, every file is read first, to repair drift.
 
         Raises:
             FileNotFoundError: the cgroup vanished.
@@ -57,18 +57,18 @@ class Cgroup:
         return apply_confinement(self._files, confinement, since, self._surroundings)
 
     def hold_disks(self) -> None:
-        """No I/O of it begins until :meth:`let_go_of_disks`; see :mod:`agent.cgroups.holding`."""
+        """Hold back new I/O of the cgroup until :meth:`let_go_of_disks`; see :mod:`agent.cgroups.holding`."""
         holding.hold(self._files.io, self._surroundings.disks)
 
     def let_go_of_disks(self, confinement: Confinement) -> None:
-        """It goes on, as this confinement says."""
+        """Let I/O continue under this confinement."""
         holding.let_go(self._files.io, self._surroundings.disks, confinement)
 
     def shrink_memory(self, target_bytes: int, *, step_bytes: int = STEP_BYTES, within_s: float = 2.0) -> Shrunk:
-        """Bring ``memory.max`` down to a target as far as nobody is killed; blocks, so call it in a thread.
+        """Lower ``memory.max`` towards a target without causing an OOM kill; blocks, so call it in a thread.
 
-        It ends just above what cannot be reclaimed if that is more than the target, and with what was not freed in
-        time; then call again later. ``memory.high`` says in the end what it said before.
+        Stops just above the unreclaimable memory if that exceeds the target, or when ``within_s`` is over; then call it
+        again later. Restores ``memory.high`` to its former value.
 
         Raises:
             FileNotFoundError: the cgroup vanished.
@@ -76,7 +76,7 @@ class Cgroup:
         return shrink_memory(self._files.memory, target_bytes, step_bytes=step_bytes, within_s=within_s)
 
     def reclaim(self, wanted_bytes: int) -> int:
-        """Take page cache; how much less is in use then. Blocks, so call it in a thread.
+        """Reclaim page cache; return by how many bytes use fell. Blocks, so call it in a thread.
 
         Raises:
             FileNotFoundError: the cgroup vanished.
@@ -84,43 +84,44 @@ class Cgroup:
         return reclaim(self._files.memory, wanted_bytes)
 
     def sample(self, full: bool = True) -> CgroupSample | None:
-        """All counters now; None: it vanished. Without ``full`` only use is read: see :class:`CgroupSample`.
+        """Read all counters; return None if the cgroup vanished. Without ``full``, read only use: see
+        :class:`CgroupSample`.
 
-        The files stay open for the next time (until :meth:`close` or :meth:`remove`): not for two threads.
+        The files stay open for the next call, until :meth:`close` or :meth:`remove`. Not thread-safe.
 
         Raises:
-            OSError: a file is there and cannot be read, or not be understood.
+            OSError: a file exists and cannot be read or parsed.
         """
         return self._counters.sample(full=full)
 
     def close(self) -> None:
-        """Let go of descriptors; the next sample opens them again."""
+        """Close the kept descriptors; the next sample opens them again."""
         self._keeping.close()
 
     def open_procs(self) -> int:
-        """A descriptor of ``cgroup.procs``: whoever holds it can enter, also after becoming another user."""
+        """Open ``cgroup.procs``. A process with this descriptor can enter the cgroup even after changing its user."""
         return self._files.core.open("cgroup.procs")
 
     def has(self, filename: str) -> bool:
-        """Whether this kernel and delegation give it a file, e.g. ``cgroup.kill``."""
+        """Return whether this kernel and delegation provide a file, e.g. ``cgroup.kill``."""
         return self._files.core.has(filename)
 
     def freeze(self, frozen: bool) -> None:
-        """Stop or resume every process; a cgroup that vanished has none. It takes effect within milliseconds."""
+        """Stop or resume every process, within milliseconds. A vanished cgroup is ignored."""
         try:
             self._files.core.freeze = frozen
         except Gone:
             return
 
     def frozen(self) -> bool:
-        """Whether every process in it has stopped."""
+        """Return whether every process in the cgroup has stopped."""
         try:
             return bool(self._files.core.events.get("frozen"))
         except Gone:
             return False
 
     def kill(self) -> None:
-        """SIGKILL to every process in it, also while they fork; a cgroup that vanished has none."""
+        """Send SIGKILL to every process in the cgroup, even while they fork. A vanished cgroup is ignored."""
         try:
             self._files.core.kill = True
         except Gone:
@@ -129,7 +130,7 @@ class Cgroup:
             self._kill_each()
 
     def _kill_each(self) -> None:
-        """Before 5.14: frozen, nobody forks between reading and killing; cgroups made below are killed too."""
+        """Kill without ``cgroup.kill``, before 5.14: frozen processes cannot fork. Includes the cgroups below."""
         self.freeze(True)
         for pid in self._members():
             with contextlib.suppress(ProcessLookupError):
@@ -137,7 +138,7 @@ class Cgroup:
         self.freeze(False)
 
     def send_signal(self, signum: int) -> None:
-        """Send a signal to every process in it and below; what enters meanwhile may be missed.
+        """Send a signal to every process in the cgroup and below; processes that enter meanwhile may be missed.
 
         Raises:
             OSError: no descriptor is free.
@@ -148,7 +149,7 @@ class Cgroup:
                 with contextlib.suppress(ProcessLookupError):
                     pidfds[pid] = os.pidfd_open(pid)  # Linux 5.3
                     opened.callback(os.close, pidfds[pid])
-            for pid in pidfds.keys() & set(self._members()):  # not given to a process elsewhere before it was opened
+            for pid in pidfds.keys() & set(self._members()):  # the pid was not reused elsewhere before it was opened
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfds[pid], signum)
 
@@ -157,21 +158,21 @@ class Cgroup:
         return [pid for cgroup in (self, *cgroups) for pid in cgroup.pids()]
 
     def pids(self) -> list[int]:
-        """The processes in it, without those below."""
+        """Return the processes in the cgroup, without those below it."""
         try:
             return [int(pid) for pid in self._files.core.procs]
         except Gone:
             return []
 
     def populated(self) -> bool:
-        """Whether any process is in it or below; zombies do not count."""
+        """Return whether any process is in the cgroup or below; zombies do not count."""
         try:
             return bool(self._files.core.events.get("populated"))
         except Gone:
             return False
 
     def remove(self) -> bool:
-        """Remove it and what was made below it; False while its dead are not reaped."""
+        """Remove the cgroup and those below it; return False while dead processes are not reaped."""
         for path in (*self._below(), self.path):
             try:
                 self._filesystem.rmdir(os.fsencode(path))
@@ -186,7 +187,7 @@ class Cgroup:
         return True
 
     def _below(self) -> list[Path]:
-        """What was made below, the deepest first."""
+        """Return the cgroups below, the deepest first."""
         found: list[Path] = []
         pending = [self.path]
         while pending:

@@ -8,7 +8,7 @@ from agent.cgroups.files import FlatKeyed, MaxOrInteger, Number, V2Controller, W
 
 
 class CoreFiles(V2Controller):
-    """Files that every cgroup has, whatever its controllers."""
+    """The files that every cgroup has, regardless of its controllers."""
 
     procs = Words("cgroup.procs")
     available = Words("cgroup.controllers", readonly=True)

@@ -7,11 +7,11 @@ from cgroupspy.interfaces import FlagFile
 from agent.cgroups.files import FlatKeyed, Interface, Number, V2Controller
 from agent.cgroups.stalls import PressureFile, StalledTime
 
-#: 100 ms is the kernel's default; a cut first throttles after 21–50 ms with it (docs/kernel.md).
+#: 100 ms is the kernel's default; after a cut it throttles for the first time within 21–50 ms (docs/kernel.md).
 PERIOD_US = 100_000
-#: Below this the kernel answers EINVAL (kernel/sched/core.c, min_cfs_quota_period).
+#: The kernel refuses lower quotas with EINVAL (kernel/sched/core.c, min_cfs_quota_period).
 MIN_QUOTA_US = 1_000
-#: What cpu.weight is where nobody set it.
+#: The kernel's default for cpu.weight.
 DEFAULT_WEIGHT = 100
 
 
@@ -19,35 +19,35 @@ class CpuMax(Interface):
     """``$MAX $PERIOD`` in µs ↔ cores, or None for no limit."""
 
     def sanitize_get(self, value: str) -> float | None:
-        """From the kernel."""
+        """Parse the kernel's text."""
         quota, period = value.split()
         return None if quota == "max" else int(quota) / int(period)
 
     def sanitize_set(self, value: float | None) -> str:
-        """To the kernel."""
+        """Format a value for the kernel."""
         quota = "max" if value is None else round(value * PERIOD_US)
         return f"{quota} {PERIOD_US}"
 
 
 def enforceable_cores(cores: float | None) -> float | None:
-    """The nearest that ``cpu.max`` can say: whole µs of a period, and not fewer than the kernel takes."""
+    """Round to what ``cpu.max`` can express: whole µs of a period, and at least the kernel's minimum."""
     return None if cores is None else max(MIN_QUOTA_US, round(cores * PERIOD_US)) / PERIOD_US
 
 
 class Burst(Interface):
-    """µs ↔ seconds of CPU time that may be saved up, at most the quota."""
+    """µs ↔ seconds of CPU time that may accumulate, at most the quota."""
 
     def sanitize_get(self, value: str) -> float:
-        """From the kernel."""
+        """Parse the kernel's text."""
         return int(value) / 1e6
 
     def sanitize_set(self, value: float) -> str:
-        """To the kernel."""
+        """Format a value for the kernel."""
         return str(round(value * 1e6))
 
 
 def enforceable_burst_s(burst_s: float | None, cores: float | None) -> float:
-    """Whole µs, and not more than one period's quota (kernel/sched/core.c, tg_set_cfs_bandwidth)."""
+    """Round to whole µs, and to at most one period's quota (kernel/sched/core.c, tg_set_cfs_bandwidth)."""
     burst_us = round((burst_s or 0.0) * 1e6)
     quota = enforceable_cores(cores)
     return (burst_us if quota is None else min(burst_us, round(quota * PERIOD_US))) / 1e6

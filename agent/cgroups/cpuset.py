@@ -1,4 +1,4 @@
-"""``cpuset.*``: which processors."""
+"""``cpuset.*``: the processors of a cgroup."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from agent.cgroups.files import Interface, V2Controller
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """``0-3,8`` → {0, 1, 2, 3, 8}.
+    """Parse a list of processors: ``0-3,8`` → {0, 1, 2, 3, 8}.
 
     Raises:
-        ValueError: it is no such list.
+        ValueError: the text is not such a list.
     """
     cpus: set[int] = set()
     for part in filter(None, text.strip().split(",")):
@@ -19,14 +19,14 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 
 class Cpus(Interface):
-    """A list of processors ↔ a set; the empty one means those of the parent."""
+    """A list of processors ↔ a set; the empty set means the parent's processors."""
 
     def sanitize_get(self, value: str) -> frozenset[int]:
-        """From the kernel."""
+        """Parse the kernel's text."""
         return parse_cpus(value)
 
     def sanitize_set(self, value: frozenset[int]) -> str:
-        """To the kernel, for which a write of nothing would be none."""
+        """Format a value for the kernel, which ignores an empty write."""
         return ",".join(map(str, sorted(value))) or "\n"
 
 
@@ -34,4 +34,5 @@ class CpusetFiles(V2Controller):
     """The cpuset controller."""
 
     cpus = Cpus("cpuset.cpus")  # 5.0
-    effective = Cpus("cpuset.cpus.effective", readonly=True)  # 5.0; the parent's where none of ours is there
+    # 5.0; the parent's, if none of the wanted ones is available
+    effective = Cpus("cpuset.cpus.effective", readonly=True)

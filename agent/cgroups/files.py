@@ -1,8 +1,8 @@
-"""The ground of every controller here: how a cgroup v2 file is read, written and typed.
+"""Reading, writing and typing of cgroup v2 files: the base of every controller in this package.
 
-cgroupspy's own controllers know version 1 only; its descriptors and its ``Controller`` know nothing of versions, so the
-version 2 controllers are declared on top of them. Two things differ from cgroupspy's own reading and writing: writes go
-through ``os.write`` (a buffered file swallows EINVAL unless it is closed explicitly), and each write is read back.
+cgroupspy's own controllers know version 1 only; its descriptors and its ``Controller`` are independent of the version,
+so the version 2 controllers are built on them. Reading and writing differ from cgroupspy in two ways: writes go through
+``os.write`` (a buffered file swallows EINVAL unless it is closed explicitly), and each write is read back.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from cgroupspy.interfaces import BaseFileInterface
 
 from agent.cgroups.filesystem import KERNEL, Access, Gone, NotSupported
 
-#: What the kernel answers about a cgroup that was removed: ENOENT to whoever looks for it or writes to a file opened
-#: before (cgroup_kn_lock_live), ENODEV to whoever reads one (kernfs).
+#: The errors of a removed cgroup: ENOENT for a lookup, and for a write to a file opened before (cgroup_kn_lock_live);
+#: ENODEV for a read (kernfs).
 _VANISHED = (errno.ENOENT, errno.ENODEV)
 
 
@@ -32,15 +32,15 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
         self._prefix = os.fsencode(path) + b"/"
 
     def filepath(self, filename: bytes) -> bytes:
-        """The full path to a file; without os.path.join, a microsecond less for each of thousands of readings."""
+        """Return the full path of a file; without os.path.join, 1 µs less for each of thousands of reads."""
         return self._prefix + filename
 
     def get_property(self, filename: bytes) -> str:
-        """Called by cgroupspy's descriptors.
+        """Read a file; called by cgroupspy's descriptors.
 
         Raises:
-            Gone: the cgroup is not there (any more).
-            NotSupported: the cgroup is there, the file is not.
+            Gone: the cgroup does not exist (any more).
+            NotSupported: the cgroup exists, the file does not.
         """
         path = self.filepath(filename)
         try:
@@ -49,11 +49,11 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
             raise self._meaning(error, path) from None
 
     def set_property(self, filename: bytes, value: object) -> None:
-        """Called by cgroupspy's descriptors.
+        """Write a file; called by cgroupspy's descriptors.
 
         Raises:
             Gone, NotSupported: as :meth:`get_property`.
-            OSError: what the kernel says to the value (EINVAL, EBUSY, …), with the path.
+            OSError: the kernel refuses the value (EINVAL, EBUSY, …); names the path.
         """
         path = self.filepath(filename)
         try:
@@ -62,15 +62,15 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
             raise self._meaning(error, path) from None
 
     def filename(self, interface: str) -> str:
-        """The kernel's name of what is an attribute here."""
+        """Return the kernel's name of an attribute's file."""
         return str(self.get_interface(interface).filename.decode())
 
     def has(self, filename: str) -> bool:
-        """Whether the file is there."""
+        """Return whether the file exists."""
         return self._filesystem.exists(self.filepath(filename.encode()))
 
     def open(self, filename: str) -> int:
-        """A descriptor of a file, for whoever shall write to it later.
+        """Open a file for later writes; return the descriptor.
 
         Raises:
             Gone, NotSupported: as :meth:`get_property`.
@@ -92,14 +92,14 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
 
 
 class Interface(BaseFileInterface):  # type: ignore[misc]
-    """cgroupspy's descriptor, with the types that a checker wants."""
+    """cgroupspy's descriptor, with type annotations."""
 
     def __get__(self, instance: V2Controller, owner: type[V2Controller]) -> Any:
         try:
             return super().__get__(instance, owner)
         except (ValueError, LookupError):
             name = os.fsdecode(instance.filepath(self.filename))
-            raise OSError(errno.EIO, "it does not say what this file says", name) from None
+            raise OSError(errno.EIO, "the file's content has an unexpected format", name) from None
 
     def __set__(self, instance: V2Controller, value: Any) -> None:
         super().__set__(instance, value)
@@ -109,35 +109,35 @@ class MaxOrInteger(Interface):
     """``max`` ↔ None, else a whole number."""
 
     def sanitize_get(self, value: str) -> int | None:
-        """From the kernel."""
+        """Parse the kernel's text."""
         return None if value == "max" else int(value)
 
     def sanitize_set(self, value: int | None) -> str:
-        """To the kernel."""
+        """Format a value for the kernel."""
         return "max" if value is None else str(int(value))
 
 
 class Number(Interface):
-    """A number as it stands. (cgroupspy's IntegerFile reads -1 as None, which is version 1's way to say unlimited.)"""
+    """A plain number. (cgroupspy's IntegerFile reads -1 as None, version 1's notation for unlimited.)"""
 
     def sanitize_get(self, value: str) -> int:
-        """From the kernel."""
+        """Parse the kernel's text."""
         return int(value)
 
     def sanitize_set(self, value: int) -> str:
-        """To the kernel."""
+        """Format a value for the kernel."""
         return str(int(value))
 
 
 class Words(Interface):
-    """A list of words on a line, or one number a line."""
+    """A line of words, or one number per line."""
 
     def sanitize_get(self, value: str) -> list[str]:
-        """From the kernel."""
+        """Parse the kernel's text."""
         return value.split()
 
     def sanitize_set(self, value: list[str]) -> str:
-        """To the kernel."""
+        """Format a value for the kernel."""
         return " ".join(value)
 
 
@@ -147,18 +147,18 @@ class FlatKeyed(Interface):
     readonly = True
 
     def sanitize_get(self, value: str) -> dict[str, int]:
-        """From the kernel."""
+        """Parse the kernel's text."""
         return self.parse(value)
 
     @staticmethod
     def parse(value: str) -> dict[str, int]:
-        """The text of such a file."""
+        """Parse the text of a flat keyed file."""
         fields = value.split()
         return dict(zip(fields[::2], map(int, fields[1::2]), strict=True))
 
 
 class OneKey(Interface):
-    """One value of a flat keyed file, for readings so frequent that the rest would cost more than the system call."""
+    """One value of a flat keyed file, for frequent reads: parsing the rest would cost more than the system call."""
 
     readonly = True
 
@@ -167,7 +167,7 @@ class OneKey(Interface):
         self._key = f"\n{key} "
 
     def sanitize_get(self, value: str) -> int:
-        """From the kernel; 0 where the key is not there."""
+        """Parse the kernel's text; 0 if the key is missing."""
         return int(f"\n{value}".partition(self._key)[2].partition("\n")[0] or 0)
 
 
@@ -175,9 +175,9 @@ class NestedKeyed(Interface):
     """``device key=value key=value …`` lines (nested keyed); written one line at a time."""
 
     def sanitize_get(self, value: str) -> dict[str, dict[str, int | None]]:
-        """From the kernel. A device may stand there without any pair (io.stat of one that was never used).
+        """Parse the kernel's text. A device may have no pairs at all (io.stat of an unused device).
 
-        What is no whole number is left out (io.cost adds ``cost.vrate=100.00``).
+        Values that are not whole numbers are left out (io.cost adds ``cost.vrate=100.00``).
         """
         parsed: dict[str, dict[str, int | None]] = {}
         for line in value.splitlines():
@@ -191,26 +191,26 @@ class NestedKeyed(Interface):
         return parsed
 
     def sanitize_set(self, value: tuple[str, dict[str, int | None]]) -> str:
-        """To the kernel: keys that are not named keep their values."""
+        """Format a value for the kernel; keys that are not named keep their values."""
         device, fields = value
         return " ".join([device, *(f"{k}={'max' if v is None else v}" for k, v in fields.items())])
 
 
 def holds(wanted: Any, found: Any, granularity: int = 1) -> bool:
-    """Whether what was read is what was wanted; the kernel may round down by less than ``granularity``."""
+    """Return whether the value read is the value wanted; the kernel may round down by less than ``granularity``."""
     both = isinstance(found, int) and isinstance(wanted, int)
     return 0 <= wanted - found < granularity if both else bool(found == wanted)
 
 
 def set_and_check(controller: V2Controller, name: str, value: Any, *, granularity: int = 1, read: bool = True) -> bool:
-    """Write unless it stands there already, then read back; whether it was written.
+    """Write a value unless the file already has it, then read it back; return whether it was written.
 
     Args:
         granularity: the kernel may round down by less than this (memory: a page).
-        read: look first. Not worth it where something else is known to stand there.
+        read: read before writing. Unnecessary if the file is known to have another value.
 
     Raises:
-        OSError: refused by the kernel, or something else was read back.
+        OSError: the kernel refused the value, or another value was read back.
     """
     if read and holds(value, getattr(controller, name), granularity):
         return False

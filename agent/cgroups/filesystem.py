@@ -1,4 +1,4 @@
-"""What is done to a cgroup2 file system, and the kernel's own: the root of everything else here is injected."""
+"""Access to a cgroup2 file system; everything else in this package gets an implementation injected."""
 
 from __future__ import annotations
 
@@ -9,62 +9,62 @@ from pathlib import Path
 from typing import Protocol
 
 _READ_BYTES = 64 * 1024
-#: Longer than any file that is kept open, so that one system call reads it whole.
+#: More than the size of any file that is kept open, so that one system call reads it whole.
 _KEPT_BYTES = 16 * 1024
 
 
 class Gone(FileNotFoundError):  # noqa: N818 - an ordinary result more than an error
-    """The cgroup vanished: an ordinary result, for whoever asks to handle."""
+    """The cgroup vanished: an ordinary result that callers handle."""
 
 
-class NotSupported(OSError):  # noqa: N818 - it says what is so
-    """The file is not there though the cgroup is: the kernel or the delegation lacks it."""
+class NotSupported(OSError):  # noqa: N818 - describes a state
+    """The cgroup exists, the file does not: the kernel or the delegation lacks it."""
 
 
 class Kept(Protocol):
-    """A file that stays open to be read again and again."""
+    """A file that stays open for repeated reads."""
 
     def read(self) -> str:
-        """The whole of it as it is now; OSError ENODEV once its cgroup was removed."""
+        """Read the whole file; OSError ENODEV once its cgroup was removed."""
         ...
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         ...
 
 
 class Access(Protocol):
-    """What is done to files."""
+    """Operations on files."""
 
     def read(self, path: bytes) -> str:
-        """The whole of a file."""
+        """Read a whole file."""
         ...
 
     def write(self, path: bytes, text: str) -> None:
-        """One write, as the kernel wants it."""
+        """Write with a single system call, as the kernel requires."""
         ...
 
     def open(self, path: bytes) -> int:
-        """A descriptor to write to."""
+        """Open a file for writing; return the descriptor."""
         ...
 
     def exists(self, path: bytes) -> bool:
-        """Whether there is such a file or directory."""
+        """Return whether the file or directory exists."""
         ...
 
 
 class Filesystem(Access, Protocol):
-    """What is done to a cgroup2 file system; tests bring one of their own (penstock.testing.fake_cgroups).
+    """Operations on a cgroup2 file system; tests supply their own (penstock.testing.fake_cgroups).
 
     Every method raises the OSError that the kernel would.
     """
 
     def keep(self, path: bytes) -> Kept:
-        """Open a file to read it often."""
+        """Open a file for repeated reads."""
         ...
 
     def mkdir(self, path: bytes) -> None:
-        """Make a cgroup."""
+        """Create a cgroup."""
         ...
 
     def rmdir(self, path: bytes) -> None:
@@ -72,7 +72,7 @@ class Filesystem(Access, Protocol):
         ...
 
     def children(self, path: bytes) -> list[str]:
-        """The names of the cgroups directly below."""
+        """Return the names of the cgroups directly below."""
         ...
 
 
@@ -92,10 +92,10 @@ class _KeptDescriptor:
 
 
 class Kernel:
-    """The real one."""
+    """The kernel's file system."""
 
     def read(self, path: bytes) -> str:
-        """Until the end: lists come a page at a time (seq_file), so one read would lose pids of a large cgroup."""
+        """Read until the end: lists come a page at a time (seq_file), so one read would lose pids of a large cgroup."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             parts = []
@@ -106,11 +106,11 @@ class Kernel:
             os.close(descriptor)
 
     def keep(self, path: bytes) -> Kept:
-        """Not for lists: these come a page at a time, whatever is asked for."""
+        """Open a file to keep. Not for lists: these come a page at a time, whatever size is asked for."""
         return _KeptDescriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def write(self, path: bytes, text: str) -> None:
-        """Unbuffered."""
+        """Write unbuffered."""
         descriptor = self.open(path)
         try:
             os.write(descriptor, text.encode())
@@ -118,23 +118,23 @@ class Kernel:
             os.close(descriptor)
 
     def open(self, path: bytes) -> int:
-        """Never creates."""
+        """Open for writing; never creates a file."""
         return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
 
     def exists(self, path: bytes) -> bool:
-        """Without following what cannot be there anyway."""
+        """Return whether the path exists, without following symbolic links."""
         return os.path.lexists(path)
 
     def mkdir(self, path: bytes) -> None:
-        """One level."""
+        """Create one level."""
         Path(os.fsdecode(path)).mkdir()
 
     def rmdir(self, path: bytes) -> None:
-        """The kernel's files in it do not count."""
+        """Remove a directory; the kernel's files in it are no obstacle."""
         Path(os.fsdecode(path)).rmdir()
 
     def children(self, path: bytes) -> list[str]:
-        """In no order."""
+        """Return the names in no particular order."""
         with os.scandir(path) as entries:
             return [os.fsdecode(entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
@@ -143,17 +143,17 @@ KERNEL = Kernel()
 
 
 class Allowance:
-    """How many descriptors may be kept open for counters: half of what the process may have, unless told otherwise."""
+    """The number of descriptors that may stay open for counters: by default half of the process's limit."""
 
     def __init__(self, descriptors: int | None = None) -> None:
         self.left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 if descriptors is None else descriptors
 
 
 class Keeping:
-    """Reads counters through descriptors that stay open (3 µs instead of 12), everything else as always.
+    """Reads counters through descriptors that stay open (3 µs instead of 12); all else goes to the file system.
 
-    Beyond the allowance files are opened for each reading. Not for threads: a descriptor that one closes, another
-    would still read.
+    Beyond the allowance, files are opened for each read. Not thread-safe: one thread could close a descriptor that
+    another still reads.
     """
 
     def __init__(self, filesystem: Filesystem, names: frozenset[bytes], allowance: Allowance) -> None:
@@ -163,7 +163,7 @@ class Keeping:
         self._kept: dict[bytes, Kept] = {}
 
     def read(self, path: bytes) -> str:
-        """See Access."""
+        """Implement Access."""
         kept = self._kept.get(path) or self._keep(path)
         if kept is None:
             return self._filesystem.read(path)
@@ -173,22 +173,22 @@ class Keeping:
             self._let_go(path)
             if error.errno != errno.ENODEV:
                 raise
-            return self._filesystem.read(path)  # removed; and made again since, perhaps
+            return self._filesystem.read(path)  # removed, and perhaps created again since
 
     def exists(self, path: bytes) -> bool:
-        """See Access."""
+        """Implement Access."""
         return self._filesystem.exists(path)
 
     def write(self, path: bytes, text: str) -> None:
-        """See Access."""
+        """Implement Access."""
         self._filesystem.write(path, text)
 
     def open(self, path: bytes) -> int:
-        """See Access."""
+        """Implement Access."""
         return self._filesystem.open(path)
 
     def close(self) -> None:
-        """Let go of all; the next reading opens anew."""
+        """Close all descriptors; the next read opens them again."""
         for path in list(self._kept):
             self._let_go(path)
 

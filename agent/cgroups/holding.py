@@ -1,12 +1,13 @@
-"""Lowering ``io.max`` while I/O waits behind it, on kernels that would let everything through instead.
+"""Lower ``io.max`` while I/O waits, on kernels that would otherwise let all of it through.
 
-What was dispatched ahead of its time is carried over to the new limit as a negative number of bytes, and Linux 6.1 to
-6.5 add it to an unsigned one (block/blk-throttle.c, tg_within_bps_limit; mended in 6.6 by "fix wrong comparation while
-carryover_ios/bytes is negative"): for a tenth of a second nothing is throttled, and then nothing runs until the new
-limit has made up for it. Measured in docs/kernel-disks.md.
+The kernel carries bytes that were dispatched ahead of time over to the new limit as a negative number, and Linux 6.1 to
+6.5 add that to an unsigned one (block/blk-throttle.c, tg_within_bps_limit; fixed in 6.6 by "fix wrong comparation while
+carryover_ios/bytes is negative"): for 0.1 s nothing is throttled, and then nothing runs until the new limit has made up
+for it. Measured in docs/kernel-disks.md.
 
-So the I/O is held for a slice, by a limit of operations too low for one: meanwhile what the old limit allows adds up to
-what was ahead, or more. Where operations are limited themselves that does not hold anything, and is not done.
+The workaround holds the I/O for one slice, by a limit on operations too low for any to start: meanwhile the old limit's
+budget grows to at least the bytes dispatched ahead. If operations are limited themselves, this does not hold any I/O,
+and is not done.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from agent.cgroups.devices import Disk
 from agent.cgroups.io import IoFiles
 from agent.core.confinement import Confinement
 
-#: DFL_THROTL_SLICE_HD, a tenth of a second, and a tick or two.
+#: DFL_THROTL_SLICE_HD, 0.1 s, plus a tick or two.
 SLICE_S = 0.11
-#: The least that io.max takes: the first one would be due after half a second.
+#: The minimum of io.max: the first operation would be due after half a second.
 _HELD = 2
 _FIRST, _MENDED = (6, 1), (6, 6)
 _OPERATIONS = ("riops", "wiops")
 
 
 def needed(release: str) -> bool:
-    """Whether the kernel of this release (``uname -r``) is one of those."""
+    """Return whether the kernel of this release (``uname -r``) has the defect."""
     found = re.match(r"(\d+)\.(\d+)", release)
     return found is not None and _FIRST <= (int(found[1]), int(found[2])) < _MENDED
 
 
 def falls(before: Confinement | None, wanted: Confinement) -> bool:
-    """Whether a rate falls, or is taken away (what is carried over then waits for the next one), and can be held."""
+    """Return whether a rate falls or is removed (its carry-over then waits for the next limit), and I/O can be held."""
     if before is None or before.disk_read_ops_per_s is not None or before.disk_write_ops_per_s is not None:
         return False
     rates = (
@@ -45,12 +46,12 @@ def falls(before: Confinement | None, wanted: Confinement) -> bool:
 
 
 def hold(io: IoFiles, disks: Sequence[Disk]) -> None:
-    """No I/O begins from now on. A disk that does not take it goes without."""
+    """Keep new I/O from starting. A disk that refuses the limit is skipped."""
     _limit(io, disks, dict.fromkeys(_OPERATIONS, _HELD))
 
 
 def let_go(io: IoFiles, disks: Sequence[Disk], confinement: Confinement) -> None:
-    """It goes on, with as many operations as it may have."""
+    """Let I/O continue, with the operations that the confinement allows."""
     limits = (confinement.disk_read_ops_per_s, confinement.disk_write_ops_per_s)
     _limit(io, disks, dict(zip(_OPERATIONS, limits, strict=True)))
 

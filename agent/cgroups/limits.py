@@ -1,4 +1,4 @@
-"""From a confinement to what the kernel's files say, writing only what changes."""
+"""Translate a confinement to the values of the kernel's files, and write only those that change."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ DISK_KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came of it.
+    """The result of applying a confinement.
 
     ``failed``: field of Confinement that was asked for (differs from its default) and is not enforced → why, with the
-    remedy. ``written``: the kernel's files that did not say so already; where nothing was known before (drift repair),
-    what had drifted. ``shrink_to_bytes``: memory.max stayed as it was, because more than that is in use and lowering
-    it would kill: ``Cgroup.shrink_memory`` is for that.
+    remedy. ``written``: the kernel's files that had other values; in a drift repair, the files that had drifted.
+    ``shrink_to_bytes``: memory.max was not lowered, because more than this is in use and lowering it would kill; use
+    ``Cgroup.shrink_memory``.
     """
 
     failed: dict[str, str] = field(default_factory=dict)
@@ -50,9 +50,9 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a container's cgroup has to do with: controller → why it is missing, and the host's disks.
+    """The environment of a container's cgroup: controller → why it is missing, and the host's disks.
 
-    ``no_disk_weight`` is why weights do nothing on (one of) them.
+    ``no_disk_weight`` is why weights have no effect on at least one disk.
     """
 
     missing: Mapping[str, Reason]
@@ -60,8 +60,8 @@ class Surroundings:
     no_disk_weight: Reason | None = None
 
 
-class _Unenforced(Exception):  # noqa: N818 - it says what is so
-    """The kernel takes it, and it does nothing."""
+class _Unenforced(Exception):  # noqa: N818 - describes a state
+    """The kernel accepts the value, without effect."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(str(reason))
@@ -71,14 +71,14 @@ class _Unenforced(Exception):  # noqa: N818 - it says what is so
 def apply_confinement(
     files: Files, wanted: Confinement, since: Confinement | None, surroundings: Surroundings
 ) -> Applied:
-    """See ``Cgroup.confine``."""
+    """Apply a confinement; see ``Cgroup.confine``."""
     if since == wanted:
         return Applied()
     return _Application(files, wanted, since, surroundings).carry_out()
 
 
 class _Application:
-    """One confinement being written; its methods put a field in force or raise what prevents that."""
+    """One confinement being written; its methods enforce a field or raise the obstacle."""
 
     def __init__(
         self, files: Files, wanted: Confinement, since: Confinement | None, surroundings: Surroundings
@@ -104,15 +104,15 @@ class _Application:
                 why = unenforced.reason
             except OSError as error:
                 why = refused(error)
-                asked = asked or not isinstance(error, NotSupported)  # a limit that cannot be lifted is told, too
+                asked = asked or not isinstance(error, NotSupported)  # a limit that cannot be lifted is reported too
             if why is not None and asked:
                 failed[name] = str(why)
         return Applied(failed, tuple(dict.fromkeys(self._written)), self._shrink_to_bytes)
 
     def _changes(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        """Field, controller, and how it is put in force, in the order in which the kernel takes them.
+        """Yield field, controller and the function that enforces the field, in the order that the kernel requires.
 
-        A quota is never less than the burst (EINVAL otherwise); what throttles stays below what kills.
+        A quota may not be less than the burst (EINVAL otherwise); ``memory.high`` stays below ``memory.max``.
         """
         changes: tuple[tuple[str, str, Callable[[], None]], ...] = (
             ("opportunistic", "cpu", self._opportunistic),
@@ -134,7 +134,7 @@ class _Application:
         return (change for change in changes if self._differs(change[0]))
 
     def _differs(self, name: str) -> bool:
-        """Whether a field, or another that it depends on, is not known to be in force."""
+        """Return whether a field, or another that it depends on, is not known to be in force."""
         since = self._since
         if since is None:
             return True
@@ -151,19 +151,19 @@ class _Application:
     # ------------------------------------------------------------ cpu
 
     def _opportunistic(self) -> None:
-        """Opportunistic work runs when nobody else wants the processor."""
-        with contextlib.suppress(NotSupported):  # before 5.15 weight 1 comes near
+        """Set the idle class: opportunistic work runs when no other work needs the processor."""
+        with contextlib.suppress(NotSupported):  # before 5.15, weight 1 comes close
             self._put(self._files.cpu, "idle", self._wanted.opportunistic)
 
     def _cpu_weight(self) -> None:
-        """While cpu.idle is 1 the weight reads 0 and cannot be written; leaving the class gives the default."""
+        """Set the weight. It cannot be written while cpu.idle is 1; leaving the class resets it to the default."""
         if not self._wanted.opportunistic:
             self._put(self._files.cpu, "weight", self._wanted.cpu_weight)
         elif not self._files.cpu.has("cpu.idle"):
             self._put(self._files.cpu, "weight", 1)
 
     def _less_burst(self) -> None:
-        with contextlib.suppress(NotSupported):  # said when it is to grow
+        with contextlib.suppress(NotSupported):  # reported when the burst is to grow
             if self._burst() < self._standing_burst():
                 self._put(self._files.cpu, "burst", self._burst())
 
@@ -176,7 +176,7 @@ class _Application:
             if wanted is not None:
                 raise
         if wanted is not None and wanted > self._burst() + 1e-6:
-            raise _Unenforced(Reason(f"the kernel saves up at most one period's quota, {self._burst():g} s"))
+            raise _Unenforced(Reason(f"the kernel accumulates at most one period's quota, {self._burst():g} s"))
 
     def _burst(self) -> float:
         return enforceable_burst_s(self._wanted.cpu_burst_s, self._wanted.cpu_cores)
@@ -196,10 +196,10 @@ class _Application:
         effective = cpuset.effective
         if not effective <= cpus:
             where = ",".join(map(str, sorted(effective)))
-            raise _Unenforced(Reason(f"none of these processors is the containers' to use; it runs on {where}"))
+            raise _Unenforced(Reason(f"containers may use none of these processors; this one runs on {where}"))
 
     def _all_cpus(self) -> None:
-        """Those of the parent; with processes in it they have to be named (kernel/cgroup/cpuset.c, validate_change)."""
+        """Allow the parent's processors; with processes inside, list them (cpuset.c, validate_change)."""
         everything = self._files.parent_cpuset.effective
         if self._since is None and self._files.cpuset.cpus == everything:
             return
@@ -218,7 +218,7 @@ class _Application:
             self._swap()
 
     def _less_memory_max(self) -> None:
-        """Not below what is in use: that would kill."""
+        """Lower memory.max, but not below the memory in use, which would kill."""
         wanted = self._wanted.memory_max_bytes
         if wanted is None or not self._lowers_memory_max():
             return
@@ -235,8 +235,8 @@ class _Application:
         return wanted is not None and not holds(wanted, standing, PAGE_BYTES) and (standing or math.inf) > wanted
 
     def _swap(self) -> None:
-        """With the limit goes swap: excess is killed, as promised, and does not go to a disk that others use."""
-        with contextlib.suppress(NotSupported):  # a kernel that does not account swap
+        """Limit swap together with memory: excess is killed, as promised, and not swapped to a disk that others use."""
+        with contextlib.suppress(NotSupported):  # kernels without swap accounting
             self._put(self._files.memory, "swap_max", None if self._wanted.memory_max_bytes is None else 0)
 
     # ------------------------------------------------------------ disks
@@ -251,11 +251,11 @@ class _Application:
             raise _Unenforced(self._surroundings.no_disk_weight)
 
     def _disk_limit(self, name: str) -> None:
-        """The same on each disk; one that fails does not keep the others from theirs."""
+        """Set a limit on each disk; a failure on one does not affect the others."""
         limit: int | None = getattr(self._wanted, name)
         if not self._surroundings.disks and limit is not None:
             raise _Unenforced(
-                Reason("no disk was found that io.max could bind", "see /sys/block for what this host has")
+                Reason("no disk was found that io.max can limit", "see /sys/block for what this host has")
             )
         failure: OSError | None = None
         for disk in self._surroundings.disks:
@@ -280,7 +280,7 @@ class _Application:
 
 
 def enforceable_rate(key: str, limit: int | None) -> int | None:
-    """The nearest that io.max can say: at least 2, and operations in 32 bits (block/blk-throttle.c, tg_set_limit)."""
+    """Round to what io.max can express: at least 2, and operations in 32 bits (block/blk-throttle.c, tg_set_limit)."""
     if limit is None or (key.endswith("iops") and limit >= _MOST_OPS):
         return None
     return max(2, limit)

@@ -14,26 +14,26 @@ PAGE_BYTES = resource.getpagesize()
 
 
 class Command(Interface):
-    """A number that is not kept but carried out."""
+    """A file that triggers an action and keeps no value."""
 
     writeonly = True
 
     def sanitize_set(self, value: int) -> str:
-        """To the kernel."""
+        """Format a value for the kernel."""
         return str(int(value))
 
 
 class MemoryFiles(V2Controller):
-    """The memory controller. Protection (min, low) counts only as far as every ancestor has as much of it."""
+    """The memory controller. Protection (min, low) takes effect only as far as every ancestor has it too."""
 
     min = MaxOrInteger("memory.min")
     low = MaxOrInteger("memory.low")
     high = MaxOrInteger("memory.high")
     max = MaxOrInteger("memory.max")
     swap_max = MaxOrInteger("memory.swap.max")
-    # Off unless it was asked for: a parent that outlives its child's OOM can report it (docs/kernel.md).
+    # Off by default: a parent that outlives its child's OOM can report it (docs/kernel.md).
     oom_group = FlagFile("memory.oom.group")  # 4.19
-    reclaim = Command("memory.reclaim")  # 5.19; EAGAIN if less could be had
+    reclaim = Command("memory.reclaim")  # 5.19; EAGAIN if less could be reclaimed
     current = Number("memory.current", readonly=True)
     peak = Number("memory.peak", readonly=True)  # 5.19
     stat = FlatKeyed("memory.stat")

@@ -1,7 +1,7 @@
-"""To be told when work stalls or something happens in a cgroup, through a descriptor that any event loop can watch.
+"""Notification of stalls and of events in a cgroup, through a descriptor that any event loop can watch.
 
-The kernel says both by POLLPRI, which asyncio cannot watch. An epoll descriptor that watches for POLLPRI is itself
-*readable* then.
+The kernel signals both by POLLPRI, which asyncio cannot watch. An epoll descriptor that watches for POLLPRI becomes
+*readable* at that moment.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Self
 from agent.cgroups.files import FlatKeyed
 from agent.cgroups.reason import Reason
 
-#: Without CAP_SYS_RESOURCE only windows of whole multiples of this are taken (kernel/sched/psi.c, 6.4).
+#: Without CAP_SYS_RESOURCE the kernel only takes windows in multiples of this (kernel/sched/psi.c, 6.4).
 _UNPRIVILEGED_WINDOW_US = 2_000_000
 _LEAST_WINDOW_US = 500_000
-#: What a file that is watched can hold.
+#: The maximum size of a watched file.
 _READ_BYTES = 4096
 
 
@@ -32,15 +32,15 @@ class _Watch:
         self._epoll = select.epoll()
 
     def _watch(self) -> None:
-        """Not before a trigger is armed: until then there is nothing that the kernel could queue us on."""
+        """Start watching. A trigger must be armed before: until then the kernel has no queue for the watcher."""
         self._epoll.register(self._file, select.EPOLLPRI)
 
     def fileno(self) -> int:
-        """To be watched for reading."""
+        """Return the descriptor to watch for reading."""
         return self._epoll.fileno()
 
     def close(self) -> None:
-        """Watch no more; take it out of the event loop before."""
+        """Close both descriptors; remove them from the event loop first."""
         self._epoll.close()
         os.close(self._file)
 
@@ -52,17 +52,17 @@ class _Watch:
 
 
 class PressureTrigger(_Watch):
-    """Fires when tasks stalled for ``stall_us`` within ``window_us``, at most once in each window (PSI, 4.20; 5.2).
+    """Fires when tasks stalled for ``stall_us`` within ``window_us``, at most once per window (PSI, 4.20; 5.2).
 
-    Without CAP_SYS_RESOURCE the kernel takes windows of 2 s only: then ``stall_us`` is the same share of that, and
-    ``compromise`` says so (None: it is as asked).
+    Without CAP_SYS_RESOURCE the kernel takes windows of 2 s only: then ``stall_us`` is scaled to that window, and
+    ``compromise`` reports it (None: the trigger is as asked).
 
     Args:
         path: a pressure file: a cgroup's ``memory.pressure``, or one in ``/proc/pressure``.
         window_us: 500,000 to 10,000,000.
 
     Raises:
-        OSError: there is no such file, it may not be written to, or the kernel does not take the numbers.
+        OSError: the file does not exist, may not be written to, or the kernel does not take the numbers.
     """
 
     def __init__(self, path: Path, stall_us: int, window_us: int) -> None:
@@ -83,7 +83,7 @@ class PressureTrigger(_Watch):
             if error.errno != errno.EINVAL or not _LEAST_WINDOW_US <= self.window_us < _UNPRIVILEGED_WINDOW_US:
                 raise
             self.compromise = Reason(
-                f"pressure is looked at every 2 s instead of every {self.window_us / 1e6:g} s",
+                f"pressure is checked every 2 s instead of every {self.window_us / 1e6:g} s",
                 "give the agent CAP_SYS_RESOURCE (AmbientCapabilities= in its unit)",
             )
             self.stall_us = self.stall_us * _UNPRIVILEGED_WINDOW_US // self.window_us
@@ -94,20 +94,20 @@ class PressureTrigger(_Watch):
         os.write(self._file, f"some {self.stall_us} {self.window_us}\0".encode())
 
     def fired(self) -> bool | None:
-        """To be called each time :meth:`fileno` was readable: True; None: the cgroup is gone, so close it.
+        """Return True, or None if the cgroup is gone and the trigger must be closed. Call it when :meth:`fileno` is
+        readable.
 
-        Whoever watches :meth:`fileno` has thereby taken the event from the kernel already, so nothing is left to be
-        asked: this is only for afterwards.
+        Watching :meth:`fileno` has already taken the event from the kernel, so this cannot be used to poll.
         """
         seen = self._epoll.poll(0)
         return None if any(mask & select.EPOLLERR for _, mask in seen) else True
 
 
 class EventsWatch(_Watch):
-    """Says when ``memory.events``, ``cgroup.events`` or ``pids.events`` changed.
+    """Reports changes of ``memory.events``, ``cgroup.events`` or ``pids.events``.
 
     Raises:
-        OSError: there is no such file.
+        OSError: the file does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -116,7 +116,7 @@ class EventsWatch(_Watch):
         self.changed()
 
     def changed(self) -> dict[str, int] | None:
-        """What the file says now, and it is armed again; None: the cgroup is gone."""
+        """Read the file and arm the watch again; None: the cgroup is gone."""
         try:
             text = os.pread(self._file, _READ_BYTES, 0)
         except OSError as error:

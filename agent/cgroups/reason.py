@@ -1,4 +1,4 @@
-"""Why something cannot be had here, and what mends it."""
+"""Why a feature is unavailable on this host, and its remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNIFIED = "boot with systemd.unified_cgroup_hierarchy=1, or use the virtual mach
 DELEGATE = (
     "run the agent under its delegated unit (ansible/), or: systemd-run --user --scope -p Delegate=yes penstock up"
 )
-#: Which kernel brought the files that not every kernel has.
+#: The kernel version that introduced a file.
 _SINCE = {
     "cgroup.freeze": "5.2",
     "cgroup.kill": "5.14",
@@ -27,7 +27,7 @@ _SINCE = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """``remedy`` is empty where nothing mends it."""
+    """A cause, and a remedy, which is empty if there is none."""
 
     why: str
     remedy: str = ""
@@ -37,7 +37,7 @@ class Reason:
 
 
 def refused(error: OSError) -> Reason:
-    """What the kernel's answer to a write means to an operator."""
+    """Explain the kernel's error for a write to an operator."""
     path = os.fspath(error.filename) if error.filename else ""
     name = Path(path).name
     if isinstance(error, NotSupported):
@@ -50,12 +50,12 @@ def refused(error: OSError) -> Reason:
     if name == "cpuset.cpus" and error.errno in (errno.ERANGE, errno.EINVAL):
         return Reason("this host has no such processors", "see /sys/devices/system/cpu/online")
     if error.errno in (errno.EINVAL, errno.ERANGE):
-        return Reason(f"the kernel does not take this value for {name}")
+        return Reason(f"the kernel refuses this value for {name}")
     return Reason(f"{name}: {error.strerror}")
 
 
 def unavailable(controller: str, cgroup: str, proc_cgroups: Path = Path("/proc/cgroups")) -> Reason:
-    """Why a controller is not among a cgroup's ``cgroup.controllers``."""
+    """Return why a controller is missing from a cgroup's ``cgroup.controllers``."""
     hierarchy, enabled = _bound(controller, proc_cgroups)
     if enabled is None:
         return Reason(f"this kernel has no {controller} controller", "use a kernel that is built with it")
@@ -65,17 +65,17 @@ def unavailable(controller: str, cgroup: str, proc_cgroups: Path = Path("/proc/c
             "take cgroup_disable= off the kernel's command line and reboot",
         )
     if hierarchy != 0:
-        return Reason(f"cgroup v1 holds the {controller} controller", UNIFIED)
+        return Reason(f"the {controller} controller is bound to cgroup v1", UNIFIED)
     return Reason(f"the {controller} controller is not delegated to {cgroup}", DELEGATE)
 
 
 def _bound(controller: str, proc_cgroups: Path) -> tuple[int, bool | None]:
-    """Which hierarchy has it (0: the unified one), and whether it is enabled; None: the kernel does not know it."""
-    name = "blkio" if controller == "io" else controller  # /proc/cgroups keeps version 1's name
+    """Return the controller's hierarchy (0: the unified one) and whether it is enabled; None: unknown to the kernel."""
+    name = "blkio" if controller == "io" else controller  # /proc/cgroups uses version 1's name
     try:
         lines = proc_cgroups.read_text(encoding="ascii").splitlines()
     except OSError:
-        return 0, True  # no /proc/cgroups (CONFIG_CGROUPS_V1 off): the unified one is all there is
+        return 0, True  # no /proc/cgroups (CONFIG_CGROUPS_V1 off): only the unified hierarchy exists
     for line in lines:
         fields = line.split()
         if len(fields) == 4 and fields[0] == name:

@@ -1,4 +1,4 @@
-"""The counters of one cgroup, read once."""
+"""The counters of one cgroup, read together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent.cgroups.filesystem import Access, Gone, NotSupported
 from agent.cgroups.io import IoFiles
 from agent.cgroups.memory import MemoryFiles
 
-#: The files that are read again and again, and so are kept open.
+#: Files that are read repeatedly, and so are kept open.
 COUNTERS = frozenset(
     b"cpu.stat cpu.pressure memory.current memory.stat memory.events memory.peak memory.pressure io.stat io.pressure "
     b"pids.current".split()
@@ -22,13 +22,13 @@ COUNTERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CgroupSample:
-    """Counters of one cgroup and what is below it; zero where the controller or the file is not there.
+    """Counters of one cgroup and those below it; zero if the controller or the file is missing.
 
-    ``memory_working_set_bytes`` leaves out the page cache that the kernel drops first (memory.stat's inactive_file);
-    ``memory_cache_bytes`` is what reclaim can take: all page cache that is neither dirty, mlocked nor shmem.
-    ``…_stalled_s`` is the time in which at least one task stood still for want of the resource (``some`` of its
-    pressure file; for CPU the time throttled by the cgroup's own limit counts, too). ``io_…`` are of all disks, as
-    the block layer saw them: what the cache answers is not in there.
+    ``memory_working_set_bytes`` excludes the page cache that the kernel drops first (memory.stat's inactive_file);
+    ``memory_cache_bytes`` is reclaimable: all page cache that is neither dirty, mlocked nor shmem. ``…_stalled_s`` is
+    the time during which at least one task was stalled on the resource (``some`` of its pressure file; for the CPU this
+    includes time throttled by the cgroup's own limit). ``io_…`` cover all disks, as counted by the block layer: I/O
+    answered by the page cache is not included.
     """
 
     cpu_usage_s: float = 0.0
@@ -52,7 +52,7 @@ class CgroupSample:
 
 
 class Together(NamedTuple):
-    """What all containers together have used so far, those that are gone included, and the memory that they hold."""
+    """The use of all containers so far, including those that are gone, and the memory in use."""
 
     cpu_s: float
     disk_bytes: int
@@ -73,7 +73,7 @@ class Files:
 
 
 class Counters:
-    """Reads samples of one cgroup, and remembers what this kernel does not count."""
+    """Reads samples of one cgroup, and skips counters that this kernel does not have."""
 
     def __init__(self, files: Files, controllers: frozenset[str]) -> None:
         self._files = files
@@ -82,9 +82,9 @@ class Counters:
         self._last = CgroupSample()
 
     def sample(self, *, full: bool) -> CgroupSample | None:
-        """All counters now, None if the cgroup vanished, also while it was read; without ``full`` what is used only.
+        """Read all counters; None if the cgroup vanished, even during the read. Without ``full``, read only use.
 
-        What history and status want (peak, events, stalled times) stays as it was in the last full sample then.
+        The values for history and status (peak, events, stalled times) are then those of the last full sample.
         """
         try:
             sample = self._use()
@@ -132,7 +132,7 @@ class Counters:
         )
 
     def _count(self, controller: V2Controller, name: str) -> int:
-        """A counter that not every kernel has (NotSupported; EOPNOTSUPP with pressure switched off)."""
+        """Read a counter that not every kernel has (NotSupported; EOPNOTSUPP if pressure is switched off)."""
         if (controller, name) not in self._lacking:
             try:
                 return int(getattr(controller, name))

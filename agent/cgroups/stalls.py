@@ -1,4 +1,4 @@
-"""``*.pressure``: how long work stood still for want of a resource (Documentation/accounting/psi.rst, 4.20)."""
+"""``*.pressure``: for how long work was stalled on a resource (Documentation/accounting/psi.rst, 4.20)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent.cgroups.files import Interface
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Percent of the last 10, 60 and 300 s, and the µs since the cgroup was made."""
+    """Percent of the last 10, 60 and 300 s, and the µs since the cgroup was created."""
 
     avg10: float = 0.0
     avg60: float = 0.0
@@ -19,19 +19,19 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """``some``: at least one task stood still; ``full``: all of them (None for CPU before 5.13)."""
+    """``some``: at least one task was stalled; ``full``: all of them (None for CPU before 5.13)."""
 
     some: Stall = field(default_factory=Stall)
     full: Stall | None = None
 
 
 class PressureFile(Interface):
-    """Two lines, ``some avg10=0.00 avg60=0.00 avg300=0.00 total=0`` and ``full …``; what is written is a trigger."""
+    """Two lines, ``some avg10=0.00 avg60=0.00 avg300=0.00 total=0`` and ``full …``; writing sets a trigger."""
 
     readonly = True  # triggers have a descriptor each: agent.cgroups.pressure
 
     def sanitize_get(self, value: str) -> Stalls:
-        """From the kernel."""
+        """Parse the kernel's text."""
         lines = {}
         for line in value.splitlines():
             kind, *pairs = line.split()
@@ -42,10 +42,10 @@ class PressureFile(Interface):
 
 
 class StalledTime(Interface):
-    """Of the same file only the total of ``some``, in µs: what is wanted of hundreds of cgroups each second."""
+    """Only the total of ``some`` in the same file, in µs, for reads of hundreds of cgroups each second."""
 
     readonly = True
 
     def sanitize_get(self, value: str) -> int:
-        """From the kernel."""
+        """Parse the kernel's text."""
         return int(value.partition("total=")[2].partition("\n")[0])

@@ -1,7 +1,7 @@
-"""The containers' tree: a directory of ours, ``containers/`` in it, one leaf per container.
+"""The containers' tree: the agent's root directory, ``containers/`` in it, and one leaf per container.
 
 No process is ever in the root or in ``containers/`` (a cgroup with controllers for its children may hold none), and a
-container never moves: classes are settings, not places.
+container never moves: its class is a setting, not a place in the tree.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ _SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 
 class CgroupTree:
-    """Owns ``root``: a cgroup2 directory that was delegated to us or that we made, with no process in it.
+    """Owns ``root``: a cgroup2 directory delegated to the agent or created by it, with no process in it.
 
     Args:
-        owns_root: False: the root's own files, and the root itself, are its maker's (systemd's, of a delegated unit).
+        owns_root: False: the root itself and its files belong to its creator (systemd, for a delegated unit).
     """
 
     def __init__(
         self, root: Path, disks: Sequence[Disk], filesystem: Filesystem = KERNEL, *, owns_root: bool = True
     ) -> None:
         self.root = root
-        #: What is enabled for containers; empty until :meth:`prepare`.
+        #: The controllers enabled for containers; empty until :meth:`prepare`.
         self.controllers: frozenset[str] = frozenset()
-        #: Controller → why it is not.
+        #: Controller → why it is missing.
         self.missing: dict[str, Reason] = {}
         self._disks = tuple(disks)
         self._filesystem = filesystem
         self._owns_root = owns_root
         self._containers = root / "containers"
-        self._enabled: list[tuple[Path, str]] = []  # by us, in this order
+        self._enabled: list[tuple[Path, str]] = []  # by the agent, in this order
         self._allowance = Allowance()
         self._keeping = Keeping(filesystem, COUNTERS, self._allowance)
         self._together = Files(os.fsencode(self._containers), self._keeping)
         self._cgroups: dict[str, Cgroup] = {}
-        #: What containers have to do with.
+        #: The environment of the containers.
         self.surroundings = Surroundings({}, self._disks)
         self._caps: Confinement | None = None
-        self._capped: Confinement | None = None  # what of it is known to be in force
+        self._capped: Confinement | None = None  # the part of it that is known to be in force
 
     def prepare(self) -> dict[str, str]:
-        """Make ``containers/`` and enable controllers, top-down; controllers that are missing → why and remedy.
+        """Create ``containers/`` and enable controllers, top-down; return missing controller → why, and the remedy.
 
         Raises:
-            OSError: not even a directory can be made here.
+            OSError: no directory can be created here.
         """
         self.close()
         self.missing = {}
@@ -75,7 +75,7 @@ class CgroupTree:
         return {controller: str(reason) for controller, reason in self.missing.items()}
 
     def close(self) -> None:
-        """Let go of descriptors; they are opened again when they are needed."""
+        """Close kept descriptors; they are reopened on demand."""
         for cgroup in self._cgroups.values():
             cgroup.close()
         self._cgroups.clear()
@@ -93,22 +93,23 @@ class CgroupTree:
             return
 
     def _enable_above(self) -> None:
-        """Where the root is right below the hierarchy's top, which systemd leaves without most controllers.
+        """Enable controllers at the hierarchy's top, if the root is right below it: systemd enables few of them there.
 
-        The top may hold processes all the same, and what our root has enabled systemd cannot take away again (EBUSY).
-        Everything else above us belongs to whoever made it.
+        The top may hold processes nevertheless, and systemd cannot disable controllers that our root uses (EBUSY). All
+        other ancestors belong to their creators.
         """
         top = CoreFiles(self.root.parent, self._filesystem)
         if not top.has("cgroup.controllers") or top.has("cgroup.events"):  # only the top has no cgroup.events
             return
         for controller in sorted(set(CONTROLLERS) & set(top.available) - set(top.subtree_control)):
-            with contextlib.suppress(OSError):  # said below, of our root
+            with contextlib.suppress(OSError):  # reported below, for our root
                 self._enable(self.root.parent, controller)
 
     def _enable_in(self, directory: Path) -> list[str]:
         files = CoreFiles(directory, self._filesystem)
         available, enabled = set(files.available), set(files.subtree_control)
-        # The kernel would let cpu and pids through all the same, and make a threaded domain of it: no place for ours.
+        # The kernel would enable cpu and pids nevertheless, and turn this into a threaded domain, unusable for
+        # containers.
         crowded = files.has("cgroup.events") and bool(files.procs)
         done = []
         for controller in CONTROLLERS:
@@ -134,10 +135,10 @@ class CgroupTree:
     def dismantle(self) -> None:
         """Undo :meth:`prepare` and :meth:`cap` in reverse, once no container is left.
 
-        A root that is not ours stays, as it was found.
+        A root that the agent does not own is left as it was found.
 
         Raises:
-            OSError: there is one, or somebody else's cgroup is in it.
+            OSError: a container, or another program's cgroup, is left.
         """
         self.close()
         ours = (self._containers, self.root) if self._owns_root else (self._containers,)
@@ -146,24 +147,24 @@ class CgroupTree:
         while self._enabled:
             directory, controller = self._enabled.pop()
             if directory not in ours:
-                with contextlib.suppress(OSError):  # somebody else uses it meanwhile
+                with contextlib.suppress(OSError):  # meanwhile used by another program
                     CoreFiles(directory, self._filesystem).subtree_control = [f"-{controller}"]
         self._caps = self._capped = None
 
     def create(self, container: str) -> Cgroup:
-        """Make a container's leaf.
+        """Create a container's leaf.
 
         Raises:
-            OSError: the kernel refuses (there is one already, too many, not ours).
+            OSError: the kernel refuses (it exists already, too many cgroups, no permission).
         """
         cgroup = self.get(container)
         self._filesystem.mkdir(os.fsencode(cgroup.path))
         return cgroup
 
     def get(self, container: str) -> Cgroup:
-        """A container's leaf, whether it is there or not; the same object until it is removed.
+        """Return a container's leaf, whether it exists or not; the same object until it is removed.
 
-        Ids are the agent's own; a client's name never comes here.
+        ``container`` is an id of the agent, never a client's name.
         """
         found = self._cgroups.get(container)
         if found is None:
@@ -175,13 +176,13 @@ class CgroupTree:
         return found
 
     def existing(self) -> list[str]:
-        """The containers that have a leaf."""
+        """Return the containers that have a leaf."""
         return sorted(self._filesystem.children(os.fsencode(self._containers)))
 
     # ------------------------------------------------------------ all containers together
 
     def used_together(self) -> Together:
-        """What all containers have used and hold; nothing where their cgroup vanished."""
+        """Return the use of all containers; zeros if their cgroup vanished."""
         files = self._together
         try:
             io: dict[str, dict[str, int | None]] = files.io.stat if "io" in self.controllers else {}
@@ -199,10 +200,10 @@ class CgroupTree:
         cpu_cores: float | None = None,
         pids_max: int | None = None,
     ) -> dict[str, str]:
-        """Limits on all containers together, and the memory that is protected for them; what is not enforced → why.
+        """Limit all containers together, and protect memory for them; return the fields not enforced → why.
 
-        A container's own ``memory.low`` counts only as far as that of everything above it, so the root gets as much,
-        too. ``memory.max`` is not lowered below what is in use: :meth:`repair` does it once there is less.
+        A container's ``memory.low`` takes effect only as far as every ancestor has it, so the root gets as much.
+        ``memory.max`` is not lowered below the memory in use: :meth:`repair` lowers it once less is in use.
 
         Raises:
             FileNotFoundError: the tree vanished.
@@ -214,9 +215,9 @@ class CgroupTree:
         return self._put_caps(caps, before).failed
 
     def repair(self) -> list[str]:
-        """Put right what somebody else changed: controllers, then caps, from the top down; what had drifted.
+        """Undo foreign changes to controllers and caps, from the top down; return a description of the drift.
 
-        Where a controller had been taken away, each container's limits have to be put in force again.
+        If a controller had been disabled, each container's limits must be enforced again.
 
         Raises:
             FileNotFoundError: the tree vanished.
@@ -230,19 +231,18 @@ class CgroupTree:
         ]
         self.controllers = frozenset(CONTROLLERS) - self.missing.keys()
         if found.keys() != self.missing.keys():
-            drifted.append(f"controllers are {', '.join(sorted(self.controllers)) or 'none'} now")
+            drifted.append(f"the controllers are now {', '.join(sorted(self.controllers)) or 'none'}")
         if drifted:
             self.surroundings = Surroundings(self.missing, self._disks, self._no_disk_weight())
             self.close()
         if self._caps is not None:
             drifted += [
-                f"{name} of all containers was not what it should be"
-                for name in self._put_caps(self._caps, None).written
+                f"{name} of all containers had been changed" for name in self._put_caps(self._caps, None).written
             ]
         return drifted
 
     def _put_caps(self, caps: Confinement, since: Confinement | None) -> Applied:
-        """Parent before child on growth, child before parent on shrinking."""
+        """Apply the caps: parent before child when they grow, child before parent when they shrink."""
         self._capped = None
         lowered = since is not None and caps.memory_low_bytes < since.memory_low_bytes
         differs = since is None or caps.memory_low_bytes != since.memory_low_bytes
@@ -258,8 +258,9 @@ class CgroupTree:
         return Applied(failed, (*applied.written, *(("memory.low",) if wrote else ())), applied.shrink_to_bytes)
 
     def _protect_above(self, low_bytes: int, *, top_first: bool) -> bool:
-        """The root, and of what systemd made above us only what is there for nothing but us: unit and slice of our
-        name. It sets their memory.low only when it is told to; :meth:`repair` notices. Returns whether any was written.
+        """Set memory.low of the root, and of the systemd unit and slice named ``penstock…`` above it, which serve the
+        agent alone. systemd writes their memory.low only on request; :meth:`repair` notices. Returns whether any was
+        written.
         """
         ours = [self.root] if self._owns_root else []
         for directory in () if self._owns_root else (self.root, *self.root.parents):
@@ -274,7 +275,7 @@ class CgroupTree:
         return wrote
 
     def _unprotected(self, low_bytes: int) -> Reason | None:
-        """Whoever above us is protected less than we should be, and so protects nobody below as much."""
+        """Return the first ancestor with less protection than the containers need: it limits all below it."""
         for directory in (self.root, *self.root.parents):
             files = Files(os.fsencode(directory), self._filesystem).memory
             if not files.has("memory.low"):
@@ -288,11 +289,11 @@ class CgroupTree:
         return None
 
     def memory_current(self) -> int | None:
-        """What all containers use, page cache included; None without a memory controller. A few µs."""
+        """Return the memory used by all containers, page cache included; None without a memory controller. A few µs."""
         return None if "memory" not in self.controllers else int(self._together.memory.current)
 
     def memory_working_set(self) -> int | None:
-        """The same less the page cache that the kernel drops first."""
+        """Return the same without the page cache that the kernel drops first."""
         if "memory" not in self.controllers:
             return None
         memory = self._together.memory

@@ -1,7 +1,7 @@
-"""Which kernel mechanism, if any, lets a disk be divided by weight.
+"""The kernel mechanism, if any, that divides a disk by weight.
 
-``io.weight`` is taken everywhere and does nothing by itself: it is io.cost's, which somebody has to enable for a disk
-with a model of what the disk can do, and bfq has a file of its own, or none at all (docs/kernel.md has figures).
+Every kernel accepts ``io.weight``, which has no effect by itself: it belongs to io.cost, which must be enabled for a
+disk with a model of its performance. bfq has a file of its own, or none at all (docs/kernel.md has figures).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CHOSEN = re.compile(r"\[(.*)\]")
 def io_weight_works(
     disk: Disk, top: Path, *, sys_block: Path = SYS_BLOCK, filesystem: Access = KERNEL
 ) -> Reason | None:
-    """Why weights do nothing on a disk; None: they do.
+    """Return why weights have no effect on a disk; None if they have.
 
     Args:
         top: the cgroup2 mount, which has ``io.cost.qos``.
@@ -40,7 +40,7 @@ def io_weight_works(
 
 
 def scheduler(disk: Disk, sys_block: Path = SYS_BLOCK) -> str | None:
-    """The I/O scheduler in use; None for a device that has none to choose, e.g. a device mapper's."""
+    """Return the I/O scheduler in use; None for a device without a choice, e.g. a device mapper's."""
     try:
         text = (sys_block / disk.name / "queue" / "scheduler").read_text(encoding="ascii")
     except OSError:
@@ -50,7 +50,7 @@ def scheduler(disk: Disk, sys_block: Path = SYS_BLOCK) -> str | None:
 
 
 def hierarchy_top(directory: Path, filesystem: Access = KERNEL) -> Path:
-    """The highest directory above that is still a cgroup: its mount."""
+    """Return the highest ancestor that is still a cgroup: the mount."""
     while V2Controller(directory.parent, filesystem).has("cgroup.controllers"):
         directory = directory.parent
     return directory

@@ -1,4 +1,4 @@
-"""Samples of host and containers, as frozen records: one snapshot per tick."""
+"""Samples of the host and its containers, as frozen records: one snapshot per tick."""
 
 from agent.monitor.host import HostMonitor
 from agent.monitor.sampler import Sampler

@@ -1,4 +1,4 @@
-"""What the whole host uses, from psutil (/proc/stat, /proc/meminfo, /proc/diskstats, /proc/net/dev)."""
+"""The use of the whole host, from psutil (/proc/stat, /proc/meminfo, /proc/diskstats, /proc/net/dev)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class _Counters:
 
 
 class HostMonitor:
-    """Each :meth:`sample` tells the means since the one before.
+    """Each :meth:`sample` returns the mean rates since the previous one.
 
-    ``link_bytes_per_s`` is what each link carries; 0: what it says of itself.
+    ``link_bytes_per_s`` is the capacity of each link; 0: the speed that the link reports.
     """
 
     def __init__(self, disks: Sequence[str], link_bytes_per_s: int = 0) -> None:
@@ -34,7 +34,7 @@ class HostMonitor:
         psutil.cpu_percent(None)
 
     def sample(self) -> HostUse:
-        """Rates over the time since the previous call."""
+        """Return the rates since the previous call."""
         before, now = self._before, self._read()
         self._before = now
         seconds = max(now.at - before.at, 1e-3)
@@ -69,7 +69,7 @@ class HostMonitor:
 
 
 def _network_busy(received: dict[str, float], sent: dict[str, float], link_bytes_per_s: int) -> float | None:
-    """The busiest link's share of its rate; None where none is configured and no link tells it (most virtual ones)."""
+    """Return the busiest link's share of its capacity; None if that is unknown (most virtual links report no speed)."""
     shares: list[float] = []
     for name, link in psutil.net_if_stats().items():
         bytes_per_s = link_bytes_per_s or link.speed * 1e6 / 8

@@ -1,4 +1,4 @@
-"""Memory of a cgroup's processes where the memory controller is not there to say it."""
+"""Memory of a cgroup's processes, for hosts without the memory controller."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ _PAGE_BYTES = resource.getpagesize()
 
 
 def memory_of(cgroup: Path, proc: Path = Path("/proc")) -> int:
-    """The sum of the processes' resident memory less what they share with files, in bytes.
+    """Return the sum of the processes' resident memory without pages shared with files, in bytes.
 
-    Read from proc_pid_statm(5) at once: psutil asks when each process began as well, for four times the time.
+    Read from proc_pid_statm(5) directly: psutil also reads the start time of each process, which takes four times as
+    long.
     """
     try:
         pids = (cgroup / "cgroup.procs").read_text().split()
@@ -21,7 +22,7 @@ def memory_of(cgroup: Path, proc: Path = Path("/proc")) -> int:
 
 
 def _own_pages(statm: Path) -> int:
-    """Pages of a process that are no file's, or 0 where it has ended."""
+    """Return the pages of a process that do not belong to files, or 0 if it has ended."""
     try:
         _, resident, shared, *_ = statm.read_bytes().split()
     except OSError:

@@ -1,10 +1,10 @@
-"""One snapshot per tick: the cgroups of the containers, and the host, read once.
+"""One snapshot per tick: the cgroups of the containers, and the host, each read once.
 
-Reading a container's ten files takes 0.1 ms, and most containers of a busy host wait. One that used nothing between two
-readings is *quiet*: it is not read while the cgroup above all containers has used no more than those that were read,
-and its memory has changed as theirs. A part of the quiet ones is read nevertheless, so that each is after
-:data:`_ROUND` ticks at the latest: the sums and the parts are not read at the same moment, so that a container that
-does next to nothing may be overlooked so long.
+Reading a container's ten files takes 0.1 ms, and most containers of a busy host wait. A container that used nothing
+between two reads is *quiet*: it is skipped while the cgroup above all containers has used no more than the containers
+that were read, and its memory has changed by the same amount. Each quiet container is read nevertheless once in
+:data:`_ROUND` ticks: the total and its parts are not read at the same moment, so a container that does next to nothing
+may be overlooked for that long.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from agent.network import Counters
 _NO_TRAFFIC = Counters()
 
 
-#: Every container is read at least once in so many ticks.
+#: Every container is read at least once in this many ticks.
 _ROUND = 16
-#: CPU time that tells nothing: a part of the time that it takes to read.
+#: CPU time too small to matter: part of the time that a read takes.
 _NOTHING_S = 0.002
-#: Memory that tells nothing: the kernel charges for some pages ahead (mm/memcontrol.c, MEMCG_CHARGE_BATCH).
+#: Memory too small to matter: the kernel charges some pages in advance (mm/memcontrol.c, MEMCG_CHARGE_BATCH).
 _NOTHING_BYTES = 1 << 20
 
 
@@ -37,20 +37,20 @@ class _Read:
     traffic: Counters
 
     def same_as(self, other: _Read) -> bool:
-        """Whether nothing was used between the two."""
+        """Return whether nothing was used between the two reads."""
         return self.sample == other.sample and self.traffic == other.traffic
 
 
 @dataclass(slots=True)
 class _Sums:
-    """What all containers together have used and hold, right before and right after they are read one by one."""
+    """The use of all containers together, right before and right after they are read one by one."""
 
     before: Together
     after: Together
 
 
 class Sampler:
-    """Keeps the previous counters, so that use comes out as rates."""
+    """Computes rates from the previous and the present counters."""
 
     def __init__(self, tree: CgroupTree | None, host: HostMonitor) -> None:
         self._tree = tree
@@ -62,9 +62,9 @@ class Sampler:
         self._last = Snapshot(at=time.monotonic(), interval_s=0.0)
 
     def sample(self, containers: Collection[str], traffic: Mapping[str, Counters]) -> Snapshot:
-        """Read what may have changed; ``traffic`` is container → what went over the network.
+        """Read the containers that may have changed; ``traffic`` is container → its network counters.
 
-        Who vanished is left out.
+        Containers that vanished are left out.
         """
         started = time.monotonic()
         uses: dict[str, ContainerUse] = {}
@@ -104,7 +104,7 @@ class Sampler:
         return uses
 
     def _is_quiet(self, name: str, traffic: Mapping[str, Counters]) -> bool:
-        """Return whether it used nothing when it was last read, and sent and received nothing since."""
+        """Return whether the container used nothing when last read, and has had no network traffic since."""
         return name in self._quiet and traffic.get(name, _NO_TRAFFIC) == self._before[name].traffic
 
     def _read_one(self, tree: CgroupTree, name: str, traffic: Mapping[str, Counters], fresh: dict[str, _Read]) -> None:
@@ -113,8 +113,9 @@ class Sampler:
             fresh[name] = _Read(time.monotonic(), sample, traffic.get(name, _NO_TRAFFIC))
 
     def _more_was_used(self, fresh: Mapping[str, _Read], sums: _Sums) -> bool:
-        """Return whether since the last tick all containers together surely used more than those that were read, or
-        something else took memory from the others, as reclaim does, or gave it back."""
+        """Return whether, since the last tick, all containers together surely used more than those that were read, or
+        memory moved in another way: by reclaim, for example.
+        """
         if self._sums is None:
             return True
         cpu_s = sums.before.cpu_s - self._sums.after.cpu_s
@@ -129,7 +130,7 @@ class Sampler:
         return cpu_s > _NOTHING_S or disk_bytes > 0 or abs(memory_bytes) > _NOTHING_BYTES
 
     def look(self, containers: Iterable[str]) -> Snapshot:
-        """The latest snapshot, with the containers' memory as it is now."""
+        """Return the latest snapshot, with the containers' present memory."""
         uses = dict(self._last.containers)
         for container in containers if self._tree is not None else ():
             sample = self._tree.get(container).sample(full=False) if self._tree is not None else None

@@ -1,9 +1,9 @@
-"""Memory between two samples: a cheap look while opportunistic work runs, and the kernel's word that a promise stalls.
+"""Memory between two samples: a cheap check while opportunistic work runs, and the kernel's notice of memory pressure.
 
-A sample a second would leave memory that is wanted at once waiting for most of one. The look is two reads of kept
-descriptors; only what it finds above T_preempt is looked at in full. Pressure (PSI, Linux 4.20) is watched for
-promised containers only: what opportunistic work stalls for is its own affair, and node-wide pressure cannot tell
-contention from our own limits (docs/kernel.md).
+With a sample a second, urgent memory would be freed up to a second late. The check reads two kept descriptors; only if
+it finds more than T_preempt is the memory examined in full. Pressure (PSI, Linux 4.20) is watched for promised
+containers only: stalls of opportunistic work need no action, and node-wide pressure cannot tell contention from the
+containers' own limits (docs/kernel.md).
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from agent.cgroups import CgroupTree
 from agent.cgroups.pressure import PressureTrigger
 
 log = structlog.get_logger()
-#: 50 ms of stall within half a second: 60 to 76 ms after memory.high was first breached (docs/kernel.md).
+#: 50 ms of stall within half a second: fires 60 to 76 ms after memory.high was first breached (docs/kernel.md).
 _STALL_US, _WINDOW_US = 50_000, 500_000
-#: A look that led to nothing is not repeated at once.
+#: Delay after a check that led to no action.
 _FRUITLESS_S = 0.25
-#: Nor is one that failed.
+#: Delay after a check that failed.
 _FAILED_S = 5.0
 
 
 class MemoryWatch:
-    """``above_bytes`` of all containers are worth a look; ``look`` takes it, with the containers that stall, and says
-    whether anything was done."""
+    """Calls ``look`` when all containers together exceed ``above_bytes``, and for each container under memory pressure;
+    ``look`` takes the containers that stall, and returns whether it did anything.
+    """
 
     def __init__(
         self, tree: CgroupTree, interval_s: float, above_bytes: float, look: Callable[[tuple[str, ...]], bool]
@@ -39,18 +40,18 @@ class MemoryWatch:
         self._on = asyncio.Event()
         self._look = look
         self._triggers: dict[str, PressureTrigger] = {}
-        self.available = True  # whether this kernel tells pressure to us
+        self.available = True  # whether this kernel reports pressure to the agent
 
     def reconfigure(self, interval_s: float, above_bytes: float) -> None:
-        """As in the constructor, from the next look on."""
+        """Replace the constructor's settings from the next check on."""
         self._interval_s, self._above_bytes = interval_s, above_bytes
 
     def switch(self, on: bool) -> None:
-        """Look, or rest: where nobody could give memory back a look costs for nothing."""
+        """Start or pause the checks: without opportunistic work that could free memory they are useless."""
         (self._on.set if on else self._on.clear)()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Check memory until cancelled."""
         loop = asyncio.get_running_loop()
         rests_until = 0.0
         while True:
@@ -59,19 +60,19 @@ class MemoryWatch:
             try:
                 if loop.time() >= rests_until and self._over() and not self._look(()):
                     rests_until = loop.time() + _FRUITLESS_S
-            except OSError as error:  # out of descriptors: the next sample says so, too
-                log.warning("memory could not be looked at", why=str(error))
+            except OSError as error:  # out of descriptors: the next sample reports it, too
+                log.warning("memory could not be read", why=str(error))
                 rests_until = loop.time() + _FAILED_S
 
     def _over(self) -> bool:
-        """Page cache that the kernel drops first does not count; it takes a second, dearer read to know it."""
+        """Return whether memory exceeds the level, without droppable page cache (a second, costlier read)."""
         above, current = self._above_bytes, self._tree.memory_current()
         return current is not None and current > above and (self._tree.memory_working_set() or 0) > above
 
     # ------------------------------------------------------------ pressure
 
     def promised(self, containers: Iterable[str]) -> None:
-        """Watch the pressure of exactly these."""
+        """Watch the pressure of exactly these containers."""
         wanted = set(containers) if self.available else set()
         for container in self._triggers.keys() - wanted:
             self._forget(container)
@@ -79,14 +80,14 @@ class MemoryWatch:
             self._watch(container, self._tree.get(container).path)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all containers."""
         self.promised(())
 
     def _watch(self, container: str, cgroup: Path) -> None:
         try:
             trigger = PressureTrigger(cgroup / "memory.pressure", _STALL_US, _WINDOW_US)
         except FileNotFoundError:
-            return  # it ended; or the kernel has no PSI, which `penstock check` says
+            return  # it ended, or the kernel has no PSI, which `penstock check` reports
         except OSError as error:
             log.warning("memory pressure is not watched", why=str(error))
             self.available = False

@@ -1,6 +1,6 @@
-"""Opportunistic commands run beside the slots: slack is what those who hold the slots do not use (UBIS, Algorithm 1).
+"""Opportunistic commands run beside the slots, on the slack that slot holders leave unused (UBIS, Algorithm 1).
 
-Their job is served by it. They keep nobody waiting, so their bytes count neither as pending nor for the rate.
+They add to their job's service. No monotask waits for them, so their bytes count neither as pending nor for the rate.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from penstock.model import MonotaskSpec, ResourceKind
 
 
 def begin(queues: MonotaskQueues, session: int, job: str, spec: MonotaskSpec, now: float) -> None:
-    """One begins.
+    """Start a command beside the slots.
 
     Raises:
         RpcError: ``bad_request``: unknown job.
@@ -23,7 +23,7 @@ def begin(queues: MonotaskQueues, session: int, job: str, spec: MonotaskSpec, no
 
 
 def end(queues: MonotaskQueues, session: int, job: str, name: str, now: float, *, failed: bool) -> None:
-    """One has ended; nothing is freed by it that anybody waits for."""
+    """End a command that ran beside the slots. Its end frees no slot."""
     known, _, live = queues.part(session, job, ResourceKind.CPU)
     monotask = live.pop(name, None)
     if monotask is not None:
@@ -35,9 +35,9 @@ def end(queues: MonotaskQueues, session: int, job: str, name: str, now: float, *
 
 
 def give_slot(queues: MonotaskQueues, session: int, job: str, spec: MonotaskSpec, now: float) -> None:
-    """It was promoted (UBIS §IV.D): it holds a slot from now on, and its bytes count as any monotask's do.
+    """Give a promoted command (UBIS §IV.D) a slot. From now on, its bytes count like those of any monotask.
 
-    That is no grant: it has been running and waited for no slot.
+    This is not counted as a grant: the command was already running and waited for no slot.
     """
     known, resource, live = queues.part(session, job, spec.kind)
     monotask = live[spec.id]

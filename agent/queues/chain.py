@@ -1,4 +1,4 @@
-"""What lists of submissions and completions must be: each once; slots passed on only under a lease."""
+"""Validation of submissions and completions: no id twice, and slots passed on only under a lease."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.wire.errors import bad_request
 
 
 def check_fresh(live: Mapping[MonotaskId, Monotask], specs: Sequence[MonotaskSpec]) -> None:
-    """No id of them is live, or stands there twice.
+    """Check that no submitted id is live or listed twice.
 
     Raises:
         RpcError: ``bad_request``; names the element at fault.
@@ -28,7 +28,7 @@ def check_fresh(live: Mapping[MonotaskId, Monotask], specs: Sequence[MonotaskSpe
 
 
 def check_completions(live: Mapping[MonotaskId, Monotask], completions: Sequence[Completion]) -> None:
-    """Nothing is changed. ``live`` are the session's monotasks.
+    """Check a list of completions against ``live``, the session's monotasks, without changing any state.
 
     Raises:
         RpcError: ``bad_request``; names the element at fault.
@@ -41,7 +41,7 @@ def check_completions(live: Mapping[MonotaskId, Monotask], completions: Sequence
         if len(completions) == 1 or len({completion.id for completion in completions}) == len(completions):
             return  # the hot path
     seen: set[MonotaskId] = set()
-    leased: set[MonotaskId] = set()  # begun under a lease by what stands before in the list
+    leased: set[MonotaskId] = set()  # started under a lease by an earlier element of the list
     for index, completion in enumerate(completions):
         monotask = live.get(completion.id)
         begun = completion.id in leased
@@ -55,7 +55,7 @@ def check_completions(live: Mapping[MonotaskId, Monotask], completions: Sequence
         then = live.get(completion.then)
         if then is None or then.kind is not monotask.kind or completion.then in seen or completion.then in leased:
             raise bad_request(
-                f"{completion.then!r} is no waiting monotask of this job and kind", field=f"monotasks[{index}].then"
+                f"{completion.then!r} is not a queued monotask of this job and kind", field=f"monotasks[{index}].then"
             )
         if not (monotask.lease_until or begun):
             raise bad_request(f"{completion.id!r} was granted without a lease", field=f"monotasks[{index}].then")
@@ -66,8 +66,8 @@ def _check_leased(leased: Leased, monotask: Monotask, index: int) -> None:
     if not monotask.keep:
         raise bad_request(f"{monotask.id!r} was granted without `keep`", field=f"monotasks[{index}].leased")
     if leased.failed > leased.monotasks:
-        raise bad_request("more failed than there were", field=f"monotasks[{index}].leased.failed")
+        raise bad_request("`failed` exceeds `monotasks`", field=f"monotasks[{index}].leased.failed")
 
 
 def _not_granted(completion: Completion, index: int) -> Exception:
-    return bad_request(f"{completion.id!r} is no granted monotask of this job", field=f"monotasks[{index}].id")
+    return bad_request(f"{completion.id!r} is not a granted monotask of this job", field=f"monotasks[{index}].id")

@@ -1,4 +1,4 @@
-"""What a node's queues keep of one job."""
+"""The queue of one job on a node, and the job's counters."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from penstock.model.work import MonotaskId
 
 
 class JobQueue:
-    """A job's waiting monotasks per resource, and what it did so far.
+    """A job's waiting monotasks per resource, and its service so far.
 
     ``waiting`` and ``last_grant`` have an element for each of KINDS: a heap of (stage, size rank, submission,
-    monotask), and the monotonic time of the last grant or of when it began to wait. ``service_s`` is Σ slots × time
-    (LAS_MQ §3.2), true as of the last change of ``running``; jobs with a change to report are in ``served``. Of those
-    that run ``by_cpu`` are commands that share processors beyond the slots: their service is the CPU time that their
-    containers use (agent/core/attained.py), as holding a slot does not tell how much they got. ``command_s`` is the
-    part of ``service_s`` in which ``commands`` held slots of disks or of the network.
+    monotask), and the monotonic time of the last grant, or of when the job began to wait. ``service_s`` is Σ slots ×
+    time (LAS_MQ §3.2) up to the last change of ``running``; jobs with a change to report are in ``served``. ``by_cpu``
+    counts the running commands that share processors beyond the slots: their service is the CPU time that their
+    containers use (agent/core/attained.py), because a held slot does not tell how much CPU they got. ``command_s`` is
+    the part of ``service_s`` during which ``commands`` held slots of disks or of the network.
     """
 
     __slots__ = (
@@ -43,7 +43,7 @@ class JobQueue:
     def __init__(self, job: str, priority: float, rank: int, served: dict[JobQueue, None], user: str = "") -> None:
         self.id = job
         self.user = user
-        self.kept_waits: dict[int, float] = {}  # index of KINDS → since when it waited before a restart
+        self.kept_waits: dict[int, float] = {}  # index of KINDS → waiting since, from before a restart
         self.priority = priority
         self.rank = rank
         self.stages = StageRanks()
@@ -57,12 +57,12 @@ class JobQueue:
         self.done = 0
         self.failed = 0
         self.service_s = 0.0
-        self.since = 0.0  # running has been what it is
+        self.since = 0.0  # time of the last change of `running`
         self.served = served
         served[self] = None
 
     def begins(self, now: float) -> None:
-        """One more of its monotasks runs."""
+        """Count one more running monotask."""
         running = self.running
         if running:
             self._count(now)
@@ -72,12 +72,12 @@ class JobQueue:
         self.running = running + 1
 
     def ends(self, now: float) -> None:
-        """One of those that run has ended."""
+        """Count one running monotask less."""
         self._count(now)
         self.running -= 1
 
     def count(self, now: float) -> float:
-        """Count the slots that it holds until now; return its service in container-seconds."""
+        """Add the service of the slots held until now; return the job's service in container-seconds."""
         self._count(now)
         return self.service_s
 
@@ -89,10 +89,10 @@ class JobQueue:
         self.since = now
 
     def counts(self) -> dict[str, int]:
-        """Its monotasks: queued, running, done, failed."""
+        """Return the numbers of queued, running, done and failed monotasks."""
         queued = sum(map(len, self.live.values())) - self.running
         return {"queued": queued, "running": self.running, "done": self.done, "failed": self.failed}
 
     def outranks(self, other: JobQueue) -> bool:
-        """Whether its monotasks go first."""
+        """Return whether this job's monotasks go before the other's."""
         return (-self.priority, self.rank) < (-other.priority, other.rank)

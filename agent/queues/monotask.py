@@ -1,4 +1,4 @@
-"""A monotask while this node has it, and the place it takes among the others of its job."""
+"""A monotask on this node, and its place among the monotasks of its job."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from penstock.model.work import MonotaskId
 
 
 class State(enum.IntEnum):
-    """Where a monotask is. ENDED covers done, failed and cancelled: it holds nothing any more."""
+    """The state of a monotask. ENDED covers done, failed and cancelled."""
 
     QUEUED = 0
     GRANTED = 1
-    BYPASSING = 2  # granted without a slot (Ursa §4.2.3: latency-sensitive small network monotasks), or beside them
+    BYPASSING = 2  # granted without a slot: small network monotasks (Ursa §4.2.3), opportunistic commands
     ENDED = 3
-    OVERDUE = 4  # it was granted a slot, and runs on without (see agent.queues.overdue)
+    OVERDUE = 4  # its slot was taken back while it runs on (see agent.queues.overdue)
 
 
-# An enum's members are found by a Python function (3.11); what every grant compares with is looked up once.
+# Python 3.11 looks an enum's members up in a Python function, too slow for comparisons made on every grant.
 QUEUED, GRANTED, BYPASSING, ENDED = State.QUEUED, State.GRANTED, State.BYPASSING, State.ENDED
 OVERDUE = State.OVERDUE
 _CPU = ResourceKind.CPU
-#: So many small disk monotasks run together as one: the disk's own queue sorts them (Ursa §4.2.3).
+#: How many small disk monotasks run together in one slot: the disk's own queue sorts them (Ursa §4.2.3).
 TOGETHER = 16
 #: The "session" of monotasks that are commands: their grant starts a container.
 COMMANDS = 0
 
 
-class Monotask(msgspec.Struct, eq=False):  # made for every submission: a quarter of a class's cost
+class Monotask(msgspec.Struct, eq=False):  # one per submission, a quarter of the cost of a class
     """One monotask. ``session`` is the connection that submitted it and receives its grant.
 
-    ``small`` ones share a slot (Ursa §4.2.3: many small disk monotasks run together). ``lease_until``, where it is not
-    0, is the monotonic time until which its slot may go on to others of its job and kind without asking; with ``keep``
-    it may be idle meanwhile.
+    ``small`` monotasks share a slot (Ursa §4.2.3: many small disk monotasks run together). ``lease_until``, unless 0,
+    is the monotonic time until which the slot may pass to other monotasks of the same job and kind without asking the
+    agent; with ``keep`` the slot may be idle meanwhile.
     """
 
     session: int
@@ -55,7 +55,7 @@ class Monotask(msgspec.Struct, eq=False):  # made for every submission: a quarte
 
 
 def size_rank(kind: ResourceKind, input_bytes: int) -> int:
-    """The order within a stage (Ursa §4.2.3).
+    """Return the sort key of a monotask within its stage (Ursa §4.2.3).
 
     CPU: larger inputs first, so that the longest start early and the stage ends early. Disk and network: smaller first,
     so that the CPU monotasks that wait for them are ready early.

@@ -1,8 +1,8 @@
-"""Slots whose holder does not give them back, while a job of another user has waited too long for its turn.
+"""Take back slots whose holder does not return them while a job of another user starves.
 
-The monotask is not stopped: it goes on, completes when it does, and holds no slot any more. So honest long work loses
-nothing, and the slot goes to the job that waits. Of one user as many as there are slots run on that way, less those
-that he holds: who completes nothing ends without any (:mod:`agent.queues.debts`).
+The monotask is not stopped: it runs on to its end without a slot. So long, honest work loses nothing, and the slot goes
+to the starving job. A user's overdue monotasks and held slots together never exceed the number of slots, so a user that
+completes nothing ends up without any slot (:mod:`agent.queues.debts`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent.queues.resource import Resource
 
 
 class TakenBack(NamedTuple):
-    """A monotask that holds no slot any more, for how long it held one, and the job that waited so long."""
+    """A monotask whose slot was taken back, how long it held the slot, and the job that waited for it."""
 
     monotask: Monotask
     held_s: float
@@ -26,9 +26,9 @@ class TakenBack(NamedTuple):
 
 
 def take_back(queues: MonotaskQueues, now: float, held_max_s: float) -> tuple[list[TakenBack], list[Monotask]]:
-    """Take slots that were held longer than ``held_max_s``, one for each job that starves; return also the grants.
+    """Take slots held longer than ``held_max_s``, one per starving job; return the slots taken and the grants made.
 
-    The slots held longest go first. Jobs starve as :meth:`MonotaskQueues.tick` last found.
+    The slots held longest go first. A job starves if the last :meth:`MonotaskQueues.tick` found it starving.
     """
     taken: list[TakenBack] = []
     touched: set[Resource] = set()
@@ -45,24 +45,24 @@ def take_back(queues: MonotaskQueues, now: float, held_max_s: float) -> tuple[li
             resource.release(owner, monotask, held_s)
             resource.taken_back += 1
             monotask.state = OVERDUE
-            monotask.lease_until = 0.0  # there is no slot any more to be passed on
+            monotask.lease_until = 0.0  # the slot is gone, so the lease is too
             taken.append(TakenBack(monotask, held_s, job.id, now - job.last_grant[resource.index]))
             touched.add(resource)
             served[job] = None
-        if served:  # before those whose own user holds the slots
+        if served:  # before the starving jobs whose own user holds the slots
             resource.starving = [*served, *(job for job in resource.starving if job not in served)]
     return taken, queues.grant_free(touched, now)
 
 
 def _held(queues: MonotaskQueues, resource: Resource, before: float) -> list[tuple[JobQueue, Monotask]]:
-    """The monotasks of connections that hold a slot since before then, the longest first."""
+    """Return the monotasks of connections that have held a slot since before ``before``, the longest first."""
     users = {job.user for job in resource.starving}
     found = [
         (job, monotask)
         for job in queues.jobs()
         if job.running and users - {job.user}
         for session, live in job.live.items()
-        if session != COMMANDS  # the agent itself sees their ends
+        if session != COMMANDS  # the agent observes the ends of commands itself
         for monotask in live.values()
         if monotask.kind is resource.kind and monotask.state is GRANTED and monotask.granted_at < before
     ]
@@ -70,7 +70,7 @@ def _held(queues: MonotaskQueues, resource: Resource, before: float) -> list[tup
 
 
 def _owes_too_much(resource: Resource, job: JobQueue) -> bool:
-    """Whether nothing of the job may be granted, as its own user has not given back what was taken from him."""
+    """Return whether the debt of the job's user forbids any grant to the job."""
     waiting = job.waiting[resource.index]
     return bool(waiting) and resource.debts.forbid(job.user, waiting[0][3])
 

@@ -1,13 +1,13 @@
 """The queues of all three resources of a node.
 
-Order (Ursa §4.2.3): among jobs by job priority (larger first, then earlier registered); within a job, stages in the
-order in which they first appeared; within a stage by size, see :func:`agent.queues.monotask.size_rank`; then as
-submitted. Two things break it, each for a bounded time: a job that has waited ``job_wait_max_s`` for its turn gets one
-grant before all others, and a *lease* lets a job pass its slot on to its own next monotask for ``lease_s`` without
-asking, unless somebody who outranks it waits (then it is recalled). While nobody waits at all, such a slot may be idle
-in its job's hands; it is called back as soon as anybody comes.
+Order (Ursa §4.2.3): jobs by priority (larger first, then registered earlier); within a job, stages in the order in
+which they first appeared; within a stage by size, see :func:`agent.queues.monotask.size_rank`; then by submission. Two
+rules break this order, each for a bounded time: a job that has waited ``job_wait_max_s`` for its turn gets one grant
+before all others, and a *lease* lets a job pass its slot on to its own next monotask for ``lease_s`` without asking,
+until a job that outranks it waits (then the lease is recalled). While no monotask waits at all, the job may keep such a
+slot idle; it is called back as soon as a monotask is queued.
 
-Cancelling and re-prioritizing cost O(log n) and never touch what is queued behind.
+Cancelling and changing a priority cost O(log n) and do not touch the monotasks queued behind.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Completion, Leased
 from penstock.wire.errors import bad_request
 
-#: How far beyond its end a lease may have been used before its session gets no more of them for a while.
+#: How long after its end a lease may be used before its session gets no leases for ``_NO_LEASES_S``.
 _OVERRUN_S = 0.1
 _NO_LEASES_S = 10.0
 _CPU, _DISK, _NETWORK = KINDS
 
 
 class Recalled(NamedTuple):
-    """A job's leases of one kind end; with a ``session``, only those of slots that are idle in its hands."""
+    """A job's leases of one kind end; with a ``session``, only those of slots that the session keeps idle."""
 
     job: str
     kind: ResourceKind
@@ -40,31 +40,31 @@ class Recalled(NamedTuple):
 
 
 class MonotaskQueues:
-    """See the module's docstring. Methods that may free a slot return what was granted because of it, in order."""
+    """The node's queues. Methods that may free a slot return the resulting grants, in order."""
 
     def __init__(
         self, capacity: Capacity, *, network_bypass_bytes: int, rate_window_s: float, disk_small_bytes: int = 0,
         lease_s: float = 0.0, lease_kept_s: float = 0.0, job_wait_max_s: float = math.inf, ranked: bool = False,
     ) -> None:  # fmt: skip
-        """``ranked``: the kernel has an order of jobs, so that nothing waits for the slots of jobs behind."""
+        """Create empty queues. ``ranked``: the kernel schedules by job rank; nothing waits for slots of jobs behind."""
         self.ranked, self._bypass_bytes = ranked, network_bypass_bytes
         self.reconfigure(disk_small_bytes, lease_s, lease_kept_s, job_wait_max_s)
         self._jobs: dict[str, JobQueue] = {}
-        self._served: dict[JobQueue, None] = {}  # whose service may not be what was last reported
+        self._served: dict[JobQueue, None] = {}  # jobs whose service may have changed since the last report
         self._resources = {kind: Resource(kind, capacity.slots(kind), rate_window_s, ranked=ranked) for kind in KINDS}
         self._sequence = 0
         self._recalled: list[Recalled] = []
-        self._no_leases: dict[int, float] = {}  # sessions that used one far beyond its end → until when
+        self._no_leases: dict[int, float] = {}  # session that overran a lease → end of its exclusion
 
     def reconfigure(self, disk_small_bytes: int, lease_s: float, lease_kept_s: float, job_wait_max_s: float) -> None:
-        """These from now on; what is queued or leased keeps what it came with."""
+        """Replace the settings; monotasks that are queued or leased keep those they came with."""
         self._small_bytes, self._lease_s, self._kept_s = disk_small_bytes, lease_s, lease_kept_s
         self._wait_max_s = job_wait_max_s
 
-    # ------------------------------------------------------------ for the modules of this room
+    # ------------------------------------------------------------ for the other modules of agent.queues
 
     def part(self, session: int, job: str, kind: ResourceKind) -> tuple[JobQueue, Resource, dict[MonotaskId, Monotask]]:
-        """A job, a resource, and what is live of the job's monotasks from one session.
+        """Return a job, a resource, and the live monotasks of the job from one session.
 
         Raises:
             RpcError: ``bad_request``: unknown job.
@@ -83,13 +83,13 @@ class MonotaskQueues:
     # ------------------------------------------------------------ jobs
 
     def add_job(self, job: str, priority: float, user: str = "") -> None:
-        """Make a job known; a known one keeps its place."""
+        """Register a job; a known job keeps its place."""
         if job not in self._jobs:
             self._sequence += 1
             self._jobs[job] = JobQueue(job, priority, self._sequence, self._served, user)
 
     def set_priority(self, job: str, priority: float, now: float) -> None:
-        """Move a job among the others; what it has been granted stays granted. Then call ``beyond.reordered``."""
+        """Move a job in the order; its grants remain. The caller then calls ``beyond.reordered``."""
         known = self._jobs.get(job)
         if known is None or known.priority == priority:
             return
@@ -101,7 +101,7 @@ class MonotaskQueues:
                 self._recall(resource, known, now)
 
     def remove_job(self, job: str, now: float) -> list[Monotask]:
-        """Forget a job: what it queued is cancelled, what it holds is given back."""
+        """Remove a job: cancel its queued monotasks and free its slots."""
         known = self._jobs.pop(job, None)
         if known is None:
             return []
@@ -135,7 +135,7 @@ class MonotaskQueues:
                 resource = self._resources[kind]
             resource.pending_bytes += size
             if spec.running:
-                resource.hold(known, monotask, now)  # a fact to be counted, even above the limit; no new grant is sent
+                resource.hold(known, monotask, now)  # already running: counted even above the limit, no grant is sent
             elif kind is _NETWORK and size < self._bypass_bytes:
                 monotask.state = BYPASSING
                 monotask.granted_at = now
@@ -154,7 +154,7 @@ class MonotaskQueues:
         self._sequence = sequence
         if touched:
             granted += self.grant_free(touched, now)
-            for resource in self._resources.values():  # in a fixed order, as all that is decided
+            for resource in self._resources.values():  # a fixed order keeps decisions deterministic
                 if resource in touched:
                     self._recall(resource, known, now)
                     if resource.keepers:
@@ -162,10 +162,10 @@ class MonotaskQueues:
         return granted
 
     def complete(self, session: int, job: str, completions: Sequence[Completion], now: float) -> list[Monotask]:
-        """Granted monotasks ended; all of them, or none. Those with ``then`` passed their slot on under a lease.
+        """End granted monotasks; all of them, or none. Those with ``then`` passed their slot on under a lease.
 
         Raises:
-            RpcError: ``bad_request``: unknown job, a monotask that was not granted, a slot not to be passed on.
+            RpcError: ``bad_request``: unknown job, a monotask that was not granted, a slot that may not be passed on.
         """
         known = self._known(job)
         live = known.live.get(session, {})
@@ -174,7 +174,7 @@ class MonotaskQueues:
             return self._complete_one(known, live.pop(completions[0].id), completions[0], now)
         touched: set[Resource] = set()
         resource = self._resources[_CPU]
-        done_bytes, done_s = 0, 0.0  # of monotasks of one resource in a row
+        done_bytes, done_s = 0, 0.0  # of consecutive monotasks of one resource
         for completion in completions:
             monotask = live.pop(completion.id)
             kind, failed = monotask.kind, completion.failed
@@ -194,7 +194,7 @@ class MonotaskQueues:
         return self.grant_free(touched, now)
 
     def _complete_one(self, job: JobQueue, monotask: Monotask, completion: Completion, now: float) -> list[Monotask]:
-        """As :meth:`complete`, in half the time: a slot that is freed alone is what somebody waits for."""
+        """Do :meth:`complete` for a single monotask, in half the time: the common case, for which jobs wait."""
         resource = self._resources[monotask.kind]
         execution_s = self._end(job, resource, monotask, now, completion)
         if completion.failed:
@@ -214,7 +214,7 @@ class MonotaskQueues:
         return self.grant_free(self._withdraw(known, ending, now), now)
 
     def drop_session(self, session: int, jobs: Iterable[str], now: float) -> list[Monotask]:
-        """A connection is gone: all its monotasks end, and its slots go to who is next."""
+        """End all monotasks of a closed connection; its slots go to the next in order."""
         touched: set[Resource] = set()
         for job in jobs:
             known = self._jobs.get(job)
@@ -227,14 +227,14 @@ class MonotaskQueues:
         return self.grant_free(touched, now)
 
     def tick(self, now: float) -> None:
-        """From time to time: who has waited too long gets the next slot. A lease that is in the way ends by itself."""
+        """Find starving jobs, which get the next slot; called periodically. A lease in their way expires by itself."""
         if math.isinf(self._wait_max_s):
             return
         for resource in self._resources.values():
             resource.find_starving(now, self._wait_max_s)
 
     def take_recalled(self) -> list[Recalled]:
-        """The leases that end now, and those that may not be idle any more, each told once."""
+        """Return and clear the leases that end now and the kept slots that are called back."""
         if not self._recalled:
             return []
         recalled, self._recalled = self._recalled, []
@@ -243,37 +243,37 @@ class MonotaskQueues:
     # ------------------------------------------------------------ what the node reports
 
     def rates(self, now: float) -> KindAmounts:
-        """Processing rates in bytes/s; 0 while unknown (Ursa §4.2.2)."""
+        """Return the processing rates in bytes/s; 0 while unknown (Ursa §4.2.2)."""
         return KindAmounts(*(resource.rate.bytes_per_s(now) for resource in self._resources.values()))
 
     def pending(self) -> KindAmounts:
-        """Input bytes of the monotasks that are queued or running."""
+        """Return the input bytes of the monotasks that are queued or running."""
         return KindAmounts(*(float(resource.pending_bytes) for resource in self._resources.values()))
 
     def queued(self) -> int:
-        """Monotasks that wait for a slot."""
+        """Return the number of monotasks that wait for a slot."""
         cpu, disk, network = self._resources.values()
         return cpu.queued + disk.queued + network.queued
 
     def idle(self) -> KindAmounts:
-        """Free slots."""
+        """Return the free slots."""
         return KindAmounts(*(float(max(0, resource.free)) for resource in self._resources.values()))
 
     def running(self, kind: ResourceKind) -> int:
-        """Slots in use."""
+        """Return the slots in use."""
         return self._resources[kind].running
 
     def counts(self, kind: ResourceKind, now: float) -> dict[str, Any]:
-        """One resource as the status page shows it."""
+        """Return one resource's numbers for the status page."""
         return self._resources[kind].counts(now)
 
     def job_counts(self, job: str) -> dict[str, int]:
-        """A job's monotasks: queued, running, done, failed."""
+        """Return the numbers of the job's queued, running, done and failed monotasks."""
         known = self._jobs.get(job)
         return known.counts() if known is not None else {"queued": 0, "running": 0, "done": 0, "failed": 0}
 
     def take_served(self, now: float) -> list[JobQueue]:
-        """The jobs that held a slot since they were last taken, or are new; their service is that of now."""
+        """Return the jobs that held a slot since the last call, or are new, with their service up to now."""
         taken = list(self._served)
         for job in taken:
             job.count(now)
@@ -282,13 +282,13 @@ class MonotaskQueues:
         return taken
 
     def counted(self, job: str, now: float) -> JobQueue:
-        """Return a known job; its service is that of now."""
+        """Return a known job with its service up to now."""
         known = self._known(job)
         known.count(now)
         return known
 
     def count_all(self) -> None:
-        """The next :meth:`take_served` names every job."""
+        """Make the next :meth:`take_served` return every job."""
         self._served.update(dict.fromkeys(self._jobs.values()))
 
     # ------------------------------------------------------------ inside
@@ -300,7 +300,7 @@ class MonotaskQueues:
         return known
 
     def _pass_on(self, job: JobQueue, monotask: Monotask, then: Monotask, now: float) -> bool:
-        """The slot that a monotask held goes to another of its job; False if that one got one of its own meanwhile."""
+        """Pass a monotask's slot to another of its job; return False if that one got a slot of its own meanwhile."""
         if then.state is not QUEUED:
             return False
         resource = self._resources[then.kind]
@@ -315,7 +315,7 @@ class MonotaskQueues:
         return True
 
     def _withdraw(self, job: JobQueue, monotasks: Iterable[Monotask], now: float) -> set[Resource]:
-        """Neither done nor failed; returns the resources that may have become free."""
+        """End monotasks as neither done nor failed; return the resources that may have become free."""
         touched: set[Resource] = set()
         for monotask in monotasks:
             resource = self._resources[monotask.kind]
@@ -326,9 +326,9 @@ class MonotaskQueues:
     def _end(
         self, job: JobQueue, resource: Resource, monotask: Monotask, now: float, completion: Completion | None
     ) -> float:
-        """A monotask that no longer lives ends in whatever state it is; returns how long it used its resource.
+        """End a monotask in whichever state it is; return for how long it used its resource, in seconds.
 
-        ``granted_at`` becomes when its slot was given back, which is when the one that it was passed on to began.
+        Sets ``granted_at`` to the time at which its slot was returned, when its successor under the lease began.
         """
         state = monotask.state
         monotask.state = ENDED
@@ -340,7 +340,7 @@ class MonotaskQueues:
         held_s = now - monotask.granted_at
         execution_s = held_s if completion is None or completion.execution_s is None else completion.execution_s
         execution_s = min(execution_s, held_s)
-        # Where more run than there are slots (commands beyond them), each had a part of the slots: taken as it is now.
+        # With more commands than slots, each is charged a part of the slots: the part at this moment.
         part = resource.slots / resource.running if resource.running > resource.slots else 1.0
         if completion is None or completion.leased is None:
             held_s = execution_s
@@ -358,7 +358,7 @@ class MonotaskQueues:
     def _count_leased(
         self, job: JobQueue, resource: Resource, monotask: Monotask, leased: Leased, now: float, left_s: float
     ) -> None:
-        """What else ran in its slot, in the ``left_s`` seconds that were left of its time."""
+        """Count the other monotasks that ran in its slot, within the ``left_s`` seconds left of its time."""
         job.done += leased.monotasks - leased.failed
         job.failed += leased.failed
         resource.rate.completed(now, leased.input_bytes, min(leased.execution_s, left_s))
@@ -366,19 +366,19 @@ class MonotaskQueues:
             self._no_leases[monotask.session] = now + _NO_LEASES_S
 
     def grant_free(self, touched: set[Resource], now: float) -> list[Monotask]:
-        """Grant what these resources have room for."""
+        """Grant as much as these resources have room for."""
         granted: list[Monotask] = []
         if len(touched) == 1:
             for resource in touched:
                 resource.fill(now, granted, self._lease_s)
         elif touched:
-            for resource in self._resources.values():  # in a fixed order: the same events give the same grants
+            for resource in self._resources.values():  # a fixed order: the same events give the same grants
                 if resource in touched:
                     resource.fill(now, granted, self._lease_s)
         return self._lend(granted, now)
 
     def _lend(self, granted: list[Monotask], now: float) -> list[Monotask]:
-        """Who may keep his slot, as nobody waits; whoever did not keep to the rules has no lease for a while."""
+        """Withhold leases from sessions that overran one; let the rest keep their slots while nothing is queued."""
         if self._no_leases:
             self._no_leases = {session: until for session, until in self._no_leases.items() if until > now}
             for monotask in granted:

@@ -6,11 +6,12 @@ from collections import deque
 
 
 class ProcessingRate:
-    """X is the input bytes of the monotasks that completed in the window, T the sum of their execution times.
+    """The rate from X, the input bytes of the monotasks completed in the window, and T, the sum of their execution
+    times.
 
-    The rate of one slot is X/T; a resource whose monotasks run side by side has that many times the rate. The paper
-    says so of the CPU; but network monotasks share a link, so that X/T of each is a part of the link's rate, too. While
-    the window is empty the last known rate stands: an idle node has not become slower.
+    The rate of one slot is X/T; a resource whose monotasks run in parallel has that many times the rate. The paper
+    states this for the CPU; network monotasks share a link, so X/T of each is also only a part of the link's rate.
+    While the window is empty, the last known rate is returned: an idle node has not become slower.
     """
 
     __slots__ = ("_bytes", "_done", "_last", "_parallel", "_seconds", "_window_s")
@@ -24,7 +25,7 @@ class ProcessingRate:
         self._last = 0.0
 
     def completed(self, now: float, input_bytes: int, execution_s: float) -> None:
-        """Monotasks of so many bytes completed at ``now``, after so many seconds (each of their own, in sum)."""
+        """Add monotasks that completed at ``now``: their input bytes and the sum of their execution times."""
         if not input_bytes and not execution_s:
             return
         self._done.append((now, input_bytes, execution_s))
@@ -32,7 +33,7 @@ class ProcessingRate:
         self._seconds += execution_s
 
     def bytes_per_s(self, now: float) -> float:
-        """The rate, or 0.0 while nothing has ever completed."""
+        """Return the rate, or 0.0 while nothing has ever completed."""
         done = self._done
         oldest = now - self._window_s
         while done and done[0][0] < oldest:
@@ -40,7 +41,7 @@ class ProcessingRate:
             self._bytes -= input_bytes
             self._seconds -= execution_s
         if not done:
-            self._bytes, self._seconds = 0, 0.0  # sheds the rounding that subtraction leaves behind
+            self._bytes, self._seconds = 0, 0.0  # discards the rounding error that subtraction accumulates
         elif self._seconds > 0 and self._bytes > 0:
             self._last = self._bytes / self._seconds * self._parallel
         return self._last

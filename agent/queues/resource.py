@@ -1,4 +1,4 @@
-"""One resource of a node: which jobs wait for it, who is next, how many run at once."""
+"""One resource of a node: the jobs that wait for it, their order, and the number of slots in use."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from agent.queues.rates import ProcessingRate
 from agent.queues.waits import Waits
 from penstock.model import KINDS, MOST_BEYOND, ResourceKind
 
-#: Where the kernel knows the order of jobs, what stands ahead starts as long as so many times the slots are in use.
+#: Where the kernel schedules by job rank, a job ahead may start work up to this multiple of the slots.
 MOST_AHEAD = 16
-#: Likewise of disks and the network, whose monotasks get less the more of them there are.
+#: The same for disks and the network: there, more monotasks at once means less throughput for each.
 MOST_AHEAD_IO = 2
-_MOST_SHOWN = 2**63 - 1  # no integer on the wire is larger
+_MOST_SHOWN = 2**63 - 1  # the largest integer on the wire
 
 
 class Resource:
-    """A heap of the jobs that wait; each job has a heap of its own. Both delete lazily.
+    """A heap of waiting jobs; each job has a heap of its own monotasks. Both delete lazily.
 
-    ``free`` slots are those that nobody holds; small monotasks that run together hold one for each :data:`TOGETHER`.
-    It falls below 0 where monotasks were announced as running after a restart, where commands run beyond the slots, and
+    ``free`` counts unheld slots; small monotasks that run together hold one slot for each :data:`TOGETHER`. ``free``
+    falls below 0 where monotasks were announced as running after a restart, where commands run beyond the slots, and
     where slots are withheld while monotasks hold them.
 
-    ``withheld`` CPU slots are not granted, as promises hold their cores (agent/core/cores.py). Where that leaves none,
-    a job that has waited too long for its turn gets one nevertheless, unless a monotask holds one.
+    ``withheld`` CPU slots are not granted, because promises hold their cores (agent/core/cores.py). If that leaves
+    none, a starving job gets a slot nevertheless, unless a monotask holds one.
 
     *Beyond the slots* (CPU, where jobs are ranked): the kernel gives processors to commands in the order of their jobs
-    (agent/core/ranks.py), so that a command need not wait for a slot that a command of another job holds. One of a job
-    behind costs the first little, and uses the processors while the first waits for a disk. So a command starts while
-    fewer than :data:`MOST_BEYOND` times the slots are in use. Whatever stands ahead starts as if the commands of jobs
-    behind held no slot, monotasks of frameworks, too. No job has more commands at once than there are slots. A job
-    that has waited too long for its turn is the first for one grant.
+    (agent/core/ranks.py), so a command need not wait for a slot held by a command of another job. A command of a job
+    behind costs the job ahead little, and uses the processors while that one waits for a disk. So a command starts
+    while fewer than :data:`MOST_BEYOND` times the slots are in use. Work of a job ahead, including monotasks of
+    frameworks, starts as if the commands of jobs behind held no slot. No job has more commands at once than there are
+    slots. A starving job comes first for one grant.
 
-    *Past jobs behind* (disks and the network, where jobs are ranked): the processes of a job behind get little of the
-    processors, so a read of a few milliseconds may hold its slot for seconds. A monotask of a job ahead does not wait
-    for slots that jobs behind hold, as long as fewer than :data:`MOST_AHEAD_IO` times the slots are in use.
+    *Past jobs behind* (disks and the network, where jobs are ranked): the processes of a job behind get little CPU
+    time, so a read of a few milliseconds may hold its slot for seconds. A monotask of a job ahead does not wait for
+    slots held by jobs behind, while fewer than :data:`MOST_AHEAD_IO` times the slots are in use.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Resource:
     )  # fmt: skip
 
     def __init__(self, kind: ResourceKind, slots: int, rate_window_s: float, *, ranked: bool = False) -> None:
-        """``ranked``: the kernel knows the order of jobs."""
+        """Set up an empty queue. ``ranked``: the kernel schedules by job rank."""
         of_cpu = kind is ResourceKind.CPU
         self.kind = kind
         self.index = KINDS.index(kind)
@@ -75,37 +75,39 @@ class Resource:
         self.rate = ProcessingRate(rate_window_s, slots)
         self.free = slots
         self.withheld = 0
-        self.commands: dict[JobQueue, int] | None = {} if ranked and of_cpu else None  # slots that those of a job hold
-        self.held: dict[JobQueue, int] | None = {} if ranked and not of_cpu else None  # slots that a job holds
+        # slots held by each job's commands
+        self.commands: dict[JobQueue, int] | None = {} if ranked and of_cpu else None
+        self.held: dict[JobQueue, int] | None = {} if ranked and not of_cpu else None  # slots held by each job
         self.small = 0
         self.bypassing = 0
-        self.overdue = 0  # monotasks that run on, though their slots were taken back
-        self.taken_back = 0  # slots, in all
+        self.overdue = 0  # monotasks that run on after their slots were taken back
+        self.taken_back = 0  # total number of slots taken back
         self.debts = Debts(slots)
-        self.aside: dict[JobQueue, tuple[float, int, int, JobQueue]] = {}  # of users who owe too much; not in `jobs`
+        # jobs of users who owe too much; not in `jobs`
+        self.aside: dict[JobQueue, tuple[float, int, int, JobQueue]] = {}
         self.queued = 0
         self.pending_bytes = 0
         self.slot_seconds = 0.0  # slot-time of the monotasks that ended: X of the scheduling efficiency (Ursa §5)
         self.jobs: list[tuple[float, int, int, JobQueue]] = []
         self.starving: list[JobQueue] = []
-        self.leases: dict[JobQueue, float] = {}  # until when a job's slots may go on without asking
+        self.leases: dict[JobQueue, float] = {}  # job → end of its lease
         self.waits = Waits()
-        self.keepers: dict[tuple[int, JobQueue], None] = {}  # sessions that may meanwhile keep theirs idle, in order
+        self.keepers: dict[tuple[int, JobQueue], None] = {}  # sessions that may keep leased slots idle, in order
 
     @property
     def running(self) -> int:
-        """Slots in use."""
+        """Return the slots in use."""
         return self.slots - self.withheld - self.free
 
     def withhold(self, slots: int) -> None:
-        """Grant so many fewer than all slots from now on; those that are held stay held."""
+        """Set the number of slots not to grant; slots already held stay held."""
         self.free += self.withheld - slots
         self.withheld = slots
 
     def enqueue(self, job: JobQueue, monotask: Monotask, stage: str, sequence: int, now: float, known: int) -> None:
-        """A monotask waits; ``sequence`` rises, ``known`` is how many jobs there are."""
+        """Queue a monotask; ``sequence`` rises with each call, ``known`` is the number of jobs."""
         self.queued += 1
-        monotask.granted_at = now  # as long as it waits: since when
+        monotask.granted_at = now  # while queued: the start of the wait
         waiting = job.waiting[self.index]
         if not waiting:
             job.last_grant[self.index] = job.kept_waits.pop(self.index, now) if job.kept_waits else now
@@ -113,7 +115,7 @@ class Resource:
         heappush(waiting, (job.stages.rank(stage), size_rank(self.kind, monotask.input_bytes), sequence, monotask))
 
     def grant_at_once(self, job: JobQueue, monotask: Monotask, stage: str, now: float, lease_s: float) -> None:
-        """It comes alone, nobody waits, and there is room: what :meth:`enqueue` and :meth:`fill` would do."""
+        """Grant a lone monotask while nothing waits and a slot is free: short for :meth:`enqueue`, :meth:`fill`."""
         job.stages.rank(stage)
         self.waits.granted += 1
         self.hold(job, monotask, now)
@@ -121,14 +123,14 @@ class Resource:
             self.leases[job] = monotask.lease_until = now + lease_s
 
     def line_up(self, job: JobQueue, sequence: int, known: int) -> None:
-        """Enter a job that waits; entries from before a priority changed are dropped as they come up."""
-        if len(self.jobs) > 64 + 2 * known:  # many changes, nothing granted: shed the outdated ones
+        """Enter a waiting job; entries with an outdated priority are dropped when they come up."""
+        if len(self.jobs) > 64 + 2 * known:  # many priority changes without a grant: remove outdated entries
             self.jobs = [entry for entry in self.jobs if -entry[0] == entry[3].priority and entry[3] is not job]
             heapify(self.jobs)
         heappush(self.jobs, (-job.priority, job.rank, sequence, job))
 
     def hold(self, job: JobQueue, monotask: Monotask, now: float) -> None:
-        """It runs from now on, whether or not there is room. Whoever decides that counts it (see :class:`Waits`)."""
+        """Give a monotask a slot, even if none is free. The caller counts the grant (see :class:`Waits`)."""
         monotask.state = GRANTED
         monotask.granted_at = now
         job.begins(now)
@@ -146,7 +148,7 @@ class Resource:
                 job.by_cpu += 1
 
     def release(self, job: JobQueue, monotask: Monotask, execution_s: float) -> None:
-        """It held a slot, or its part of one, for so long."""
+        """Take the slot, or part of a slot, that a monotask held for ``execution_s`` seconds."""
         if self.overdue:
             self.debts.held(job.user, monotask, -1)
             self._line_up_again()
@@ -164,13 +166,13 @@ class Resource:
                 job.by_cpu -= 1
 
     def settle(self, job: JobQueue, monotask: Monotask) -> None:
-        """It ran on without its slot, and has ended."""
+        """Settle the debt of an overdue monotask that has ended."""
         self.overdue -= 1
         self.debts.end(job.user, monotask)
         self._line_up_again()
 
     def fill(self, now: float, granted: list[Monotask], lease_s: float) -> None:
-        """Grant while there is room, in order; who has starved goes first."""
+        """Grant in order while there is room; starving jobs go first."""
         index = self.index
         jobs = self.jobs
         beyond = self.held if self.commands is None else self.commands
@@ -186,17 +188,17 @@ class Resource:
             while waiting and waiting[0][3].state is not QUEUED:
                 heappop(waiting)
             if not waiting or not (starved or -jobs[0][0] == job.priority):
-                self._drop_first(starved=starved)  # nothing left to run, or an entry from before its priority changed
+                self._drop_first(starved=starved)  # no monotask left, or an entry with an outdated priority
                 continue
             monotask = waiting[0][3]
             if self.overdue and self.debts.forbid(job.user, monotask):
                 self._set_aside(starved=starved)
                 continue
             if self.free <= 0 and not monotask.small and not self._has_room_beyond(job, monotask, starved=starved):
-                passes = None if starved else self._who_passes(job, monotask)
-                if passes is None:
-                    return  # small ones behind it wait, too: order comes before a part of a slot
-                job, waiting = passes, passes.waiting[index]
+                passing = None if starved else self._next_past(job, monotask)
+                if passing is None:
+                    return  # small monotasks behind it wait too: order takes precedence over a free part of a slot
+                job, waiting = passing, passing.waiting[index]
                 monotask = waiting[0][3]
             heappop(waiting)
             self.queued -= 1
@@ -212,7 +214,7 @@ class Resource:
                 heappop(jobs)
 
     def counts(self, now: float) -> dict[str, Any]:
-        """As the status page shows it."""
+        """Return the numbers for the status page."""
         return {
             "slots": self.slots,
             "withheld": self.withheld,
@@ -231,7 +233,7 @@ class Resource:
         }
 
     def head(self, now: float) -> dict[str, Any] | None:
-        """Whose turn is next: the job, its first monotask's task, how long the job has waited; None: nobody waits."""
+        """Return the next job, its first monotask's task, and how long the job has waited; None if no job waits."""
         entries = [entry for entry in self.jobs if -entry[0] == entry[3].priority]
         for job in (*self.starving, *(entry[3] for entry in sorted(entries))):
             waiting = job.waiting[self.index]
@@ -242,14 +244,14 @@ class Resource:
         return None
 
     def find_starving(self, now: float, wait_max_s: float) -> None:
-        """Jobs that have waited too long for their turn: the longest first, before everybody else, one grant each."""
+        """Find the jobs that have waited too long for a turn: longest first, each gets one grant before all others."""
         index = self.index
         oldest = now - wait_max_s
         late = {entry[3] for entry in self.jobs if entry[3].waiting[index] and entry[3].last_grant[index] < oldest}
         self.starving = sorted(late, key=lambda job: (job.last_grant[index], job.rank))
 
     def recalled_for(self, job: JobQueue, now: float) -> list[JobQueue]:
-        """The jobs whose leases end because one that outranks them waits; each is told once."""
+        """Return the jobs whose leases end because a job that outranks them waits; each is returned once."""
         if not self.leases or not any(entry[3].state is QUEUED for entry in job.waiting[self.index]):
             return []
         self.leases = {other: until for other, until in self.leases.items() if until > now}
@@ -259,15 +261,16 @@ class Resource:
         return recalled
 
     def keep(self, job: JobQueue, monotask: Monotask, until: float) -> None:
-        """It was granted under a lease, and nobody waits: its slot may be kept idle, and for longer."""
+        """Let the session keep a leased slot idle until ``until``, as no monotask waits."""
         monotask.keep = True
         self.leases[job] = monotask.lease_until = until
         self.keepers[monotask.session, job] = None
 
     def called_back(self) -> list[tuple[int, JobQueue]]:
-        """The sessions, each with its job, that may not keep slots idle any more, as somebody waits; told once.
+        """Return each session, with its job, that may not keep slots idle any more, because a monotask waits; each
+        once.
 
-        Those, too, whose leases are over by our clock: theirs began when they read of them.
+        This includes leases that have ended by the agent's clock: a client's lease starts when the client reads of it.
         """
         if not self.queued:
             return []
@@ -281,7 +284,7 @@ class Resource:
             heappop(self.jobs)
 
     def _set_aside(self, *, starved: bool) -> None:
-        """The first may not be granted before its user owes less."""
+        """Set the first job aside until its user owes less."""
         if not starved:
             entry = self.jobs[0]
             self.aside[entry[3]] = entry
@@ -293,8 +296,9 @@ class Resource:
         self.aside = {}
 
     def _has_room_beyond(self, job: JobQueue, monotask: Monotask, *, starved: bool) -> bool:
-        """Return whether to grant though no slot is free. A job that starves is the first until it has its grant, also
-        where promises hold every core."""
+        """Return whether to grant although no slot is free. A starving job comes first until it has its grant, even
+        where promises hold every core.
+        """
         if starved and not self.running:
             return True
         slots = self.slots - self.withheld
@@ -312,11 +316,11 @@ class Resource:
         return self._held_behind(self.commands, job, starved=starved)
 
     def _held_behind(self, held: dict[JobQueue, int], job: JobQueue, *, starved: bool) -> bool:
-        """Return whether a slot would be free if jobs behind, or all if the job starves, held none of these."""
+        """Return whether a slot would be free if jobs behind (all jobs, if ``starved``) held none of ``held``."""
         return self.free + sum(count for other, count in held.items() if starved or job.outranks(other)) > 0
 
-    def _who_passes(self, first: JobQueue, monotask: Monotask) -> JobQueue | None:
-        """Return the next job of which a command may start though ``first`` waits: that has enough commands already."""
+    def _next_past(self, first: JobQueue, monotask: Monotask) -> JobQueue | None:
+        """Return the next job whose command may start while ``first``, which has its full number of commands, waits."""
         slots = self.slots - self.withheld
         if not self.commands or monotask.session != COMMANDS or self.running >= MOST_BEYOND * slots:
             return None
@@ -328,7 +332,7 @@ class Resource:
             if job is first or not waiting or -entry[0] != job.priority:
                 continue
             if waiting[0][3].session != COMMANDS:
-                return None  # it waits for a slot, in which nothing behind it may be
+                return None  # it waits for a slot, which nothing behind it may take
             if self.commands.get(job, 0) < slots:
                 return job
         return None

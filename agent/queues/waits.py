@@ -9,12 +9,12 @@ BOUNDS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
 
 
 class Waits:
-    """``granted`` counts the slots that the queue gave: at once, in turn, or passed on within a job.
+    """A histogram of waits. ``granted`` counts the grants made: at once, in turn, or within a job under a lease.
 
-    No grant, as nobody waited for it here: a slot that is only counted again after a restart of the agent (it was
-    granted before), one that a promoted command is given (it runs already), what runs without a slot or beside them.
+    Not counted, since no monotask waited for them here: slots recounted after a restart of the agent, the slot of a
+    promoted command (which is already running), and monotasks that run without a slot or beside the slots.
 
-    Those in the first bucket cost no search for it: they are what is in no other one.
+    Waits in the first bucket cost no search: their count is ``granted`` minus all other buckets.
     """
 
     __slots__ = ("counts", "granted", "sum_s")
@@ -25,13 +25,13 @@ class Waits:
         self.sum_s = 0.0
 
     def waited(self, wait_s: float) -> None:
-        """One that waited was granted."""
+        """Count a grant after a wait."""
         self.granted += 1
         self.sum_s += wait_s
         if wait_s > BOUNDS_S[0]:
             self.counts[bisect_left(BOUNDS_S, wait_s)] += 1
 
     def document(self) -> dict[str, Any]:
-        """For the status: ``counts`` has one more than ``bounds_s``, for the rest."""
+        """Return the histogram for the status: ``counts`` has one element more than ``bounds_s``, for longer waits."""
         first = self.granted - sum(self.counts)
         return {"bounds_s": BOUNDS_S, "counts": [first, *self.counts[1:]], "sum_s": self.sum_s}

@@ -1,4 +1,4 @@
-"""CPU slots that are not granted, as promises hold their cores (see :class:`agent.queues.resource.Resource`)."""
+"""CPU slots that are not granted, because promises hold their cores (see :class:`agent.queues.resource.Resource`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.model import ResourceKind
 
 
 def withhold(queues: MonotaskQueues, slots: int, now: float) -> list[Monotask]:
-    """Withhold so many CPU slots from now on; return what is granted where there are more of them to grant."""
+    """Withhold this many CPU slots from now on; return the grants made if fewer are withheld than before."""
     cpu, *_ = queues.resources()
     if slots != cpu.withheld:
         cpu.withhold(slots)
@@ -16,6 +16,6 @@ def withhold(queues: MonotaskQueues, slots: int, now: float) -> list[Monotask]:
 
 
 def asks_cpu(queues: MonotaskQueues, session: int) -> bool:
-    """Return whether a connection's monotasks hold CPU slots, or wait for some."""
+    """Return whether a connection's monotasks hold CPU slots or wait for one."""
     live = (monotask for job in queues.jobs() for monotask in job.live.get(session, {}).values())
     return any(monotask.kind is ResourceKind.CPU for monotask in live)

@@ -179,8 +179,8 @@ class ControllersContract:
         bed.filesystem.write(bytes(containers / "cpu.max"), "max")
         bed.filesystem.write(low, "0")
         assert bed.tree.repair() == [
-            "cpu.max of all containers was not what it should be",
-            "memory.low of all containers was not what it should be",
+            "cpu.max of all containers had been changed",
+            "memory.low of all containers had been changed",
         ]
         assert bed.tree.repair() == []
         assert bed.filesystem.read(low).strip() == str(64 * MIB)

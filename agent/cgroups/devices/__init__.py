@@ -1,4 +1,4 @@
-"""From a path to the block devices whose ``io.max`` binds (docs/kernel-disks.md)."""
+"""Map a path to the block devices on which ``io.max`` takes effect (docs/kernel-disks.md)."""
 
 from agent.cgroups.devices.blocks import Disk, limited_disks, whole_disks
 from agent.cgroups.devices.placement import Placement, Sources, disk_of, disks_of

@@ -1,4 +1,4 @@
-"""Mounts, as ``/proc/self/mountinfo`` tells them (proc(5))."""
+"""Mounts, read from ``/proc/self/mountinfo`` (proc(5))."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Mount:
     options: str
 
     def option(self, name: str) -> list[str]:
-        """The values of ``name=…``, split at colons as overlay's are; none: there is no such option."""
+        """Return the values of ``name=…``, split at colons as in overlay's options; empty without such an option."""
         for option in re.split(r"(?<!\\),", self.options):
             key, equals, value = option.partition("=")
             if key == name and equals:
@@ -29,7 +29,7 @@ class Mount:
 
 
 def mounts(text: str) -> dict[int, Mount]:
-    """Number of the mount → the mount; lines that are not understood are left out."""
+    """Return mount number → mount; lines that cannot be parsed are left out."""
     found = {}
     for line in text.splitlines():
         left, dash, right = line.partition(" - ")
@@ -40,10 +40,10 @@ def mounts(text: str) -> dict[int, Mount]:
 
 
 def mount_number(path: Path) -> int:
-    """The number of the mount that a file is in: right for bind mounts, and where mounts hide each other.
+    """Return the number of the mount of a file: correct for bind mounts, and where mounts hide each other.
 
     Raises:
-        OSError: there is no such file.
+        OSError: the file does not exist.
     """
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
@@ -56,5 +56,5 @@ def mount_number(path: Path) -> int:
 
 
 def _plain(text: str) -> str:
-    """The kernel writes space, tab, newline and backslash in octal."""
+    """Decode space, tab, newline and backslash, which the kernel writes in octal."""
     return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text)

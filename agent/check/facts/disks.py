@@ -25,7 +25,11 @@ def disk(tree: CgroupTree, leaf: Cgroup, host: Host) -> Fact:
     if failed:
         return Fact.told(failed["disk_read_bytes_per_s"])
     names = ", ".join(disk.name for disk in disks)
-    late = _LATE if "memory" not in tree.missing else "buffered writes are charged to nobody without memory"
+    late = (
+        _LATE
+        if "memory" not in tree.missing
+        else "buffered writes are not charged to a cgroup without the memory controller"
+    )
     return Fact(True, f"io.max on {names}; {late}")
 
 

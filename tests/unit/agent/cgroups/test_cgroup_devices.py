@@ -214,7 +214,7 @@ def _direct_loop(s: Sys) -> Path:
 
 
 @stack("direct loop whose file is elsewhere", (Disk("loop3", 7, 3),),
-       "ext4 on loop3 of /elsewhere, a file that cannot be seen from here (No such file or directory)")  # fmt: skip
+       "ext4 on loop3 of /elsewhere, a file that is not visible here (No such file or directory)")  # fmt: skip
 def _lost_loop(s: Sys) -> Path:
     s.add("loop3", "7:3", hardware=False, loop_backing_file="/elsewhere", loop_dio="1")
     return s.mount("/m", "7:3", "ext4")
@@ -247,7 +247,7 @@ def test_btrfs_over_two_disks_is_bounded_on_each(sys_: Sys) -> None:
     (sys_.btrfs / "id/devices/vdb").symlink_to(sys_.devices / "vdb")
     found = disks_of(path, sys_.sources)
     assert found.disks == (NVME, VDB) and found.how == "btrfs on nvme0n1 and vdb"
-    assert "each of nvme0n1, vdb is bounded for itself" in str(found.caveat)
+    assert "each of nvme0n1, vdb is limited separately" in str(found.caveat)
     one = disk_of(path, sys_.sources)
     assert isinstance(one, Reason) and "does not lie on one disk: nvme0n1, vdb" in one.why
 
@@ -264,15 +264,15 @@ def test_overlay_over_several_file_systems(sys_: Sys) -> None:
 @pytest.mark.parametrize(
     ("number", "kind", "options", "why"),
     [
-        ("0:42", "tmpfs", "rw", "is on tmpfs: memory, no disk; memory.max bounds it"),
-        ("0:42", "nfs4", "rw", "io.max does not see it"),
-        ("0:42", "fuse.sshfs", "rw", "io.max does not see it"),
-        ("254:16", "fuseblk", "rw", "io.max does not see it"),
+        ("0:42", "tmpfs", "rw", "is on tmpfs, which is memory; memory.max limits it"),
+        ("0:42", "nfs4", "rw", "io.max does not apply"),
+        ("0:42", "fuse.sshfs", "rw", "io.max does not apply"),
+        ("254:16", "fuseblk", "rw", "io.max does not apply"),
         ("0:42", "proc", "rw", "without a block device of its own"),
-        ("0:42", "overlay", "rw,lowerdir=/gone", "cannot be seen from here"),
-        ("0:42", "btrfs", "rw", "the devices of btrfs at /m are not told"),
+        ("0:42", "overlay", "rw,lowerdir=/gone", "are not visible here"),
+        ("0:42", "btrfs", "rw", "the devices of btrfs at /m are unknown"),
         ("8:99", "ext4", "rw", "the block device 8:99 is not in"),
-        ("11:0", "iso9660", "ro", "sr0 is no disk that io.max could bind"),
+        ("11:0", "iso9660", "ro", "sr0 is not a disk that io.max can limit"),
     ],
 )
 def test_no_disk(sys_: Sys, number: str, kind: str, options: str, why: str) -> None:
@@ -285,7 +285,7 @@ def test_no_disk(sys_: Sys, number: str, kind: str, options: str, why: str) -> N
 
 def test_a_file_system_whose_writeback_is_charged_to_nobody(sys_: Sys) -> None:
     found = disks_of(sys_.mount("/m", "254:1", "vfat"), sys_.sources)
-    assert found.disks == (VDA,) and found.caveat is not None and "charged to nobody" in found.caveat.why
+    assert found.disks == (VDA,) and found.caveat is not None and "not charged to a cgroup" in found.caveat.why
 
 
 def test_a_garbled_mount_table(sys_: Sys) -> None:

@@ -158,7 +158,7 @@ def test_what_throttles_stays_below_what_kills(make: Make) -> None:
 def test_a_burst_of_more_than_the_quota_is_as_much_as_that(make: Make) -> None:
     fake, tree = make()
     failed = tree.create("a").confine(Confinement(cpu_cores=0.1, cpu_burst_s=0.05)).failed
-    assert failed == {"cpu_burst_s": "the kernel saves up at most one period's quota, 0.01 s"}
+    assert failed == {"cpu_burst_s": "the kernel accumulates at most one period's quota, 0.01 s"}
     assert said(fake, "cpu.max.burst") == "10000"
 
 
@@ -250,7 +250,7 @@ def test_processors_that_are_not_the_containers_to_use(make: Make) -> None:
     fake.write(b"/fake/cgroup/containers/cpuset.cpus", "1")
     cgroup = tree.create("a")
     assert cgroup.confine(Confinement(cpus="0")).failed == {
-        "cpus": "none of these processors is the containers' to use; it runs on 1"
+        "cpus": "containers may use none of these processors; this one runs on 1"
     }
     assert cgroup.confine(Confinement(cpus="0-1")).failed == {}
     assert cgroup.confine(Confinement(cpus="0-7"), since=Confinement()).failed == {
@@ -276,7 +276,7 @@ def test_without_a_disk(make: Make) -> None:
     failed = cgroup.confine(Confinement(disk_write_bytes_per_s=1)).failed
     assert failed.keys() == {"disk_write_bytes_per_s"}
     assert failed["disk_write_bytes_per_s"].startswith(
-        "no disk was found that io.max could bind; remedy: see /sys/block"
+        "no disk was found that io.max can limit; remedy: see /sys/block"
     )
 
 
@@ -330,7 +330,7 @@ class Deaf(FakeCgroups):
     ("answer", "why"),
     [
         (0, "wrote 0.5, read back None"),
-        (errno.EINVAL, "the kernel does not take this value for cpu.max"),
+        (errno.EINVAL, "the kernel refuses this value for cpu.max"),
         (errno.EACCES, "Permission denied; remedy: run the agent under its delegated unit"),
         (errno.EROFS, "Read-only file system; remedy: run the agent under its delegated unit"),
         (errno.EBUSY, "cpu.max: Device or resource busy"),

@@ -15,7 +15,7 @@ HEADER = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n"
     ("line", "why"),
     [
         ("memory\t0\t5\t1", "the memory controller is not delegated to /ours"),
-        ("memory\t4\t5\t1", "cgroup v1 holds the memory controller"),
+        ("memory\t4\t5\t1", "the memory controller is bound to cgroup v1"),
         ("memory\t0\t5\t0", "the memory controller was disabled at boot"),
         ("cpu\t0\t5\t1", "this kernel has no memory controller"),
     ],
@@ -31,7 +31,7 @@ def test_why_a_controller_is_missing(tmp_path: Path, line: str, why: str) -> Non
 def test_io_is_called_blkio_there(tmp_path: Path) -> None:
     table = tmp_path / "cgroups"
     table.write_text(f"{HEADER}blkio\t7\t1\t1\n")
-    assert unavailable("io", "/ours", table).why == "cgroup v1 holds the io controller"
+    assert unavailable("io", "/ours", table).why == "the io controller is bound to cgroup v1"
 
 
 def test_a_kernel_without_version_1_has_no_such_table(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_garbled_counters_are_an_error_and_no_number(make: Make, name: str, text
     fake, tree = make()
     cgroup = tree.create("a")
     fake.pretend(f"{A}/{name}", text)
-    with pytest.raises(OSError, match="does not say what this file says") as caught:
+    with pytest.raises(OSError, match="content has an unexpected format") as caught:
         cgroup.sample()
     assert caught.value.filename == f"{A}/{name}"
 

@@ -90,7 +90,7 @@ def test_of_what_systemd_made_only_our_own_unit_and_slice_are_protected() -> Non
     ] * 3
     assert said(fake, "/fake/memory.low") == "0"
     fake.write(b"/fake/penstock.slice/memory.low", "0")  # systemd was told something else
-    assert tree.repair() == ["memory.low of all containers was not what it should be"]
+    assert tree.repair() == ["memory.low of all containers had been changed"]
     tree.cap()
     assert [said(fake, f"{d}/memory.low") for d in ("/fake/penstock.slice", unit, f"{unit}/containers")] == ["0"] * 3
 
@@ -141,7 +141,7 @@ def test_what_is_in_use_is_not_capped_below(make: Make) -> None:
     fake.use(f"{ALL}/a", anon_bytes=2 * GIB)
     assert tree.cap(memory_max_bytes=GIB) == {"memory_max_bytes": "2 GiB are in use; shrinking"}
     fake.use(f"{ALL}/a", anon_bytes=GIB // 2)
-    assert tree.repair() == ["memory.max of all containers was not what it should be"]
+    assert tree.repair() == ["memory.max of all containers had been changed"]
     assert said(fake, f"{ALL}/memory.max") == str(GIB)
 
 
@@ -166,7 +166,7 @@ def test_caps_that_somebody_rewrote_are_put_right(make: Make) -> None:
     for path, text in ((f"{ALL}/memory.max", "max"), (f"{ROOT}/memory.low", "0"), (f"{ALL}/pids.max", "99")):
         fake.write(path.encode(), text)
     assert tree.repair() == [
-        f"{name} of all containers was not what it should be" for name in ("memory.max", "pids.max", "memory.low")
+        f"{name} of all containers had been changed" for name in ("memory.max", "pids.max", "memory.low")
     ]
     assert [said(fake, f"{ALL}/{name}") for name in ("memory.max", "pids.max")] == [str(GIB), "10"]
     assert said(fake, f"{ROOT}/memory.low") == str(GIB)
@@ -184,8 +184,8 @@ def test_controllers_that_somebody_took_away_are_enabled_again_with_the_caps(mak
     assert tree.repair() == [
         f"memory was not enabled in {ROOT}",
         f"memory was not enabled in {ALL}",
-        "memory.swap.max of all containers was not what it should be",
-        "memory.max of all containers was not what it should be",
+        "memory.swap.max of all containers had been changed",
+        "memory.max of all containers had been changed",
     ]
     assert said(fake, f"{ALL}/memory.max") == str(GIB)
     assert tree.get("a").confine(wanted).written == ("memory.swap.max", "memory.max")
@@ -196,10 +196,10 @@ def test_a_controller_that_stays_away_is_missing_from_then_on(make: Make) -> Non
     for directory in (ALL, ROOT):
         fake.write(f"{directory}/cgroup.subtree_control".encode(), "-io")
     fake.delegate(set(CONTROLLERS) - {"io"})
-    assert tree.repair() == ["controllers are cpu, cpuset, memory, pids now"]
+    assert tree.repair() == ["the controllers are now cpu, cpuset, memory, pids"]
     assert tree.missing.keys() == {"io"} and tree.repair() == []
     fake.delegate(CONTROLLERS)
-    assert tree.repair()[-1] == "controllers are cpu, cpuset, io, memory, pids now"
+    assert tree.repair()[-1] == "the controllers are now cpu, cpuset, io, memory, pids"
     assert tree.missing == {}
 
 

@@ -14,7 +14,7 @@ from penstock.cli.errors import CommandError
 
 FACTS = {
     "cpu": Fact(True, "cpu.max, cpu.weight"),
-    "disk": Fact(False, "cgroup v1 holds the io controller", "boot otherwise"),
+    "disk": Fact(False, "the io controller is bound to cgroup v1", "boot otherwise"),
     "freeze": Fact(True, "cgroup.freeze"),
 }
 PATHS = {"/": Fact(False, "9p", "use ext4"), "/data": Fact(True, "ext4 on vda; io.max on vda")}
@@ -33,7 +33,7 @@ def test_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "cpu     yes  cpu.max, cpu.weight",
-        "disk    no   cgroup v1 holds the io controller; remedy: boot otherwise",
+        "disk    no   the io controller is bound to cgroup v1; remedy: boot otherwise",
         "freeze  yes  cgroup.freeze",
         "path /  no   9p; remedy: use ext4",
     ]
@@ -61,7 +61,7 @@ def test_the_status_is_about_what_is_needed(capsys: pytest.CaptureFixture[str], 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--json"]) == 1
     assert json.loads(capsys.readouterr().out)["disk"] == {
-        "ok": False, "why": "cgroup v1 holds the io controller", "remedy": "boot otherwise",
+        "ok": False, "why": "the io controller is bound to cgroup v1", "remedy": "boot otherwise",
     }  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def test_a_host_that_has_everything(facts: Facts) -> None:
 def test_a_controller_that_is_not_there(facts: Facts, controller: str, names: set[str]) -> None:
     found = facts(fake=FakeCgroups(controllers=ALL - {controller}))
     assert no(found) == names
-    assert ("charged to nobody" in found["disk"].why) == (controller == "memory")
+    assert ("not charged to a cgroup" in found["disk"].why) == (controller == "memory")
 
 
 @pytest.mark.parametrize(
@@ -273,8 +273,8 @@ DISK_FACT = {"disk": Fact(True, "io.max on vda")}
     [
         (Placement((DISK,), "ext4 on vda1"), Fact(True, "ext4 on vda1; io.max on vda")),
         (
-            Placement((DISK,), "vfat on vda1", Reason("charged to nobody", "use ext4")),
-            Fact(True, "vfat on vda1; io.max on vda; charged to nobody", "use ext4"),
+            Placement((DISK,), "vfat on vda1", Reason("not charged to a cgroup", "use ext4")),
+            Fact(True, "vfat on vda1; io.max on vda; not charged to a cgroup", "use ext4"),
         ),
         (Placement((), "tmpfs", Reason("memory, no disk")), Fact(False, "memory, no disk")),
         (

@@ -182,7 +182,7 @@ def test_who_may_not_keep_a_slot_cannot_say_that_others_ran_in_it() -> None:
         queues.complete(1, "j", [Completion(id=1, leased=Leased(monotasks=1))], 0.1)
     queues = kept()
     queues.submit(1, "j", specs(1), 0.0)
-    with pytest.raises(RpcError, match="more failed"):
+    with pytest.raises(RpcError, match="`failed` exceeds"):
         queues.complete(1, "j", [Completion(id=1, leased=Leased(monotasks=1, failed=2))], 0.1)
     assert queues.counts(CPU, 0.1)["running"] == 1
 
