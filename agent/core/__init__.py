@@ -1,4 +1,4 @@
-"""PURE. The node's decisions: events in, instructions out. :class:`agent.core.node.Node` is the one door."""
+"""PURE. The node's decisions: events in, instructions out. :class:`agent.core.node.Node` is the only entry point."""
 
 from agent.core.node import Node
 

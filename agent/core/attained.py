@@ -1,4 +1,4 @@
-"""The service that jobs attain on this node, in container-seconds: what the master orders them by (LAS_MQ §3.2)."""
+"""The service that jobs attain on this node, in container-seconds: the master orders jobs by it (LAS_MQ §3.2)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from agent.queues import MonotaskQueues
 from agent.queues.job_queue import JobQueue
 from penstock.wire.master_api import JobUse
 
-#: CPU time is told again when it has grown by so many seconds.
+#: CPU time is reported again when it has grown by this many seconds.
 _WORTH_TELLING_S = 0.05
-#: The ends of so many jobs are kept for a master that is away; of more, those that ended first are dropped.
+#: The final reports kept for an absent master; beyond this number, those that ended first are dropped.
 _MOST_ENDED = 4096
 
 
@@ -28,31 +28,32 @@ _NO_SLOTS = _Slots(0.0, 0.0)
 
 
 class Attained:
-    """Σ slots × time of each job, x · t in the paper's Eq. (6), exactly: the queues count it as slots come and go.
+    """Σ slots × time of each job, x · t in the paper's Eq. (6), exact: the queues count it as slots come and go.
 
-    Where the job's containers have used more CPU time than that, it is their CPU time. Much of what a framework's
-    processes compute lies outside monotasks, and a command in one slot may compute on several processors.
+    If the job's containers have used more CPU time than that, the service is their CPU time. A framework's processes
+    compute much outside monotasks, and a command in one slot may compute on several processors.
 
-    Where the kernel orders the jobs (``queues.ranked``), a job of which the containers are measured has received their
-    CPU time, or the time in which its commands held slots of disks and of the network. The slots of its monotasks do
-    not count: one of a job behind holds its slot for long, as its process gets little of the processors meanwhile.
+    Where the kernel orders the jobs (``queues.ranked``), the service of a job with measured containers is their CPU
+    time, or the time for which its commands held slots of disks and of the network. The slots of its monotasks do not
+    count: a monotask of a job behind holds its slot for long, because its process gets little CPU time meanwhile.
 
-    What a job received until its end is told as soon as its last container here has ended. The CPU time of that one is
-    known then, and not before. What was told never falls.
+    The final service of a job is reported as soon as its last container here has ended: only then is that container's
+    CPU time known. Reported service never decreases.
     """
 
     def __init__(self, queues: MonotaskQueues, ranks: Ranks) -> None:
         """``ranks`` counts the CPU time of the jobs' containers."""
         self._queues = queues
         self._ranks = ranks
-        self._told_s: dict[str, float] = {}  # by job of which containers are measured: what it was last told to have
-        self._before: dict[str, _Slots] = {}  # of jobs that are over, or were, while containers of them run
-        self.lasts_read = True  # by the master; of one that has yet to answer our registration that is not known
-        self.most_commands_read = True  # likewise, of a Load's field
-        self._ended: dict[str, float] = {}  # by job that is over: what it received, to be told with the next report
+        self._told_s: dict[str, float] = {}  # job with measured containers → its last reported service
+        # ended jobs with containers that still run, and jobs that came again since
+        self._before: dict[str, _Slots] = {}
+        self.lasts_read = True  # whether the master reads it; unknown until the master answers our registration
+        self.most_commands_read = True  # the same for a field of Load
+        self._ended: dict[str, float] = {}  # ended job → its service, for the next report
 
     def report(self, now: float) -> list[JobUse]:
-        """Return the last of each job that is over, then the jobs of which something may have changed since."""
+        """Return the final service of ended jobs, then the jobs whose service may have changed since the last one."""
         cpu_s = self._ranks.cpu_s
         ended: list[JobUse] = []
         if self.lasts_read and self._ended:
@@ -68,9 +69,10 @@ class Attained:
         return ended + uses
 
     def over(self, job: str, now: float, live: Iterable[ContainerRecord]) -> JobUse:
-        """Return what a job that is over has received here; call it before its queue is removed.
+        """Return the service of an ended job; call this before its queue is removed.
 
-        It is the last unless one of its containers runs: then the last is told when that has ended.
+        It is final unless one of the job's containers runs: then the final report follows when that container has
+        ended.
         """
         slots = self._slots(self._queues.counted(job, now))
         self._before.pop(job, None)
@@ -82,21 +84,22 @@ class Attained:
         return use
 
     def tell(self, use: JobUse) -> None:
-        """Tell the master with the next report, if this is the last of a job: of all its times here since the report
-        before, as the master awaits nothing more after it."""
+        """Add a job's final service to the next report. The master expects no report after it, so it covers all times
+        that the job was here since the previous report.
+        """
         if use.last:
             self._ended[use.job] = self._ended.get(use.job, 0.0) + use.service_s
             if len(self._ended) > _MOST_ENDED:
                 del self._ended[next(iter(self._ended))]
 
     def container_gone(self, job: str, jobs: Collection[str], live: Iterable[ContainerRecord]) -> None:
-        """A container of a job has ended, or belongs to another job from now on. ``jobs`` are those that are here."""
+        """Report a job's final service if its last container here has ended or changed jobs. ``jobs`` are here."""
         if job in self._before and job not in jobs and not _runs(job, live):
             self.tell(self._use(job, self._before.pop(job), last=True))
             self._forget(job)
 
     def tell_all(self) -> None:
-        """The next report names every job. The last of jobs waits until the master is known to read it."""
+        """Make the next report contain every job. Final reports wait until the master is known to read them."""
         self.lasts_read = self.most_commands_read = False
         self._queues.count_all()
 
@@ -117,7 +120,7 @@ class Attained:
         return JobUse(job=job, service_s=service_s, running=running, last=last)
 
     def _forget(self, job: str) -> None:
-        """A job that comes again is counted from 0."""
+        """Drop the job's counts: if it comes again, it is counted from 0."""
         self._told_s.pop(job, None)
         self._ranks.forget(job)
 

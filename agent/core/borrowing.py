@@ -1,8 +1,8 @@
-"""Processes that clients lend for the rank of a job: containers of that job, until it is over.
+"""Processes that clients lend for the rank of a job: they form containers of that job until it is over.
 
-No container held them when they were started, so nothing is expected of a container with them: they end with nobody's
-connection, and what they leave behind goes on. A job that is over gives its processes back to where they were, unless
-another job was named for them meanwhile, as when the workers of a framework agree on one job.
+The processes were not started in a container, so these containers do not change how they behave: they do not end with a
+connection, and their own children outlive them. When the job is over, its processes return to their former cgroups,
+unless another job was named for them meanwhile, for example when a framework's workers agree on one job.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def lend_requested(node: Node, event: e.LendRequested, now: float) -> list[Instruction]:
-    """Take a process and its descendants in for a job. One that is in a container already stays there."""
+    """Take in a process and its descendants for a job. A process that is in a container already stays in it."""
     job = node.job_of(event.session, event.job, member=False)
     session = node.sessions[event.session]
     record = _holder(node, event)
@@ -29,7 +29,7 @@ def lend_requested(node: Node, event: e.LendRequested, now: float) -> list[Instr
         return [*running.is_inside(node, event.session, record, event.pid, own=event.own), *_claim(node, event, record)]
     spec = ContainerSpec(argv=event.argv, name=job.record.name, detach=True)
     record = running.admit(node, event.session, spec)
-    session.attached.discard(record.container)  # how it ends is its parent's affair
+    session.attached.discard(record.container)  # only its parent sees how it exits
     session.launched.discard(record.container)
     session.lent[record.container] = event.job
     record.adopts, record.job, record.nice_before = event.pid, event.job, event.nice
@@ -39,7 +39,7 @@ def lend_requested(node: Node, event: e.LendRequested, now: float) -> list[Instr
 
 
 def job_over(node: Node, job: str, merged_into: str = "") -> list[Instruction]:
-    """Give the processes of a job that is forgotten to the job in which its work goes on, or back."""
+    """Move the processes of an ended job to the job that continues its work, or give them back."""
     instructions: list[Instruction] = []
     for record in node.containers.live.values():
         if not record.borrowed or record.job != job:
@@ -53,18 +53,18 @@ def job_over(node: Node, job: str, merged_into: str = "") -> list[Instruction]:
 
 
 def give_back(node: Node, record: ContainerRecord) -> list[Instruction]:
-    """Give one back that runs and whose job is over."""
+    """Give a running container back if its job is over."""
     return [] if record.job in node.jobs else _give_back(node, record)
 
 
 def agent_stops(node: Node, session: Session) -> list[Instruction]:
-    """Give back what a connection has lent: nobody ranks it any more. It is lent anew to the next agent."""
+    """Give back the containers that a connection has lent; it lends them anew to the next agent."""
     lent = [record for name in session.lent if (record := node.containers.live.get(name)) is not None]
     return [one for record in lent for one in _give_back(node, record)]
 
 
 def given_back(node: Node, event: e.GivenBack, now: float) -> list[Instruction]:
-    """It is no container any more; or, where that cannot be, one like any that was adopted."""
+    """Remove a container that was given back; if that failed, treat it as an adopted one."""
     record = node.containers.live.get(event.container)
     if record is None:
         return []  # it ended meanwhile
@@ -111,7 +111,7 @@ def _give_back(node: Node, record: ContainerRecord) -> list[Instruction]:
 
 
 def _holder(node: Node, event: e.LendRequested) -> ContainerRecord | None:
-    """The container that the process is in, or is on its way into."""
+    """Return the container that holds the process, or that is about to."""
     if (record := node.containers.live.get(event.inside)) is not None:
         return record
     live = node.containers.live.values()
@@ -119,7 +119,7 @@ def _holder(node: Node, event: e.LendRequested) -> ContainerRecord | None:
 
 
 def _claim(node: Node, event: e.LendRequested, record: ContainerRecord) -> list[Instruction]:
-    """Remember for which job it is wanted, too: that has it once its own is over."""
+    """Record the job that also wants the container, which takes it over when the present job ends."""
     if not record.borrowed:
         return []
     node.sessions[event.session].lent[record.container] = event.job

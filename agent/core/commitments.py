@@ -1,6 +1,6 @@
-"""What is held for the executors of a node over time: step functions, added up (AR(j) of Elasecutor §III.B.1).
+"""The resources held for a node's executors over time: step functions and their sum (AR(j) of Elasecutor §III.B.1).
 
-Amounts are cores, disk bytes/s, bytes/s sent, bytes of memory. Times are seconds, as ``now``.
+Amounts are cores, disk bytes/s, bytes/s sent, bytes of memory. Times are in seconds on the clock of ``now``.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from agent.core.plans import Plan
 from agent.core.profiling import Amounts
 
 Floats = npt.NDArray[np.float64]
-#: Boundaries of slots that rounding puts so far apart are the same one.
+#: Slot boundaries closer than this are the same; they differ by rounding only.
 _SAME_S = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """From each of ``times`` (rising) to the next, ``held`` (times × resources); behind the last it stays."""
+    """Amounts ``held`` (times × resources) from each of ``times`` (rising) to the next; the last one holds for ever."""
 
     times: Floats
     held: Floats
 
     def at(self, now: float) -> Amounts:
-        """What is held now."""
+        """Return the amounts held now."""
         return _four(self.values(np.array([now]))[0])
 
     def peak(self, now: float) -> Amounts:
-        """The most that is held of each resource at any time from now on."""
+        """Return the maximum of each resource at any time from now on."""
         first = self._index(np.array([now]))[0]
         return _four(self.held[first:].max(axis=0))
 
     def slots(self, now: float, slot_s: float, most: int) -> Floats:
-        """The most of each resource in each slot of ``slot_s`` from now on; in the last one and for ever behind it."""
+        """Return the maximum of each resource per slot of ``slot_s`` from now on; the last slot holds for ever."""
         ahead_s = float(self.times[-1]) - now - _SAME_S
         count = min(most, 1 + max(0, int(np.ceil(ahead_s / slot_s))))
         begins = now + slot_s * np.arange(count)
@@ -48,12 +48,12 @@ class Steps:
         return most_held
 
     def over(self, free: Amounts, wanted: Steps) -> tuple[int, float] | None:
-        """The first resource of which more is held than is free, where some of it is ``wanted``, and from when on."""
+        """Return the first ``wanted`` resource of which more is held than free, and the time from which that is so."""
         late, which = np.nonzero((self.held > np.array(free)) & (wanted.values(self.times) > 0))
         return (int(which[0]), float(self.times[late[0]])) if len(late) else None
 
     def values(self, times: Floats) -> Floats:
-        """What is held at each of these times."""
+        """Return the amounts held at each of these times."""
         held: Floats = self.held[self._index(times)]
         return held
 
@@ -62,13 +62,13 @@ class Steps:
 
 
 def steps(plan: Plan, beside: Amounts, now: float) -> Steps:
-    """A plan as it is now, and what is held ``beside`` it all the time."""
+    """Return a plan as steps, plus the amounts held ``beside`` it throughout."""
     held = np.array(plan.amounts, dtype=np.float64) + np.array(beside)
     return Steps(now - plan.elapsed_s + plan.slot_s * np.arange(len(held), dtype=np.float64), held)
 
 
 def total(plans: Iterable[Steps], now: float) -> Steps:
-    """The sum of plans from now on."""
+    """Return the sum of plans from now on."""
     known = list(plans)
     boundaries = np.sort(np.concatenate([[now], *(plan.times[plan.times > now] for plan in known)]))
     times = boundaries[np.diff(boundaries, prepend=-np.inf) > _SAME_S]

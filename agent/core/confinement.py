@@ -1,9 +1,9 @@
-"""Everything that the kernel is told of one container: limits, and what its class makes of promise and slack.
+"""The kernel settings of one container: its limits, and those that its class derives from promise and slack.
 
-A regular container has its promise protected: CPU by its weight, memory by ``memory.low``, the network by the rate of
-its HTB class. An opportunistic one gets only what is left: ``cpu.idle``, no protected memory, the lowest weight on
-disks, the last turn on the network (UBIS §IV.A; docs/kernel.md says what each of these is worth). A container never
-moves from one cgroup to another: its class is settings, so promotion (UBIS §IV.D) is a change in place.
+A regular container's promise is protected: CPU by its weight, memory by ``memory.low``, the network by the rate of its
+HTB class. An opportunistic one gets only what remains: ``cpu.idle``, no protected memory, the lowest weight on disks,
+the lowest priority on the network (UBIS §IV.A; docs/kernel.md measures each). A container never moves to another
+cgroup: its class is a set of settings, so promotion (UBIS §IV.D) is a change in place.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ import msgspec
 
 from penstock.model import ContainerSpec, Limits
 
-#: cpu.weight of one promised core. Weights go from 1 to 10,000, so a hundred cores can still be told apart.
+#: cpu.weight of one promised core. Weights go from 1 to 10,000, so this distinguishes up to a hundred cores.
 WEIGHT_PER_CORE = 100
-#: Of a regular container that was promised no CPU: ten of them take less than one core that was promised.
+#: cpu.weight of a regular container without promised CPU: ten of them take less than one promised core.
 UNPROMISED_WEIGHT = 10
-#: io.weight (bfq takes up to 1000): ten opportunistic containers together get a hundredth of what a regular one gets.
+#: io.weight (bfq takes up to 1000): ten opportunistic containers together get a hundredth of a regular one's share.
 DISK_WEIGHT, OPPORTUNISTIC_DISK_WEIGHT = 1000, 1
-#: … of a regular one by the rank of its job, a factor of 16 as with cpu.weight; the last is that of all further ranks.
+#: io.weight of a regular container by the rank of its job, a factor of 16 as with cpu.weight; the last holds for all
+#: further ranks.
 RANKED_DISK_WEIGHTS = (DISK_WEIGHT, 62, 10)
-#: From here on ranks are alike on disks and on the network.
+#: From this rank on, ranks are equal on disks and on the network.
 LAST_RANK = len(RANKED_DISK_WEIGHTS) - 1
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """What is protected of a container whose promise moves: an executor's follows its plan (Elasecutor §III.B)."""
+    """The protected resources of a container with a varying promise, like an executor's (Elasecutor §III.B)."""
 
     cpu_cores: float
     memory_bytes: int
@@ -37,7 +38,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """One field per kernel setting; where a field is a limit it has the limit's name (penstock.model.Limits).
+    """One field per kernel setting; a limit has the name it has in penstock.model.Limits.
 
     ``None`` is the kernel's default, no limit. ``network_rate_bytes_per_s`` is the promised rate of the HTB class, 0
     for none; its ceiling is ``network_egress_bytes_per_s``.
@@ -53,7 +54,7 @@ class Confinement:
     memory_high_bytes: int | None = None  # memory.high
     memory_max_bytes: int | None = None  # memory.max
     oom_group: bool = False  # memory.oom.group
-    disk_weight: int = 100  # io.weight or io.bfq.weight, where one of them does anything
+    disk_weight: int = 100  # io.weight or io.bfq.weight, where one of them has an effect
     disk_read_bytes_per_s: int | None = None  # io.max rbps …
     disk_write_bytes_per_s: int | None = None
     disk_read_ops_per_s: int | None = None
@@ -62,15 +63,16 @@ class Confinement:
     network_egress_bytes_per_s: int | None = None
     network_ingress_bytes_per_s: int | None = None
     pids_max: int | None = None  # pids.max
-    rank: int = 0  # of its job on the network: HTB's priority
-    borrowed: bool = False  # it was started outside: what holds for every container by default does not hold for it
+    rank: int = 0  # its job's rank on the network: HTB's priority
+    borrowed: bool = False  # it was started outside, so defaults for all containers do not apply
 
 
 def worth_saying(
     not_enforced: Mapping[str, str], spec: ContainerSpec, limits: Limits, *, opportunistic: bool
 ) -> dict[str, str]:
-    """Of what is not enforced, what somebody asked for: limits, the class, a share of the network. What else protects
-    a promise on this host, and what does not, `penstock check` says once for all."""
+    """Return the unenforced settings that were asked for: limits, the class, a share of the network. The other
+    protections that this host lacks are reported by `penstock check`.
+    """
     asked = {name for name in limits.__struct_fields__ if getattr(limits, name) is not None}
     if opportunistic:
         asked.add("opportunistic")
@@ -89,11 +91,11 @@ def confine(
     rank: int = 0,
     borrowed: bool = False,
 ) -> Confinement:
-    """What the kernel is to be told of a container whose limits are ``limits`` now.
+    """Return the kernel settings of a container with these limits.
 
-    ``promise`` is what is protected instead of what ``spec`` asked for, where that moves. ``rank_weight`` is the weight
-    of one that was promised no CPU (:mod:`agent.core.ranks`); 0: it has no rank yet. ``rank`` is that of its job, 0 for
-    the first and for what has none, :data:`LAST_RANK` at most.
+    ``promise`` replaces the promise in ``spec`` where it varies. ``rank_weight`` is the weight of a container without
+    promised CPU (:mod:`agent.core.ranks`); 0: it has no rank yet. ``rank`` is its job's, 0 for the first and for
+    containers without a rank, :data:`LAST_RANK` at most.
     """
     promised = not opportunistic
     protected: ContainerSpec | Promise = promise or spec

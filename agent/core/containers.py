@@ -1,4 +1,4 @@
-"""The containers of the node: admission, their course from asked-for to ended, and why they ended."""
+"""The containers of the node: from start to end, and why each ended."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOM = "containers"
 
 
 class Containers:
-    """Live records by id, and the latest ended ones of each user."""
+    """The live records by id, and each user's most recently ended containers."""
 
     def __init__(self, keep_ended: int) -> None:
         self.live: dict[str, ContainerRecord] = {}
@@ -36,11 +36,11 @@ class Containers:
         self._watched = False
 
     def find(self, container: str) -> ContainerRecord | None:
-        """A live or remembered container."""
+        """Return a live container, or an ended one that is still kept."""
         return self.live.get(container) or self.ended.by_id.get(container)
 
     def promised(self) -> list[str]:
-        """Those that were promised memory and run."""
+        """Return the running containers with promised memory."""
         return [
             record.container
             for record in self.live.values()
@@ -48,7 +48,7 @@ class Containers:
         ]
 
     def add(self, record: ContainerRecord, adopt: AdoptProcess | None = None) -> list[Instruction]:
-        """Start it, or adopt a process. It is journaled before it is started: what runs is always known."""
+        """Start a container or adopt a process. It is journaled first, so that every running container is known."""
         self._order += 1
         record.order = self._order
         record.limits = record.spec.limits
@@ -57,7 +57,7 @@ class Containers:
         return [Record(ROOM, record.container, record), start, *self.watch()]
 
     def watch(self) -> list[Instruction]:
-        """Memory is worth looking at while some of it is held by opportunistic work."""
+        """Watch memory while opportunistic containers hold some of it."""
         wanted = any(record.opportunistic for record in self.live.values())
         if wanted == self._watched:
             return []
@@ -65,7 +65,7 @@ class Containers:
         return [WatchMemory(wanted)]
 
     def take_back(self, record: ContainerRecord, pid: int) -> None:
-        """It outlived an agent; the one that it was launched from is gone."""
+        """Take over a container that outlived an agent; the connection that launched it is gone."""
         self._order = max(self._order, record.order)
         record.pid = pid
         if record.state is not ContainerState.STOPPING:
@@ -73,7 +73,7 @@ class Containers:
         self.live[record.container] = record
 
     def started(self, container: str, pid: int, not_enforced: dict[str, str], at: float) -> list[Instruction]:
-        """The launcher started it."""
+        """Record that the launcher has started a container."""
         record = self.live[container]
         record.pid = pid
         record.started_at = at
@@ -81,16 +81,16 @@ class Containers:
         if record.state is ContainerState.STARTING:
             record.state = ContainerState.RUNNING
             return [Record(ROOM, container, record)]
-        return [KillContainer(container, record.stopping_reason)]  # it was unwanted before it had started
+        return [KillContainer(container, record.stopping_reason)]  # it was to be stopped before it had started
 
     def orphan(self, container: str) -> list[Instruction]:
-        """The launcher that started it died. It goes on; only its exit status will not be known."""
+        """Mark a container whose launcher died. It runs on; only its exit status will not be known."""
         record = self.live[container]
         record.orphaned = True
         return [Record(ROOM, container, record), WatchOrphan(container)]
 
     def confined(self, container: str, not_enforced: dict[str, str]) -> None:
-        """The kernel was told what holds for it, as far as it goes."""
+        """Record which of its settings the kernel does not enforce."""
         record = self.live.get(container)
         if record is not None:
             record.not_enforced = worth_saying(
@@ -98,7 +98,7 @@ class Containers:
             )
 
     def pause(self, container: str) -> list[Instruction]:
-        """Freeze it. It is journaled before it is frozen: whoever comes after us lets it go on."""
+        """Freeze a container. This is journaled before, so that the next agent thaws it."""
         record = self.live[container]
         if record.state is not ContainerState.RUNNING:
             return []
@@ -106,7 +106,7 @@ class Containers:
         return [Record(ROOM, container, record), Freeze(container, frozen=True)]
 
     def resume(self, container: str) -> list[Instruction]:
-        """Let it go on where it was."""
+        """Thaw a container."""
         record = self.live[container]
         if record.state is not ContainerState.PAUSED:
             return []
@@ -114,13 +114,13 @@ class Containers:
         return [Freeze(container, frozen=False), Record(ROOM, container, record)]
 
     def warn(self, container: str, signal: int) -> list[Instruction]:
-        """Give notice that it will be ended; what is frozen could not heed it."""
+        """Give a container notice of its end, after thawing it: a frozen process could not react."""
         thaw = self.resume(container)
         self.live[container].state = ContainerState.WARNED
         return [*thaw, Signal(container, signal)]
 
     def stop(self, container: str, by: EndedBy, reason: str) -> list[Instruction]:
-        """Kill it, with a recorded reason; the first reason stands."""
+        """Kill a container for a recorded reason; the first reason is kept."""
         record = self.live.get(container)
         if record is None or record.state is ContainerState.STOPPING:
             return []
@@ -134,9 +134,9 @@ class Containers:
         return instructions
 
     def end(self, container: str, ended: Ended) -> list[Instruction]:
-        """Keep how it ended, here and in the journal, before anything of it is removed.
+        """Record how a container ended, here and in the journal, before anything of it is removed.
 
-        The environment of the command is not kept: it may be large, or hold secrets, and nothing reads it any more.
+        The command's environment is dropped: it may be large or hold secrets, and nothing reads it any more.
         """
         record = self.live.pop(container)
         self._order += 1
@@ -149,7 +149,7 @@ class Containers:
         return [kept, RemoveContainer(container), *dropped, *self.watch()]
 
     def take_back_ended(self, records: list[ContainerRecord]) -> list[Instruction]:
-        """Remember what an earlier agent saw end, as far as ``keep_ended`` allows."""
+        """Take over the ended containers of an earlier agent, up to ``keep_ended``."""
         dropped: list[str] = []
         for record in sorted(records, key=lambda record: record.order):
             self._order = max(self._order, record.order)
@@ -157,7 +157,7 @@ class Containers:
         return _forget(dropped)
 
     def keep(self, keep_ended: int) -> list[Instruction]:
-        """Remember the latest ``keep_ended`` of each user."""
+        """Keep the latest ``keep_ended`` containers of each user."""
         return _forget(self.ended.keep(keep_ended))
 
 
@@ -166,12 +166,12 @@ def _forget(containers: list[str]) -> list[Instruction]:
 
 
 def how_it_ended(record: ContainerRecord, event: ContainerExited) -> Ended:
-    """Who ended it and why. A kill of ours keeps the reason recorded when it was decided."""
+    """Return by whom and why a container was ended. A kill by the agent keeps its recorded reason."""
     by, reason = EndedBy.EXIT, ""
     if record.stopping_by is not None:
         by, reason = record.stopping_by, record.stopping_reason
     elif event.exit_status is None and record.adopted and not record.orphaned:
-        reason = "it was adopted: how it exited only its parent could see"
+        reason = "it was adopted: only its parent could see its exit status"
     elif event.exit_status is None:
         by, reason = EndedBy.LOST, "the launcher that could see its exit status died"
     elif event.oom_kills and event.signal == 9:

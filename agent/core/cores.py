@@ -1,10 +1,10 @@
-"""The account of a node's cores: what is promised, what of it is idle and lent, and what is left for CPU slots.
+"""Accounting of a node's cores: promised cores, the idle ones among them that are lent, and the rest for CPU slots.
 
-Cores that were promised to containers, executors among them, are not granted as CPU slots as well. What a container
-does not use of its promise, by the last sample, is lent: it makes slots. The container has its cores back at once, as
-its ``cpu.weight`` is above that of all work without a promise (agent/core/ranks.py); the next sample ends the loan.
-A container that waits for processors (PSI) uses less for want of them: the share of the time in which it waits is a
-share of its promise that is not idle. Nothing is lent of a container whose use is not known yet (UBIS §IV.B).
+Cores that were promised to containers, including executors, are not granted as CPU slots too. The part of a promise
+that the container did not use by the last sample is lent: it becomes slots. The container gets its cores back at once,
+because its ``cpu.weight`` is above that of all work without a promise (agent/core/ranks.py); the next sample ends the
+loan. A container that waits for processors (PSI) uses less because of that: the fraction of time that it waits is a
+fraction of its promise that is not idle. Nothing is lent of a container whose use is not known yet (UBIS §IV.B).
 
 A framework inside a promised container computes in the slots that it is granted. While it asks for CPU slots, its
 container's cores count as these slots only.
@@ -25,7 +25,7 @@ from agent.queues.withheld import asks_cpu, withhold
 if TYPE_CHECKING:
     from agent.core.node import Node
 
-#: After these other cores may be promised, or lent.
+#: Events after which other cores may be promised or lent.
 MAY_MOVE_CORES = frozenset(
     {
         e.LaunchRequested, e.AdoptRequested, e.Decided, e.ContainerExited, e.ContainerNotStarted, e.Sampled, e.Woken,
@@ -36,21 +36,21 @@ MAY_MOVE_CORES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CoreAccount:
-    """``lent_cores`` are those of the ``promised_cores`` that the last sample found idle."""
+    """``lent_cores`` are those of the ``promised_cores`` that were idle in the last sample."""
 
     promised_cores: float
     lent_cores: float
 
     @property
     def kept_cores(self) -> float:
-        """Cores for which no CPU slot is granted."""
+        """The cores for which no CPU slot is granted."""
         return self.promised_cores - self.lent_cores
 
 
 class MeasuredUses:
-    """What the last sample measured of each container that the sample before it has seen, too.
+    """The last sample's measurements of each container that the previous sample included, too.
 
-    The first sample of a container tells no rate, or one of a part of the time between two samples.
+    A container's first sample has no rate, or a rate over only a part of the sampling interval.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class MeasuredUses:
         self._seen: frozenset[str] = frozenset()
 
     def sampled(self, snapshot: Snapshot) -> None:
-        """Take over a sample."""
+        """Store a sample."""
         self.by_container = {name: use for name, use in snapshot.containers.items() if name in self._seen}
         self._seen = frozenset(snapshot.containers)
 
@@ -68,7 +68,7 @@ def balance(
     uses: Mapping[str, ContainerUse],
     in_slots: Container[str] = (),
 ) -> CoreAccount:
-    """Add up. The containers ``in_slots`` compute in the slots that they are granted."""
+    """Sum the promised and lent cores. The containers ``in_slots`` compute in the slots that they are granted."""
     promised_cores = lent_cores = 0.0
     for record in containers:
         if record.opportunistic or record.state is ContainerState.ENDED or record.container in in_slots:
@@ -77,13 +77,13 @@ def balance(
         promised_cores += cores
         use = uses.get(record.container)
         if use is not None:
-            waits = max(0.0, use.cpu_stalled - use.cpu_throttled)  # for processors, but not at its own cpu.max
+            waits = max(0.0, use.cpu_stalled - use.cpu_throttled)  # waits for processors, not for its own cpu.max
             lent_cores += max(0.0, cores * (1.0 - waits) - use.cpu_cores)
     return CoreAccount(promised_cores, lent_cores)
 
 
 def account(node: Node) -> CoreAccount:
-    """Return the account of a node as it is now."""
+    """Return the node's present account of cores."""
     live = node.containers.live
     in_slots = {
         record.container

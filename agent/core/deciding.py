@@ -1,4 +1,4 @@
-"""The master's decisions are proposals: the node checks each against what is true here, and may refuse it."""
+"""The master's decisions are proposals: the node checks each against its own state, and may refuse it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def decided(node: Node, event: e.Decided, now: float) -> list[Instruction]:
-    """Carry out what can be; the reply names what was refused, and why."""
+    """Carry out the decisions that are possible; the reply lists those refused, and why."""
     instructions: list[Instruction] = []
     refusals: list[Refusal] = []
     for index, decision in enumerate(event.decisions):
@@ -42,12 +42,12 @@ def decided(node: Node, event: e.Decided, now: float) -> list[Instruction]:
     node.decided = event.number
     if any(isinstance(decision, SetPriority) for decision in event.decisions):
         instructions += node.granted(beyond.reordered(node.queues, now), now)
-        instructions += node.rank()  # the order is the same on all nodes as soon as they are told
+        instructions += node.rank()  # so that the order is the same on all nodes as soon as they receive it
     return [Reply(Decided(refused=refusals)), *instructions]
 
 
 def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: float) -> str:
-    """Appends what follows to ``out``; returns why it was refused, or nothing."""
+    """Carry out one decision and append its instructions to ``out``; return why it was refused, or ""."""
     if isinstance(decision, Drain):
         out += draining.told(node, decision.draining, now)
         return ""
@@ -73,7 +73,7 @@ def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: f
             out += tasks.tell(job, decision)
         case CancelJob() if job is not None:
             out += cancelling.cancelled(node, job, decision, now)
-        case TellStages():  # of a job that may come here only now
+        case TellStages():  # the job may have no other record here yet
             node.executors.surrogate.stages_ended(decision.job, decision.ended)
             out += node.elasticity.stage_ended(decision.job, decision.ended, now)
         case Withdraw() | Promote():
@@ -84,7 +84,7 @@ def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: f
 
 
 def _change(node: Node, decision: Withdraw | Promote, out: list[Instruction], now: float) -> str:
-    """Of what the node holds."""
+    """Change a task that this node holds."""
     held = node.held.by_key.get((decision.job, decision.task))
     if held is None:
         return f"task {decision.task!r} of {decision.job} is not here"
@@ -95,10 +95,10 @@ def _change(node: Node, decision: Withdraw | Promote, out: list[Instruction], no
 
 
 def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) -> str:
-    """Hold the task's memory and, if it is a command, queue it; refuse what would break a promise."""
+    """Hold the task's memory and queue its command, if any; refuse a task that would break a promise."""
     request = decision.request
     if (decision.job, request.task) in node.held.by_key:
-        return ""  # said again after a lost connection: it is here already
+        return ""  # repeated after a lost connection: it is here already
     if node.draining is not None:
         return draining.REFUSAL
     why = _refuse(node, decision, now)
@@ -123,7 +123,7 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
 
 
 def _refuse(node: Node, decision: Assign, now: float) -> str:
-    """Why it would break a promise; empty where it would not."""
+    """Return why the task would break a promise, or ""."""
     request, command = decision.request, decision.request.command
     if not decision.opportunistic and request.executor is not None and decision.profile is not None:
         return executors.refuse(node, request, decision.profile, now)
@@ -136,7 +136,7 @@ def _refuse(node: Node, decision: Assign, now: float) -> str:
 
 
 def _promote(node: Node, decision: Promote, out: list[Instruction], now: float) -> str:
-    """Opportunistic work becomes regular where it is (UBIS §IV.D), if its promise can be kept."""
+    """Make opportunistic work regular in place (UBIS §IV.D), if its promise can be kept."""
     held = node.held.by_key[decision.job, decision.task]
     if not held.opportunistic:
         return ""

@@ -1,6 +1,6 @@
-"""A node that is drained takes no work from the master. What that placed here and can do elsewhere goes back at once:
-opportunistic commands are stopped as in preemption, those that wait for a slot or for slack are handed back. The rest
-ends by itself. What users and frameworks of this host run by its agent goes on; the master is told of it.
+"""A drained node accepts no work from the master. Placed work that can run elsewhere is returned at once: opportunistic
+commands are stopped as in preemption, and commands that wait for a slot or for slack are handed back. The rest runs to
+its end. Work that this host's users and frameworks started through the agent continues and is reported to the master.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from penstock.wire.cluster_api import MOST_NAMED, Draining, Remaining
 if TYPE_CHECKING:
     from agent.core.node import Node
 
-#: The journal's room, and the one key in it.
+#: The journal's room, and its only key.
 ROOM = "node"
 _KEY = "draining"
 REFUSAL = "this node is drained: it takes no work until `penstock undrain`"
 
 
 def told(node: Node, draining: Draining | None, now: float) -> list[Instruction]:
-    """The master says it. It is journaled first: who comes after us takes no work either."""
+    """Set or clear the drain. It is journaled first, so that the next agent takes no work either."""
     node.draining = draining
     instructions: list[Instruction] = [Record(ROOM, _KEY, draining)]
     if draining is None:
@@ -38,7 +38,7 @@ def told(node: Node, draining: Draining | None, now: float) -> list[Instruction]
 
 
 def give_back(node: Node, now: float) -> list[Instruction]:
-    """What of the master's commands is better done elsewhere: all that has not begun, or may be stopped at any time."""
+    """Return the master's commands that have not started, or that may be stopped at any time."""
     if node.draining is None:
         return []
     reason = f"{node.settings.node} is drained by {node.draining.by}"
@@ -52,12 +52,12 @@ def give_back(node: Node, now: float) -> list[Instruction]:
 
 
 def own_work(node: Node) -> list[Remaining]:
-    """What else runs here while the node is drained: containers of this host's users, slots that frameworks hold."""
+    """Return other work while drained: containers of this host's users, slots held by frameworks."""
     return [] if node.draining is None else list(islice(_own(node), MOST_NAMED))
 
 
 def status(node: Node) -> dict[str, Any] | None:
-    """For the status document: who drains it since when, and what still runs; None: it takes work."""
+    """Return the drain for the status document: by whom, since when, and the remaining work; None if not drained."""
     if node.draining is None:
         return None
     left = [*_placed(node), *own_work(node)]
@@ -70,7 +70,7 @@ def status(node: Node) -> dict[str, Any] | None:
 
 
 def _hand_back(node: Node, held: HeldTask, reason: str, now: float) -> list[Instruction]:
-    """A command that has not begun."""
+    """Hand back a command that has not started."""
     instructions = node.held.command_ended(held, Ended(by=EndedBy.PREEMPTED, reason=reason))
     if held.job in node.jobs and not held.opportunistic:
         granted = node.queues.cancel(COMMANDS, held.job, [held.task], now)

@@ -1,8 +1,8 @@
-"""Limits that move while a container runs: resized on request, or following a profile slot by slot (Elasecutor §III).
+"""Limits that change while a container runs: on request, or by a profile, slot by slot (Elasecutor §III).
 
-What is decided here is what shall hold; how memory gets there without killing anybody is the cgroup's business
-(agent.cgroups.shrink). An executor was placed by its profile: it goes on to its next stage when its framework says so,
-and is corrected where it is late (§III.C). Any other container follows the clock.
+This module decides the limits; lowering memory without an OOM kill is left to the cgroup (agent.cgroups.shrink). An
+executor was placed by its profile: it enters the next stage when its framework reports that, and is corrected when it
+is late (§III.C). All other containers follow the clock.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from agent.core.node import Node
     from agent.core.settings import NodeSettings
 
-#: The stages of so many jobs are remembered, for executors that begin later.
+#: Stages are kept for this many jobs, for executors that start later.
 _MOST_JOBS = 1000
 
 
 class Elasticity:
-    """Which containers follow which profile, and when the next one changes.
+    """The containers that follow a profile, and the time of the next change.
 
-    ``version`` rises with every change of an executor's plan, not with the passing of time.
+    ``version`` rises with every change of an executor's plan, but not with the passing of time.
     """
 
     def __init__(self, settings: NodeSettings) -> None:
@@ -51,23 +51,23 @@ class Elasticity:
         self._settings = settings
         self._following: dict[str, Following] = {}
         self._observation: Observation | None = None
-        self._ended: dict[str, int] = {}  # job → how many of its stages have ended, as the master said last
+        self._ended: dict[str, int] = {}  # job → number of its ended stages, by the master's last message
 
     def reconfigure(self, settings: NodeSettings) -> None:
-        """Other settings from now on; who follows a profile already keeps the times that it began with."""
+        """Replace the settings; containers that follow a profile keep the lead and lag they started with."""
         self._settings = settings
 
     # ------------------------------------------------------------ who follows what
 
     def follow(self, record: ContainerRecord, started: float) -> None:
-        """From ``started`` (as ``now``) on. What its job did before an executor began is not its own."""
+        """Follow a profile from ``started`` (as ``now``) on. Stages that its job ended before do not count."""
         if record.executor is not None and record.course is None:
             record.course = Course(before=self._ended.get(record.job, 0))
         self._following[record.container] = begin(record, started, self._settings)
         self.version += record.executor is not None
 
     def forget(self, container: str) -> None:
-        """It ended, or follows no longer."""
+        """Stop following: the container ended, or follows no profile any more."""
         one = self._following.pop(container, None)
         if one is not None and one.executor:
             self.version += 1
@@ -75,34 +75,34 @@ class Elasticity:
             self._observation = None
 
     def plans(self, now: float) -> dict[str, Plan]:
-        """What the executors are to hold from now on."""
+        """Return the executors' plans from now on."""
         return {one.record.container: one.planned(now) for one in self._executors()}
 
     def lateness(self, container: str) -> tuple[float, bool]:
-        """Stage time ÷ its prediction where that is more than 1, else 0; and whether the executor is stuck (§III.D)."""
+        """Return stage time ÷ prediction (0 unless above 1), and whether the executor is stuck (§III.D)."""
         one = self._following.get(container)
         return (0.0, False) if one is None else (one.behind, one.stuck)
 
     def reprovisioned(self, container: str) -> int:
-        """How often an executor's plan was scaled by what was seen of it."""
+        """Return how often an executor's plan was rescaled by observation."""
         one = self._following.get(container)
         return 0 if one is None else one.course.count
 
     def due(self, now: float) -> float | None:
-        """When something changes next: a slot, a stage that is overdue, the end of an observation."""
+        """Return the time of the next change: a slot, an overdue stage, or the end of an observation."""
         times: list[float] = []
         for one in self._following.values():
             times += one.turns[bisect_right(one.turns, now + EPSILON_S) :][:1]
             times.append(max(one.extend_at, now))
             overdue_at = one.overdue_at(self._settings.reprovision_rho)
-            if overdue_at > now + EPSILON_S:  # later it is tried again with every sample
+            if overdue_at > now + EPSILON_S:  # after that, every sample tries again
                 times.append(overdue_at)
         if (seen := self._observation) is not None:
             times.append(seen.until if now < seen.until - EPSILON_S else max(now, seen.until + seen.period_s))
         return min((at for at in times if at < math.inf), default=None)
 
     def limits(self, record: ContainerRecord, now: float) -> Limits:
-        """What the profile asks for in this slot; the limits as they are where it asks for nothing."""
+        """Return the profile's limits for the present slot; the present limits without a profile."""
         one = self._following.get(record.container)
         if one is None:
             return record.limits
@@ -113,8 +113,9 @@ class Elasticity:
     # ------------------------------------------------------------ events
 
     def stage_ended(self, job: str, ended: int, now: float) -> list[Instruction]:
-        """So many stages of a job have ended: its executors go on to the next one. Their plans are made anew by
-        :meth:`changes`, for which the node wakes at once."""
+        """Advance a job's executors, as this many of its stages have ended. :meth:`changes` then renews their plans:
+        the node wakes at once for that.
+        """
         instructions: list[Instruction] = []
         self._ended.pop(job, None)
         self._ended[job] = ended
@@ -124,11 +125,11 @@ class Elasticity:
             course = one.course
             stage = ended - course.before
             if one.record.job != job or stage <= course.stage or not one.profile.stages:
-                continue  # without stages the whole is one: its end is the executor's
+                continue  # a profile without stages is one stage, which ends with the executor
             seen = self._observed(one.record.container)
             if seen is not None and not seen.lacks:
                 instructions.append(self._correct(one, seen))
-            elif seen is not None:  # the stage seen may have been the next one
+            elif seen is not None:  # the observation may have been of the next stage
                 self._observation = None
             one.record.course = one.course.next_stage(stage, now - one.started)
             one.extend_at, one.behind, one.stuck = now, 0.0, False
@@ -138,7 +139,7 @@ class Elasticity:
         return instructions
 
     def sampled(self, node: Node, snapshot: Snapshot, now: float) -> list[Instruction]:
-        """What executors were seen to use corrects what they hold."""
+        """Correct the executors' plans by their measured use."""
         executors = list(self._executors())
         if not executors:
             return []
@@ -164,14 +165,14 @@ class Elasticity:
         return instructions
 
     def changes(self, node: Node, now: float) -> list[Instruction]:
-        """For every container for which something else holds now."""
+        """Return the changes of limits due now, for every container."""
         for container in [each for each in self._following if each not in node.containers.live]:
             self.forget(container)
         if not self._following:
             return []
         late = [one for one in self._executors() if now >= one.extend_at - EPSILON_S]
         for one, plan in [(one, self._wanted(one, now)) for one in late]:
-            one.follow(plan, now)  # what they all want counts for each of them
+            one.follow(plan, now)  # each of them counts with what the others want
         for one in late:
             self._replan(node, one, now)
         instructions = self._reprovision(node, now)
@@ -188,17 +189,17 @@ class Elasticity:
     # ------------------------------------------------------------ plans that do not suit any more
 
     def _replan(self, node: Node, one: Following, now: float) -> None:
-        """From where it is, as far as others leave room."""
+        """Renew its plan from the present time, as far as other executors leave room."""
         one.follow(self._room(node, one, now).allows(self._wanted(one, now)), now)
         self.version += 1
 
     def _wanted(self, one: Following, now: float) -> Plan:
-        """What it is to hold from now on, with what it was lent."""
+        """Return its desired plan from now on, including lent resources."""
         wanted, seen = ahead(one.profile, one.course, now - one.started), self._observed(one.record.container)
         return wanted if seen is None else wanted.with_extra(seen.extra, max(EPSILON_S, seen.until - now))
 
     def _reprovision(self, node: Node, now: float) -> list[Instruction]:
-        """End an observation whose time has come; begin one with the executor that is the most overdue."""
+        """End an observation that is over; begin one with the most overdue executor."""
         instructions: list[Instruction] = []
         if self._observation is not None and self._observation.over(now):
             instructions += self._conclude(node, self._observation, now)
@@ -211,8 +212,9 @@ class Elasticity:
         return instructions
 
     def _observe(self, node: Node, one: Following, now: float) -> list[Instruction]:
-        """All that is left of the host for one monitoring period, if that is anything (§III.C); as much again of what
-        nobody knows how much there is."""
+        """Lend an executor all that is left of the host, if anything, for one monitoring period (§III.C). Of a resource
+        whose capacity is unknown, lend as much as it has.
+        """
         had, period_s = one.planned(now).amounts[0], self._settings.executor_slot_s
         free = minus(self._room(node, one, now).free(0.0, period_s), had)
         cores, disk, network, memory = (has if room == math.inf else room for room, has in zip(free, had, strict=True))
@@ -239,7 +241,7 @@ class Elasticity:
         return [Explain("observed", facts)]
 
     def _conclude(self, node: Node, seen: Observation, now: float) -> list[Instruction]:
-        """What was lent goes back; the rest of the plan is scaled by what was seen."""
+        """Take the lent resources back, and scale the rest of the plan by the observed use."""
         one = self._following[seen.container]
         said = self._correct(one, seen)
         self._replan(node, one, now)
@@ -252,7 +254,7 @@ class Elasticity:
             "container": seen.container,
             "job": one.record.job,
             "task": one.record.task,
-            "why": "nobody saw what it used" if course is before else f"seen in stage {course.stage}",
+            "why": "its use was not measured" if course is before else f"observed in stage {course.stage}",
             "used": _said(one.named(seen.used)),
             "bounded": seen.bounded,
             "scale": dict(zip(RESOURCES, (round(scale, 3) for scale in course.scale), strict=True)),
@@ -261,7 +263,7 @@ class Elasticity:
         return Explain("reprovisioned", facts)
 
     def _is_stuck(self, one: Following, use: ContainerUse | None, left: Amounts, now: float) -> bool:
-        """Whether an overdue one is held back by what it has, and its host has none of that to give (§III.D)."""
+        """Return whether an overdue executor is held back by its limits while the host has nothing left (§III.D)."""
         if use is None or self._observed(one.record.container) is not None:
             return False
         had = one.present(now)
@@ -269,14 +271,14 @@ class Elasticity:
         return bool(short) and all(left[index] <= (1 - BOUNDED) * had[index] for index in short)
 
     def _left(self, node: Node, now: float) -> Amounts:
-        """What nobody is to hold at this moment."""
+        """Return the resources that no plan holds at this moment."""
         left = self._whole(node)
         for one in self._executors():
             left = minus(left, one.present(now))
         return left
 
     def _whole(self, node: Node) -> Amounts:
-        """What there is for plans: what is promised to nobody beside; infinite where nobody knows how much there is."""
+        """Return the resources available to plans, without other promises; infinite if the capacity is unknown."""
         cores, disk, network, memory = (amount or math.inf for amount in self._settings.amounts)
         whole = (cores, disk, network, memory)
         for taken in (node.beside(), *(each.unnamed() for each in self._executors())):
@@ -284,12 +286,12 @@ class Elasticity:
         return whole
 
     def _room(self, node: Node, one: Following, now: float) -> Room:
-        """What there is for one executor: the whole less the other executors' plans."""
+        """Return the resources available to one executor: the whole without the other executors' plans."""
         others = [each.held(now) for each in self._executors() if each is not one]
         return Room(self._whole(node), others)
 
     def _levels(self, node: Node, now: float) -> dict[str, float]:
-        """``memory.high`` of each executor whose profile has memory, once a sample has seen it."""
+        """Return ``memory.high`` for each executor with memory in its profile, once it has been sampled."""
         seen = node.snapshot.containers if node.snapshot is not None else {}
         limited = [one for one in self._executors() if one.profile.memory_bytes]
         if not limited:
@@ -323,12 +325,12 @@ def _late(one: Following, lacks: tuple[int, ...], hindrance: Hindrance, now: flo
 
 
 def _said(amounts: Amounts) -> dict[str, float]:
-    """For an explanation: what there is any of."""
+    """Return the non-zero amounts, for an explanation."""
     return {name: round(amount, 3) for name, amount in zip(RESOURCES, amounts, strict=True) if amount}
 
 
 def change(record: ContainerRecord, limits: Limits, promise: Promise | None = None) -> list[Instruction]:
-    """Tell the kernel, unless nothing changes; one that is only being started is told when it has started."""
+    """Tell the kernel if anything changes; a container that is starting is told when it has started."""
     promise = promise or record.promise
     if limits == record.limits and promise == record.promise:
         return []
@@ -339,7 +341,9 @@ def change(record: ContainerRecord, limits: Limits, promise: Promise | None = No
 
 
 def resize_requested(node: Node, event: e.ResizeRequested, now: float) -> list[Instruction]:
-    """Other limits from now on. One that follows a profile has to be let go first: two masters are none."""
+    """Set other limits. A container that follows a profile must stop that first, so that only one source sets
+    limits.
+    """
     record = container_of(node, event.session, event.container)
     _must_live(record)
     if record.profile is not None:
@@ -360,7 +364,7 @@ def resize_requested(node: Node, event: e.ResizeRequested, now: float) -> list[I
 
 
 def follow_requested(node: Node, event: e.FollowRequested, now: float) -> list[Instruction]:
-    """Limits follow the profile from now on; None: they stay as they are now."""
+    """Follow the profile from now on; None: keep the present limits."""
     record = container_of(node, event.session, event.container)
     _must_live(record)
     _must_be_nobodys(record)
@@ -376,7 +380,7 @@ def follow_requested(node: Node, event: e.FollowRequested, now: float) -> list[I
 
 
 def confined(node: Node, event: e.Confined, now: float) -> list[Instruction]:
-    """The kernel has it, as far as it goes."""
+    """Record which settings the kernel does not enforce."""
     node.containers.confined(event.container, event.not_enforced)
     return []
 

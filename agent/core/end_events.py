@@ -1,4 +1,4 @@
-"""What becomes of the news that a task has ended, on its way to who asked for it: until that has it, it is kept."""
+"""Events about the delivery of a task's end: it is kept until the recipient has it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EndHeard:
-    """The master has answered the end of a command."""
+    """The master has acknowledged the end of a command."""
 
     job: str
     task: str
@@ -15,7 +15,7 @@ class EndHeard:
 
 @dataclass(frozen=True, slots=True)
 class EndUnread:
-    """A framework was told how a task ended, and does not read: what is sent to it is in the agent's memory alone."""
+    """A framework was sent a task's end but does not read: messages to it are in the agent's memory only."""
 
     job: str
     task: str

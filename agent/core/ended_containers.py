@@ -1,4 +1,4 @@
-"""Containers that have ended: each user's latest are remembered, so that no user's results push out another's."""
+"""Ended containers: each user's latest are kept, so that no user's results displace another's."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections import deque
 
 from agent.core.records import ContainerRecord
 
-#: All users together keep at most this many times what one user may keep.
+#: The bound on all users together, as a multiple of the bound per user.
 USERS_WORTH = 20
 
 
 class EndedContainers:
-    """Records by id, in the order of their ends; the oldest of a user is dropped first.
+    """Records by id, in the order of their ends; a user's oldest is dropped first.
 
-    Past the bound on all users together, the user that has the most kept loses the oldest one: a user that has few
-    loses none to a user that has many.
+    When the bound on all users together is exceeded, the user with the most records loses the oldest one: a user with
+    few loses none to a user with many.
     """
 
     def __init__(self, keep: int) -> None:
@@ -23,13 +23,13 @@ class EndedContainers:
         self._keep = keep
 
     def add(self, record: ContainerRecord) -> list[str]:
-        """Remember one more; return the ids that are dropped, which may include its own."""
+        """Keep one more record; return the ids dropped, possibly including its own."""
         self.by_id[record.container] = record
         self._of_user.setdefault(record.user, deque()).append(record.container)
         return self._trim(record.user) + self._trim_all()
 
     def keep(self, keep: int) -> list[str]:
-        """Remember the latest ``keep`` of each user from now on; return the ids that are dropped."""
+        """Keep the latest ``keep`` of each user from now on; return the ids dropped."""
         self._keep = keep
         dropped = [container for user in list(self._of_user) for container in self._trim(user)]
         return dropped + self._trim_all()

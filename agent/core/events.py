@@ -1,7 +1,7 @@
-"""What happens to a node. Each event is handled by :meth:`agent.core.node.Node.handle`.
+"""The events of a node. Each is handled by :meth:`agent.core.node.Node.handle`.
 
-Unix time comes as the argument ``at`` where a record keeps it. Those of the hot path are msgspec's structs, which are
-made in a quarter of the time.
+The argument ``at`` is Unix time, where a record keeps it. Events of the hot path are msgspec structs, which take a
+quarter of the time to create.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from penstock.wire.master_api import AnyDecision
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """A framework or command connected; the kernel vouches for ``uid`` and ``user``."""
+    """A framework or command connected; ``uid`` and ``user`` come from the kernel."""
 
     session: int
     user: str
     uid: int
     client: str
     operator: bool = False
-    container: str = ""  # that the client runs in
+    container: str = ""  # the container that the client runs in
 
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed:
-    """A connection is gone: everything it held is given back. ``stopping``: we closed it, as the agent stops; then its
-    jobs go on, and only its attached containers end."""
+    """A connection closed: its resources are given back. ``stopping``: the agent closed it because it stops; then its
+    jobs continue, and only its attached containers end.
+    """
 
     session: int
     stopping: bool = False
@@ -55,7 +56,7 @@ class JobRegistered:
 
 @dataclass(frozen=True, slots=True)
 class JobIntroduced:
-    """The master knows a job of another origin, which a framework here is about to join."""
+    """The master knows a job of another origin that a framework here is about to join."""
 
     job: str
     name: str
@@ -117,7 +118,7 @@ class PlacementRequested:
 
 @dataclass(frozen=True, slots=True)
 class TasksReportedDone:
-    """``tasks_done``: the framework finished tasks that it executes itself."""
+    """``tasks_done``: the framework finished tasks that it runs itself."""
 
     session: int
     job: str
@@ -151,8 +152,9 @@ class LaunchRequested:
 
 @dataclass(frozen=True, slots=True)
 class AdoptRequested:
-    """``adopt``: take a running process into a container. ``own``: the process of the connection itself is among those
-    taken in; ``inside``: the container that it is in already."""
+    """``adopt``: take a running process into a container. ``own``: the connection's own process is among those taken
+    in; ``inside``: the container that the process is in already.
+    """
 
     session: int
     spec: ContainerSpec
@@ -164,8 +166,9 @@ class AdoptRequested:
 
 @dataclass(frozen=True, slots=True)
 class LendRequested:
-    """``lend``: take a running process and its descendants in for the rank of a job. ``argv`` and ``nice`` are its
-    command line and its nice value; ``own`` and ``inside`` as in AdoptRequested."""
+    """``lend``: take in a running process and its descendants for the rank of a job. ``argv`` and ``nice`` are its
+    command line and its nice value; ``own`` and ``inside`` as in AdoptRequested.
+    """
 
     session: int
     job: str
@@ -188,9 +191,9 @@ class ResizeRequested:
 
 @dataclass(frozen=True, slots=True)
 class FollowRequested:
-    """``follow``: limits that follow a profile from now on; None: no longer.
+    """``follow``: limits follow a profile from now on; None: no longer.
 
-    ``since_s`` is how long ago the profile began, for one that is taken up again.
+    ``since_s`` is how long ago the profile began, if it is resumed.
     """
 
     session: int
@@ -203,7 +206,7 @@ class FollowRequested:
 
 @dataclass(frozen=True, slots=True)
 class AttachRequested:
-    """``attach``: be told how a container ends."""
+    """``attach``: be notified of a container's end."""
 
     session: int
     container: str
@@ -219,7 +222,7 @@ class KillRequested:
 
 @dataclass(frozen=True, slots=True)
 class ContainerStarted:
-    """The launcher started it. ``not_enforced``: requested limit → why this host does not enforce it.
+    """The launcher started a container. ``not_enforced``: requested limit → why this host does not enforce it.
 
     ``orphaned``: the launcher died meanwhile.
     """
@@ -233,7 +236,7 @@ class ContainerStarted:
 
 @dataclass(frozen=True, slots=True)
 class ContainerNotStarted:
-    """It could not be started: why, for its user, and what a shell would end with (126, 127), if that is why."""
+    """A container did not start: why, for its user, and the exit status a shell would return (126, 127), if any."""
 
     container: str
     message: str
@@ -242,7 +245,7 @@ class ContainerNotStarted:
 
 @dataclass(frozen=True, slots=True)
 class ContainerExited:
-    """Its first process ended (and what it left behind was killed). ``exit_status`` None: nobody could see it."""
+    """A container's first process ended, and the rest was killed. ``exit_status`` None: it could not be observed."""
 
     container: str
     exit_status: int | None
@@ -255,7 +258,7 @@ class ContainerExited:
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """What GiveBack said is done, or (``why_not``) cannot be done: then it stays a container."""
+    """GiveBack was carried out, or failed (``why_not``): then the container stays."""
 
     container: str
     cpu_seconds: float
@@ -266,14 +269,14 @@ class GivenBack:
 
 @dataclass(frozen=True, slots=True)
 class LauncherLost:
-    """The launcher died: no parent sees how the containers that it started end. Starts under way end by themselves."""
+    """The launcher died: its containers have lost their parent. Starts under way report their own end."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Confined:
-    """The kernel was told what Confine said. ``not_enforced`` as in ContainerStarted."""
+    """Confine was carried out. ``not_enforced`` as in ContainerStarted."""
 
     container: str
     not_enforced: dict[str, str]
@@ -281,7 +284,7 @@ class Confined:
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
-    """Reclaim is over: so much was taken."""
+    """Reclaim is over; ``freed_bytes`` were reclaimed."""
 
     container: str
     freed_bytes: int
@@ -289,14 +292,14 @@ class Reclaimed:
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """It is as late as Wake said."""
+    """The time of the last Wake has come."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The master's proposals."""
+    """The master's decisions, which the node may refuse."""
 
     number: int
     decisions: list[AnyDecision]
@@ -304,7 +307,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The monitor took a sample; every decision of this tick reads it."""
+    """The monitor took a sample; every decision of this tick uses it."""
 
     snapshot: Snapshot
     at: float
@@ -312,9 +315,9 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLooked:
-    """A look at memory between two samples: containers use much of it, or promised ones (``pressed``) stall for it.
+    """A memory check between two samples: containers use much of it, or promised ones (``pressed``) stall on it.
 
-    In ``snapshot`` only the containers' memory is fresh.
+    In ``snapshot``, only the containers' memory is fresh.
     """
 
     snapshot: Snapshot
@@ -324,7 +327,7 @@ class MemoryLooked:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """Other settings from now on, as far as a running node can change them (:meth:`NodeSettings.changed`)."""
+    """New settings, as far as a running node can change them (:meth:`NodeSettings.changed`)."""
 
     settings: NodeSettings
     at: float
@@ -332,11 +335,12 @@ class Reconfigured:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """First event after a restart of the agent: what the journal knows and the launcher still runs.
+    """First event after a restart of the agent: the journal's records, and the containers that still run.
 
-    ``running`` maps container → pid. ``orphans`` names those of them whose launcher died. ``never_began`` names
-    recorded containers that no launcher was asked to start. A recorded container that is in none of them, and whose
-    exit the launcher will not report, is lost. One that runs without a readable record goes on: of ``owners``.
+    ``running`` maps container → pid. ``orphans`` are those of them whose launcher died. ``never_began`` are recorded
+    containers that no launcher was asked to start. A recorded container that is in none of them, and whose exit the
+    launcher will not report, is lost. A container that runs without a readable record continues; ``owners`` has its
+    user.
     """
 
     jobs: list[JobRecord]

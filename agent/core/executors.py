@@ -1,8 +1,8 @@
-"""The executors of a node: whether their profiles fit, what is held for them, and what the master hears of that.
+"""The executors of a node: whether their profiles fit, the resources held for them, and reports to the master.
 
-An executor is started as soon as the master assigns it: it neither queues for a CPU slot nor holds one, since its
-limits follow its profile for as long as it lives (Elasecutor §III). One without a profile is held by its promise, as
-any command is; so is one that runs on slack.
+An executor starts as soon as the master assigns it: it neither waits for a CPU slot nor holds one, because its limits
+follow its profile as long as it lives (Elasecutor §III). An executor without a profile is limited by its promise, as
+any command is; so is an opportunistic one.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from penstock.wire.master_api import Availability, ExecutorUse, Load, SlotAmount
 if TYPE_CHECKING:
     from agent.core.node import Node
 
-#: Nobody plans further ahead than so many slots; what is free behind them is said as one.
+#: The planning horizon in slots; the last slot reported holds for all later ones.
 MOST_SLOTS = 600
-#: What a heartbeat may take on the wire, with all that it says of executors (Elasecutor §IV: compact reports).
+#: The maximum size of a heartbeat with its executor reports (Elasecutor §IV: compact reports).
 HEARTBEAT_BYTES = 12_000
 _LOAD_BYTES = 1_000
 _AVAILABLE_BYTES = 1 + 4 * 5
-#: Sums of fractions of cores differ by less; a byte is more than this of a MiB.
+#: Larger than the rounding error of sums of fractional cores, less than a byte in MiB.
 _ROUNDING = 1e-7
 _CALLED = ("cpu", "disk", "network", "memory")
 
@@ -43,12 +43,12 @@ _CALLED = ("cpu", "disk", "network", "memory")
 @dataclass(frozen=True, slots=True)
 class _Planned:
     profile: Profile
-    beside: Amounts  # promised, of what the profile does not name
-    began: float  # as ``now``
+    beside: Amounts  # promised, of resources that the profile does not name
+    began: float  # on the clock of ``now``
 
 
 class Executors:
-    """Those that follow a profile, by container; the recordings of all."""
+    """The executors that follow a profile, by container; the recordings of all executors."""
 
     def __init__(self, settings: NodeSettings) -> None:
         self.surrogate = MonitorSurrogate(settings.executor_slot_s)
@@ -58,7 +58,7 @@ class Executors:
         self._told: object = None
 
     def held(self, node: Node, now: float) -> Steps | None:
-        """What all of them hold over time, from before ``now`` on; None: there is none."""
+        """Return the amounts held by all executors over time, including ``now``; None if there is none."""
         if not self.planned:
             return None
         state = (node.elasticity.version, self._changes)
@@ -69,29 +69,29 @@ class Executors:
         return self._held[1]
 
     def peak(self, node: Node, now: float) -> Amounts:
-        """The most that they hold together of each resource at any time from now on."""
+        """Return the maximum of each resource that they hold together, at any time from now on."""
         held = self.held(node, now)
         return NOTHING if held is None else held.peak(now)
 
     def plan(self, container: str, planned: _Planned) -> None:
-        """One more."""
+        """Add an executor with a profile."""
         self.planned[container] = planned
         self._changes += 1
 
     def started(self, record: ContainerRecord, at: float, now: float) -> None:
-        """It runs: what it uses is recorded from now on; the slots of its profile began when it was assigned."""
+        """Record its use from now on; its profile's slots began when it was assigned."""
         planned = self.planned.get(record.container)
         if planned is not None:
             record.profile_at = at - (now - planned.began)
         self.surrogate.began(record.container, record.job, record.task, now)
 
     def resumed(self, record: ContainerRecord, at: float, now: float) -> None:
-        """It outlived an agent: its recording goes on. ``at`` is Unix time."""
+        """Resume the recording of an executor that outlived an agent. ``at`` is Unix time."""
         began = now - (at - record.started_at) if record.started_at else None
         self.surrogate.resumed(record.container, record.job, record.task, began, record.recorded)
 
     def journal(self, node: Node) -> list[Instruction]:
-        """Recordings that have grown."""
+        """Journal the recordings that have grown."""
         instructions: list[Instruction] = []
         for container, recorded in self.surrogate.to_journal():
             record = node.containers.live[container]
@@ -100,18 +100,18 @@ class Executors:
         return instructions
 
     def ended(self, container: str, cpu_seconds: float, now: float) -> None:
-        """Its container ended, and used so much in all."""
+        """End the recording of an executor, which used ``cpu_seconds`` in all."""
         self.surrogate.ended(container, cpu_seconds, now)
         if self.planned.pop(container, None) is not None:
             self._changes += 1
 
     def link_opens(self) -> None:
-        """Whoever listens knows nothing."""
+        """Report everything anew on a new connection."""
         self._told = None
         self.surrogate.tell_all()
 
     def availability(self, node: Node, ledger: Ledger, now: float) -> Availability | None:
-        """AR(j) (Elasecutor §III.B.1), if it is another than was told last."""
+        """Return AR(j) (Elasecutor §III.B.1) if it has changed since the last report."""
         held = self.held(node, now)
         state = (ledger.beside, self._held[0] if held is not None else None)
         if state == self._told:
@@ -126,14 +126,14 @@ class Executors:
         return Availability(slot_s=slot_s, capacity=_free(capacity, NOTHING, NOTHING), slots=slots)
 
     def report(self, node: Node, load: Load) -> list[ExecutorUse]:
-        """What they used that the master has not been told, as much as the heartbeat with this Load has room for."""
+        """Return use that the master has not been told, as much as fits into the heartbeat with this Load."""
         available = len(load.availability.slots) if load.availability is not None else 0
         room_bytes = HEARTBEAT_BYTES - _LOAD_BYTES - available * _AVAILABLE_BYTES
         return self.surrogate.report(node.elasticity.lateness, room_bytes)
 
 
 def _free(capacity: Amounts, promised: Amounts, taken: Sequence[float]) -> SlotAmounts:
-    """What is left, rounded down, in the units of the wire."""
+    """Return the free amounts, rounded down, in the units of the wire."""
     cores, disk, network, memory = (
         max(0, math.floor((there - other - has) / unit + _ROUNDING))
         for there, other, has, unit in zip(capacity, promised, taken, UNITS, strict=True)
@@ -142,7 +142,7 @@ def _free(capacity: Amounts, promised: Amounts, taken: Sequence[float]) -> SlotA
 
 
 def beside_profile(request: TaskRequest, profile: Profile) -> Amounts:
-    """The promise for what the profile does not name."""
+    """Return the promise for the resources that the profile does not name."""
     command = request.command
     assert command is not None
     promise = (command.cpu_cores, 0.0, command.network_bytes_per_s, max(request.memory_bytes, command.memory_bytes))
@@ -154,7 +154,7 @@ def beside_profile(request: TaskRequest, profile: Profile) -> Amounts:
 
 
 def refuse(node: Node, request: TaskRequest, profile: Profile, now: float) -> str:
-    """Why a profile does not fit, slot by slot, with what others were promised or will use; empty where it does."""
+    """Return why a profile does not fit beside other promises and plans, slot by slot; "" if it fits."""
     ledger = node.ledger()
     beside = beside_profile(request, profile)
     known = node.settings.amounts
@@ -185,7 +185,7 @@ def _say(resource: int, amount: float) -> str:
 
 
 def start(node: Node, held: HeldTask, now: float) -> list[Instruction]:
-    """It is started at once; with a profile its limits follow that from now on."""
+    """Start an executor at once; its limits follow its profile, if it has one."""
     instructions = running.start_beside(node, held, now)
     record = node.containers.live[held.container]
     if held.profile is not None:
@@ -201,14 +201,14 @@ def _follow(node: Node, held: HeldTask, record: ContainerRecord, profile: Profil
 
 
 def take_back(node: Node, held: HeldTask, now: float, at: float) -> list[Instruction]:
-    """It outlived an agent: it goes on where it is in its profile. One that was not started yet is now."""
+    """Resume an executor that outlived an agent, at its place in the profile; start it if it was not started."""
     record = node.containers.live.get(held.container)
     if record is None:
         return start(node, held, now)
     record.kind = None
-    if held.job in node.jobs:  # else it is being stopped
+    if held.job in node.jobs:  # otherwise it is being stopped
         running.queue_command(node, held, now, running=True)
     if held.profile is not None:
-        record.profile_at = record.profile_at or at  # the agent ended between its start and the news of that
+        record.profile_at = record.profile_at or at  # the agent ended after its start and before ContainerStarted
         _follow(node, held, record, held.profile, now - (at - record.profile_at))
     return []

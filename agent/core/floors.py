@@ -1,4 +1,4 @@
-"""Limits below which nothing runs are refused at the door, however they come."""
+"""Refuse limits so low that nothing would run, from any request."""
 
 from __future__ import annotations
 
@@ -10,22 +10,38 @@ from penstock.wire.errors import bad_request
 
 
 def check_limits(limits: Limits, where: str) -> None:
-    """Raises: RpcError: ``bad_request``: a limit is too low; the message names it."""
+    """Check limits.
+
+    Raises:
+        RpcError: ``bad_request``: a limit is too low; the message names it.
+    """
     _check(limits_too_small(limits), where)
 
 
 def check_changes(changes: Mapping[str, object]) -> None:
-    """Raises: RpcError: ``bad_request``: a limit is too low; the message names it."""
+    """Check changes of limits.
+
+    Raises:
+        RpcError: ``bad_request``: a limit is too low; the message names it.
+    """
     _check(too_small(changes), "limits.")
 
 
 def check_profile(profile: Profile) -> None:
-    """Raises: RpcError: ``bad_request``: a value of the profile is too low; the message names the resource."""
+    """Check a profile.
+
+    Raises:
+        RpcError: ``bad_request``: a value is too low; the message names the resource.
+    """
     _check(profile_too_small(profile), "profile.")
 
 
 def check_tasks(tasks: Sequence[TaskRequest]) -> None:
-    """Raises: RpcError: ``bad_request``: a limit of a command is too low; the message names it."""
+    """Check the commands of tasks.
+
+    Raises:
+        RpcError: ``bad_request``: a limit of a command is too low; the message names it.
+    """
     for number, task in enumerate(tasks):
         if task.command is not None:
             check_limits(task.command.limits, f"tasks[{number}].command.limits.")

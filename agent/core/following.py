@@ -1,4 +1,4 @@
-"""One container whose limits follow its profile: its plan as it stands, and what the kernel is told because of it."""
+"""One container whose limits follow its profile: its present plan, and the limits derived from it."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse
 from penstock.model import Limits, Profile, Sizing
 
-#: What a profile's resource limits; memory: :func:`_memory_limit`.
+#: The limits that a profile's resource sets; memory: :func:`_memory_limit`.
 _LIMITS_OF = {
     "cpu_cores": ("cpu_cores",),
     "disk_bytes_per_s": ("disk_read_bytes_per_s", "disk_write_bytes_per_s"),
     "network_bytes_per_s": ("network_egress_bytes_per_s",),
 }
-#: What an executor's limits never fall below, whatever its plan has: with nothing at all it would never end. Of rates,
-#: where the node does not know how much it has of them.
+#: The floor of an executor's limits, whatever its plan: with less it would never end. The rates apply where the node
+#: does not know its capacity.
 LEAST: Amounts = (0.05, float(1 << 20), float(128 << 10), 0.0)
-#: Else they are this part of what it has: little of a slow disk, and of a fast one enough for what nobody foresaw.
+#: Otherwise the floor of a rate is this part of the node's capacity: little of a slow disk, and enough of a fast one
+#: for unpredicted demand.
 LEAST_PART = 0.05
-#: Lead and lag are at most this part of a slot.
+#: The maximum lead and lag, as a part of a slot.
 _MOST_OF_A_SLOT = 0.25
-#: A fall by less than this part is not worth a write.
+#: A fall by less than this part is not written.
 HYSTERESIS = 0.05
 EPSILON_S = 1e-6
 
 
 @dataclass(slots=True, kw_only=True)
 class Following:
-    """``plan`` was made at ``made_at``, and ``turns`` is when what holds by it may change; times are as ``now``.
+    """``plan`` was made at ``made_at``; the limits may change at each of ``turns``. Times are on the clock of ``now``.
 
-    An executor's plan has to be made anew at ``extend_at``. ``raised_bytes`` is what its memory needs beyond its plan.
-    ``behind`` and ``stuck`` are as they were at the last sample.
+    An executor's plan must be renewed at ``extend_at``. ``raised_bytes`` is the memory that it needs beyond its plan.
+    ``behind`` and ``stuck`` are those of the last sample.
     """
 
     record: ContainerRecord
@@ -57,33 +58,33 @@ class Following:
 
     @property
     def executor(self) -> bool:
-        """Whether it is one: placed by its profile, and with stages."""
+        """Whether this is an executor: placed by its profile, and with stages."""
         return self.record.executor is not None
 
     @property
     def shared(self) -> bool:
-        """Whether its plan is what it is guaranteed, and it may use what is idle."""
+        """Whether the plan is a guarantee, and the executor may use idle resources beyond it."""
         return self.record.executor is not None and self.record.executor.sizing is Sizing.SHARED
 
     @property
     def course(self) -> Course:
-        """How far it is."""
+        """The executor's progress on its profile."""
         return self.record.course or Course()
 
     def named(self, amounts: Amounts) -> Amounts:
-        """Without what its profile does not name."""
+        """Return the amounts with 0 for the resources that the profile does not name."""
         kept = [amount if getattr(self.profile, name) else 0.0 for name, amount in zip(RESOURCES, amounts, strict=True)]
         return (kept[0], kept[1], kept[2], kept[3])
 
     def unnamed(self) -> Amounts:
-        """What was promised to it of what its profile does not name."""
+        """Return the promise for the resources that the profile does not name."""
         spec = self.record.spec
         promised = (spec.cpu_cores, 0.0, float(spec.network_bytes_per_s), float(spec.memory_bytes))
         named = self.named(promised)
         return (promised[0] - named[0], 0.0, promised[2] - named[2], promised[3] - named[3])
 
     def follow(self, plan: Plan, now: float) -> None:
-        """From now on that is its plan."""
+        """Replace the plan from now on."""
         self.plan, self.rows, self.made_at = plan, plan.held(), now
         steps = [now + after_s for after_s in plan.steps_s()]
         self.turns = sorted([at - self.lead_s for at in steps] + [at + self.lag_s for at in steps])
@@ -92,50 +93,51 @@ class Following:
             self.extend_at = math.inf if again_s is None else self.started + again_s
 
     def holds(self, now: float) -> Amounts:
-        """What holds: ahead of a rise, after a fall."""
+        """Return the amounts to hold now: early for a rise, late for a fall."""
         after_s = now - self.made_at
         return self.plan.highest(after_s - self.lag_s, after_s + self.lead_s)
 
     def present(self, now: float) -> Amounts:
-        """What its plan, as it stands, has in this slot."""
+        """Return the plan's amounts in the present slot."""
         return self.plan.amounts[self.plan.slot(now - self.made_at)]
 
     def planned(self, now: float) -> Plan:
-        """What it is to hold from now on; what it wants to, where its plan has to be made anew."""
+        """Return the plan from now on; the desired plan if it must be renewed."""
         if now < self.extend_at - EPSILON_S:
             return self.plan.advanced(now - self.made_at)
         return ahead(self.profile, self.course, now - self.started)
 
     def held(self, now: float) -> Held:
-        """Its plan as it stands, as an array."""
+        """Return the present plan as an array."""
         plan, passed_s = self.plan, now - self.made_at
         slot = plan.slot(passed_s)
         return Held(plan.slot_s, max(0.0, plan.elapsed_s + passed_s - slot * plan.slot_s), self.rows.rows[slot:])
 
     def overdue_at(self, rho: float) -> float:
-        """When its stage is to be corrected; never, if it has been."""
+        """Return when its stage is to be corrected; infinity if it has been."""
         overdue = overdue_s(self.profile, self.course, rho) if self.executor else None
         return math.inf if overdue is None else self.started + overdue
 
     def is_overdue(self, rho: float, now: float) -> bool:
-        """Whether its stage is to be corrected now."""
+        """Return whether its stage is to be corrected now."""
         return now >= self.overdue_at(rho) - EPSILON_S
 
     def sampled(self, use: ContainerUse, at: float, interval_s: float) -> None:
-        """What was seen of it in the ``interval_s`` before ``at`` shows whether its plan holds it back."""
+        """Take a sample of the last ``interval_s`` into account: it shows whether the plan holds the executor back."""
         after_s = at - self.made_at
         seen_s = min(interval_s, after_s)
-        if seen_s < interval_s / 2:  # it says more of what held before
+        if seen_s < interval_s / 2:  # most of the sample is from the previous plan
             return
         had = self.plan.highest(after_s - interval_s - self.lag_s, after_s + self.lead_s)
         self.hindrance.sampled(use, self._of_plan(had), seen_s)
 
     def foretold(self, rho: float, now: float) -> bool:
-        """Whether it will be late if it goes on like this, and nobody has found yet that it wants no more.
+        """Return whether the executor will be late at this pace, unless an observation showed that it needs no more.
 
-        Behind the predicted end of its stage it may be in the next one, and only the news of that is late. Who shares
-        what is idle has its bursts from there: that it waits for one beside others says nothing of its stage, whose
-        time its plan's mean can keep, and a burst held for the rest of the stage would keep others out.
+        After the predicted end of its stage it may already be in the next one, with only the report missing. An
+        executor that shares idle resources gets its bursts from those: that it waits for a processor beside others
+        tells nothing about its stage, which its plan's mean can serve, and a burst held for the rest of the stage would
+        keep others out.
         """
         course = self.course
         length_s = predicted_s(self.profile, course.stage) if self.executor and not self.shared else None
@@ -144,7 +146,7 @@ class Following:
         return self.hindrance.foretells(rho)
 
     def _of_plan(self, had: Amounts) -> Amounts:
-        """What of that is less than its user let it have: the rest is nothing that a better plan could change."""
+        """Return the plan's amounts where below the user's own limits: elsewhere a better plan cannot help."""
         spec, asked = self.record.spec, self.record.spec.limits
         disks = (asked.disk_read_bytes_per_s, asked.disk_write_bytes_per_s)
         cores = min(spec.cpu_cores or math.inf, asked.cpu_cores or math.inf)
@@ -153,7 +155,7 @@ class Following:
 
 
 def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> Following:
-    """Follow the record's profile; an executor that outlived an agent goes on in the stage that it was in."""
+    """Follow the record's profile; an executor that outlived an agent resumes in the stage it was in."""
     profile = record.profile
     assert profile is not None
     most_s = profile.slot_s * _MOST_OF_A_SLOT
@@ -173,11 +175,11 @@ def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> Fo
     return one
 
 
-# ---------------------------------------------------------------- what the kernel is told
+# ---------------------------------------------------------------- limits and promise
 
 
 def limits_by_the_clock(one: Following, now: float) -> Limits:
-    """Of a container that is no executor: exactly what its profile says."""
+    """Return the limits of a container that is not an executor: exactly its profile's."""
     wanted: dict[str, int | float | str | None] = {}
     for name, amount in zip(RESOURCES, one.holds(now), strict=True):
         if amount:
@@ -187,10 +189,10 @@ def limits_by_the_clock(one: Following, now: float) -> Limits:
 
 
 def limits_of(one: Following, holds: Amounts, level_bytes: float | None, settings: NodeSettings) -> Limits:
-    """Of an executor: what it holds, within what its user said it may use at most.
+    """Return an executor's limits: the amounts it holds, within its user's limits.
 
-    ``level_bytes`` is its ``memory.high``; None: as long as no sample has seen what cannot be taken from it, its memory
-    is not limited. ``shared`` sizing leaves limits alone.
+    ``level_bytes`` is its ``memory.high``; None: memory stays unlimited until a sample has measured the unreclaimable
+    part. ``shared`` sizing leaves limits unchanged.
     """
     record, asked = one.record, one.record.spec.limits
     if not one.executor or one.shared:
@@ -200,7 +202,7 @@ def limits_of(one: Following, holds: Amounts, level_bytes: float | None, setting
     for index, (name, limits) in enumerate(_LIMITS_OF.items()):
         if not getattr(one.profile, name):
             continue
-        offered = settings.amounts[index] or math.inf  # 0: nobody knows how much there is
+        offered = settings.amounts[index] or math.inf  # 0: the capacity is unknown
         amount = min(max(holds[index], least[index]), offered)
         for limit in limits:
             most = getattr(asked, limit)
@@ -217,15 +219,15 @@ def limits_of(one: Following, holds: Amounts, level_bytes: float | None, setting
 
 
 def least_of(settings: NodeSettings) -> Amounts:
-    """What limits on this node never fall below."""
+    """Return the floor of executors' limits on this node."""
     disk, network = (LEAST_PART * rate for rate in settings.amounts[1:3])
     return (LEAST[0], disk or LEAST[1], network or LEAST[2], LEAST[3])
 
 
 def promise_of(one: Following, holds: Amounts, settings: NodeSettings) -> Promise:
-    """What is protected of an executor: what it holds; of what its profile does not name, what it was promised.
+    """Return an executor's protected resources: the amounts it holds, and its promise for resources not in the profile.
 
-    Of a link whose rate nobody knows no part can be kept: there its profile promises it nothing.
+    On a link of unknown rate no part can be guaranteed: there the profile promises nothing.
     """
     cores, _, network, memory = plus(one.named(holds), one.unnamed())
     if not settings.link_bytes_per_s:
@@ -239,17 +241,17 @@ def promise_of(one: Following, holds: Amounts, settings: NodeSettings) -> Promis
 
 
 def _worth_it(before: float | None, now: float) -> float:
-    """A rise always is; a fall, unless it is a small one."""
+    """Return the new value, or the old one if the new one is only slightly lower."""
     return before if before is not None and before * (1 - HYSTERESIS) <= now <= before else now
 
 
 def limits_named(record: ContainerRecord, profile: Profile) -> list[str]:
-    """Return the limits of a container that a profile sets: all of them from its first slot on."""
+    """Return the limits that a profile sets; all of them from its first slot on."""
     resources = [name for name in RESOURCES if getattr(profile, name)]
     return [limit for name in resources for limit in _LIMITS_OF.get(name) or (_memory_limit(record),)]
 
 
 def _memory_limit(record: ContainerRecord) -> str:
-    """A container that is throttled rather than killed stays so."""
+    """Return the memory limit that a profile sets: a container that is throttled rather than killed stays so."""
     throttled = record.limits.memory_high_bytes is not None and record.limits.memory_max_bytes is None
     return "memory_high_bytes" if throttled else "memory_max_bytes"

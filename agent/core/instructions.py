@@ -1,4 +1,4 @@
-"""What the shell is told to do."""
+"""Instructions to the shell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Params
 
 
-class Grant(msgspec.Struct, frozen=True):  # made for every grant: a quarter of a dataclass's cost
+class Grant(msgspec.Struct, frozen=True):  # one per grant, a quarter of a dataclass's cost
     """Tell a session that monotasks of a job may run: the notification ``grant``."""
 
     session: int
@@ -32,14 +32,14 @@ class Notify:
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The result of the request that was this event."""
+    """The result of the request that this event was."""
 
     result: object
 
 
 @dataclass(frozen=True, slots=True)
 class TellMaster:
-    """Relay to the master, in order; kept by the core's state for a master that is away."""
+    """Relay a message to the master, in order. The core's state keeps it while the master is absent."""
 
     method: str
     params: Params
@@ -57,8 +57,9 @@ class StartContainer:
 
 @dataclass(frozen=True, slots=True)
 class AdoptProcess:
-    """Create the cgroup, set its limits, move a process into it; answered as StartContainer is. ``borrow``: such that
-    it can be given back."""
+    """Create the cgroup, set its limits, move a process into it; answered as StartContainer is. ``borrow``: so that the
+    process can be given back.
+    """
 
     container: str
     user: str
@@ -71,11 +72,11 @@ class AdoptProcess:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Move the processes of a container that was borrowed back to where they were; answer GivenBack."""
+    """Move the processes of a borrowed container back to their former cgroups; answer GivenBack."""
 
     container: str
     pid: int  # of its first process
-    nice: int  # that it had
+    nice: int  # its former nice value
     apart: frozenset[int] = frozenset()  # as in Renice
 
 
@@ -89,16 +90,16 @@ class KillContainer:
 
 @dataclass(frozen=True, slots=True)
 class WatchOrphan:
-    """The container's launcher died: answer ContainerExited once its cgroup holds no process."""
+    """The container's launcher died: answer ContainerExited once its cgroup is empty."""
 
     container: str
 
 
 @dataclass(frozen=True, slots=True)
 class Confine:
-    """Tell the kernel what holds for a container now, in place: resized, following its profile, or promoted.
+    """Apply a container's settings in place: it was resized, follows its profile, or was promoted.
 
-    Answer Confined. Memory shrinks in steps, and only as far as nothing is killed by it.
+    Answer Confined. Memory shrinks in steps, and only as far as no process is killed.
     """
 
     container: str
@@ -107,22 +108,22 @@ class Confine:
 
 @dataclass(frozen=True, slots=True)
 class Renice:
-    """Where no cpu controller weighs a container: the nice value of its processes, by the rank of its job.
+    """Without a cpu controller: set the nice value of a container's processes by the rank of its job.
 
-    Those of an opportunistic one run when nothing else wants the processor (SCHED_IDLE).
+    The processes of an opportunistic container run only on idle processors (SCHED_IDLE).
     """
 
     container: str
     pid: int  # of its first process, which leads its session unless it was adopted
     nice: int
-    adopted: bool = False  # then the container's processes are its first and that one's descendants
-    apart: frozenset[int] = frozenset()  # first processes of other adopted containers, with descendants of their own
-    opportunistic: bool | None = None  # it is so from now on, or no longer (promoted); None: nothing changes
+    adopted: bool = False  # then its processes are the first and its descendants
+    apart: frozenset[int] = frozenset()  # first processes of other adopted containers, excluded with their descendants
+    opportunistic: bool | None = None  # changed to this; None: unchanged
 
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Stop every process of a container where it is (``frozen``), or let all go on."""
+    """Stop every process of a container (``frozen``), or let all continue."""
 
     container: str
     frozen: bool
@@ -130,7 +131,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """Take up to ``size_bytes`` of page cache from a container; answer Reclaimed."""
+    """Reclaim up to ``size_bytes`` of page cache from a container; answer Reclaimed."""
 
     container: str
     size_bytes: int
@@ -138,7 +139,7 @@ class Reclaim:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Send a signal to a container's first process and its group: notice that it will be preempted."""
+    """Signal a container's first process and its process group: notice of its preemption."""
 
     container: str
     signal: int
@@ -146,21 +147,21 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class WatchMemory:
-    """Look at memory between two samples, or no longer: while there is opportunistic work that could give some back."""
+    """Start or stop checking memory between samples: on while opportunistic work could give some back."""
 
     on: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Send Woken at this time (as ``now``: monotonic seconds); the latest Wake replaces those before it."""
+    """Send Woken at this time (monotonic seconds, as ``now``); the latest Wake replaces earlier ones."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveContainer:
-    """It ended and that was recorded: remove its cgroup, acknowledge it to the launcher."""
+    """A container's end was recorded: remove its cgroup, and acknowledge the end to the launcher."""
 
     container: str
 

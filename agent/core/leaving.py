@@ -1,4 +1,4 @@
-"""Connections that end: the slots that they held, and the jobs that no other connection takes part in."""
+"""Connections that end: free their slots, and end the jobs that no other connection has joined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def announced(node: Node, event: JobLeft) -> list[Instruction]:
-    """Note that a connection, once it ends, has left a job in order."""
+    """Record that a connection, once it closes, leaves a job in order."""
     node.job_of(event.session, event.job)
     if event.merged_into == event.job:
         raise bad_request("a job cannot be merged into itself", field="merged_into")
@@ -26,7 +26,7 @@ def announced(node: Node, event: JobLeft) -> list[Instruction]:
 
 
 def give_back(node: Node, session: Session, now: float) -> list[Instruction]:
-    """Free the slots that a connection held; end the jobs that no other connection takes part in."""
+    """Free the slots of a closed connection; end the jobs that no other connection has joined."""
     instructions = node.granted(node.queues.drop_session(session.session, sorted(session.jobs), now), now)
     for job in [node.jobs[name] for name in sorted(session.jobs) if name in node.jobs]:
         job.sessions.discard(session.session)
@@ -37,7 +37,7 @@ def give_back(node: Node, session: Session, now: float) -> list[Instruction]:
 
 
 def orphans_left(node: Node, now: float) -> list[Instruction]:
-    """Jobs whose frameworks did not come back in time after a restart of the agent are over."""
+    """End jobs whose frameworks did not return in time after a restart of the agent."""
     since = [(job, job.orphan_since) for job in node.jobs.values()]
     late = [job for job, at in since if at is not None and now - at > node.settings.rejoin_s]
     why = "its framework did not come back after a restart of the agent"
@@ -45,7 +45,7 @@ def orphans_left(node: Node, now: float) -> list[Instruction]:
 
 
 def abandoned(node: Node, job: Job, now: float, why: str, merged_into: str | None = None) -> list[Instruction]:
-    """End a job without connections. Without ``why`` its last connection left it in order: the job is done."""
+    """End a job without connections. Without ``why``, its last connection left it in order: the job is done."""
     if not job.record.here:
         return running.forget_guest(node, job.record.job)
     return end_job(node, job, now, why, done=not why, merged_into=merged_into or "")
@@ -54,7 +54,7 @@ def abandoned(node: Node, job: Job, now: float, why: str, merged_into: str | Non
 def end_job(
     node: Node, job: Job, now: float, why: str = "", *, done: bool = False, merged_into: str = ""
 ) -> list[Instruction]:
-    """A job is over: its queues and tasks here at once, those elsewhere by the master."""
+    """End a job: its queues and tasks here at once, those on other nodes through the master."""
     name = job.record.job
     del node.jobs[name]
     for session in job.sessions:
@@ -70,11 +70,11 @@ def end_job(
     for held in node.held.of_job(name):
         instructions += running.withdraw(node, held, why or "its job ended", now)
     instructions += borrowing.job_over(node, name, merged_into)
-    node.attained.container_gone(name, node.jobs, node.containers.live.values())  # all may be another job's by now
+    node.attained.container_gone(name, node.jobs, node.containers.live.values())  # all may belong to another job by now
     return instructions
 
 
 def end_requested(node: Node, event: JobEndRequested, now: float) -> list[Instruction]:
-    """End a job because its framework says that it is done."""
+    """End a job at its framework's request."""
     job = node.job_of(event.session, event.job)
     return [Reply(Done()), *end_job(node, job, now)]

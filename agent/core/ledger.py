@@ -1,4 +1,4 @@
-"""What is promised, asked and used on the node: the sums that every admission and preemption reads."""
+"""Sums of promised, requested and used resources of the node, for every admission and preemption."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.core.snapshot import Snapshot
 from penstock.model import Capacity
 from penstock.model.units import format_bytes
 
-#: Sums of fractions of cores are compared with this much forgiveness (0.1 + 0.2 > 0.3).
+#: Tolerance in comparisons of sums of fractional cores (0.1 + 0.2 > 0.3).
 CORES_EPSILON = 1e-6
 
 
@@ -20,7 +20,7 @@ CORES_EPSILON = 1e-6
 class Ledger:
     """Cores and bytes: ``promised`` to regular work, ``asked`` by opportunistic work, ``used`` by all containers.
 
-    Of what is promised executors hold by their profiles the most that they will hold together; ``beside`` is the rest.
+    Executors with a profile count as promised with the most that they will hold together; ``beside`` is the rest.
     """
 
     capacity: Capacity
@@ -34,12 +34,12 @@ class Ledger:
     beside: Amounts = NOTHING
 
     def refuse_network(self, bytes_per_s: int, link_bytes_per_s: int) -> str:
-        """Why a promise to be able to send so much cannot be kept; ``link_bytes_per_s`` 0: unknown."""
+        """Return why a promised sending rate cannot be kept, or ""; ``link_bytes_per_s`` 0: unknown."""
         if not bytes_per_s:
             return ""
         if not link_bytes_per_s:
             return (
-                "network: the link does not tell its rate (set network_link_bytes_per_s), so there is nothing to share"
+                "network: the link's rate is unknown (set network_link_bytes_per_s), so no part of it can be promised"
             )
         free = link_bytes_per_s - self.promised_network_bytes_per_s
         if bytes_per_s > free:
@@ -50,7 +50,7 @@ class Ledger:
         return ""
 
     def refuse_ever(self, cores: float, memory_bytes: int, share: float) -> str:
-        """Why not even the empty node has this much, of which work may have a share; empty where it has."""
+        """Return why even an empty node does not have this much, ``share`` being available to work; "" if it has."""
         whole = f"{share:g} × " if share != 1.0 else ""
         if memory_bytes > share * self.capacity.memory_bytes:
             has = f"{whole}{format_bytes(self.capacity.memory_bytes)}"
@@ -60,7 +60,7 @@ class Ledger:
         return ""
 
     def refuse_regular(self, cores: float, memory_bytes: int) -> str:
-        """Why a promise of this size cannot be kept; empty when it can."""
+        """Return why a promise of this size cannot be kept, or ""."""
         free_memory = self.capacity.memory_bytes - self.promised_memory_bytes
         if memory_bytes > free_memory:
             return (
@@ -73,7 +73,7 @@ class Ledger:
         return ""
 
     def refuse_opportunistic(self, cores: float, memory_bytes: int, t_alloc: float) -> str:
-        """Why this much does not fit into the slack, T_alloc × capacity − utilization (UBIS Algorithm 1, line 21)."""
+        """Return why this exceeds the slack, T_alloc × capacity − utilization (UBIS Algorithm 1, line 21), or ""."""
         if not t_alloc:
             return "T_alloc is 0 here: nothing runs on slack"
         slack_bytes = t_alloc * self.capacity.memory_bytes - self.used_memory_bytes
@@ -97,9 +97,9 @@ def take_stock(
     planned: Container[str] = (),
     peak: Amounts = NOTHING,
 ) -> Ledger:
-    """Add up. What a container that no sample has seen yet will use counts as all that it asked for (UBIS §IV.B).
+    """Sum up. A container that has not been sampled yet counts as using all that it asked for (UBIS §IV.B).
 
-    The containers that are ``planned`` have no promise but ``peak``, together.
+    The containers in ``planned`` have no promise of their own but ``peak``, together.
     """
     promised_cores = asked_cores = used_cores = 0.0
     promised_memory = asked_memory = used_memory = promised_network = 0
@@ -125,7 +125,7 @@ def take_stock(
             used_memory += memory_bytes
     for task in tasks:
         if task.opportunistic and task.request.command is not None and not task.container:
-            continue  # it waits for slack and has none of it
+            continue  # it waits for slack and holds none
         if task.opportunistic:
             asked_memory += task.request.memory_bytes
         elif not task.container or task.container not in planned:

@@ -1,7 +1,7 @@
-"""How much memory each elastic executor may use: never less than what cannot be taken from it.
+"""How much memory each elastic executor may use: never less than its unreclaimable memory.
 
-``memory.high`` throttles and reclaims; without swap anonymous memory stays, and a process that only allocates stands
-still at its level (docs/kernel.md). So a level is never below what reclaim cannot take, and rises for who is stalled.
+``memory.high`` throttles and reclaims; without swap anonymous memory stays, and a process that only allocates stops at
+this level (docs/kernel.md). So a level is never below the unreclaimable memory, and rises for a stalled executor.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from agent.core.reprovisioning import BOUNDED, STALLED
 from agent.core.snapshot import ContainerUse
 
-#: Above what cannot be reclaimed: what is allocated until the next sample.
+#: Margin above unreclaimable memory, for allocations until the next sample.
 _MARGIN, _MARGIN_BYTES = 0.1, 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of one executor: its use (None: no sample has seen it), what its plan has, and what it needs beyond that."""
+    """One executor's memory: its use (None: not sampled yet), its plan, and its need beyond that."""
 
     use: ContainerUse | None
     planned_bytes: float
     raised_bytes: float
 
     def tiers(self, capacity_bytes: float) -> tuple[float, float, float, float]:
-        """What it wants, the most urgent first: what cannot be taken from it, a margin above that, its plan, more."""
+        """Return its demands, most urgent first: unreclaimable memory, a margin above it, its plan, more."""
         pinned = unreclaimable_bytes(self.use) if self.use is not None else 0.0
         margin = with_margin(pinned) if self.use is not None else 0.0
         wants = (pinned, margin, self.planned_bytes, self.raised_bytes)
@@ -34,19 +34,19 @@ class Memory:
 
 
 def unreclaimable_bytes(use: ContainerUse) -> float:
-    """What reclaim could not take without ending anything: the working set less its page cache."""
+    """Return the memory that reclaim cannot free: the working set without its page cache."""
     return float(max(0, use.memory_bytes - use.memory_cache_bytes))
 
 
 def with_margin(size_bytes: float) -> float:
-    """What a level is at least for this much."""
+    """Return the lowest level for this much unreclaimable memory."""
     return size_bytes * (1 + _MARGIN) + _MARGIN_BYTES
 
 
 def raised_bytes(use: ContainerUse, level_bytes: float | None, raised: float) -> float:
-    """What a container wants beyond its plan, because its level stalls it; 0: nothing. ``raised``: what it wanted.
+    """Return a container's demand beyond its plan when its level stalls it; 0: none. ``raised``: its former demand.
 
-    It keeps what it was given for as long as it uses it.
+    It keeps raised memory for as long as it uses it.
     """
     wanted = with_margin(use.memory_bytes)
     if level_bytes is None:
@@ -59,10 +59,10 @@ def raised_bytes(use: ContainerUse, level_bytes: float | None, raised: float) ->
 
 
 def levels(room_bytes: float, wants: Sequence[Sequence[float]]) -> list[float]:
-    """Tier by tier, as far as there is room: who wants more in a tier than it has by then gets it, or all of them the
-    same part of it. The first tier is given in any case.
+    """Fill the executors' demands tier by tier, as far as there is room; if a tier exceeds it, all get the same
+    fraction of their missing amounts. The first tier is always granted.
 
-    ``wants`` is executors × tiers, in bytes, and so is what is given, by executor.
+    ``wants`` is executors × tiers, in bytes; the result is bytes per executor.
     """
     given = [tiers[0] for tiers in wants]
     left = max(0.0, room_bytes - sum(given))

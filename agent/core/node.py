@@ -1,6 +1,6 @@
-"""The node's one door: ``handle(event, now) → instructions``.
+"""The node's only entry point: ``handle(event, now) → instructions``.
 
-``now`` is monotonic time in seconds. A request that makes no sense, or is refused, raises RpcError and changes nothing.
+``now`` is monotonic time in seconds. An invalid or refused request raises RpcError and changes nothing.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from penstock.wire.master_api import Heartbeat, JobState, Load
 
 _DONE = Reply(Done())
 JOBS = "jobs"  # the journal's room
-#: After these the next slot of a profile or the next end of a grace may be another one. Not after monotasks' events.
+#: Events after which the next profile slot or end of a grace period may differ. Monotasks' events are not among them.
 _MAY_MOVE_THE_ALARM = frozenset({e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Decided, e.Recovered})
-#: After these opportunistic work that waits may find slack at once; what else changes it the samples tell.
+#: Events after which waiting opportunistic work may find slack at once; samples reveal all other changes.
 _MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfigured})
 
 
 class Node:
-    """The state of a node and every decision made on it."""
+    """The state of a node, and every decision made on it."""
 
     def __init__(self, settings: NodeSettings) -> None:
         self.settings = settings
@@ -82,20 +82,20 @@ class Node:
         self.attained = Attained(self.queues, self.ranks)
         self.turns = turns.Turns()
         self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
-        self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told where it is
+        self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told its value
         self.preempted: list[Preempted] = []
         self.snapshot: Snapshot | None = None
         self.measured_uses = cores.MeasuredUses()
-        self.withheld_slots = 0  # of the CPU, as their cores are promised
+        self.withheld_slots = 0  # CPU slots withheld because their cores are promised
         self.decided = 0
-        self.draining: Draining | None = None  # the master gives it no work
-        self.now = 0.0  # of the latest event
+        self.draining: Draining | None = None  # set while the node accepts no work from the master
+        self.now = 0.0  # time of the latest event
         self._ids = self._places = 0
         self.preemption = Preemption(settings.preemption)
         self.elasticity = Elasticity(settings)
         self.executors = Executors(settings)
         self.reaction = Reaction()
-        self.acts: Counter[tuple[str, str]] = Counter()  # (what was done, for which resource)
+        self.acts: Counter[tuple[str, str]] = Counter()  # (action, resource) → count
         self._wake: float | None = None
         self._handlers: dict[type[Any], Callable[[Any, float], list[Instruction]]] = {
             e.Completed: self._completed,
@@ -136,10 +136,10 @@ class Node:
         }
 
     def handle(self, event: e.Event, now: float) -> list[Instruction]:
-        """Decide.
+        """Handle an event.
 
         Raises:
-            RpcError: the request is at fault or refused; nothing has changed.
+            RpcError: the request is invalid or refused; nothing has changed.
         """
         self.now = now
         instructions = self._handlers[type(event)](event, now)
@@ -152,22 +152,22 @@ class Node:
             instructions += self._alarm(now)
         return instructions
 
-    # ------------------------------------------------------------ what others may read
+    # ------------------------------------------------------------ for other modules to read
 
     def ledger(self) -> Ledger:
-        """What is promised, asked and used now."""
+        """Return the sums of promised, requested and used resources now."""
         stock = partial(take_stock, self.settings.capacity, self.containers.live.values(), self.held, self.snapshot)
         if not self.executors.planned:
             return stock()
         return stock(self.executors.planned, self.executors.peak(self, self.now))
 
     def beside(self) -> Amounts:
-        """What is promised to regular work that follows no profile."""
+        """Return the promises to regular work that follows no profile."""
         containers = self.containers.live.values()
         return take_stock(self.settings.capacity, containers, self.held, None, self.executors.planned).beside
 
     def load(self, now: float) -> Load:
-        """The heartbeat's content (Ursa §4.2.2, UBIS §IV.A): of jobs what changed since the last one."""
+        """Return the heartbeat's load (Ursa §4.2.2, UBIS §IV.A), with the jobs that changed since the last one."""
         self.now, ledger = now, self.ledger()
         claimed, waiting_bytes = slack.claimed(self)
         in_use = slack.in_use(self, ledger) + claimed
@@ -196,31 +196,31 @@ class Node:
         )
 
     def heartbeat(self, now: float) -> Heartbeat:
-        """The load, and what executors used that the master has not been told."""
+        """Return the load, and the use of executors that the master has not been told."""
         load = self.load(now)
         return Heartbeat(load, self.decided, executors=self.executors.report(self, load), own=own_work(self))
 
     def link_opens(self) -> None:
-        """A new connection to the master: requests are numbered anew there, and it knows nothing of what was told."""
+        """Start over on a new connection to the master, which numbers requests anew and has lost all reports."""
         self.decided = 0
         self.attained.tell_all()
         self.rank_report.link_opens()
         self.executors.link_opens()
 
     def job_states(self) -> list[JobState]:
-        """The jobs whose origin is this node, for a master that has to rebuild its state."""
+        """Return the jobs whose origin is this node, for a master that rebuilds its state."""
         return [job_state(job.record, job.stages) for job in self.jobs.values() if job.record.here]
 
     def fresh_id(self, prefix: str) -> str:
-        """An id that no other job or container has, on any node, ever."""
+        """Return an id that no other job or container on any node ever has."""
         self._ids += 1
         return f"{prefix}{self.settings.instance}-{self._ids}"
 
     def job_of(self, session: int, job: str, *, member: bool = True) -> Job:
-        """A job that this session may touch; ``member``: that it has registered or joined.
+        """Return a job that this session may access; ``member``: it must have registered or joined it.
 
         Raises:
-            RpcError: ``bad_request`` where there is none, ``refused`` where it is somebody else's.
+            RpcError: ``bad_request``: no such job; ``refused``: another user's job.
         """
         known = self.jobs.get(job)
         if known is None:
@@ -282,12 +282,12 @@ class Node:
         return [] if event.job in self.jobs else self.welcome(event.job, event.name, event.user, event.priority)
 
     def welcome(self, job: str, name: str, user: str, priority: float) -> list[Instruction]:
-        """A job of another origin has a queue here from now on."""
+        """Give a job of another origin a queue here."""
         record = JobRecord(job=job, name=name, user=user, here=False, admitted=True, priority=priority)
         return self.add_job(record)[1]
 
     def add_job(self, record: JobRecord) -> tuple[Job, list[Instruction]]:
-        """A job is known from now on, the latest of all, unless its record says its place."""
+        """Add a job, as the latest unless its record has a place."""
         self._places = record.place = record.place or self._places + 1
         job = self.jobs[record.job] = Job(record)
         self.queues.add_job(record.job, record.priority, record.user)
@@ -300,12 +300,12 @@ class Node:
         quotas.check_queue(self, event.session, len(event.monotasks))
         granted = self.queues.submit(event.session, event.job, event.monotasks, now)
         for spec in event.monotasks:
-            if spec.task:  # from now on the queue counts this work, no longer the task
+            if spec.task:  # from now on the queue counts this work, not the task
                 work = KindAmounts.single(spec.kind, float(spec.input_bytes))
                 self.held.submitted(event.job, spec.task, work)
         grants = self.granted(granted, now)
         if self.withheld_slots and self.sessions[event.session].container:
-            grants += cores.book(self, now)  # those of a promised container have its cores as slots
+            grants += cores.book(self, now)  # connections of a promised container have its cores as slots
         return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *turns.recalls(self)]
 
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
@@ -317,7 +317,7 @@ class Node:
         return [_DONE, *self.granted(self.queues.cancel(event.session, event.job, event.ids, now), now)]
 
     def granted(self, granted: list[Monotask], now: float) -> list[Instruction]:
-        """One message per session and job; a command's grant starts it."""
+        """Return one message per session and job; a command's grant starts the command."""
         if not granted:
             return []
         by_owner: dict[tuple[int, str, float, bool], Grant] = {}
@@ -329,7 +329,7 @@ class Node:
                 instructions += running.start_command(self, held, monotask.kind, now)
                 continue
             owner = (monotask.session, monotask.job, monotask.lease_until, monotask.keep)
-            if owner != before:  # mostly, all that was granted at once is of one job
+            if owner != before:  # usually all grants made at once belong to one job
                 before = owner
                 if owner not in by_owner:
                     settings = self.settings
@@ -361,7 +361,7 @@ class Node:
         return [Reply(Done()), *tasks.cancel(self.job_of(event.session, event.job), event.tasks)]
 
     def _progress(self, event: e.ProgressReported, now: float) -> list[Instruction]:
-        """The master orders jobs by it; a master that has to rebuild its state is told again."""
+        """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
         job = self.job_of(event.session, event.request.job)
         job.stages = event.request.stages
         tell = [TellMaster("progress", event.request)] if job.record.here and self.settings.has_master else []
@@ -370,7 +370,7 @@ class Node:
     # ------------------------------------------------------------ the tick
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
-        """Preemption reads the sample; so does every admission until the next one."""
+        """Apply a sample: preemption uses it, and so does every admission until the next one."""
         self.snapshot = event.snapshot
         self.measured_uses.sampled(event.snapshot)
         self.executors.surrogate.sampled(event.snapshot, self.settings.sample_interval_s)
@@ -381,18 +381,18 @@ class Node:
         return instructions + (self.rank() if instructions or self.ranks.moved_on(event.snapshot) else [])
 
     def rank(self) -> list[Instruction]:
-        """Rank the jobs, and tell the kernel of the containers whose weight has changed."""
+        """Rank the jobs, and update the containers whose weight has changed."""
         live, sessions, wait_max_s = self.containers.live.values(), self.sessions.values(), self.settings.job_wait_max_s
         return self.ranks.rank(live, self.jobs, sessions, self.snapshot, self.now, wait_max_s)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
-        """Slots of profiles begin, graces end."""
+        """Apply profile slots that begin and grace periods that end."""
         self._wake = None
         ended = preempting.carry_out(self, self.preemption.woken(now), event.at, now, begun=True)
         return ended + self.elasticity.changes(self, now)
 
     def _alarm(self, now: float) -> list[Instruction]:
-        """A Wake where another time is the next one."""
+        """Return a Wake if the next time has changed."""
         wake = min((at for at in (self.preemption.due(), self.elasticity.due(now)) if at is not None), default=None)
         if wake is None or wake == self._wake:
             return []

@@ -1,6 +1,6 @@
-"""What executors are planned to hold over time, and how far each is on its profile (Elasecutor §III.B).
+"""The resources that executors are planned to hold over time, and their progress on the profile (Elasecutor §III.B).
 
-Amounts are cores, disk bytes/s, bytes/s sent, bytes of memory; 0 of what the profile does not name.
+Amounts are cores, disk bytes/s, bytes/s sent, bytes of memory; 0 if the profile does not name the resource.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from penstock.model import Profile
 Floats = npt.NDArray[np.float64]
 NOTHING: Amounts = (0.0, 0.0, 0.0, 0.0)
 _UNSCALED: Amounts = (1.0, 1.0, 1.0, 1.0)
-#: The resources of an amount, as a profile names them.
+#: The resources of an amount, by their names in a profile.
 RESOURCES = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
-#: Of a slot: boundaries that rounding puts so far apart are the same one.
+#: Boundaries closer than this part of a slot are the same; they differ by rounding only.
 _SAME = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is held slot by slot, from the slot on of which ``elapsed_s`` have passed.
+    """Amounts held slot by slot; ``elapsed_s`` of the first slot have passed.
 
-    Behind the last slot it stays as it is there: who is predicted to end holds ``NOTHING`` in the last one.
+    The last slot's amounts hold for ever: an executor that is predicted to end has ``NOTHING`` in it.
     """
 
     slot_s: float
@@ -37,22 +37,22 @@ class Plan:
     amounts: tuple[Amounts, ...]
 
     def slot(self, after_s: float) -> int:
-        """Which slot it is so many seconds from now; the last one for ever."""
+        """Return the slot at this many seconds from now, at most the last one."""
         passed = (self.elapsed_s + after_s) / self.slot_s + _SAME
         return max(0, int(min(passed, len(self.amounts) - 1)))
 
     def advanced(self, passed_s: float) -> Plan:
-        """As it is so many seconds later."""
+        """Return the plan as it is ``passed_s`` seconds later."""
         slot = self.slot(passed_s)
         elapsed_s = max(0.0, self.elapsed_s + passed_s - slot * self.slot_s)
         return Plan(self.slot_s, elapsed_s, self.amounts[slot:])
 
     def highest(self, begin_s: float, end_s: float) -> Amounts:
-        """The most of each resource in the slots that overlap this time, both ends with it."""
+        """Return the maximum of each resource in the slots that overlap this time, both ends included."""
         return most(self.amounts[self.slot(begin_s) : self.slot(end_s) + 1])
 
     def steps_s(self) -> list[float]:
-        """Seconds from now to each boundary at which something changes."""
+        """Return the seconds from now to each boundary at which the amounts change."""
         return [
             number * self.slot_s - self.elapsed_s
             for number, (before, after) in enumerate(pairwise(self.amounts), start=1)
@@ -60,11 +60,11 @@ class Plan:
         ]
 
     def held(self) -> Held:
-        """As an array."""
+        """Return the plan as an array."""
         return Held(self.slot_s, self.elapsed_s, np.array(self.amounts))
 
     def with_extra(self, extra: Amounts, for_s: float) -> Plan:
-        """More of each resource in the slots that overlap the next seconds, but for an end that was predicted."""
+        """Return a plan with ``extra`` in the slots of the next ``for_s`` seconds, except after a predicted end."""
         last = self.slot(for_s * (1 - _SAME))
         raised = (
             plus(amounts, extra) if slot <= last and amounts != NOTHING else amounts
@@ -75,14 +75,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
-    """A plan as an array, slots × resources, for sums over many of them."""
+    """A plan as an array, slots × resources, for sums over many plans."""
 
     slot_s: float
     elapsed_s: float
     rows: Floats
 
     def highest(self, begins_s: Floats, ends_s: Floats) -> Floats:
-        """As :meth:`Plan.highest`, for many times."""
+        """Return :meth:`Plan.highest` for many times."""
         last = len(self.rows) - 1
         first = np.clip((self.elapsed_s + begins_s) / self.slot_s + _SAME, 0, last).astype(np.intp)
         until = np.clip((self.elapsed_s + ends_s) / self.slot_s + _SAME, 0, last).astype(np.intp)
@@ -94,18 +94,19 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What is there for one executor: the ``whole`` less what ``others`` hold; infinite where nobody knows how much
-    there is. Times are seconds from now."""
+    """The resources available to one executor: the ``whole`` minus those that ``others`` hold; infinite if the capacity
+    is unknown. Times are seconds from now.
+    """
 
     whole: Amounts
     others: list[Held]
 
     def free(self, begin_s: float, end_s: float) -> Amounts:
-        """At any time from one to the other."""
+        """Return the amounts free throughout this time."""
         return _four(self._free(np.array([begin_s]), np.array([end_s]))[0])
 
     def allows(self, plan: Plan) -> Plan:
-        """As much of a plan as there is room for, slot by slot and resource by resource."""
+        """Return the part of a plan that there is room for, slot by slot and resource by resource."""
         begins_s = plan.slot_s * np.arange(len(plan.amounts), dtype=np.float64) - plan.elapsed_s
         ends_s: Floats = begins_s + plan.slot_s * (1 - 2 * _SAME)
         wanted = np.array(plan.amounts)
@@ -129,13 +130,14 @@ def _four(row: Floats) -> Amounts:
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far an executor is, and what was seen of it; seconds are since its start.
+    """An executor's progress and the results of its observations; seconds are since its start.
 
-    ``before`` is how many stages of its job had ended when it began; ``stage`` how many did since, and ``since_s`` when
-    the present one began. ``scale`` is what the rest of the profile is multiplied by, ``held`` what the present stage
-    holds instead, since it was observed (§III.C); ``observed``: it has been, or is. ``least`` is what the present stage
-    holds at least, since it was observed before it was late; ``sated``: that showed that it wants no more than it had.
-    ``count`` is how often it was reprovisioned in all.
+    ``before`` is the number of its job's stages that had ended when it started, ``stage`` the number that ended since,
+    and ``since_s`` the start of the present stage. ``scale`` multiplies the rest of the profile; ``held`` replaces the
+    demand of the present stage after an observation (§III.C); ``observed``: there was one, or it is under way.
+    ``least`` is a lower bound on the present stage's demand, from an observation before the stage was late; ``sated``:
+    that observation showed that the executor needs no more than it had. ``count`` is the total number of its
+    reprovisionings.
     """
 
     before: int = 0
@@ -149,12 +151,12 @@ class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: int = 0
 
     def next_stage(self, stage: int, now_s: float) -> Course:
-        """``stage`` stages have ended now."""
+        """Return the progress after ``stage`` stages have ended."""
         return Course(before=self.before, stage=stage, since_s=now_s, scale=self.scale, count=self.count)
 
 
 def demand(profile: Profile, slot: int) -> Amounts:
-    """Of one slot; behind a resource's last value it keeps it."""
+    """Return the demand in one slot; after a resource's last value, that value holds."""
     named = profile.demand(slot)
     cores, disk, network, memory = (float(named.get(name, 0)) for name in RESOURCES)
     return (cores, disk, network, memory)
@@ -162,23 +164,23 @@ def demand(profile: Profile, slot: int) -> Amounts:
 
 @lru_cache(maxsize=256)
 def _demands(profile: Profile) -> tuple[Amounts, ...]:
-    """Of all slots up to the end of the last stage."""
+    """Return the demands of all slots up to the end of the last stage."""
     return tuple(demand(profile, slot) for slot in range(ends_of(profile)[-1]))
 
 
 def ends_of(profile: Profile) -> tuple[int, ...]:
-    """The slots at whose end stages end; the last one is the whole's."""
+    """Return the slots at whose end stages end; the last one is the end of the profile."""
     ends = profile.stages
     return ends if ends and ends[-1] >= profile.slots else (*ends, profile.slots)
 
 
 def timeless(profile: Profile) -> bool:
-    """Whether it says nothing about time: a reservation of the peak for as long as it takes (§IV.C)."""
+    """Return whether the profile has no time in it: a reservation of the peak, of any duration (§IV.C)."""
     return ends_of(profile) == (1,)
 
 
 def predicted_s(profile: Profile, stage: int) -> float | None:
-    """How long a stage is predicted to take; None: nothing is predicted of it."""
+    """Return a stage's predicted time; None: there is no prediction."""
     ends = ends_of(profile)
     if timeless(profile) or stage >= len(ends):
         return None
@@ -186,7 +188,7 @@ def predicted_s(profile: Profile, stage: int) -> float | None:
 
 
 def predicted(profile: Profile, stage: int) -> Amounts:
-    """The mean demand of a stage, p(i, *) of §III.C. Where in its stage a late executor is nobody can see."""
+    """Return a stage's mean demand, p(i, *) of §III.C: the place of a late executor within its stage is unknown."""
     ends = ends_of(profile)
     slots = range(_begin(ends, stage), ends[stage])
     sums = [sum(column) for column in zip(*(demand(profile, slot) for slot in slots), strict=True)]
@@ -195,23 +197,23 @@ def predicted(profile: Profile, stage: int) -> Amounts:
 
 
 def highest_soon(profile: Profile, stage: int) -> Amounts:
-    """The most that a stage and the next one are predicted to want of each resource."""
+    """Return the highest predicted demand for each resource in a stage and the next one."""
     ends = ends_of(profile)
     return most(_demands(profile)[_begin(ends, stage) : ends[min(stage + 1, len(ends) - 1)]])
 
 
 def last_of_stage(profile: Profile, course: Course) -> Amounts:
-    """What the last slot of the present stage has."""
+    """Return the demand in the last slot of the present stage."""
     ends = ends_of(profile)
     return _scaled(course, demand(profile, ends[min(course.stage, len(ends) - 1)] - 1))
 
 
 def ahead(profile: Profile, course: Course, elapsed_s: float) -> Plan:
-    """What an executor wants from now on, ``elapsed_s`` after its start.
+    """Return an executor's demand from now on, ``elapsed_s`` after its start.
 
-    A stage that takes longer than predicted keeps the demand of its last slot until its end is known, and the next one
-    begins there. News of the end takes its time, so in the first slot that is late the next stage's first demand
-    counts, too. At the end of the profile it is predicted to end.
+    A stage that takes longer than predicted keeps the demand of its last slot until its end is reported, and the next
+    one begins there. The report takes time, so in the first late slot the next stage's first demand counts, too. The
+    executor is predicted to end at the end of the profile.
     """
     ends = ends_of(profile)
     if timeless(profile):
@@ -222,7 +224,7 @@ def ahead(profile: Profile, course: Course, elapsed_s: float) -> Plan:
     begin = _begin(ends, course.stage)
     last = ends[course.stage] - 1 if course.stage < len(ends) else begin
     late -= last - begin
-    rest = _demands(profile)[min(begin + slot, last) :] or _demands(profile)[-1:]  # or it outlives its profile
+    rest = _demands(profile)[min(begin + slot, last) :] or _demands(profile)[-1:]  # `or`: it outlives its profile
     amounts = [_scaled(course, amounts) for amounts in rest] if course.scale != _UNSCALED else list(rest)
     if course.least != NOTHING:
         of_stage = max(1, last + 1 - (begin + slot))
@@ -235,7 +237,7 @@ def ahead(profile: Profile, course: Course, elapsed_s: float) -> Plan:
 
 
 def extend_at_s(profile: Profile, course: Course, elapsed_s: float) -> float | None:
-    """Seconds after its start at which a plan that was made now has to be made anew, unless a stage ends before."""
+    """Return when, in seconds after the start, a plan made now must be renewed, unless a stage ends before."""
     if timeless(profile):
         return None
     length = predicted_s(profile, course.stage) or 0.0
@@ -256,17 +258,17 @@ def _scaled(course: Course, amounts: Amounts) -> Amounts:
 
 
 def plus(one: Amounts, other: Amounts) -> Amounts:
-    """Their sum."""
+    """Return the sum."""
     return (one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
 
 
 def minus(one: Amounts, other: Amounts) -> Amounts:
-    """What is left of one; never less than nothing."""
+    """Return the difference, at least 0."""
     cores, disk, network, memory = (max(0.0, a - b) for a, b in zip(one, other, strict=True))
     return (cores, disk, network, memory)
 
 
 def most(several: tuple[Amounts, ...] | list[Amounts]) -> Amounts:
-    """The largest of each."""
+    """Return the maximum of each resource."""
     cores, disk, network, memory = map(max, zip(*several, strict=True))
     return (cores, disk, network, memory)

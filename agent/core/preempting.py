@@ -1,4 +1,4 @@
-"""What preemption decided, as instructions and as a record of who, why, which numbers and which rule."""
+"""Turn the decisions of preemption into instructions, and record who, why, which numbers and which rule."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DONE = {
 
 
 def sampled(node: Node, event: e.Sampled, now: float) -> list[Instruction]:
-    """A tick."""
+    """Apply a sample to preemption and to the tuning of T_alloc."""
     instructions = carry_out(node, node.preemption.sampled(_view(node, event.snapshot), now), event.at, now)
     if node.settings.t_alloc_tuning is not None:
         _tune(node, now)
@@ -33,7 +33,7 @@ def sampled(node: Node, event: e.Sampled, now: float) -> list[Instruction]:
 
 
 def _tune(node: Node, now: float) -> None:
-    """T_alloc, by what this tick and those before it came to."""
+    """Tune T_alloc by the utilization and the preemptions so far."""
     ledger, capacity = node.ledger(), node.settings.capacity
     acts = sum(count for (done, _), count in node.acts.items() if done in (_DONE[Act.PAUSE], _DONE[Act.END]))
     node.threshold.sampled(
@@ -42,13 +42,13 @@ def _tune(node: Node, now: float) -> None:
 
 
 def memory_looked(node: Node, event: e.MemoryLooked, now: float) -> list[Instruction]:
-    """Memory between two ticks."""
+    """Apply a memory check between two samples."""
     node.snapshot = event.snapshot
     return carry_out(node, node.preemption.looked(_view(node, event.snapshot), event.pressed, now), event.at, now)
 
 
 def reclaimed(node: Node, event: e.Reclaimed, now: float) -> list[Instruction]:
-    """The next look decides whether it was enough."""
+    """Record the end of a reclaim; the next check decides whether it was enough."""
     node.preemption.reclaimed(event.container)
     return []
 
@@ -58,7 +58,7 @@ def _view(node: Node, snapshot: Snapshot) -> View:
 
 
 def carry_out(node: Node, actions: list[Action], at: float, now: float, *, begun: bool = False) -> list[Instruction]:
-    """Each leaves an event; in a dry run that is all, but for what had ``begun`` before it."""
+    """Carry out actions and log each. A dry run only logs, except for actions ``begun`` before it."""
     instructions: list[Instruction] = []
     for action in actions:
         done = _DONE[action.act]

@@ -1,9 +1,8 @@
-"""The monitor surrogate (Elasecutor §III.A): what each container used, slot by slot, from the samples of each tick.
+"""The monitor surrogate (Elasecutor §III.A): each container's use, slot by slot, computed from the samples.
 
-A slot has the mean and the peak of each resource. A sample that reaches over a boundary counts in both slots, for its
-part of the time. A slot that passed between a sample and a late one is a gap: it was not measured. What is complete
-waits to be told to the master; a run so long that it would take too much memory is told apart into slots of twice the
-length from then on.
+A slot has the mean and the peak of each resource. A sample that spans a boundary counts in both slots, in proportion to
+the time. A slot that passed between a sample and a late one is a gap: it was not measured. Complete slots wait to be
+reported to the master; a run so long that it would take too much memory continues with slots of twice the length.
 """
 
 from __future__ import annotations
@@ -12,38 +11,38 @@ from dataclasses import dataclass, field
 
 from agent.core.snapshot import ContainerUse
 
-#: cores, disk bytes/s, bytes/s sent, bytes of memory: as a container is limited.
+#: Cores, disk bytes/s, bytes/s sent, bytes of memory: the resources by which a container is limited.
 Amounts = tuple[float, float, float, float]
 NOTHING: Amounts = (0.0, 0.0, 0.0, 0.0)
-#: A slot that was seen for less of its time says nothing of its own: it is a run's last moment.
+#: A slot measured for less than this part of its time is dropped: it is a run's last moment.
 _LEAST_PART = 0.05
-#: A shorter part of a slot is told as this one.
+#: The minimum of a reported part of a slot.
 _LEAST_TOLD = 1e-4
-#: A sample is late if it comes so many times the usual time, or a slot's length if that is longer, after the last one.
+#: A sample is late if it comes after this many times the usual interval, or the slot's length if that is longer.
 _LATE = 2.0
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class SlotUse:
-    """What was used in one slot, on average and at most."""
+    """The mean and maximum use in one slot."""
 
     mean: Amounts
     peak: Amounts
 
 
 def amounts(use: ContainerUse) -> Amounts:
-    """What of a sample a profile has."""
+    """Return the resources of a sample that a profile has."""
     return (use.cpu_cores, use.disk_bytes_per_s, use.network_send_bytes_per_s, float(use.memory_bytes))
 
 
 @dataclass(slots=True)
 class Recording:
-    """Of one container, from the moment ``began`` on (monotonic seconds); ``slots`` are those that are complete.
+    """The recording of one container from ``began`` on (monotonic seconds); ``slots`` are the complete ones.
 
-    A slot that was not measured is None. ``cpu_seconds`` is the CPU time that was counted up to the end of the last
-    complete slot, that of gaps too. ``stages`` are the slots at whose end a stage ended, as its framework said.
-    ``last_part`` is the part of the last slot that had passed when the container ended.
+    A slot that was not measured is None. ``cpu_seconds`` is the CPU time up to the end of the last complete slot,
+    including gaps. ``stages`` are the slots at whose end a stage ended, as its framework reported. ``last_part`` is the
+    part of the last slot that had passed when the container ended.
     """
 
     began: float
@@ -65,17 +64,17 @@ class Recording:
 
     @property
     def latest(self) -> SlotUse | None:
-        """Return the last complete slot that was measured."""
+        """The last complete slot that was measured."""
         return next((slot for slot in reversed(self.slots) if slot is not None), None)
 
     def sampled(
         self, use: ContainerUse, interval_s: float, at: float, *, usual_s: float = 0.0, peak: bool = True
     ) -> None:
-        """Count the means over the ``interval_s`` seconds before ``at``; those before the beginning do not count.
+        """Count the means over the ``interval_s`` seconds before ``at``, without the time before the beginning.
 
-        ``usual_s`` is the time between samples that are on time. Slots in which a late sample found no sample are
-        gaps: the means say nothing of when within that time the container used them, and the memory is that of now.
-        ``peak`` False: too short a time for its rates to be a peak.
+        ``usual_s`` is the usual time between samples. Slots in which a late sample found no sample are gaps: its means
+        do not show at which times the container used how much, and its memory is the present one. ``peak`` False: the
+        interval is too short for its rates to be a peak.
         """
         used = amounts(use)
         self._sampled_at = at
@@ -93,12 +92,12 @@ class Recording:
                 self._close()
 
     def stage_ended(self) -> None:
-        """A stage of its application ended now: at the nearest boundary of a slot, at least one after the last."""
+        """End a stage now: at the nearest slot boundary, at least one after the previous stage's."""
         nearest = len(self.slots) + (1 if self._seen_s >= self.slot_s / 2 else 0)
         self.stages.append(max(nearest, self.stages[-1] + 1 if self.stages else 1))
 
     def ended(self) -> None:
-        """The container ended: its last slot ends with its last sample."""
+        """End the recording: the last slot ends with the last sample."""
         if self._seen_s > _LEAST_PART * self.slot_s or (not self.slots and self._seen_s > 0):
             self.last_part = min(1.0, max(_LEAST_TOLD, (self._sampled_at - self.until) / self.slot_s))
             self._close()
@@ -135,7 +134,7 @@ class Recording:
 
 
 def _both(one: SlotUse | None, other: SlotUse | None) -> SlotUse | None:
-    """Return two slots as one: a gap counts in neither mean nor peak."""
+    """Merge two slots: a gap counts in neither mean nor peak."""
     if one is None or other is None:
         return one or other
     return SlotUse(_mean(one.mean, other.mean), _most(one.peak, other.peak))

@@ -1,7 +1,7 @@
-"""What one user may queue, hold and have promised on this node, so that one cannot take the agent from the others.
+"""Bounds on usage one user may queue, hold and have promised on this node, so that no user can block the others.
 
-Operators have no limits. What the master places is its own affair (shares, docs/scheduling.md): it is counted here, and
-never refused.
+Operators have no limits. Work placed by the master is governed by the master (shares, docs/scheduling.md): it counts
+here, but is never refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def check_job(node: Node, session: int) -> None:
-    """One more job.
+    """Check that the user may register one more job.
 
     Raises:
         RpcError: ``refused``: the user has too many.
@@ -32,7 +32,8 @@ def check_job(node: Node, session: int) -> None:
 
 
 def check_queue(node: Node, session: int, monotasks: int) -> None:
-    """So many more monotasks. All that is queued is looked at first, as that costs nothing on the hot path.
+    """Check that the user may queue this many more monotasks. The node's total comes first: it is cheap on the hot
+    path.
 
     Raises:
         RpcError: ``refused``: too many of the user's would be queued.
@@ -46,12 +47,12 @@ def check_queue(node: Node, session: int, monotasks: int) -> None:
     own = [name for name, job in node.jobs.items() if job.record.user == opened.user]
     has = sum(node.queues.job_counts(name)["queued"] for name in own)
     if has + monotasks > most:
-        what = f"{counted(has, 'monotask')} queued, and {monotasks} more asked"
-        raise _over(opened.user, what, "user_max_queued", f"{most}", "submit fewer at a time")
+        usage = f"{counted(has, 'monotask')} queued, and {monotasks} more asked"
+        raise _over(opened.user, usage, "user_max_queued", f"{most}", "submit fewer at a time")
 
 
 def check_tasks(node: Node, session: int, tasks: int) -> None:
-    """So many more tasks to be placed.
+    """Check that the user may ask for places for this many more tasks.
 
     Raises:
         RpcError: ``refused``: too many of the user's would wait or run.
@@ -60,16 +61,16 @@ def check_tasks(node: Node, session: int, tasks: int) -> None:
     if not most or opened.operator:
         return
     own = [job for job in node.jobs.values() if job.record.user == opened.user]
-    if sum(len(job.tasks) for job in own) + tasks <= most:  # also what has ended: so it need not be looked at
+    if sum(len(job.tasks) for job in own) + tasks <= most:  # counts ended tasks too: an upper bound that is cheap
         return
     has = sum(task.ended is None for job in own for task in job.tasks.values())
     if has + tasks > most:
-        what = f"{counted(has, 'task')} that {'waits or runs' if has == 1 else 'wait or run'}, and {tasks} more asked"
-        raise _over(opened.user, what, "user_max_tasks", f"{most}", "place fewer at a time")
+        usage = f"{counted(has, 'task')} that {'waits or runs' if has == 1 else 'wait or run'}, and {tasks} more asked"
+        raise _over(opened.user, usage, "user_max_tasks", f"{most}", "place fewer at a time")
 
 
 def check_pids(node: Node, session: int, limits: Limits) -> None:
-    """The processes and threads of one container.
+    """Check the processes and threads of one container.
 
     Raises:
         RpcError: ``refused``: a user may not allow so many.
@@ -80,10 +81,10 @@ def check_pids(node: Node, session: int, limits: Limits) -> None:
 
 
 def check_container(node: Node, session: int, spec: ContainerSpec) -> None:
-    """One more container.
+    """Check that the user may have one more container.
 
     Raises:
-        RpcError: ``refused``: the user has too many, or too much would be promised to him.
+        RpcError: ``refused``: the user has too many, or too much would be promised to the user.
     """
     opened, quotas = node.sessions[session], node.settings.quotas
     if opened.operator:
@@ -91,20 +92,20 @@ def check_container(node: Node, session: int, spec: ContainerSpec) -> None:
     check_pids(node, session, spec.limits)
     own = [record for record in node.containers.live.values() if record.user == opened.user]
     if quotas.containers and len(own) >= quotas.containers:
-        what = counted(len(own), "container")
-        raise _over(opened.user, what, "user_max_containers", f"{quotas.containers}", "wait until one ends")
+        usage = counted(len(own), "container")
+        raise _over(opened.user, usage, "user_max_containers", f"{quotas.containers}", "wait until one ends")
     if spec.opportunistic:
-        return  # it is promised nothing
+        return  # it has no promise
     remedy = "ask for less, wait until something ends, or run it opportunistic"
     promised = [record.spec for record in own if not record.opportunistic]
     cores = sum(each.cpu_cores for each in promised)
     if quotas.cores and cores + spec.cpu_cores > quotas.cores + CORES_EPSILON:
-        what = f"{counted(cores, 'core')} promised, and {spec.cpu_cores:g} more asked"
-        raise _over(opened.user, what, "user_max_cores", f"{quotas.cores:g}", remedy)
+        usage = f"{counted(cores, 'core')} promised, and {spec.cpu_cores:g} more asked"
+        raise _over(opened.user, usage, "user_max_cores", f"{quotas.cores:g}", remedy)
     held = sum(each.memory_bytes for each in promised)
     if quotas.memory_bytes and held + spec.memory_bytes > quotas.memory_bytes:
-        what = f"{format_bytes(held)} promised, and {format_bytes(spec.memory_bytes)} more asked"
-        raise _over(opened.user, what, "user_max_memory_bytes", format_bytes(quotas.memory_bytes), remedy)
+        usage = f"{format_bytes(held)} promised, and {format_bytes(spec.memory_bytes)} more asked"
+        raise _over(opened.user, usage, "user_max_memory_bytes", format_bytes(quotas.memory_bytes), remedy)
 
 
 def _over(user: str, has: str, key: str, most: str, remedy: str) -> RpcError:

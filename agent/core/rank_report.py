@@ -1,4 +1,4 @@
-"""The ranks of a node, told to the master where they have changed, for people who ask it why their jobs wait."""
+"""Reports a node's ranks to the master when they change, to explain to users why their jobs wait."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
 
 
 class RankReport:
-    """What the master was told of the order of the jobs on this node."""
+    """The last report of this node's order of jobs."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
         self._told = NodeRanks()
-        self.read = True  # by the master; of one that has yet to answer our registration that is not known
+        self.read = True  # whether the master reads ranks; unknown until it answers our registration
 
     def changed(self) -> NodeRanks | None:
-        """Return the order, if it is another one than the master was told last."""
+        """Return the order if it has changed since the last report."""
         if not self.read:
             return None
         standings = self._ranks.standings
@@ -27,5 +27,5 @@ class RankReport:
         return ranks
 
     def link_opens(self) -> None:
-        """A new connection: the master knows nothing, and may be an older one that does not read ranks."""
+        """Start over on a new connection: the master may be an older one that does not read ranks."""
         self._told, self.read = NodeRanks(), False

@@ -1,16 +1,17 @@
-"""The order of jobs as weights of their cgroups: the first gets the processors that it can use, the next the rest.
+"""The order of jobs as cgroup weights: the first gets the processors that it can use, the next one the rest.
 
-Linux divides a host equally between processes, so that jobs of like size all end last. Here jobs that were promised no
-processor are ranked, and neighbours in rank stand a factor of :data:`STEP` apart in ``cpu.weight``. That is near strict
-priority, and work-conserving: a job that waits for a disk leaves the processor to the next; the last is never at zero.
+Linux divides a host equally between processes, so that jobs of similar size all end late. Here jobs without promised
+processors are ranked, and neighbours in rank differ by a factor of :data:`STEP` in ``cpu.weight``. That is close to
+strict priority, and work-conserving: a job that waits for a disk leaves the processor to the next; the last one always
+gets a little.
 
-A promise is not outranked: all ranked containers together weigh what the cores that nobody was promised weigh, so that
-who was promised a core has it beside any number of ranked jobs (agent/core/confinement.py, WEIGHT_PER_CORE).
-Opportunistic work is below every rank (``cpu.idle``). Nobody waits for ever: a job that has not been the first for
-``job_wait_max_s`` is so until the next sample; such turns take a tenth of the time at most.
+Ranks do not affect promises: all ranked containers together weigh as much as the unpromised cores, so that a container
+has its promised core beside any number of ranked jobs (agent/core/confinement.py, WEIGHT_PER_CORE). Opportunistic work
+is below every rank (``cpu.idle``). No job waits for ever: one that has not been the first for ``job_wait_max_s`` is
+first until the next sample; such turns take at most a tenth of the time.
 
-On disks the containers of the first job weigh what regular ones weigh, those of the second a sixteenth, the others
-less; on the network they go first, where the rate of the link is known (:mod:`agent.core.confinement`).
+On disks, the containers of the first job have the weight of regular ones, those of the second a sixteenth of it, the
+others less; on the network they go first, if the rate of the link is known (:mod:`agent.core.confinement`).
 """
 
 from __future__ import annotations
@@ -25,39 +26,39 @@ from agent.core.instructions import Confine, Instruction, Renice
 from agent.core.records import ContainerRecord, ContainerState, Job, Session, confinement_of
 from agent.core.snapshot import Snapshot
 
-#: Between the weights of neighbours in rank: what twelve steps of nice are, too (kernel/sched/core.c: 1.25 each).
+#: The ratio between the weights of neighbours in rank; equal to twelve steps of nice (kernel/sched/core.c: 1.25 each).
 STEP = 16
-#: Steps of nice that are a factor of :data:`STEP`, and the range in which ranks move (sched(7): 1.25 for each step).
+#: Steps of nice that equal a factor of :data:`STEP`, and the range of nice values used (sched(7): 1.25 for each step).
 NICE_STEP, NICE_FIRST, NICE_LAST = 12, -10, 15
-#: Of opportunistic work. Where the kernel weighs sessions its policy has no effect between them: then this is a factor
-#: of 2.4 below the last rank.
+#: The nice value of opportunistic work. Where the kernel weighs sessions, SCHED_IDLE has no effect between them: then
+#: this value is a factor of 2.4 below the last rank.
 NICE_OPPORTUNISTIC = 19
-#: Of what the cores that nobody was promised weigh: the kernel divides in slices, and no promise shall be short of one.
+#: The part of the unpromised cores' weight given to ranks: the kernel divides in slices, and no promise may miss one.
 UNPROMISED_SHARE = 0.95
-#: Of the weight of all cores, what ranked containers weigh at least, where every core is promised.
+#: The minimum weight of ranked containers where every core is promised, as a part of the weight of all cores.
 LEAST_SHARE = 0.02
 #: A job sinks by one queue when it has used this many CPU seconds, twice as many, four times … (LAS_MQ §3.2).
 FIRST_QUEUE_S = 0.5
-#: Between two turns of jobs that have waited too long lie so many times the length of one.
+#: The time between two turns of starving jobs, as a multiple of the length of one.
 TURNS_APART = 10
-#: A turn ends with the next sample, which may come a little early, and with no ranking that is much before it.
+#: A turn ends with the next sample, which may come a little early; rankings well before it do not end the turn.
 _TURN = 0.9
-#: Ends of containers lead to no more than twenty rankings a second.
+#: The minimum time between rankings that ends of containers cause.
 _AGAIN_S = 0.05
-#: A weight is not raised for less. It falls at once: promises depend on it.
+#: A weight is not raised by less than this factor. It falls at once, because promises depend on it.
 _WORTH_WRITING = 1.25
 
 
-#: Why a job has its rank, in words for people.
-BY_TURN = "it was not the first for long, and is for one sample"
+#: Explanations of a job's rank, for people.
+BY_TURN = "it has waited long, and is first for one sample"
 BY_MASTER = "in the master's order"
-BY_USE = "no job of the master: among its jobs by CPU time"
+BY_USE = "not a job of the master: among its jobs by CPU time"
 BY_PRIORITY = "by priority, queue and arrival"
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a job stands on this node. ``rank`` is 0 for the first; ``cpu_s`` is what it has used here so far."""
+    """A job's rank on this node. ``rank`` is 0 for the first; ``cpu_s`` is its CPU time here so far."""
 
     job: str
     rank: int
@@ -70,7 +71,7 @@ class Standing:
 
 @dataclass(slots=True)
 class _Ranked:
-    """A job, or a container of no job, with its containers that are ranked."""
+    """A job, or a container without a job, with its ranked containers."""
 
     job: str
     is_job: bool
@@ -89,16 +90,17 @@ class _Ranked:
 
 
 def queue_of(cpu_s: float) -> int:
-    """The queue of a job that has used so many CPU seconds: 0 is the first."""
+    """Return the queue of a job that has used this many CPU seconds: 0 is the first."""
     return 0 if cpu_s < FIRST_QUEUE_S else 1 + int(math.log2(cpu_s / FIRST_QUEUE_S))
 
 
 def merge(ranked: list[_Ranked]) -> list[_Ranked]:
-    """Put each container of no job behind as many of the master's jobs as have used no more CPU time, by queues.
+    """Merge containers without a job into the master's order: behind as many jobs as have used no more CPU time, by
+    queues.
 
-    A priority of the master is a place among its jobs, and tells nothing of other work. The size of such a container is
-    not known, so what it has used decides (LAS). Jobs among themselves stay in the master's order, and containers in
-    theirs. Where the master's order is by CPU time alone, all are in that order.
+    The master's priority orders only its own jobs. The size of other containers is unknown, so their use decides (LAS).
+    Jobs keep the master's order among themselves, containers theirs. If the master's order is by CPU time alone, the
+    result is in that order throughout.
     """
     jobs = [each for each in ranked if each.is_job]
     queues = sorted(each.queue for each in jobs)
@@ -108,17 +110,18 @@ def merge(ranked: list[_Ranked]) -> list[_Ranked]:
 
 
 def nice_of(rank: int, jobs: int) -> int:
-    """The nice value of a job's processes where no cpu controller weighs its containers.
+    """Return the nice value of a job's processes where no cpu controller weighs its containers.
 
-    The first of several jobs is raised by what the others are lowered, as far as :data:`NICE_FIRST`: all together weigh
-    what as many jobs would weigh by plain Linux, so that other work on the host gets as much as it would without ranks.
+    The first of several jobs is raised by as much as the others are lowered, down to :data:`NICE_FIRST`: all together
+    weigh as much as the same number of jobs under plain Linux, so that ranks do not change the share of other work on
+    the host.
     """
     first = max(NICE_FIRST, -round(math.log(jobs, 1.25)))
     return min(NICE_LAST, first + NICE_STEP * rank)
 
 
 def unpromised_weight(cores: float, promised_cores: float) -> int:
-    """Return the weight of all work together that was promised no core, on a node where so many cores are promised."""
+    """Return the weight of all work without promised cores, on a node with this many promised cores."""
     unpromised = max(UNPROMISED_SHARE * (cores - promised_cores), LEAST_SHARE * cores)
     return round(WEIGHT_PER_CORE * unpromised)
 
@@ -126,8 +129,8 @@ def unpromised_weight(cores: float, promised_cores: float) -> int:
 def divide(total: int, counts: Iterable[int]) -> list[int]:
     """Divide a weight among jobs in the order of their ranks; ``counts`` has the number of containers of each.
 
-    Neighbours are a factor of :data:`STEP` apart as long as each container weighs 1 at least; the first has what the
-    others leave of ``total``.
+    Neighbours differ by a factor of :data:`STEP` as long as each container weighs at least 1; the first gets the
+    remainder of ``total``.
     """
     weights = []
     part, first = float(total), 0
@@ -141,40 +144,42 @@ def divide(total: int, counts: Iterable[int]) -> list[int]:
 
 
 class Ranks:
-    """Which job stands where, and what its containers weigh."""
+    """The ranks of the jobs and the weights of their containers."""
 
     def __init__(self, cores: float, *, has_master: bool = False) -> None:
-        """``has_master``: priorities of jobs are the master's order, in which a container of no job has none."""
+        """``has_master``: job priorities are the master's order, which does not contain containers without a job."""
         self.standings: dict[str, Standing] = {}
-        self.cpu_s: dict[str, float] = {}  # by job: CPU seconds of its containers, promised and opportunistic ones too
+        # job → CPU seconds of its containers, including promised and opportunistic ones
+        self.cpu_s: dict[str, float] = {}
         self._cores = cores
         self._has_master = has_master
-        self._used_s: dict[str, float] = {}  # by job: CPU seconds of its containers that have ended
-        self._counted_s: dict[str, float] = {}  # by container: what ``cpu_s`` has of it
+        self._used_s: dict[str, float] = {}  # job → CPU seconds of its ended containers
+        self._counted_s: dict[str, float] = {}  # container → its part of ``cpu_s``
         self._job_of: dict[str, str] = {}  # container → its job
-        self._told: set[str] = set()  # containers of which the kernel was told something by this agent
+        self._told: set[str] = set()  # containers that this agent has set weights of
         self._adopted: dict[str, int] = {}  # container → its first process
-        self._first_at: dict[str, float] = {}  # by job: when it was the first, or came
-        self._turn = ""  # the job whose turn it is, as it has waited too long
+        self._first_at: dict[str, float] = {}  # job → when it was last the first, or came
+        self._turn = ""  # the starving job whose turn it is
         self._turn_until = 0.0
-        self._turns_from = 0.0  # no turn is given before
+        self._turns_from = 0.0  # no turn starts before
         self._ranked_at = -math.inf
-        self.due = True  # something has happened since
+        self.due = True  # an event has occurred since the last ranking
 
     def moved_on(self, snapshot: Snapshot) -> bool:
-        """Whether to rank anew at a sample. Where nothing ran and nothing has happened, no job moved on and none
-        waits: ranking takes 15 µs for each container."""
+        """Return whether a sample requires a new ranking: not if nothing ran and no event occurred, as no order changed
+        then. Ranking takes 15 µs per container.
+        """
         uses, counted_s = snapshot.containers, self._counted_s
         return self.due or any(use.cpu_seconds != counted_s.get(name) for name, use in uses.items())
 
     def knows(self, record: ContainerRecord) -> bool:
-        """Whether its job has a rank already."""
+        """Return whether the container's job has a rank already."""
         return (record.job or self.job_of(record.container)) in self.standings
 
     def first_weight(self, record: ContainerRecord) -> int:
-        """Of one that is to be started: a part of its job's; all, until its job is ranked. 0: it gets no rank.
+        """Return the weight of a starting container: a part of its job's; all until the job is ranked; 0 if unranked.
 
-        Its rank on disks and the network it has from now on.
+        Also sets its rank on disks and the network.
         """
         self._told.add(record.container)
         if record.opportunistic or record.promised_cores:
@@ -186,7 +191,7 @@ class Ranks:
         return max(1, standing.weight // (standing.containers + 1))
 
     def described(self, record: ContainerRecord) -> dict[str, float | int | str] | None:
-        """What the status says of a container that has a rank: 1 is the first."""
+        """Return the rank of a container for the status: 1 is the first."""
         job = record.job or self.job_of(record.container)
         standing = self.described_job(job)
         if standing is None or not record.rank_weight or record.ended is not None:
@@ -194,7 +199,7 @@ class Ranks:
         return {"job": job, **standing, "weight": record.rank_weight, "nice": record.nice}
 
     def described_job(self, job: str) -> dict[str, float | int | str] | None:
-        """What the status says of a job that has a rank: 1 is the first; ``weight`` is that of all its containers."""
+        """Return the rank of a job for the status: 1 is the first; ``weight`` is that of all its containers."""
         standing = self.standings.get(job)
         if standing is None:
             return None
@@ -204,29 +209,29 @@ class Ranks:
         }  # fmt: skip
 
     def renice(self, record: ContainerRecord) -> Renice:
-        """A process that was adopted, and that its user had lowered, gets no better nice value than it had."""
+        """Return the nice value to set; an adopted process that its user had lowered is not raised above that."""
         nice = max(record.nice, record.nice_before) if record.nice_before > 0 else record.nice
         return Renice(record.container, record.pid, nice, record.adopted, self.apart(record))
 
     def reclassed(self, record: ContainerRecord) -> Renice:
-        """The same of one that runs as opportunistic work from now on, or, as it was promoted, no longer."""
+        """Return the same for a container that has become opportunistic or been promoted."""
         if record.opportunistic:
             return replace(self.renice(record), nice=NICE_OPPORTUNISTIC, opportunistic=True)
         return replace(self.renice(record), opportunistic=False)
 
     def apart(self, record: ContainerRecord) -> frozenset[int]:
-        """The first processes of other adopted containers: they may descend from one of this container."""
+        """Return the first processes of other adopted containers: they may descend from a process of this one."""
         return frozenset(pid for container, pid in self._adopted.items() if container != record.container)
 
     def job_of(self, container: str) -> str:
-        """The job whose rank a container has: its own name where it belongs to none."""
+        """Return the job whose rank a container has; its own name if it has no job."""
         return self._job_of.get(container, container)
 
     def ended(self, record: ContainerRecord, cpu_s: float, now: float) -> bool:
-        """Keep its CPU time as its job's, at once; return whether to rank anew before the next sample.
+        """Count its CPU time as its job's; return whether to rank anew before the next sample.
 
-        That is where a job ends that was among the few first ones whose weights differ: all behind them have the least
-        weight (:func:`divide`), so that nobody would be the first.
+        That is so if the job was among the first few, whose weights differ: all behind them have the minimum weight
+        (:func:`divide`), so none would be the first.
         """
         standing = self.standings.get(record.job or self.job_of(record.container))
         self.keep(record, cpu_s)
@@ -235,11 +240,11 @@ class Ranks:
         return now - self._ranked_at >= _AGAIN_S
 
     def keep(self, record: ContainerRecord, cpu_s: float) -> None:
-        """Count what a container has used in all as its job's. It has ended, or leaves the job."""
+        """Count all CPU time of a container that has ended or leaves its job as the job's."""
         job = self._job_of.pop(record.container, record.job)
         counted_s = self._counted_s.pop(record.container, 0.0)
         if job:
-            used_s = max(cpu_s, counted_s)  # a container of which the end was not seen has used what was sampled
+            used_s = max(cpu_s, counted_s)  # for a container whose end was not observed, the sampled time
             self._used_s[job] = self._used_s.get(job, 0.0) + used_s
             self.cpu_s[job] = self.cpu_s.get(job, 0.0) + used_s - counted_s
 
@@ -257,17 +262,16 @@ class Ranks:
         now: float,
         wait_max_s: float,
     ) -> list[Instruction]:
-        """Rank all jobs; set the weights of their containers, and tell the kernel of those that have changed.
+        """Rank all jobs; set the weights of their containers, and return instructions for the changed ones.
 
-        First come the larger priorities (the master's order, where there is one), then those who have used less CPU
-        time, by queues of LAS_MQ, and inside a queue those who came first. :func:`merge` says where a container of no
-        job stands in the master's order.
+        First come larger priorities (the master's order, if there is one), then less CPU time, by queues of LAS_MQ,
+        then earlier arrival. :func:`merge` places containers without a job in the master's order.
         """
         self._ranked_at, self.due = now, False
         self._assign(live, jobs, sessions)
         self._told &= {record.container for record in live}
         self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}
-        kept = {record.job for record in live}  # a job that is over still counts what its containers use
+        kept = {record.job for record in live}  # a job that is over still counts the use of its containers
         self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs or job in kept}
         ranked = self._collect(live, jobs, snapshot)
         ranked.sort(key=lambda each: each.key)
@@ -300,7 +304,7 @@ class Ranks:
         return BY_MASTER if ranked.is_job else BY_USE
 
     def _renice_promised(self, live: Collection[ContainerRecord], nice: int) -> list[Instruction]:
-        """What was promised cores is not outranked where no cpu controller protects it: it has the first's value."""
+        """Give promised containers the first job's nice value, as no cpu controller protects them."""
         promised = [record for record in live if record.promised_cores and not record.opportunistic]
         changed = [record for record in promised if record.pid and record.nice != nice]
         for record in changed:
@@ -308,7 +312,7 @@ class Ranks:
         return [self.renice(record) for record in changed if record.state is not ContainerState.STOPPING]
 
     def _give_turn(self, ranked: list[_Ranked], snapshot: Snapshot | None, now: float, wait_max_s: float) -> None:
-        """Move the job that has waited longest to the front, if it has waited too long."""
+        """Move the longest-waiting job to the front if it starves."""
         self._first_at = {each.job: self._first_at.get(each.job, now) for each in ranked}
         if not ranked:
             return
@@ -321,19 +325,19 @@ class Ranks:
                 self._turns_from = now + TURNS_APART * tick_s
                 self._turn_until = now + _TURN * tick_s
         elif self._turn and now >= self._turn_until:
-            self._turn = ""  # it has had it
+            self._turn = ""  # its turn is over
         ranked.sort(key=lambda each: each.job != self._turn)
         self._first_at[ranked[0].job] = now
 
     def _assign(self, live: Collection[ContainerRecord], jobs: Mapping[str, Job], sessions: Iterable[Session]) -> None:
-        """A container belongs to the job that it was placed for, or that a process in it has registered."""
+        """Assign containers to the job that they were placed for, or that a process in them registered."""
         inside = {session.container: min(session.jobs) for session in sessions if session.container and session.jobs}
         for record in live:
             job = record.job or inside.get(record.container, "")
             if record.job or (job in jobs and jobs[job].record.user == record.user):
                 self._job_of[record.container] = job
             elif self.job_of(record.container) not in jobs:
-                self._job_of.pop(record.container, None)  # what outlives its job is one of its own
+                self._job_of.pop(record.container, None)  # a container that outlives its job has a rank of its own
 
     def _collect(
         self, live: Collection[ContainerRecord], jobs: Mapping[str, Job], snapshot: Snapshot | None
@@ -357,12 +361,12 @@ class Ranks:
         return [each for each in ranked.values() if each.containers]
 
     def _share(self, containers: list[ContainerRecord], weight: int, nice: int, rank: int) -> list[ContainerRecord]:
-        """A job's weight among its containers, in proportion to what they asked for (``cpu_weight``)."""
+        """Divide a job's weight among its containers, in proportion to their ``cpu_weight``."""
         asked = [record.limits.cpu_weight or UNPROMISED_WEIGHT for record in containers]
         of, changed = sum(asked), []
         for record, part in zip(containers, asked, strict=True):
             if not record.pid:
-                continue  # it is being started with the weight that it has, and ranked when it has started
+                continue  # still starting with its initial weight; ranked once it has started
             own = max(1, weight * part // of)
             before = record.rank_weight
             moved = record.container not in self._told or own < before or own > _WORTH_WRITING * before

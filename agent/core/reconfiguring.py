@@ -1,4 +1,4 @@
-"""Other settings while the node runs: thresholds, limits, how long somebody waits. What was granted stays granted."""
+"""Change settings while the node runs: thresholds, limits, waiting times. Grants remain."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def reconfigured(node: Node, event: e.Reconfigured, now: float) -> list[Instruction]:
-    """Every part that keeps settings of its own gets its new ones.
+    """Give every part that keeps settings its new ones.
 
-    Opportunistic work that runs goes on, whatever T_alloc is now: it gives way as ever, by T_preempt.
+    Running opportunistic work continues regardless of the new T_alloc: T_preempt alone decides when it gives way.
     """
     before = node.settings
     node.settings = after = before.changed(event.settings)

@@ -1,4 +1,4 @@
-"""What the node keeps about jobs, tasks and containers. All of it can be journaled and taken back after a restart."""
+"""The node's records of jobs, tasks and containers. All can be journaled and restored after a restart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.wire.master_api import JobState
 
 
 class JobRecord(msgspec.Struct, kw_only=True):
-    """A job whose origin is this node (``here``), or that only has tasks or queues here."""
+    """A job whose origin is this node (``here``), or one that only has tasks or queues here."""
 
     job: str
     name: str
@@ -39,10 +39,10 @@ class JobRecord(msgspec.Struct, kw_only=True):
     here: bool = True
     opportunistic: OpportunisticJob = None
     reservation: str = ""
-    place: int = 0  # among the jobs of this node: rises as they become known
+    place: int = 0  # arrival number among the jobs of this node
 
     def allows(self, stage: str, asked: Opportunistic) -> Opportunistic:
-        """What a stage may be: jobs opt out of slack, or allow it for named stages (UBIS §IV.D)."""
+        """Return whether a stage may be opportunistic: a job allows slack for all, no or named stages (UBIS §IV.D)."""
         job = self.opportunistic
         if isinstance(job, list):
             job = stage in job
@@ -65,20 +65,20 @@ class HeldTask(msgspec.Struct, kw_only=True):
     request: TaskRequest
     remaining: KindAmounts
     opportunistic: bool = False
-    container: str = ""  # of a command: the id that it runs under, once its slot was granted
-    profile: Profile | None = None  # of a regular executor: what is held for it instead of its promise
-    ended: Ended | None = None  # of a command: the master has yet to hear of it
+    container: str = ""  # of a command: its container's id, once it has its slot
+    profile: Profile | None = None  # of a regular executor: held for it instead of its promise
+    ended: Ended | None = None  # of a command: set until the master has acknowledged it
 
     @property
     def cores(self) -> float:
-        """That a command asks for."""
+        """The cores that a command asks for."""
         return self.request.command.cpu_cores if self.request.command is not None else 0.0
 
     @property
     def slot(self) -> ResourceKind | None:
-        """The kind of slot that its command waits for and holds where it is regular; None: it needs none.
+        """The kind of slot that its command needs while regular; None: it needs none.
 
-        An executor needs none, nor does a command of the CPU that was promised cores: they are withheld from slots.
+        An executor needs none, nor does a CPU command with promised cores, which are withheld from slots.
         """
         request = self.request
         if request.executor is not None or (request.command_kind is ResourceKind.CPU and self.cores):
@@ -87,17 +87,17 @@ class HeldTask(msgspec.Struct, kw_only=True):
 
     @property
     def takes_core(self) -> bool:
-        """Whether a core is spoken for: it will compute, and nothing of it has come to the queues yet."""
+        """Whether it claims a core: it will compute, and none of its monotasks has been queued yet."""
         return self.remaining.cpu > 0 and self.remaining == self.request.usage
 
 
 class ContainerState(enum.StrEnum):
-    """Where a container is."""
+    """The state of a container."""
 
     STARTING = "starting"
     RUNNING = "running"
-    PAUSED = "paused"  # frozen: its CPU, disk or network is wanted; goes on when there is room
-    WARNED = "warned"  # it has had its notice and is about to be preempted
+    PAUSED = "paused"  # frozen because its CPU, disk or network is needed; resumes when there is room
+    WARNED = "warned"  # it has been given notice and is about to be preempted
     STOPPING = "stopping"
     ENDED = "ended"
 
@@ -105,8 +105,8 @@ class ContainerState(enum.StrEnum):
 class ContainerRecord(msgspec.Struct, kw_only=True):
     """A command in a cgroup of its own.
 
-    ``kind`` is the slot that a placed command holds; an opportunistic one, an executor, and one of the CPU that was
-    promised cores, hold none.
+    ``kind`` is the slot that a placed command holds; opportunistic commands, executors and CPU commands with promised
+    cores hold none.
     """
 
     container: str
@@ -116,26 +116,26 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     job: str = ""
     task: str = ""
     kind: ResourceKind | None = None
-    order: int = 0  # rises with every start and end on this node: the newest opportunistic one is preempted first
+    order: int = 0  # rises with every start and end on this node; the newest opportunistic container is preempted first
     state: ContainerState = ContainerState.STARTING
     pid: int = 0
     started_at: float = 0.0  # Unix time
-    limits: Limits = Limits()  # as they are now: of the specification, resized, or following the profile
+    limits: Limits = Limits()  # the present ones: from the specification, resized, or by the profile
     profile: Profile | None = None
-    profile_at: float = 0.0  # Unix time at which its first slot began; of an executor 0 until it was started
+    profile_at: float = 0.0  # Unix time at which its first slot began; 0 for an executor that has not started
     executor: Executor | None = None
-    course: Course | None = None  # of an executor that follows a profile: how far it is
-    promise: Promise | None = None  # … and what is protected of it now
-    rank: int = 0  # of its job (agent.core.ranks), 0: the first, or it has none
-    rank_weight: int = 0  # … and the cpu.weight that follows; 0: none yet
-    nice: int = 0  # … and the nice value, where no cpu controller weighs it
-    nice_before: int = 0  # of an adopted one: that it had; one that was lowered gets no better one
-    recorded: Recorded | None = None  # of an executor: what it used, as far as that has been journaled
+    course: Course | None = None  # an executor's progress on its profile
+    promise: Promise | None = None  # … and its present protected resources
+    rank: int = 0  # its job's (agent.core.ranks); 0: the first, or none
+    rank_weight: int = 0  # … and the resulting cpu.weight; 0: none yet
+    nice: int = 0  # … and the nice value, without a cpu controller
+    nice_before: int = 0  # of an adopted process: its former value; a lowered one is not raised
+    recorded: Recorded | None = None  # of an executor: its journaled use
     adopted: bool = False
     adopts: int = 0  # … the process that was named
-    borrowed: bool = False  # … for the rank of ``job`` alone: given back when that is over
-    unrecorded: bool = False  # an earlier agent's record was lost: the request is not known
-    orphaned: bool = False  # its launcher died: its processes run on, and nobody sees their exit status
+    borrowed: bool = False  # … only for the rank of ``job``: given back when that is over
+    unrecorded: bool = False  # an earlier agent's record was lost: the request is unknown
+    orphaned: bool = False  # its launcher died: its processes run on, and their exit status is lost
     not_enforced: dict[str, str] = {}
     stopping_by: EndedBy | None = None
     stopping_reason: str = ""
@@ -143,12 +143,12 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
 
     @property
     def promised_cores(self) -> float:
-        """Cores that it is promised now; an executor's follow its profile. An opportunistic one asked for them only."""
+        """The cores now promised; an executor's follow its profile. An opportunistic container only asked for them."""
         return self.promise.cpu_cores if self.promise is not None else self.spec.cpu_cores
 
 
 def confinement_of(record: ContainerRecord) -> Confinement:
-    """What the kernel is to be told of a container as it is recorded now."""
+    """Return the kernel settings for a container's present record."""
     return confine(
         record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise,
         rank_weight=record.rank_weight, rank=record.rank, borrowed=record.borrowed,
@@ -157,30 +157,30 @@ def confinement_of(record: ContainerRecord) -> Confinement:
 
 @dataclass(slots=True)
 class Session:
-    """A connection and what hangs on it."""
+    """A connection, and the jobs and containers that depend on it."""
 
     session: int
     user: str
     uid: int
     client: str
     operator: bool = False
-    container: str = ""  # that the client runs in
+    container: str = ""  # the container that the client runs in
     jobs: set[str] = field(default_factory=set)
     attached: set[str] = field(default_factory=set)
     launched: set[str] = field(default_factory=set)
-    #: Jobs that the connection leaves in order when it closes → the job in which the work goes on, or "".
+    #: Jobs that the connection leaves in order when it closes → the job that continues the work, or "".
     left: dict[str, str] = field(default_factory=dict)
-    #: Containers of what the connection has lent, or found lent already → the job that it did so for.
+    #: Containers of processes that the connection has lent, or found lent already → the job it lent them for.
     lent: dict[str, str] = field(default_factory=dict)
 
     @property
     def disconnected(self) -> str:
-        """Why what hung on it ends."""
+        """The reason for ending its jobs and containers."""
         return f"its client {self.client or 'without a name'} disconnected"
 
 
 class TaskEnd(msgspec.Struct, kw_only=True):
-    """How a task of this origin ended, in the journal for a framework that was away when the master told it."""
+    """How a task of this origin ended, journaled for a framework that was away when the master reported it."""
 
     job: str
     task: str
@@ -190,7 +190,7 @@ class TaskEnd(msgspec.Struct, kw_only=True):
 
 @dataclass(slots=True)
 class TaskHere:
-    """A task that a framework of this node asked a place for, as its origin knows it."""
+    """A task that a framework of this node asked a place for, on its origin."""
 
     stage: str
     request: TaskRequest
@@ -201,21 +201,21 @@ class TaskHere:
 
 @dataclass(slots=True)
 class Job:
-    """A job on this node: its record, its connections, and the tasks that it wants placed."""
+    """A job on this node: its record, its connections, and the tasks to be placed."""
 
     record: JobRecord
     sessions: set[int] = field(default_factory=set)
     tasks: dict[str, TaskHere] = field(default_factory=dict)
     waits: str = ""  # why the master has not admitted it yet
-    stages: list[StageProgress] = field(default_factory=list)  # as its framework said last
-    orphan_since: float | None = None  # no connection since then (after a restart of the agent)
-    recovered: bool = False  # from before a restart: only its framework knows all that it wants
-    kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are in the journal until the job is over
+    stages: list[StageProgress] = field(default_factory=list)  # from its framework's last report
+    orphan_since: float | None = None  # without connections since then (after a restart of the agent)
+    recovered: bool = False  # restored after a restart: only its framework knows all its tasks
+    kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are journaled until the job is over
 
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """What was done to an opportunistic container whose resources were wanted, with the numbers that led to it."""
+    """An action on an opportunistic container whose resources were needed, with its reason and numbers."""
 
     at: float
     container: str
@@ -225,7 +225,7 @@ class Preempted:
 
 
 def job_state(record: JobRecord, stages: list[StageProgress] | None = None) -> JobState:
-    """A job as the master hears of it."""
+    """Return a job's state for the master."""
     return JobState(
         job=record.job,
         name=record.name,

@@ -1,4 +1,4 @@
-"""After a restart of the agent: jobs, tasks and containers are taken back, also a container without a record."""
+"""Restore jobs, tasks and containers after a restart of the agent, including containers without a record."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
-    """Frameworks have ``rejoin_s`` to come back to their jobs; containers go on as if nothing had happened."""
+    """Restore the state: frameworks have ``rejoin_s`` to return to their jobs; containers simply continue."""
     for record in sorted(event.jobs, key=lambda record: (record.place, record.submitted_at, record.job)):
         job, _ = node.add_job(record)
         job.recovered = True
-        job.orphan_since = now  # a guest whose tasks are here stays for as long as they do
+        job.orphan_since = now  # a guest with tasks here stays as long as they do
     node.turns.recovered(node, event.waits, event.at, now)
     first = tasks.take_back_ends(node.jobs, event.ends)
     first += node.containers.take_back_ended([c for c in event.containers if c.ended is not None])
@@ -31,8 +31,8 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         if container.container in started_anew:
             continue
         if container.state is ContainerState.PAUSED and container.container in event.running:
-            first.append(Freeze(container.container, frozen=False))  # whether it has to stand still is seen anew
-        container.kind = None  # it gets its slot back with its task, unless the end of that is recorded already
+            first.append(Freeze(container.container, frozen=False))  # preemption decides anew whether to freeze it
+        container.kind = None  # it gets its slot back with its task, unless the task's end is recorded
         node.containers.take_back(container, event.running.get(container.container, 0))
         if container.profile is not None:
             node.elasticity.follow(container, now - (event.at - (container.profile_at or event.at)))
@@ -54,9 +54,9 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
 
 
 def _started_anew(event: e.Recovered) -> list[str]:
-    """Return the containers of placed commands that never began: their tasks get other containers.
+    """Return the containers of placed commands that never began: their tasks get new containers.
 
-    A command that a connection launched is not started anew: its client has not been told the container's id.
+    A launched command is not started again: its client does not know the container's id.
     """
     commands = {held.container for held in event.tasks if held.ended is None}
     return [
@@ -67,7 +67,7 @@ def _started_anew(event: e.Recovered) -> list[str]:
 
 
 def _unrecorded(event: e.Recovered) -> list[ContainerRecord]:
-    """Make records for containers that run without one: of a placed command as its task asks, else as far as known."""
+    """Create records for containers that run without one: from the command's task, else from known facts."""
     recorded = {container.container for container in event.containers}
     commands = {held.container: held for held in event.tasks if held.container}
     made: list[ContainerRecord] = []
@@ -86,7 +86,7 @@ def _unrecorded(event: e.Recovered) -> list[ContainerRecord]:
 
 
 def _confinements(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
-    """A change may have been under way, and somebody may have meddled: say again what holds."""
+    """Confine every container again: a change may have been under way, or another program may have interfered."""
     instructions: list[Instruction] = []
     for record in node.containers.live.values():
         if record.unrecorded:
@@ -98,7 +98,7 @@ def _confinements(node: Node, event: e.Recovered, now: float) -> list[Instructio
 
 
 def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
-    """Tasks hold their memory again; commands wait for their slot again, or hold it if they run."""
+    """Hold the tasks' memory again; commands wait for their slot again, or hold it if they run."""
     instructions: list[Instruction] = []
     for held in event.tasks:
         if held.ended is not None:
@@ -114,7 +114,7 @@ def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         elif held.job not in node.jobs:
             continue  # its job ended while it was being stopped: its container still has to end
         elif held.request.command is not None:
-            if alive:  # promoted or not, it has the slot that it is to have
+            if alive:  # promoted or not, it has its proper slot
                 record = node.containers.live[held.container]
                 record.kind = None if held.opportunistic else held.slot
             else:
@@ -124,7 +124,7 @@ def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
 
 
 def _containers(node: Node, event: e.Recovered, live: list[ContainerRecord], now: float) -> list[Instruction]:
-    """End what is lost, finish the kills that were under way."""
+    """End lost containers, and finish interrupted kills."""
     instructions: list[Instruction] = []
     for record in live:
         container = record.container
@@ -133,7 +133,9 @@ def _containers(node: Node, event: e.Recovered, live: list[ContainerRecord], now
                 instructions.append(KillContainer(container, record.stopping_reason))
         elif container in event.never_began:
             if container in node.containers.live:
-                never = e.ContainerNotStarted(container, "the agent was restarted before it was started: it never ran")
+                never = e.ContainerNotStarted(
+                    container, "the agent was restarted before the command was started: it never ran"
+                )
                 instructions += running.container_not_started(node, never, now)
         elif container not in event.exits_to_come:
             record.orphaned = True

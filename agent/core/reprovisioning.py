@@ -1,6 +1,6 @@
-"""Dynamic reprovisioning (Elasecutor §III.C): who is late, what was seen of it, and what that makes of its plan.
+"""Dynamic reprovisioning (Elasecutor §III.C): lateness, observations, and the corrections of plans.
 
-The arithmetic stands apart from the node, so that simulated executors are corrected by the very same.
+This arithmetic is independent of the node, so that simulated executors are corrected by the same code.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from agent.core.profiling import amounts as used_of
 from agent.core.snapshot import ContainerUse
 from penstock.model import Profile
 
-#: Who used this much of all that it had of a resource was held back by it: what it used of the others is "obscured".
+#: A container that used this part of its amount was held back by it: then its use of other resources is "obscured".
 BOUNDED = 0.95
-#: Who used this much of a rate may be held back by it. A forecast has 5 % of headroom, which leaves 0.952.
+#: A container that used this part of a rate may be held back by it. A forecast's 5 % of headroom leaves 0.952.
 PINNED = 0.97
-#: A share of the time in which memory kept a container waiting (PSI) that says that it has too little.
+#: The fraction of time stalled on memory (PSI) above which a container has too little.
 STALLED = 0.1
-#: The same of processors. Whoever has as many threads as cores waits now and then with nobody beside it, too.
+#: The same for processors. With as many threads as cores, some waiting occurs even on an otherwise idle host.
 CROWDED = 0.5
 _MEMORY = 3
-#: Who waits all the time gets on all the same: what it foretells is a hundred times the time at most, so that a ρ above
-#: that is never.
+#: The maximum fraction of time spent waiting: it bounds a predicted delay to a factor of 100, so a higher ρ is never
+#: reached.
 _WAITING = 0.99
-#: Of what less than that was predicted (bytes/s of disk and sent) the scale stays, as of what nothing was: what is used
-#: of it all the same says nothing of other stages.
+#: Predictions below this (bytes/s of disk and sent) count as none, and leave the scale unchanged: actual use then tells
+#: nothing about other stages.
 _NEGLIGIBLE: Amounts = (0.0, float(256 << 10), float(32 << 10), 0.0)
 
 
 def lateness(profile: Profile, course: Course, elapsed_s: float) -> float:
-    """The time of the present stage ÷ what was predicted of it; 0 where nothing was."""
+    """Return the time of the present stage ÷ its prediction; 0 without a prediction."""
     length_s = predicted_s(profile, course.stage)
     return max(0.0, elapsed_s - course.since_s) / length_s if length_s else 0.0
 
 
 def overdue_s(profile: Profile, course: Course, rho: float) -> float | None:
-    """Seconds after its start at which the present stage is overdue, ρ × its time; None: never, or it was observed."""
+    """Return when the present stage is overdue (ρ × its time), in seconds after the start; None: never, or observed."""
     length_s = predicted_s(profile, course.stage)
     return None if length_s is None or course.observed else course.since_s + rho * length_s
 
@@ -50,33 +50,33 @@ def overdue_s(profile: Profile, course: Course, rho: float) -> float | None:
 def rescaled(
     before: Sequence[float], used: Sequence[float], predicted: Sequence[float], *, bounded: bool
 ) -> tuple[float, ...]:
-    """Plan ÷ prediction for the remaining stages, per resource: u(i, *) ÷ p(i, *) (§III.C).
+    """Return plan ÷ prediction for the remaining stages, per resource: u(i, *) ÷ p(i, *) (§III.C).
 
-    Of what nothing was predicted the scale stays. Who was ``bounded`` is held back in all resources, and is only scaled
-    up: scaled down by such a figure it would be starved for good.
+    Without a prediction the scale stays. A ``bounded`` executor was held back in all resources, and is only scaled up:
+    scaled down by such a measurement, it would starve for good.
     """
     scales = (use / want if want > 0 else old for old, use, want in zip(before, used, predicted, strict=True))
     return tuple(max(old, scale) if bounded else scale for old, scale in zip(before, scales, strict=True))
 
 
 def bounds(use: ContainerUse, had: Amounts) -> list[int]:
-    """The resources of which it used all that it had; of those that its profile names (more than nothing)."""
+    """Return the resources, among those in its profile, of which it used all that it had."""
     return [index for index, amount in enumerate(had) if amount > 0 and used_of(use)[index] >= BOUNDED * amount]
 
 
 def held_back(use: ContainerUse, had: Amounts) -> list[int]:
-    """The resources that it lacks: rates that it uses up, and memory if that keeps it waiting, too."""
+    """Return the resources that it lacks: rates used up, and memory if it also stalls on that."""
     return [index for index in bounds(use, had) if index != _MEMORY or use.memory_stalled > STALLED]
 
 
 def crowded(use: ContainerUse) -> bool:
-    """Whether others kept it waiting, whatever it had: what nobody placed here takes processors and memory, too."""
+    """Return whether other work kept it waiting, regardless of its plan: work outside the plans uses the host, too."""
     return use.cpu_stalled > CROWDED or use.memory_stalled > STALLED
 
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Of processors and disk: what was used in ``seen_s``, what it had, and the share of the time that it waited."""
+    """Processors and disk: the use in ``seen_s``, the amounts it had, and the fraction of time it waited."""
 
     seen_s: float
     used: tuple[float, float]
@@ -86,7 +86,7 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Samples up to now in which ``lacks`` were used up. ``whole``: all of those that are kept."""
+    """Consecutive latest samples in which ``lacks`` were used up. ``whole``: all samples kept."""
 
     seen_s: float = 0.0
     waited_s: float = 0.0
@@ -96,11 +96,11 @@ class _Row:
 
 @dataclass(slots=True)
 class Hindrance:
-    """For how long up to now an executor has used up its plan, in the mean of each ``period_s``, and for how long of
-    that it waited for more; seconds.
+    """For how long an executor has been using up its plan, on average in each ``period_s``, and for how much of that it
+    waited for more; in seconds.
 
-    Who goes on like this takes ``seen_s`` ÷ (``seen_s`` - ``waited_s``) times as long as was predicted. The paper looks
-    when ρ times the predicted time is over, and at half the speed half of that is lost by then.
+    At this pace a stage takes ``seen_s`` ÷ (``seen_s`` − ``waited_s``) times its predicted time. The paper waits until
+    ρ times the predicted time is over; at half the speed, half of that is lost by then.
     """
 
     period_s: float
@@ -110,12 +110,12 @@ class Hindrance:
     _latest: deque[_Sample] = field(default_factory=deque)
 
     def sampled(self, use: ContainerUse, had: Amounts, seen_s: float) -> None:
-        """What was used in ``seen_s``, of what it had; 0 of what its plan does not hold back.
+        """Add the use in ``seen_s``, and the amounts that it had; 0 for amounts that do not hold it back.
 
-        The kernel says who waits for a processor or a disk (PSI, which counts what ``cpu.max`` takes, too), and of a
-        network nothing. What it says may be 2 s old. Nor says one sample what was used up: ``cpu.max`` gives all of a
-        quota at the beginning of each 100 ms, and whether that is in a sample of half a second or in the next one is
-        16 % of it. What one misses the others have: only sums over several samples count.
+        The kernel reports waits for processors and disks (PSI, which includes time throttled by ``cpu.max``), but not
+        for the network. Its figures may be 2 s old. A single sample does not show what was used up: ``cpu.max`` hands
+        out the whole quota at the beginning of each 100 ms, and its falling into one sample of 0.5 s or the next is a
+        difference of 16 %. Sums over several samples do not have this error.
         """
         used, waits = (use.cpu_cores, use.disk_bytes_per_s), (use.cpu_stalled, use.disk_stalled)
         self._latest.append(_Sample(seen_s, used, had[:2], waits))
@@ -129,7 +129,7 @@ class Hindrance:
             self.seen_s, self.waited_s, self.lacks = row.seen_s, row.waited_s, row.lacks
 
     def _row(self) -> _Row:
-        """The longest of the latest samples, up to now, in which it used up something."""
+        """Return the longest series of latest samples in which it used up a resource."""
         row, seen_s = _Row(), 0.0
         used, had, waited_s = [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]
         for number, each in enumerate(reversed(self._latest), start=1):
@@ -143,16 +143,17 @@ class Hindrance:
         return row
 
     def foretells(self, rho: float) -> bool:
-        """Whether its stage will be overdue, by more than half of a monitoring period."""
+        """Return whether its stage will be overdue, by more than half of a monitoring period."""
         return self.seen_s > self.period_s / 2 and self.seen_s > rho * (self.seen_s - self.waited_s)
 
 
 @dataclass(slots=True)
 class Observation:
-    """One executor has all that is left of its host for a monitoring period; times are as ``now``.
+    """An executor that is lent all that is left of its host for one monitoring period; times are on the clock of
+    ``now``.
 
-    ``extra`` is what it was lent on top of its plan, ``had`` both. ``bounded``: in some sample it used up all of
-    something, or was crowded out. ``lacks``: what held it back, where it was not late yet.
+    ``extra`` is lent on top of its plan, ``had`` is both. ``bounded``: in some sample it used up all of a resource, or
+    other work kept it waiting. ``lacks``: the resources that held it back, if it was not late yet.
     """
 
     container: str
@@ -166,9 +167,10 @@ class Observation:
     _seen_s: float = 0.0
 
     def sampled(self, use: ContainerUse, at: float, interval_s: float) -> None:
-        """The means over the ``interval_s`` before ``at``. ``used`` is the highest: profiles are of peaks, too.
+        """Add the means over the ``interval_s`` before ``at``. ``used`` is the maximum, because profiles are of peaks,
+        too.
 
-        A sample that lies half before the beginning says more of what it was denied than of what it wants.
+        A sample that lies half before the beginning shows the old limits rather than the demand.
         """
         seen_s = min(at, self.until) - max(at - interval_s, self.began)
         if seen_s <= 0 or seen_s < interval_s / 2:
@@ -179,27 +181,27 @@ class Observation:
 
     @property
     def period_s(self) -> float:
-        """How long it is to last."""
+        """The intended duration."""
         return self.until - self.began
 
     def seen(self) -> bool:
-        """Whether samples cover enough of it to go by: half."""
+        """Return whether samples cover enough of it to be used: half."""
         return self._seen_s >= self.period_s / 2 - 1e-9
 
     def over(self, now: float) -> bool:
-        """It has been seen, or nobody looks: after twice its time what was lent goes back in any case."""
+        """Return whether it is complete, or has passed twice its time without samples: then the loan ends anyway."""
         return now >= self.until - 1e-9 and (self.seen() or now >= self.until + self.period_s - 1e-9)
 
 
 def corrected(profile: Profile, course: Course, observed: Observation) -> Course:
-    """What the rest of its life is planned with, by what was seen.
+    """Return the corrected course for the rest of its life.
 
-    Until the present stage ends it holds what it was seen to use: where in the stage it is nobody knows.
+    Until the present stage ends, it holds the observed use, because its place within the stage is unknown.
     """
     if not observed.seen():
         return course
     if observed.lacks:
-        return _foreseen(profile, course, observed)
+        return _corrected_early(profile, course, observed)
     used, wanted = observed.used, predicted(profile, course.stage)
     cores, disk, network, memory = rescaled(course.scale, used, _worth(wanted), bounded=observed.bounded)
     cpu, disks, sent, held_bytes = (use if want > 0 else 0.0 for use, want in zip(used, wanted, strict=True))
@@ -210,13 +212,13 @@ def corrected(profile: Profile, course: Course, observed: Observation) -> Course
     return msgspec.structs.replace(course, scale=scale, held=held, least=NOTHING, observed=True, count=course.count + 1)
 
 
-def _foreseen(profile: Profile, course: Course, observed: Observation) -> Course:
-    """Of one that was not late yet: what was seen is the least that the present stage holds, and the rest is scaled up
-    by what of it is more than the stage, or the next one, was predicted to want at any time.
+def _corrected_early(profile: Profile, course: Course, observed: Observation) -> Course:
+    """Correct an executor that is not late yet: the observed use is the minimum for the present stage, and later stages
+    are scaled up by the excess over the highest prediction for this stage and the next.
 
-    Nothing is scaled down: what a stage does not want now it may want later. Nor is more scaled up: who only does
-    earlier what was predicted for later needs no more in the stages to come, nor does who is in the next stage already
-    while the news of that is on its way.
+    Nothing is scaled down: a stage may need later what it does not need now. The scale grows by no more, because an
+    executor that merely does early what was predicted for later needs no more in later stages, and neither does one
+    that is already in the next stage before the report of that has arrived.
     """
     used, had = observed.used, observed.had
     if all(used[index] * BOUNDED <= had[index] - observed.extra[index] for index in observed.lacks):
@@ -229,7 +231,7 @@ def _foreseen(profile: Profile, course: Course, observed: Observation) -> Course
 
 
 def _worth(predicted: Amounts) -> Amounts:
-    """0 where next to nothing was predicted."""
+    """Return the predictions, with 0 for negligible ones."""
     cores, disk, network, memory = (
         want if want > little else 0.0 for want, little in zip(predicted, _NEGLIGIBLE, strict=True)
     )

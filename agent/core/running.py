@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 def launch_requested(node: Node, event: e.LaunchRequested, now: float) -> list[Instruction]:
-    """Start a command if the node can keep what it is promised, or (opportunistic) if the slack has room for it."""
+    """Start a command if the node can keep its promise, or, for an opportunistic one, if the slack has room for it."""
     record = admit(node, event.session, event.spec)
     return [Reply(record.container), *node.containers.add(record)]
 
 
 def adopt_requested(node: Node, event: e.AdoptRequested, now: float) -> list[Instruction]:
-    """Take a process in as if it had been started here. It does not end with the connection: it did not begin with it.
+    """Take in a process as if it had been started here. It does not end with the connection.
 
-    The launcher, which sees the process, checks whose it is. A client that has its own process taken in runs in that
-    container from now on, and may do so already.
+    The launcher, which can inspect the process, checks its owner. A client whose own process is taken in runs in that
+    container from now on, and may already do so.
     """
     if event.own and (there := node.containers.live.get(event.inside)) is not None:
         return is_inside(node, event.session, there, event.pid, own=True)
@@ -53,7 +53,7 @@ def adopt_requested(node: Node, event: e.AdoptRequested, now: float) -> list[Ins
 
 
 def is_inside(node: Node, opened: int, record: ContainerRecord, pid: int, *, own: bool) -> list[Instruction]:
-    """Answer with the container that a process is in already; it is this connection's where the process is its ``own``.
+    """Reply with the container that a process is in already; it becomes the connection's if the process is its ``own``.
 
     Raises:
         RpcError: ``refused``: the container is another user's.
@@ -68,7 +68,7 @@ def is_inside(node: Node, opened: int, record: ContainerRecord, pid: int, *, own
 
 
 def admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
-    """A record of what the node can promise.
+    """Create a record if the node can promise the container's resources.
 
     Raises:
         RpcError: ``refused``: it cannot.
@@ -104,7 +104,7 @@ def admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
 
 
 def attach_requested(node: Node, event: e.AttachRequested, now: float) -> list[Instruction]:
-    """Tell this connection how the container ends; one whose connection is gone becomes this one's."""
+    """Notify this connection of the container's end; a container without a connection becomes this one's."""
     record = container_of(node, event.session, event.container)
     session = node.sessions[event.session]
     session.attached.add(event.container)
@@ -117,17 +117,17 @@ def attach_requested(node: Node, event: e.AttachRequested, now: float) -> list[I
 
 
 def kill_requested(node: Node, event: e.KillRequested, now: float) -> list[Instruction]:
-    """End a container because somebody asked for it."""
+    """End a container at a user's request."""
     record = container_of(node, event.session, event.container)
     by = node.sessions[event.session].user
     return [Reply(Done()), *node.containers.stop(record.container, EndedBy.CANCELLED, f"cancelled by {by}")]
 
 
 def container_of(node: Node, session: int, container: str) -> ContainerRecord:
-    """A container that this session may touch.
+    """Return a container that this session may access.
 
     Raises:
-        RpcError: ``bad_request`` where there is none, ``refused`` where it is somebody else's.
+        RpcError: ``bad_request``: no such container; ``refused``: another user's container.
     """
     record = node.containers.find(container)
     if record is None:
@@ -139,9 +139,9 @@ def container_of(node: Node, session: int, container: str) -> ContainerRecord:
 
 
 def container_started(node: Node, event: e.ContainerStarted, now: float) -> list[Instruction]:
-    """It runs. What changed while it was being started is said to the kernel now."""
+    """Record that a container runs, and apply changes made while it was starting."""
     if event.container not in node.containers.live:
-        return []  # a launcher that died told of its end, too, and that was read before
+        return []  # a dying launcher had reported its end, too, which was read first
     instructions = node.containers.started(event.container, event.pid, event.not_enforced, event.at)
     record = node.containers.live[event.container]
     if record.executor is not None:
@@ -166,7 +166,7 @@ def container_started(node: Node, event: e.ContainerStarted, now: float) -> list
 
 
 def launcher_lost(node: Node, event: e.LauncherLost, now: float) -> list[Instruction]:
-    """What runs goes on without a parent. What is being started is not its child yet, as far as is known."""
+    """Continue without the launcher. Containers that are starting are not known to be its children yet."""
     instructions: list[Instruction] = []
     for record in list(node.containers.live.values()):
         if record.pid and not record.orphaned:
@@ -175,7 +175,7 @@ def launcher_lost(node: Node, event: e.LauncherLost, now: float) -> list[Instruc
 
 
 def container_not_started(node: Node, event: e.ContainerNotStarted, now: float) -> list[Instruction]:
-    """It could not be started."""
+    """Record that a container could not be started."""
     record = node.containers.live.get(event.container)
     if record is None:
         return []  # as in container_started
@@ -188,16 +188,16 @@ def container_not_started(node: Node, event: e.ContainerNotStarted, now: float) 
 
 
 def container_exited(node: Node, event: e.ContainerExited, now: float) -> list[Instruction]:
-    """It is over."""
+    """Record the exit of a container."""
     record = node.containers.live.get(event.container)
-    if record is None:  # an earlier agent has recorded its end, and died before all of it was removed
+    if record is None:  # an earlier agent recorded its end, and died before all of it was removed
         return [RemoveContainer(event.container)]
     node.reaction.ended(event.container, now)
     return end_container(node, record, how_it_ended(record, event), now)
 
 
 def end_container(node: Node, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
-    """Tell who waits for it, give back what it held, start who is next."""
+    """End a container: notify those waiting, free its resources, start the next in order."""
     container = record.container
     node.preemption.forget(container)
     node.elasticity.forget(container)
@@ -231,10 +231,10 @@ def end_container(node: Node, record: ContainerRecord, ended: Ended, now: float)
 
 
 def queue_command(node: Node, held: HeldTask, now: float, *, running: bool = False) -> list[Instruction]:
-    """A placed command waits for the slot of its resource. ``running``: it holds one since before a restart.
+    """Queue a placed command for the slot of its resource. ``running``: it has held one since before a restart.
 
-    An opportunistic one waits for slack instead, which is what those who hold the slots do not use (UBIS, Algorithm 1).
-    One that needs no slot starts at once: its cores were promised to nobody else (:attr:`HeldTask.slot`).
+    An opportunistic command waits for slack instead, the resources that slot holders leave unused (UBIS, Algorithm 1).
+    A command that needs no slot starts at once: its cores are promised to it (:attr:`HeldTask.slot`).
     """
     spec = _monotask(held, running=running)
     if running and (held.opportunistic or held.slot is None):
@@ -249,20 +249,20 @@ def queue_command(node: Node, held: HeldTask, now: float, *, running: bool = Fal
 
 
 def start_beside(node: Node, held: HeldTask, now: float) -> list[Instruction]:
-    """Start a placed command that needs no slot: an opportunistic one, an executor, or one that was promised cores."""
+    """Start a placed command that needs no slot: an opportunistic one, an executor, or one with promised cores."""
     beside.begin(node.queues, COMMANDS, held.job, _monotask(held), now)
     return start_command(node, held, None, now)
 
 
 def _monotask(held: HeldTask, *, running: bool = False) -> MonotaskSpec:
-    """A placed command as the queues know it."""
+    """Return a placed command as a monotask for the queues."""
     kind = held.request.command_kind
     size = int(held.request.usage.of(kind))
     return MonotaskSpec(id=held.task, kind=kind, input_bytes=size, stage=held.stage, running=running)
 
 
 def start_command(node: Node, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:
-    """The slot of a placed command was granted, or it needs none."""
+    """Start a placed command whose slot was granted, or that needs none."""
     held.container = node.fresh_id("c-")
     record = command_record(held)
     record.kind = slot
@@ -272,7 +272,7 @@ def start_command(node: Node, held: HeldTask, slot: ResourceKind | None, now: fl
 
 
 def command_record(held: HeldTask) -> ContainerRecord:
-    """Make the record of the container that a placed command runs in."""
+    """Create the container record of a placed command."""
     command = held.request.command
     assert command is not None
     promised = max(command.memory_bytes, held.request.memory_bytes)
@@ -288,7 +288,7 @@ def command_record(held: HeldTask) -> ContainerRecord:
 
 
 def withdraw(node: Node, held: HeldTask, reason: str, now: float) -> list[Instruction]:
-    """Stop a task on this node and give back what it holds."""
+    """Stop a task on this node and free its resources."""
     if held.request.command is None:
         node.held.release(held.job, held.task)
         gone = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), None)
@@ -303,7 +303,7 @@ def withdraw(node: Node, held: HeldTask, reason: str, now: float) -> list[Instru
 
 
 def forget_guest(node: Node, job: str) -> list[Instruction]:
-    """A job of another origin that has nothing left on this node is forgotten."""
+    """Drop a job of another origin that has nothing left on this node."""
     known = node.jobs.get(job)
     if known is None or known.record.here or known.sessions or node.held.of_job(job):
         return []
@@ -317,7 +317,7 @@ def forget_guest(node: Node, job: str) -> list[Instruction]:
 
 
 def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:
-    """Promotion of a command (UBIS §IV.D): the same limits in the regular class, in place, and a slot."""
+    """Promote a command (UBIS §IV.D): the same limits in the regular class, in place, and a slot."""
     container = held.container
     record = node.containers.live.get(container)
     if record is None:

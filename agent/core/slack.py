@@ -1,6 +1,6 @@
-"""Opportunistic work on the node: what is in use, what may start on the rest, and what waits for that (UBIS).
+"""Opportunistic work on the node: resources in use, work that may start on the rest, and work that waits (UBIS).
 
-Slack is T_alloc × capacity less what is in use (§IV.A). The queue is the paper's future work (§VII): "queuing
+Slack is T_alloc × capacity minus the resources in use (§IV.A). The queue is the paper's future work (§VII): "queuing
 opportunistic containers allows the nodes to execute tasks as soon as they finish one".
 """
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def of_frameworks(node: Node) -> KindAmounts:
-    """Slots per kind that frameworks hold. What commands use is measured, so their slots do not count."""
+    """Return the slots per kind that frameworks hold. Commands' use is measured, so their slots do not count."""
     commands = Counter(record.kind for record in node.containers.live.values())
     return KindAmounts(*(float(node.queues.running(kind) - commands[kind]) for kind in KINDS))
 
 
 def in_use(node: Node, ledger: Ledger) -> KindAmounts:
-    """Cores; of the disks and of the link the share, 0 to 1 and above.
+    """Return the cores in use, and the fractions of the disks and of the link, from 0 to above 1.
 
-    What frameworks hold slots of counts as used even where it does not show: their processes need not be containers. A
-    command that no sample has seen yet counts as a whole slot of its kind, as it does with its cores.
+    Slots that frameworks hold count as used even if no use is measured: their processes need not be in containers. A
+    command that has not been sampled yet counts as a whole slot of its kind, in addition to its cores.
     """
     frameworks, capacity = of_frameworks(node), node.settings.capacity
     host = node.snapshot.host if node.snapshot is not None else None
@@ -43,7 +43,7 @@ def in_use(node: Node, ledger: Ledger) -> KindAmounts:
 
 
 def _unseen(node: Node) -> Counter[ResourceKind]:
-    """Placed commands that were started since the last sample, by kind, but for those that state cores: they count."""
+    """Count the placed commands started since the last sample, by kind; the ledger counts those with cores."""
     seen = node.snapshot.containers if node.snapshot is not None else {}
     return Counter(
         held.request.command_kind
@@ -55,7 +55,7 @@ def _unseen(node: Node) -> Counter[ResourceKind]:
 
 
 def claimed(node: Node) -> tuple[KindAmounts, int]:
-    """What those that wait here will take, in cores and shares, and bytes: none of it is for others."""
+    """Return the resources reserved for waiting commands, in cores, fractions and bytes."""
     if not node.held.waiting:
         return KindAmounts(), 0
     waiting = [node.held.by_key[key] for key in node.held.waiting]
@@ -68,21 +68,21 @@ def claimed(node: Node) -> tuple[KindAmounts, int]:
 
 
 def refuse(node: Node, held_cores: float, memory_bytes: int) -> str:
-    """Why a command does not fit into the slack as it is now; empty where it does."""
+    """Return why a command does not fit into the present slack, or ""."""
     ledger, t_alloc = node.ledger(), node.threshold.t_alloc
     used = in_use(node, ledger)
     full = used.cpu >= t_alloc * node.settings.capacity.cores or max(used.disk, used.network) >= t_alloc
     why = ledger.refuse_opportunistic(held_cores, memory_bytes, t_alloc)
-    return why or ("of cpu, disk or network T_alloc is used up" if full else "")
+    return why or ("T_alloc is used up for cpu, disk or network" if full else "")
 
 
 def queue_free(node: Node) -> int:
-    """How many more may wait."""
+    """Return how many more commands may wait."""
     return max(0, node.settings.opportunistic_queue - len(node.held.waiting)) if node.threshold.t_alloc else 0
 
 
 def start_waiting(node: Node, now: float) -> list[Instruction]:
-    """Start what fits by now, in order."""
+    """Start the waiting commands that fit now, in order."""
     instructions: list[Instruction] = []
     for key in list(node.held.waiting):
         held = node.held.by_key[key]
@@ -94,7 +94,7 @@ def start_waiting(node: Node, now: float) -> list[Instruction]:
 
 
 def sampled(node: Node, now: float) -> list[Instruction]:
-    """Start what fits by now; hand back to the master what has waited too long."""
+    """Start the commands that fit now; hand back to the master those that have waited too long."""
     instructions = start_waiting(node, now)
     wait_s = node.settings.opportunistic_wait_s
     for key, since in list(node.held.waiting.items()):

@@ -1,4 +1,4 @@
-"""The monitor surrogate of the node (Elasecutor §III.A): records what executors use, and reports it in pieces."""
+"""The monitor surrogate of the node (Elasecutor §III.A): records executors' use, and reports it in pieces."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from agent.core.profiling import NOTHING, Amounts, Recording, SlotUse, amounts
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.wire.master_api import ExecutorUse, SlotAmounts
 
-#: An hour of slots of three seconds; runs that are longer are told in longer slots.
+#: An hour of slots of 3 s; longer runs use longer slots.
 MOST_SLOTS = 1200
-#: Of executors that ended, so many may wait for a master to tell it to; of the others the oldest are forgotten.
+#: Ended executors kept for a master to report to; beyond this number, the oldest are dropped.
 MOST_ENDED = 64
-#: What is told of a run that is not whole begins at a slot that no run has.
+#: The first slot in a report of an incomplete run: no run has this slot.
 _MISSING = MOST_SLOTS + 1
-#: Between two agents nobody looks. A run of which that is a larger part is not whole.
+#: While the agent restarts, nothing is measured. A run with a larger part unmeasured is incomplete.
 MOST_UNSEEN = 0.1
-#: A recording is journaled again when it has grown by this part, so that a long run costs few writes.
+#: A recording is journaled again after growing by this part, so that a long run costs few writes.
 _GROWN = 0.05
-#: The stages of so many jobs are remembered, for executors that begin later.
+#: Stages are kept for this many jobs, for executors that start later.
 _MOST_JOBS = 1000
-#: A slot on the wire is at most so long: its mean and its peak, four numbers each.
+#: The maximum size of a slot on the wire: mean and peak, four numbers each.
 _SLOT_BYTES = 2 * (1 + 4 * 5)
-#: cores/1000, KiB/s, KiB/s, MiB: as on the wire.
+#: cores/1000, KiB/s, KiB/s, MiB: the units of the wire.
 UNITS = (1e-3, 1024.0, 1024.0, float(2**20))
 
-#: How late a container is, and whether nothing is left to give it: (ratio to the prediction, stuck).
+#: Maps a container to its lateness: (ratio to the prediction, whether it is stuck).
 Lateness = Callable[[str], tuple[float, bool]]
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A recording as it is journaled, for the next agent to go on with: complete slots, in the units of the wire.
+    """A recording as journaled, for the next agent to continue: complete slots, in the units of the wire.
 
-    ``gaps`` are the numbers of the slots that were not measured: ``mean`` and ``peak`` have the slot before there.
-    ``stages`` are the slots at whose end a stage ended, ``job_stages`` how many stages of the job had. For
-    ``unseen_s`` in all nobody looked. ``cpu_seconds`` is what was counted up to the last slot's end (None: its sum).
+    ``gaps`` are the numbers of slots not measured: ``mean`` and ``peak`` repeat the previous slot there. ``stages`` are
+    the slots at whose end a stage ended, ``job_stages`` the number of the job's ended stages. ``unseen_s`` is the total
+    time not measured. ``cpu_seconds`` is the CPU time up to the last slot's end (None: the sum of the slots).
     """
 
     slot_s: float
@@ -53,18 +53,19 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(slots=True)
 class _Told:
-    """An executor, and what the present connection was told of it. ``whole``: when it began is known, and at its end,
-    that enough of it was seen. ``resumed``: another agent saw its beginning."""
+    """An executor, and the part reported on the present connection. ``whole``: its start is known and, at its end,
+    enough of it was measured. ``resumed``: another agent started it.
+    """
 
     job: str
     task: str
     recording: Recording
     whole: bool
-    stages: int  # of its job that had ended when it was last looked at
+    stages: int  # of its job that had ended at the last update
     resumed: bool = False
     unseen_s: float = 0.0
     journaled: int = 0  # slots
-    latest: tuple[ContainerUse, Snapshot] | None = None  # what the latest sample said
+    latest: tuple[ContainerUse, Snapshot] | None = None  # from the latest sample
     over: bool = False
     slots: int = 0
     slot_s: float = 0.0
@@ -72,39 +73,39 @@ class _Told:
     lateness: tuple[float, bool] = (0.0, False)
 
     def again(self) -> None:
-        """Whoever listens knows nothing of it."""
+        """Report it from the beginning again."""
         self.slots = self.stages_told = 0
         self.lateness = (0.0, False)
 
 
 class MonitorSurrogate:
-    """The recordings of the node's executors, and what of them the master has still to be told."""
+    """The recordings of the node's executors, and the parts to be reported to the master."""
 
     def __init__(self, slot_s: float) -> None:
-        #: Whether the master reads gaps, as it said last; one that does not is told the slot before each gap again.
+        #: Whether the master reads gaps; otherwise the slot before each gap is sent again.
         self.gaps_read = False
-        #: Whether the master reads the part of a run's last slot, by its latest answer to a registration.
+        #: Whether the master reads the last slot's part, by its latest answer to a registration.
         self.last_parts_read = False
         self._usual_s = 0.0  # between two samples
         self._slot_s = slot_s
-        self._live: dict[str, _Told] = {}  # who was told of least recently is first
+        self._live: dict[str, _Told] = {}  # least recently reported first
         self._over: list[_Told] = []
-        self._stages: dict[str, int] = {}  # job → how many of its stages have ended, as the master said
+        self._stages: dict[str, int] = {}  # job → number of its ended stages, from the master
 
     @property
     def owes(self) -> bool:
-        """Whether an executor ended of which not all has been told."""
+        """Whether an ended executor has not been reported in full."""
         return bool(self._over)
 
     def began(self, container: str, job: str, task: str, now: float) -> None:
-        """An executor was started."""
+        """Start a recording."""
         recording = Recording(now, self._slot_s, MOST_SLOTS)
         self._live[container] = _Told(job, task, recording, True, self._stages.get(job, 0), slot_s=self._slot_s)
 
     def resumed(self, container: str, job: str, task: str, began: float | None, recorded: Recorded | None) -> None:
-        """One that outlived an agent goes on from what that had ``recorded``; None: not a slot of it was complete.
+        """Continue the recording of an executor that outlived an agent; None: no slot of it was complete.
 
-        ``began`` None: nobody knows when it was started, so it is no run to learn from.
+        ``began`` None: its start is unknown, so the run cannot be learned from.
         """
         had = recorded or Recorded(slot_s=self._slot_s, mean=[], peak=[])
         each = enumerate(zip(had.mean, had.peak, strict=True))
@@ -119,7 +120,7 @@ class MonitorSurrogate:
         self._live[container] = told
 
     def sampled(self, snapshot: Snapshot, usual_s: float = 0.0) -> None:
-        """What each used since the sample before; samples come every ``usual_s`` seconds."""
+        """Add each executor's use since the previous sample; samples come every ``usual_s`` seconds."""
         self._usual_s = usual_s
         for container, told in self._live.items():
             use = snapshot.containers.get(container)
@@ -132,7 +133,7 @@ class MonitorSurrogate:
             told.recording.sampled(use, interval_s, snapshot.at, usual_s=usual_s)
 
     def to_journal(self) -> Iterator[tuple[str, Recorded]]:
-        """Whose recording has grown by so much that it is worth a write: at most once a slot, later more rarely."""
+        """Yield the recordings that have grown enough to be journaled: at most once per slot, later more rarely."""
         for container, told in self._live.items():
             slots = len(told.recording.slots)
             if slots == told.journaled or told.journaled < slots < told.journaled * (1 + _GROWN):
@@ -141,7 +142,7 @@ class MonitorSurrogate:
             yield (container, _recorded(told))
 
     def stages_ended(self, job: str, ended: int) -> None:
-        """So many of the job's stages have ended by now. The master says so before it assigns an executor, too."""
+        """Set the number of a job's ended stages. The master also reports it before it assigns an executor."""
         self._stages.pop(job, None)
         self._stages[job] = ended
         if len(self._stages) > _MOST_JOBS:
@@ -153,7 +154,7 @@ class MonitorSurrogate:
                 told.stages = max(told.stages, ended)
 
     def ended(self, container: str, cpu_seconds: float, now: float) -> None:
-        """Its container ended: what was not told yet is kept until it was. ``cpu_seconds`` in all; 0: nobody knows."""
+        """End a recording; it is kept until it has been reported. ``cpu_seconds`` is the total; 0: unknown."""
         told = self._live.pop(container, None)
         if told is None:
             return
@@ -169,14 +170,14 @@ class MonitorSurrogate:
         del self._over[:-MOST_ENDED]
 
     def tell_all(self) -> None:
-        """A new connection: all is told from the first slot on."""
+        """Report everything from the first slot on, on a new connection."""
         for told in (*self._live.values(), *self._over):
             told.again()
 
     def report(self, lateness: Lateness, room_bytes: int) -> list[ExecutorUse]:
-        """What is new, in at most about ``room_bytes`` on the wire: the rest comes next time.
+        """Return new use, in at most about ``room_bytes`` on the wire; the rest follows next time.
 
-        Who ended comes first, then who was told of least recently.
+        Ended executors come first, then those least recently reported.
         """
         uses: list[ExecutorUse] = []
         for told in list(self._over):
@@ -191,9 +192,9 @@ class MonitorSurrogate:
         return uses
 
     def _tell(self, told: _Told, late: tuple[float, bool], room_bytes: int, uses: list[ExecutorUse]) -> int:
-        """Appends what is new of one of them; returns the room that is left."""
+        """Append one executor's new use; return the room that is left."""
         recording = told.recording
-        if recording.slot_s != told.slot_s:  # two slots became one: they are others now
+        if recording.slot_s != told.slot_s:  # pairs of slots were merged: all have changed
             told.again()
             told.slot_s = recording.slot_s
         slots, stages = (recording.slots, list(recording.stages)) if told.whole else ([], [])
@@ -221,7 +222,7 @@ class MonitorSurrogate:
         ended = told.over and fits == new
         use = msgspec.structs.replace(use, mean=mean, peak=peak, ended=ended)
         if ended and told.whole and self.last_parts_read:
-            # Elsewhere the field is not set: its default, once set, would be sent, and an older master refuses it.
+            # Only here: an older master refuses the field, and once set even its default would be sent.
             use = msgspec.structs.replace(use, last_part=round(recording.last_part, 4))
         uses.append(use)
         told.slots, told.stages_told, told.lateness = until, len(stages), late
@@ -229,9 +230,9 @@ class MonitorSurrogate:
 
 
 def _first(told: _Told, use: ContainerUse, snapshot: Snapshot) -> tuple[ContainerUse, float]:
-    """A first sample knows no rates: what CPU was taken since the last complete slot the kernel's books say.
+    """Complete a first sample, which has no rates: the CPU rate since the last complete slot comes from CPU time.
 
-    Since another agent looked last, disk and network are taken to have gone on as they were.
+    After a restart, disk and network are assumed to have continued at their former rates.
     """
     recording = told.recording
     seconds = max(snapshot.at - recording.until, snapshot.interval_s)
@@ -244,15 +245,15 @@ def _first(told: _Told, use: ContainerUse, snapshot: Snapshot) -> tuple[Containe
 
 
 def _last(told: _Told, cpu_seconds: float, now: float, usual_s: float) -> None:
-    """What it used since its latest sample: CPU the kernel's books say, the rest is taken to have gone on as it was.
+    """Add the use since the latest sample: CPU from the total CPU time, the rest at its former rates.
 
-    Of memory they have the highest with all page cache, which no sample counts.
+    The kernel's memory peak is not used: it includes all page cache, which samples exclude.
     """
     if told.latest is None:
         return
     use, snapshot = told.latest
     seconds = now - snapshot.at
-    if seconds > 0 and cpu_seconds >= use.cpu_seconds:  # less: it is not known, or of its first process only
+    if seconds > 0 and cpu_seconds >= use.cpu_seconds:  # less: unknown, or of its first process only
         use = replace(use, cpu_cores=(cpu_seconds - use.cpu_seconds) / seconds)
         told.recording.sampled(use, seconds, now, usual_s=usual_s, peak=seconds >= snapshot.interval_s / 2)
 
@@ -273,7 +274,7 @@ def _recorded(told: _Told) -> Recorded:
 
 
 def _filled(slots: Sequence[SlotUse | None]) -> list[SlotUse]:
-    """Return the slots with that before each gap in its place, for readers that know no gaps."""
+    """Return the slots with each gap replaced by the slot before it, for readers without gaps."""
     before = next((slot for slot in slots if slot is not None), SlotUse(NOTHING, NOTHING))
     return [before := slot or before for slot in slots]
 

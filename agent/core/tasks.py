@@ -1,4 +1,4 @@
-"""Placed tasks, from both sides: what frameworks here want placed (origin), and what the master placed here (node)."""
+"""Placed tasks, from both sides: those that frameworks here want placed (origin), and those placed here (node)."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ _Key = tuple[str, str]
 
 
 def journal_key(job: str, task: str) -> str:
-    """One name for both; task names come from clients, so the journal hashes it before it becomes a file."""
+    """Return the task's key. The journal hashes keys for file names, since task names come from clients."""
     return f"{job}/{task}"
 
 
 class HeldTasks:
-    """What the master placed on this node: each holds its memory until it is done."""
+    """The tasks placed on this node: each holds its memory until it is done."""
 
     def __init__(self) -> None:
         self.by_key: dict[_Key, HeldTask] = {}
-        self.waiting: dict[_Key, float] = {}  # opportunistic commands that wait for slack, in order: since when
-        self.unheard: dict[_Key, HeldTask] = {}  # commands of whose end the master has yet to hear
+        self.waiting: dict[_Key, float] = {}  # opportunistic commands waiting for slack, in order → since when
+        self.unheard: dict[_Key, HeldTask] = {}  # ended commands whose end the master has not acknowledged
 
     def __iter__(self) -> Iterator[HeldTask]:
         return iter(self.by_key.values())
 
     def of_job(self, job: str) -> list[HeldTask]:
-        """A job's tasks on this node."""
+        """Return a job's tasks on this node."""
         return [task for task in self.by_key.values() if task.job == job]
 
     def hold(self, decision: Assign) -> HeldTask:
@@ -70,19 +70,19 @@ class HeldTasks:
         return task
 
     def release(self, job: str, task: str) -> HeldTask | None:
-        """Give its memory back."""
+        """Free a task's memory."""
         self.waiting.pop((job, task), None)
         return self.by_key.pop((job, task), None)
 
     def submitted(self, job: str, task: str, amounts: KindAmounts) -> None:
-        """A monotask of it is queued: less is still to come (Ursa §4.2.2)."""
+        """Subtract a queued monotask from the task's remaining work (Ursa §4.2.2)."""
         held = self.by_key.get((job, task))
         if held is not None:
             held.remaining = held.remaining.minus(amounts)
 
     def report(self) -> list[PlacedTask]:
-        """All of them, for a master that has to rebuild its state. With those that have ended and of which it has not
-        heard: it would look for another place for what nobody holds.
+        """Return all tasks for a master that rebuilds its state, including ended ones that it has not acknowledged: it
+        would place those again.
         """
         return [
             PlacedTask(
@@ -100,20 +100,20 @@ class HeldTasks:
         ]
 
     def registering(self, load: Load) -> Load:
-        """Return the load that fits :meth:`report`: what has ended, and is reported as if it ran, is promised as well.
+        """Return the load that fits :meth:`report`: memory of reported tasks that have ended counts as promised.
 
-        The master takes what is promised beyond the reported tasks for others', until the first heartbeat.
+        Until the first heartbeat, the master attributes promised memory beyond the reported tasks to other work.
         """
         ended_bytes = sum(held.request.memory_bytes for held in self._ended() if not held.opportunistic)
         return msgspec.structs.replace(load, promised_memory_bytes=load.promised_memory_bytes + ended_bytes)
 
     def _ended(self) -> list[HeldTask]:
-        """Return the commands that have ended, of which the master has not heard."""
+        """Return the ended commands that the master has not acknowledged."""
         return [held for key, held in self.unheard.items() if key not in self.by_key]
 
     def command_ended(self, held: HeldTask, ended: Ended) -> list[Instruction]:
-        """A command is over: its memory is free, its origin will be told by the master. Until that has heard of it, it
-        is kept, here and in the journal: what nobody answers for would run again.
+        """End a command: free its memory and tell the master, which tells its origin. The end is kept here and in the
+        journal until the master acknowledges it; otherwise the command would run again.
         """
         self.release(held.job, held.task)
         held.ended = ended
@@ -122,7 +122,7 @@ class HeldTasks:
         return [Record(ROOM, journal_key(held.job, held.task), held), TellMaster("command_ended", told)]
 
     def end_heard(self, event: EndHeard, now: float) -> list[Instruction]:
-        """The master has heard of the end of a command, which may have come back to this node meanwhile."""
+        """Drop an acknowledged end of a command, which may have been placed here again meanwhile."""
         self.unheard.pop((event.job, event.task), None)
         if (event.job, event.task) in self.by_key:
             return []
@@ -130,17 +130,17 @@ class HeldTasks:
 
 
 def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunistic) -> list[Instruction]:
-    """A framework wants tasks placed. Tasks that it asked for before are answered again, as far as they got.
+    """Ask the master to place tasks. For tasks asked for before, repeat the answers so far.
 
     Raises:
-        RpcError: ``bad_request``: the same task twice in one request, or an amount that is no number from 0 on;
+        RpcError: ``bad_request``: the same task twice in one request, or an amount that is negative or not a number;
             ``refused``: see :func:`_speaks_for`.
     """
     _speaks_for(job)
     seen: set[str] = set()
     for index, request in enumerate(requests):
         if request.task in seen:
-            raise bad_request(f"task {request.task!r} stands twice in one request", field=f"tasks[{index}].task")
+            raise bad_request(f"task {request.task!r} is listed twice in one request", field=f"tasks[{index}].task")
         if not request.usage.is_valid():
             raise bad_request("expected non-negative numbers", field=f"tasks[{index}].usage")
         seen.add(request.task)
@@ -166,7 +166,7 @@ def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunisti
 
 
 def unplaced(job: Job) -> list[ReadyTasks]:
-    """What still waits for a place, by stage, for a master that has to rebuild its state."""
+    """Return the tasks waiting for a place, by stage, for a master that rebuilds its state."""
     stages: dict[tuple[str, Opportunistic], list[TaskRequest]] = {}
     for task in job.tasks.values():
         if not task.node and task.ended is None:
@@ -178,7 +178,7 @@ def unplaced(job: Job) -> list[ReadyTasks]:
 
 
 def awaited(job: Job) -> list[AwaitedTask]:
-    """What was placed and has not ended as far as this origin was told, for a master that has to rebuild its state."""
+    """Return the placed tasks that have not ended as far as this origin knows, for a master that rebuilds its state."""
     return [
         AwaitedTask(
             job=job.record.job,
@@ -193,7 +193,7 @@ def awaited(job: Job) -> list[AwaitedTask]:
 
 
 def tell(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instruction]:
-    """What the master says of a task of this origin."""
+    """Pass on the master's message about a task of this origin."""
     match decision:
         case TellPlaced():
             return tell_placed(job, decision)
@@ -205,7 +205,7 @@ def tell(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instruc
 
 
 def tell_placed(job: Job, decision: TellPlaced) -> list[Instruction]:
-    """The master placed a task of this origin."""
+    """Record where the master placed a task of this origin."""
     known = _known(job, decision.task)
     if known is None or known.ended is not None:
         return []
@@ -215,10 +215,10 @@ def tell_placed(job: Job, decision: TellPlaced) -> list[Instruction]:
 
 
 def tell_ended(job: Job, decision: TellEnded) -> list[Instruction]:
-    """A task of this origin ended somewhere; it ends once.
+    """Record the end of a task of this origin; it ends once.
 
-    Once this is answered nobody else keeps the end. While the framework is away, or does not read, the journal does:
-    after one more death of the agent the framework would have the task placed, and so run, again.
+    After this is answered no other process keeps the end. While the framework is away or does not read, it is
+    journaled: otherwise, if the agent dies again, the framework would have the task placed, and run, again.
     """
     known = _known(job, decision.task)
     if known is None or known.ended is not None:
@@ -232,12 +232,12 @@ def tell_ended(job: Job, decision: TellEnded) -> list[Instruction]:
 
 
 def end_unread(jobs: Mapping[str, Job], event: EndUnread) -> list[Instruction]:
-    """A framework that is there does not read how a task ended."""
+    """Keep the end of a task whose framework is connected but does not read."""
     return keep_end(jobs[event.job], event.task) if event.job in jobs else []
 
 
 def keep_end(job: Job, task: str) -> list[Instruction]:
-    """Keep in the journal how a task ended, until its job is over."""
+    """Journal a task's end until its job is over."""
     known = job.tasks.get(task)
     if known is None or known.ended is None or task in job.kept_ends:
         return []
@@ -247,7 +247,7 @@ def keep_end(job: Job, task: str) -> list[Instruction]:
 
 
 def take_back_ends(jobs: Mapping[str, Job], ends: Iterable[TaskEnd]) -> list[Instruction]:
-    """After a restart: frameworks that ask for these tasks again are told how they ended."""
+    """Restore ends after a restart: frameworks that ask for these tasks again are told how they ended."""
     instructions: list[Instruction] = []
     for end in ends:
         job = jobs.get(end.job)
@@ -261,13 +261,14 @@ def take_back_ends(jobs: Mapping[str, Job], ends: Iterable[TaskEnd]) -> list[Ins
 
 
 def forget_ends(job: Job) -> list[Instruction]:
-    """The job is over."""
+    """Remove the journaled ends of a job that is over."""
     return [Record(ENDS, journal_key(job.record.job, task), None) for task in sorted(job.kept_ends)]
 
 
 def _known(job: Job, task: str) -> TaskHere | None:
-    """A task of this origin. What the master says of one that only its framework still knows, because we were
-    restarted, is kept for when the framework is back and asks again."""
+    """Return a task of this origin. After a restart, only the framework knows its tasks: the master's messages about
+    them are kept until it asks again.
+    """
     known = job.tasks.get(task)
     if known is None and job.recovered:
         request = TaskRequest(task=task, usage=KindAmounts())
@@ -276,7 +277,7 @@ def _known(job: Job, task: str) -> TaskHere | None:
 
 
 def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
-    """A framework finished tasks that it executes itself: their memory is free, here and in the master's books."""
+    """Free the memory of tasks that a framework finished itself, here and at the master."""
     instructions: list[Instruction] = []
     for name in names:
         known = job.tasks.get(name)
@@ -289,7 +290,7 @@ def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
 
 
 def cancel(job: Job, names: list[str]) -> list[Instruction]:
-    """A framework no longer wants tasks. Those not placed end here and now; the master withdraws the others.
+    """Cancel tasks. Those not placed end at once; the master withdraws the others.
 
     Raises:
         RpcError: ``refused``: see :func:`_speaks_for`.
@@ -308,10 +309,10 @@ def cancel(job: Job, names: list[str]) -> list[Instruction]:
 
 
 def _speaks_for(job: Job) -> None:
-    """The master hears of a job's tasks from the node where it was registered, and from no other.
+    """Check that the job was registered here: the master accepts its tasks from no other node.
 
     Raises:
-        RpcError: ``refused``: it is another.
+        RpcError: ``refused``: it was registered elsewhere.
     """
     if not job.record.here:
         reason = f"job {job.record.job!r} was registered on another node, which asks for its tasks"

@@ -1,4 +1,4 @@
-"""Slots that are held too long, and how long jobs have waited for theirs, which the journal keeps over restarts."""
+"""Slots held too long, and waiting times of jobs, which the journal keeps over restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ROOM = "waits"  # the journal's room
 KEY = "all"
-#: The journal is told this often, as a part of ``job_wait_max_s``.
+#: How often waits are journaled, as a part of ``job_wait_max_s``.
 _PARTS = 10
 
 
@@ -27,26 +27,26 @@ class Waits(msgspec.Struct, frozen=True):
 
 
 class Turns:
-    """What the tick keeps of the queues."""
+    """The periodic work on the queues."""
 
     def __init__(self) -> None:
         self._recorded = Waits()
         self._record_at = 0.0  # monotonic
 
     def sampled(self, node: Node, at: float, now: float) -> list[Instruction]:
-        """Find the jobs that have waited too long, and take slots back for them; journal how long jobs have waited."""
+        """Find starving jobs, take slots back for them, and journal how long jobs have waited."""
         node.queues.tick(now)
         return [*_take_back(node, now), *self._record(node, at, now)]
 
     def recovered(self, node: Node, waits: Waits | None, at: float, now: float) -> None:
-        """After a restart: jobs that wait again have waited all the time, as far as the clock of the host tells."""
+        """Restore waiting times after a restart, as far as the host's clock tells."""
         self._recorded = waits or Waits()
         for job in node.queues.jobs():
             since = self._recorded.since.get(job.id, {})
             job.kept_waits = {kind: now - max(0.0, at - began) for kind, began in since.items()}
 
     def _record(self, node: Node, at: float, now: float) -> list[Instruction]:
-        """Of jobs that wait since before the last record; others lose little if they begin anew."""
+        """Journal jobs that have waited since before the last record; others lose little by starting over."""
         if now < self._record_at:
             return []
         interval_s = min(node.settings.job_wait_max_s / _PARTS, 3.0)
@@ -69,7 +69,7 @@ class Turns:
 
 
 def recalls(node: Node) -> list[Instruction]:
-    """Tell connections of leases that end, as a job that goes first waits, and of idle slots that are called back."""
+    """Tell connections of leases that end because a job ahead waits, and of kept slots that are called back."""
     return [
         Notify(session, "recall", Recall(job=name, kind=kind, idle=only is not None))
         for name, kind, only in node.queues.take_recalled()

@@ -276,7 +276,7 @@ async def test_where_a_job_stands_and_why_is_said_everywhere(
         assert [ranks[job]["rank"] for job in (two, three, burns)] == [1, 2, 4]
         assert ranks[burns]["why"] == "in the master's order" and ranks[two]["weight"] > ranks[three]["weight"]
         [alone] = [each["rank"] for each in status["containers"] if each["container"] == beside]
-        assert (alone["rank"], alone["why"]) == (3, "no job of the master: among its jobs by CPU time")
+        assert (alone["rank"], alone["why"]) == (3, "not a job of the master: among its jobs by CPU time")
         assert "in the master's order" in (await penstock.run(alpha, "top", "--once"))[0]
         assert said["reason"] in (await penstock.run(alpha, "status", "--cluster"))[0]
         assert "penstock_ranked_jobs 4.0" in await asyncio.to_thread(metrics_of, alpha.addresses["http"])

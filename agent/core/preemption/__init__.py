@@ -1,7 +1,7 @@
-"""PURE. UBIS on the node (§IV.C): what opportunistic work gives up when the resources are wanted.
+"""PURE. UBIS on the node (§IV.C): which resources opportunistic work gives up when regular work needs them.
 
-``view`` is one tick, ``contention`` how much of a resource is wanted back, ``victims`` who goes first, ``policy`` what
-is done about it and when; ``tuning`` how much is allocated in the first place.
+``view`` is one tick, ``contention`` computes how much of a resource is needed, ``victims`` the order of victims,
+``policy`` the actions and their times; ``tuning`` sets how much is allocated in the first place.
 """
 
 from agent.core.preemption.policy import Act, Action, Preemption

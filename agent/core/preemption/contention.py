@@ -1,7 +1,7 @@
-"""How much of a resource is wanted back: use above T_preempt while the node is over-allocated (UBIS §IV.C).
+"""How much of a resource is needed back: use above T_preempt while the node is over-allocated (UBIS §IV.C).
 
-A node that is merely busy with what it promised, or with opportunistic work that nobody else is in the way of, takes
-nothing from anybody (YARN-1011). CPU, disk and network are contended only while regular work uses them, too.
+A node that is busy only with promised work, or with opportunistic work that is in no other work's way, preempts nothing
+(YARN-1011). CPU, disk and network are contended only while regular work uses them, too.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from agent.core.records import ContainerRecord
 from penstock.model import ResourceKind
 from penstock.model.units import format_bytes
 
-#: Regular work that uses less than this share of the capacity is not there, as far as contention goes.
+#: Regular work that uses less than this part of the capacity does not count as contending.
 _ACTIVE = 0.05
-#: A paused container goes on when there is room for what it used, but this much is enough: it takes what it finds.
+#: A paused container resumes when there is room for its former use, or for this much, which it can start with.
 _ENOUGH = {"cpu": 0.25, "disk": 0.1, "network": 0.1}
-#: Of what a stalled container was promised and has not got, at least so much is freed at once.
+#: For a stalled container, at least this much of its missing promise is freed at once.
 _LEAST_BYTES = 16 << 20
-#: A container this near to its own limit is stalled by that, not by others.
+#: A container this close to its own limit is stalled by that limit, not by others.
 _NEAR_ITS_LIMIT = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """``amount`` is to be given back; ``text`` says why, with the numbers."""
+    """``amount`` is to be freed; ``text`` says why, with the numbers."""
 
     resource: str
     amount: float
@@ -34,7 +34,7 @@ class Contention:
 
 
 def contention(resource: str, view: View, threshold: float) -> Contention | None:
-    """None: nobody is in anybody's way."""
+    """Return the contention for a resource; None: there is none."""
     if not view.candidates(resource):
         return None
     if resource == "memory":
@@ -45,7 +45,7 @@ def contention(resource: str, view: View, threshold: float) -> Contention | None
         return _cpu(view, threshold)
     busy = view.busy(resource)
     if busy is None or busy <= threshold or view.sum(resource, view.running) <= 0:
-        return None  # if none of it is ours, pausing ours would free nothing
+        return None  # if no container causes it, pausing them would free nothing
     return Contention(resource, busy - threshold, f"{resource} is {busy:.0%} busy, over T_preempt {threshold:g}")
 
 
@@ -73,9 +73,9 @@ def _cpu(view: View, threshold: float) -> Contention | None:
 
 
 def stalled(view: View, pressed: Iterable[str]) -> Contention | None:
-    """Promised containers wait for memory that they have not got yet though it was promised to them (PSI).
+    """Return the promised memory that stalled containers (PSI) have not got yet.
 
-    One that stalls at its own limit, or beyond what it was promised, is none of the others' doing.
+    A container that stalls at its own limit, or beyond its promise, is not stalled by others.
     """
     named = frozenset(pressed)
     missing, short = 0, []
@@ -94,7 +94,7 @@ def stalled(view: View, pressed: Iterable[str]) -> Contention | None:
 
 
 def fits_again(resource: str, view: View, threshold: float, record: ContainerRecord, needed: float) -> bool:
-    """Whether a paused container that used ``needed`` may go on; ``threshold`` is T_preempt less the hysteresis."""
+    """Return whether a paused container that used ``needed`` may resume; ``threshold``: T_preempt − hysteresis."""
     if not _active(resource, view):
         return True
     least = min(needed, max(_ENOUGH[resource], record.spec.cpu_cores if resource == "cpu" else 0.0))
@@ -106,7 +106,7 @@ def fits_again(resource: str, view: View, threshold: float, record: ContainerRec
 
 
 def _active(resource: str, view: View) -> bool:
-    """Whether regular work uses it now: containers, or frameworks that hold slots of it."""
+    """Return whether regular work uses the resource now: containers, or frameworks that hold slots of it."""
     if view.granted.of(ResourceKind(resource)) > 0:
         return True
     regular = view.sum(resource, view.regular)

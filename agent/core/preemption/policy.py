@@ -1,8 +1,8 @@
-"""What is done about contention, and when (UBIS §IV.C, work-preserving where the resource allows it).
+"""The actions against contention, and their times (UBIS §IV.C, work-preserving where the resource allows it).
 
-CPU, disk and network: after ``after`` samples in a row victims are frozen; they go on when there has been room for as
-long. Memory: at once; first page cache is reclaimed, if that covers it; then victims are ended, those who asked for
-notice after it. Work of the master's that cannot get on here for ``starved_after_s`` is handed back to it.
+CPU, disk and network: after ``after`` consecutive samples, victims are frozen; they resume when there has been room for
+as long. Memory: at once; page cache is reclaimed first, if that suffices; otherwise victims are ended, after a notice
+if they asked for one. A task of the master that makes no progress here for ``starved_after_s`` is handed back.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from agent.core.preemption.view import RESOURCES, View
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.settings import PreemptionSettings
 
-#: A reclaim that has not answered by then is no longer waited for.
+#: The time after which a reclaim without an answer is no longer waited for.
 _RECLAIM_S = 2.0
-#: A running container starves when it waits for a processor this share of the time and gets less than that of one.
+#: A running container starves if it waits for a processor at least this part of the time and gets less than this many
+#: cores.
 _STALLED, _GETS = 0.9, 0.05
 
 
 class Act(enum.StrEnum):
-    """What is done to a container."""
+    """An action on a container."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -35,7 +36,7 @@ class Act(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """``reason`` has the rule and the numbers; ``candidates`` who was asked. ``size_bytes``: of a reclaim."""
+    """``reason`` has the rule and the numbers; ``candidates`` lists the candidates. ``size_bytes`` is for a reclaim."""
 
     act: Act
     container: str
@@ -53,7 +54,7 @@ class _Paused:
 
 
 class Preemption:
-    """One per node, fed one view per tick. It says what to do; whoever asks does it, or not (dry run)."""
+    """The policy of one node, given one view per tick. It returns actions, which the caller carries out (or not)."""
 
     def __init__(self, settings: PreemptionSettings) -> None:
         self._settings = settings
@@ -63,19 +64,21 @@ class Preemption:
         self._paused: dict[str, _Paused] = {}
         self._warned: dict[str, tuple[float, str, str]] = {}  # container → deadline, resource, reason
         self._starving: dict[str, float] = {}
-        self._reclaiming: dict[str, float] = {}  # container → until when its answer is waited for
-        self._reclaimed = False  # since memory was last wanted: what it gave was not enough
+        self._reclaiming: dict[str, float] = {}  # container → deadline of its answer
+        self._reclaimed = False  # since memory was last needed: reclaiming was not enough
 
     def reconfigure(self, settings: PreemptionSettings) -> list[Action]:
-        """Other settings from now on. With a dry run what was paused goes on: nobody would let it later."""
+        """Replace the settings. A dry run resumes paused containers, which it would otherwise never do."""
         self._settings = settings
         if not settings.dry_run:
             return []
         paused, self._paused = self._paused, {}
-        return [Action(Act.RESUME, one, was.resource, "from now on a dry run") for one, was in paused.items()]
+        return [
+            Action(Act.RESUME, one, was.resource, "preemption is a dry run from now on") for one, was in paused.items()
+        ]
 
     def sampled(self, view: View, now: float) -> list[Action]:
-        """A tick: every resource."""
+        """Return the actions of a tick, for every resource."""
         actions = self._memory(view, (), now)
         going = {action.container for action in actions if action.act in (Act.WARN, Act.END)}
         for resource in RESOURCES[1:]:
@@ -85,19 +88,19 @@ class Preemption:
         return actions + self._starved(view, going, now)
 
     def looked(self, view: View, pressed: Collection[str], now: float) -> list[Action]:
-        """Memory between two ticks; ``pressed`` are the containers that stall for it."""
+        """Return the actions of a memory check between two ticks; ``pressed`` containers stall on memory."""
         return self._memory(view, pressed, now)
 
     def reclaimed(self, container: str) -> None:
-        """A reclaim is over."""
+        """Record the end of a reclaim."""
         self._reclaiming.pop(container, None)
 
     def due(self) -> float | None:
-        """When the next grace ends."""
+        """Return when the next grace period ends."""
         return min((deadline for deadline, _, _ in self._warned.values()), default=None)
 
     def woken(self, now: float) -> list[Action]:
-        """End whose grace is over."""
+        """End the containers whose grace period is over."""
         return [
             Action(Act.END, container, resource, reason)
             for container, (deadline, resource, reason) in self._warned.items()
@@ -105,7 +108,7 @@ class Preemption:
         ]
 
     def forget(self, container: str) -> None:
-        """It ended, or is no longer opportunistic."""
+        """Drop a container that ended or is no longer opportunistic."""
         for kept in (self._paused, self._warned, self._starving, self._reclaiming):
             kept.pop(container, None)
 
@@ -119,7 +122,7 @@ class Preemption:
             if contention("memory", view, threshold - self._settings.hysteresis) is None:
                 self._reclaimed = False
             return []
-        if short is not None and self._warned:  # a promise waits: no more grace
+        if short is not None and self._warned:  # a promise waits, so grace periods end
             return [Action(Act.END, c, "memory", f"memory: {short.text}") for c in self._warned]
         self._reclaiming = {c: until for c, until in self._reclaiming.items() if until > now}
         if self._reclaiming:
@@ -136,7 +139,7 @@ class Preemption:
     def _reclaim(
         self, found: Contention, view: View, candidates: list[ContainerRecord], listed: str, now: float
     ) -> list[Action]:
-        """Page cache of the candidates, if it covers what is wanted: nobody's work is lost."""
+        """Reclaim the candidates' page cache if it suffices: no work is lost."""
         victims = cover(found.amount, candidates, lambda record: view.use(record).memory_cache_bytes, ())
         if sum(view.use(record).memory_cache_bytes for record in victims) < found.amount:
             return []
@@ -186,7 +189,7 @@ class Preemption:
         return actions
 
     def _resume(self, view: View, going: Collection[str], now: float) -> list[Action]:
-        """The oldest of those that were paused for a resource goes on first, one at a time."""
+        """Resume the oldest container paused for a resource, one at a time."""
         actions = []
         for resource in RESOURCES[1:]:
             waiting = [
@@ -211,7 +214,7 @@ class Preemption:
         return actions
 
     def _starved(self, view: View, going: Collection[str], now: float) -> list[Action]:
-        """Only what came from the master: it can find another place for it. Others wait for as long as it takes."""
+        """Hand back starved tasks of the master, which can place them elsewhere. Other containers wait for any time."""
         actions = []
         after_s = self._settings.starved_after_s
         for record in (*view.running, *view.paused):
@@ -231,8 +234,9 @@ class Preemption:
         return actions
 
     def _cooling(self, resource: str, now: float) -> bool:
-        """Whether the last action is too recent; otherwise there is one now. Memory waits only in a dry run, where
-        nobody dies and the next look would say the same again."""
+        """Return whether the last action is too recent; if not, this one counts as the last. Memory only waits in a dry
+        run, in which nothing is freed and the next check would repeat the action.
+        """
         if now < self._cool_until[resource]:
             return True
         if resource != "memory" or self._settings.dry_run:

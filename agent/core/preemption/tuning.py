@@ -1,7 +1,7 @@
-"""T_alloc that finds its own value, per node, from what followed: what UBIS names as future work.
+"""T_alloc tuned per node by its effects: UBIS names this as future work.
 
-Additive increase, multiplicative decrease, as TCP finds a link's rate: whoever does not probe does not learn that there
-is room, and whoever steps back by a part is back at once where many preempt.
+Additive increase, multiplicative decrease, as TCP finds a link's rate: only probing shows that there is room, and a
+proportional decrease quickly ends a series of preemptions.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from agent.core.settings import TuningSettings
 
 
 class AllocationThreshold:
-    """T_alloc of one node, fed one sample per tick."""
+    """T_alloc of one node, given one sample per tick."""
 
     def __init__(self, t_alloc: float, settings: TuningSettings | None) -> None:
         """``settings`` None: it never changes."""
         self._settings = settings
         self.t_alloc = t_alloc
         self._preemptions = 0
-        self._step_at: float | None = None  # no step before
-        self._back_off_at = float("-inf")  # nor back before
+        self._step_at: float | None = None  # no step up before this time
+        self._back_off_at = float("-inf")  # no step down before this time
 
     def reconfigure(self, t_alloc: float, settings: TuningSettings | None) -> None:
-        """It begins anew there; what was preempted before is known."""
+        """Start over with this value; preemptions so far stay counted."""
         self._settings = settings
         self.t_alloc = t_alloc
         self._step_at = None
 
     def sampled(self, utilization: float, preemptions: int, now: float) -> float:
-        """A tick.
+        """Apply a sample; return the new T_alloc.
 
         Args:
             utilization: Of the node's capacity, the larger of CPU's and memory's; a fraction.
@@ -35,8 +35,8 @@ class AllocationThreshold:
             now: Monotonic time in seconds.
 
         Returns:
-            T_alloc from now on. It rises only where it was what limited: where utilization came near it. It falls at
-            most once in ``calm_s``: what is preempted in a row has one cause.
+            T_alloc from now on. It rises only if it was the limiting factor: utilization came near it. It falls at most
+            once in ``calm_s``: consecutive preemptions have one cause.
         """
         preempted, self._preemptions = preemptions > self._preemptions, preemptions
         settings = self._settings

@@ -1,4 +1,4 @@
-"""Who goes first, and how many: until what they hold covers what is wanted, and nobody more."""
+"""The order of victims, and how many: just enough to cover the needed amount."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.core.settings import VictimOrder
 from penstock.model import Choice
 
 _RANK = {Choice.PREFER: 0, Choice.NORMAL: 1, Choice.AVOID: 2}
-#: How each order explains itself.
+#: How each order is explained.
 RULES = {
     VictimOrder.NEWEST: "newest opportunistic container goes first",
     VictimOrder.LEAST_PROGRESS: "the container that loses the least CPU time goes first",
@@ -19,7 +19,7 @@ RULES = {
 
 
 def in_order(resource: str, view: View, order: VictimOrder) -> list[ContainerRecord]:
-    """The candidates, the first to go first. The newest decides where the order leaves it open."""
+    """Return the candidates, first victim first. Ties go to the newest."""
     keys: dict[VictimOrder, Callable[[ContainerRecord], float]] = {
         VictimOrder.NEWEST: lambda record: 0.0,
         VictimOrder.LEAST_PROGRESS: lambda record: view.use(record).cpu_seconds,
@@ -35,7 +35,7 @@ def cover(
     amount: float, candidates: Sequence[ContainerRecord], held: Callable[[ContainerRecord], float],
     going: Collection[str],
 ) -> list[ContainerRecord]:  # fmt: skip
-    """The first candidates that together hold ``amount``. Who is ``going`` already counts; who holds nothing stays."""
+    """Return the first candidates that together hold ``amount``, counting those ``going``, skipping empty ones."""
     left = amount - sum(held(record) for record in candidates if record.container in going)
     victims: list[ContainerRecord] = []
     for record in candidates:
@@ -50,7 +50,7 @@ def cover(
 
 
 def dump(resource: str, view: View, candidates: Sequence[ContainerRecord]) -> str:
-    """Who was asked and what each holds, for the event log; the first few."""
+    """List the candidates and the amounts they hold, for the event log; the first few."""
     unit = {"memory": "B", "cpu": "cores"}.get(resource, "of the device")
     listed = [f"{c.container} {view.held(resource, c):.3g} {unit} ({c.spec.preempt})" for c in candidates[:8]]
     return ", ".join(listed) + (f" and {len(candidates) - 8} more" if len(candidates) > 8 else "")

@@ -1,6 +1,6 @@
-"""One tick as preemption sees it: who is there, and how much of each resource each of them has.
+"""One tick as input to preemption: the containers, and each one's part of each resource.
 
-Amounts are cores, bytes of memory, and for disk and network the share of the busiest device's time or rate.
+Amounts are cores, bytes of memory, and for disk and network the fraction of the busiest device's time or rate.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _RUNNING = (ContainerState.STARTING, ContainerState.RUNNING)
 
 @dataclass(frozen=True)
 class View:
-    """``granted`` is the number of slots per kind that frameworks hold. The dying count as gone and are not here."""
+    """``granted`` is the number of slots per kind that frameworks hold. Containers being stopped are left out."""
 
     snapshot: Snapshot
     ledger: Ledger
     granted: KindAmounts
     regular: Sequence[ContainerRecord] = field(default=())
     running: Sequence[ContainerRecord] = field(default=())
-    """Opportunistic ones that run."""
+    """Opportunistic containers that run."""
     paused: Sequence[ContainerRecord] = field(default=())
-    """Opportunistic ones that are frozen: they hold their memory and nothing else."""
+    """Opportunistic containers that are frozen: they hold memory only."""
     _shares: dict[str, float] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
     def of(
         cls, snapshot: Snapshot, containers: Sequence[ContainerRecord], ledger: Ledger, granted: KindAmounts
     ) -> View:
-        """Sort the containers of a node."""
+        """Classify the containers of a node."""
         return cls(
             snapshot=snapshot,
             ledger=ledger,
@@ -47,15 +47,15 @@ class View:
         )
 
     def candidates(self, resource: str) -> Sequence[ContainerRecord]:
-        """Who can give some of it back."""
+        """Return the containers that can give some of the resource back."""
         return [*self.running, *self.paused] if resource == "memory" else self.running
 
     def use(self, record: ContainerRecord) -> ContainerUse:
-        """What it uses; nothing for one that no sample has seen yet."""
+        """Return the container's use; nothing if it has not been sampled yet."""
         return self.snapshot.containers.get(record.container, _NOTHING)
 
     def held(self, resource: str, record: ContainerRecord) -> float:
-        """How much of a resource it has."""
+        """Return how much of a resource a container has."""
         use = self.use(record)
         if resource == "memory":
             return float(use.memory_bytes)
@@ -64,22 +64,22 @@ class View:
         return _bytes_per_s(resource, use) * self._share(resource)
 
     def sum(self, resource: str, records: Sequence[ContainerRecord]) -> float:
-        """How much of it they have together."""
+        """Return how much of a resource the containers have together."""
         return sum(self.held(resource, record) for record in records)
 
     def busy(self, resource: str) -> float | None:
-        """Share of the busiest disk's time, or of the busiest link's rate; None where the host does not tell."""
+        """Return the busiest disk's busy time, or the busiest link's load, as a fraction; None if unknown."""
         host = self.snapshot.host
         return host.disk_busy if resource == "disk" else host.network_busy
 
     def _share(self, resource: str) -> float:
-        """Busy share per byte/s; summed up once, for everybody's share depends on it."""
+        """Return the busy fraction per byte/s, computed once per view."""
         if resource not in self._shares:
             self._shares[resource] = self._share_of(resource)
         return self._shares[resource]
 
     def _share_of(self, resource: str) -> float:
-        """The host's own traffic counts, so containers get the blame for their part only."""
+        """Compute it over the host's own traffic too, so that containers are charged for their part only."""
         host = self.snapshot.host
         if resource == "disk":
             of_host = host.disk_read_bytes_per_s + host.disk_write_bytes_per_s

@@ -45,7 +45,7 @@ def test_slots_that_frameworks_hold_are_in_use() -> None:
     job = next(iter(one.jobs))
     one.handle(e.Submitted(1, job, [MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)]), 0.0)
     assert resources(one)["cpu"]["used"] == 1.0
-    assert resources(one)["network"]["promised"] is None  # the link does not tell its rate
+    assert resources(one)["network"]["promised"] is None  # the link's rate is unknown
 
 
 def test_of_what_is_over_the_page_shows_the_latest() -> None:

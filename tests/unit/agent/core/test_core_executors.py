@@ -162,7 +162,7 @@ def test_disks_and_links_count_where_it_is_known_what_they_can_do() -> None:
 
 
 def test_a_promise_of_a_link_that_does_not_tell_its_rate_cannot_be_kept() -> None:
-    assert "the link does not tell its rate" in Bed().assign("a", cores(1), network_bytes_per_s=MIB)[0]
+    assert "the link's rate is unknown" in Bed().assign("a", cores(1), network_bytes_per_s=MIB)[0]
 
 
 def test_without_a_profile_it_is_admitted_by_its_promise() -> None:

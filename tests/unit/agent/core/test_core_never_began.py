@@ -134,4 +134,4 @@ def test_a_launch_whose_client_was_not_answered_is_not_repeated(bed: Bed) -> Non
     assert not fresh.started and not fresh.node.containers.live
     ended = fresh.node.containers.ended.by_id[container].ended
     assert ended is not None and ended.by is EndedBy.FAILED
-    assert ended.reason == "the agent was restarted before it was started: it never ran"
+    assert ended.reason == "the agent was restarted before the command was started: it never ran"

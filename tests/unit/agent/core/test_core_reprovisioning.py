@@ -164,7 +164,7 @@ def test_before_it_is_late_only_what_is_more_than_a_stage_ever_wanted_scales_the
 
 def test_who_wants_no_more_than_it_had_is_not_asked_again_in_this_stage() -> None:
     assert foreseen(2.0, 2.1, 2.0) == Course(sated=True)
-    assert foreseen(2.0) == Course(), "nobody saw what it used"
+    assert foreseen(2.0) == Course(), "its use was not measured"
 
 
 def test_of_what_next_to_nothing_was_predicted_the_scale_stays() -> None:
