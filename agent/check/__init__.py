@@ -1,1 +1,1 @@
-"""``penstock check``: what this host can enforce, and the remedy where it cannot."""
+"""``penstock check``: the limits that this host can enforce, and the remedies for those it cannot."""

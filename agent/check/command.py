@@ -13,7 +13,7 @@ from penstock.paths import state_dir
 
 
 def main(argv: list[str] | None = None) -> int:
-    """0: everything asked for can be enforced; 1: something cannot; 2: bad input."""
+    """Run the command. Exit status 0: everything asked for can be enforced; 1: something cannot; 2: bad input."""
     parser = Parser("check", "What this host can enforce: one line each, with the reason and the remedy.")
     parser.add_argument("--need", metavar="WHAT,…", help="what must be enforceable (default: everything)")
     parser.add_argument(
@@ -30,8 +30,8 @@ def main(argv: list[str] | None = None) -> int:
         if (complaint := _complaint(needed, facts | optional)) is not None:
             print(f"penstock check: --need: {complaint}", file=sys.stderr)
             return 2
-    # Where the agent and most work writes, and libraries that a feature needs, are worth a line and no reason to fail:
-    # --need and --path name what a host depends on.
+    # The directories where the agent and most work write, and libraries that a feature needs, are worth a line but no
+    # reason to fail: --need and --path name the dependencies of a host.
     usual = optional | paths(_usual(), facts) if arguments.need is None else {}
     asked = paths(arguments.path, facts)
     known = facts | optional
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _usual() -> list[Path]:
-    """Where the agent keeps what it writes, and where work mostly does."""
+    """Return the directories where the agent keeps its files, and where most work writes."""
     state = state_dir()
     while not state.exists():
         state = state.parent
@@ -55,7 +55,7 @@ def _usual() -> list[Path]:
 
 
 def _complaint(needed: list[str], facts: dict[str, Fact]) -> str | None:
-    """What is wrong with the list; None: nothing."""
+    """Return the error in the list; None: there is none."""
     for name in needed:
         if name not in facts:
             near = difflib.get_close_matches(name, facts, 1)

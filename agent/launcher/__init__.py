@@ -1,6 +1,6 @@
-"""The parent and reaper of every container: a process of its own that outlives the agent (docs/architecture.md).
+"""The parent and reaper of every container: a separate process that outlives the agent (docs/architecture.md).
 
-:mod:`agent.launcher.server` is that process; :class:`agent.launcher.client.Launcher` is the agent's side of it.
+:mod:`agent.launcher.server` is that process; :class:`agent.launcher.client.Launcher` is the agent's side.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Adopt", "Exited", "LaunchFailed", "Launcher", "LauncherGone", "Runni
 
 
 def __getattr__(name: str) -> object:
-    """The client is for the agent: its asyncio would double the process that every start forks."""
+    """Import the client on demand: only the agent needs it, and asyncio would double every forked process."""
     if name in {"Launcher", "LauncherGone", "LaunchFailed"}:
         from agent.launcher import client
 

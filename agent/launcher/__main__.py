@@ -1,4 +1,4 @@
-"""``python -I -m agent.launcher --runtime-dir DIR [--cgroup-root DIR] [--leave-after S]``: see
+"""Run ``python -I -m agent.launcher --runtime-dir DIR [--cgroup-root DIR] [--leave-after S]``: see
 :mod:`agent.launcher.server`.
 """
 
@@ -16,20 +16,20 @@ from agent.launcher.server import Server
 from agent.place import cgroup2_mount, is_delegated, own_cgroup, was_made_by_launcher
 from penstock import paths
 
-#: How long the killed may take to be gone before their tree is left behind.
+#: How long to wait for killed processes to end before leaving their tree behind.
 _EMPTY_TIMEOUT_S = 10
 
 
 def main() -> int:
-    """The process."""
+    """Run the launcher."""
     parser = argparse.ArgumentParser(prog="penstock-launcher")
     parser.add_argument("--runtime-dir", type=Path, required=True)
-    parser.add_argument("--cgroup-root", type=Path, help="a cgroup v2 directory that is ours (default: our own unit's)")
+    parser.add_argument("--cgroup-root", type=Path, help="a cgroup v2 directory for the launcher (default: its unit's)")
     parser.add_argument(
         "--leave-after", type=float, help="end so many seconds after the last container and agent (default: never)"
     )
     arguments = parser.parse_args()
-    os.closerange(3, 1024)  # what we were born with; all that we open ourselves, exec closes
+    os.closerange(3, 1024)  # close inherited descriptors; exec closes those opened from here on
     paths.make_private(arguments.runtime_dir, 0o755)
     root = arguments.cgroup_root
     made = root is not None and (not root.exists() or was_made_by_launcher(root))
@@ -41,16 +41,16 @@ def main() -> int:
         return 1
     signal.signal(signal.SIGTERM, server.stop)
     gc.collect()
-    gc.freeze()  # no collection touches, and so copies, these pages in a child
+    gc.freeze()  # so that no garbage collection writes to, and thereby copies, these pages in a child
     server.serve()
-    server.end_all()  # as when a unit is stopped: what it owns ends with it
+    server.end_all()  # like a stopped unit, the launcher ends its processes with itself
     if root is not None:
         _leave(root, made=made)
     return 0
 
 
 def _settle(root: Path | None) -> Path | None:
-    """Move into a leaf of the tree's root, so that the root holds no process; None where there is no tree to have."""
+    """Move into a leaf of the tree's root, so that the root holds no process; return None if there is no tree."""
     if root is None:
         mount = cgroup2_mount()
         if mount is None:
@@ -78,14 +78,14 @@ def _enter(cgroup: Path) -> None:
 
 
 def _leave(root: Path, *, made: bool) -> None:
-    """Remove the containers' cgroups, and the whole tree if we made it."""
+    """Remove the containers' cgroups, and the whole tree if the launcher created it."""
     try:
         if made:
             _enter(root.parent)
         left = root if made else root / "containers"
         if left.exists():
             _wait_until_empty(left)
-            for directory in sorted(left.rglob("*/"), reverse=True):  # what is below comes first
+            for directory in sorted(left.rglob("*/"), reverse=True):  # children first
                 directory.rmdir()
             left.rmdir()
     except OSError as error:
@@ -93,7 +93,7 @@ def _leave(root: Path, *, made: bool) -> None:
 
 
 def _wait_until_empty(cgroup: Path) -> None:
-    """The killed are gone some milliseconds later; the kernel says so by POLLPRI on cgroup.events (4.2)."""
+    """Wait until killed processes are gone, some milliseconds; POLLPRI on cgroup.events signals it (4.2)."""
     with (cgroup / "cgroup.events").open("rb", buffering=0) as events:
         watch = select.poll()
         watch.register(events, select.POLLPRI)

@@ -1,4 +1,4 @@
-"""Who a user is: looked up in the child, as that may take long, and remembered by the launcher for the next one."""
+"""User accounts: looked up in the child, because that may take long, and cached by the launcher for later starts."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pwd
 import time
 from dataclasses import dataclass
 
-#: How long what a directory service said may be out of date. Changes to the local files are seen at once.
+#: The maximum age of a directory service's answer. Changes to the local files are noticed at once.
 _KEPT_S = 60.0
 _FILES = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a session of the user's has."""
+    """The account data that a session needs."""
 
     name: str
     uid: int
@@ -28,7 +28,7 @@ def look_up(name: str) -> Account:
     """Ask the host's user database.
 
     Raises:
-        KeyError: nobody has that name.
+        KeyError: no user has that name.
     """
     entry = pwd.getpwnam(name)
     groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
@@ -36,14 +36,14 @@ def look_up(name: str) -> Account:
 
 
 class Accounts:
-    """Those looked up lately."""
+    """A cache of recent lookups."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, Account]] = {}
         self._files = _stamps()
 
     def get(self, name: str) -> Account | None:
-        """None: not known, or not any more."""
+        """Return a cached account; None: unknown, or expired."""
         stamps = _stamps()
         if stamps != self._files:
             self._files = stamps
@@ -52,7 +52,7 @@ class Accounts:
         return account if time.monotonic() < until else None
 
     def put(self, name: str, account: Account) -> None:
-        """What a child was told."""
+        """Store the result of a child's lookup."""
         self._known[name] = (time.monotonic() + _KEPT_S, account)
 
 
@@ -60,7 +60,7 @@ def _stamps() -> list[tuple[int, int]]:
     found = []
     for path in _FILES:
         try:
-            status = os.stat(path)  # noqa: PTH116 - pathlib is not for a process that is forked for every start
+            status = os.stat(path)  # noqa: PTH116 - pathlib is too large for a process forked for every start
         except OSError:
             continue
         found.append((status.st_mtime_ns, status.st_ino))

@@ -1,7 +1,7 @@
-"""Taking over a process that somebody else started; and what can be seen of the end of one that is not our child.
+"""Adopt a process that another program started, and find out how a process ended that is not a child of the launcher.
 
-A pid is only a number, and may be another's by the time it is used. So a pidfd is opened first, and the process that
-was looked at and moved is known to be the one behind it if that one is still there afterwards.
+A pid may be reused by the time it is used. So a pidfd is opened first: if its process still exists afterwards, it was
+the one that was checked and moved.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable
 
 from agent.launcher.messages import Adopt
 
-#: A process that is not moved yet may fork after a look; each round finds what the one before it missed.
+#: A process that is not moved yet may fork after the listing; each round finds those that the previous one missed.
 _ROUNDS = 100
-#: linux/pidfd.h: PIDFD_GET_INFO with the first published size, PIDFD_INFO_EXIT (6.15), and where its answer is.
+#: linux/pidfd.h: PIDFD_GET_INFO with the first published size, PIDFD_INFO_EXIT (6.15), and the offset of its answer.
 _PIDFD_GET_INFO, _INFO_BYTES, _INFO_EXIT, _EXIT_CODE_AT = 0xC040FF0B, 64, 1 << 3, 60
-_EXIT_CODE_FIELD = 52 - 3  # of /proc/PID/stat (proc(5)), counted behind the command's name
+_EXIT_CODE_FIELD = 52 - 3  # of /proc/PID/stat (proc(5)), counted after the command's name
 
 
-class NotAdoptable(Exception):  # noqa: N818 - it reads as what it says
+class NotAdoptable(Exception):  # noqa: N818 - describes a state
     """Why a process cannot be adopted: one line for its user."""
 
 
@@ -30,11 +30,11 @@ def adopt(asked: Adopt, procs_fd: int | None, ours: Iterable[int], tree: str | N
     """Move a process into the cgroup whose ``cgroup.procs`` is open as ``procs_fd``, if there is one.
 
     Args:
-        asked: which process, and whose it must be.
-        procs_fd: None: it is only watched.
+        asked: the process, and its required owner.
+        procs_fd: None: the process is only watched.
         ours: pids of Penstock itself.
-        tree: where containers are, as /proc/PID/cgroup writes it.
-        together: of its descendants only those that are in its own cgroup.
+        tree: the containers' cgroup, as in /proc/PID/cgroup.
+        together: only descendants in the process's own cgroup.
 
     Returns:
         Its pidfd.
@@ -60,9 +60,9 @@ def adopt(asked: Adopt, procs_fd: int | None, ours: Iterable[int], tree: str | N
 
 
 def exit_code(pid: int, pidfd: int) -> int | None:
-    """How a process ended that is not our child: as Popen.returncode, None where nobody tells us.
+    """Return how a process that is not our child ended: as Popen.returncode, None if unknown.
 
-    A parent that has not reaped it yet leaves it in /proc; afterwards the kernel tells whoever kept a pidfd (6.15).
+    Until its parent has reaped it, the status is in /proc; afterwards the kernel returns it through a pidfd (6.15).
     """
     status = _exit_code_of_zombie(pid, pidfd)
     if status is None:
@@ -79,7 +79,7 @@ def _take(pid: int, procs_fd: int | None, check: Callable[[], None]) -> int:
         check()
         if procs_fd is not None:
             os.write(procs_fd, b"%d" % pid)
-        signal.pidfd_send_signal(pidfd, 0)  # Linux 5.1; ESRCH: what we looked at or moved may have been another
+        signal.pidfd_send_signal(pidfd, 0)  # Linux 5.1; ESRCH: the process checked or moved may have been another one
     except ProcessLookupError:
         os.close(pidfd)
         raise NotAdoptable(f"process {pid} has ended") from None
@@ -98,26 +98,26 @@ def _open(pid: int) -> int:
     except OverflowError:
         raise NotAdoptable(f"there is no process {pid}") from None
     except OSError as error:
-        if error.errno in {errno.EINVAL, errno.ENOENT}:  # the latter since 6.15
+        if error.errno in {errno.EINVAL, errno.ENOENT}:  # ENOENT since 6.15
             raise NotAdoptable(f"{pid} is a thread; name its process") from None
         raise NotAdoptable(f"there is no process {pid}" if error.errno == errno.ESRCH else f"{pid}: {error}") from None
 
 
 def _check(pid: int, uid: int, user: str, tree: str | None, only_from: str | None) -> None:
-    """Whether the user may have this process taken over; ``only_from``: if it is in this cgroup.
+    """Check that the user may have this process adopted; ``only_from``: and that it is in this cgroup.
 
     Raises:
-        NotAdoptable: no.
+        NotAdoptable: it may not.
         ProcessLookupError: it has ended.
     """
     status = _status(pid)
     uids = [int(number) for number in status["Uid"].split()[:3]]  # real, effective, saved
     if uid != 0 and uids != [uid] * 3:
-        raise NotAdoptable(f"process {pid} is not {user}'s alone")
+        raise NotAdoptable(f"process {pid} does not belong to {user} alone")
     if status["State"].startswith(("Z", "X")):
         raise ProcessLookupError
     if "VmSize" not in status:
-        raise NotAdoptable(f"process {pid} is the kernel's")
+        raise NotAdoptable(f"process {pid} is a kernel thread")
     if len(status["NSpid"].split()) != len(_status(os.getpid())["NSpid"].split()):  # Linux 4.1
         raise NotAdoptable(f"process {pid} is in a pid namespace (a container) of its own")
     if tree is not None and (where := cgroup_of(pid)).startswith(tree):
@@ -132,7 +132,7 @@ def _status(pid: int) -> dict[str, str]:
 
 
 def cgroup_of(pid: int) -> str:
-    """Its cgroup v2 path below the mount, "" where there is none.
+    """Return a process's cgroup v2 path below the mount, "" if there is none.
 
     Raises:
         ProcessLookupError: it has ended.
@@ -153,7 +153,7 @@ def _read(pid: int, name: str) -> str:
 
 
 def _take_descendants(pid: int, ours: frozenset[int], take: Callable[[int], int]) -> None:
-    """Parents first: what one forks after it was moved is where it belongs already."""
+    """Move the descendants, parents first: children forked by a moved process are already in the cgroup."""
     known = {pid}
     for _ in range(_ROUNDS):
         found = parents()
@@ -166,11 +166,11 @@ def _take_descendants(pid: int, ours: frozenset[int], take: Callable[[int], int]
                 try:
                     os.close(take(one))
                 except NotAdoptable:
-                    continue  # it ended, is somebody else's, or a container
+                    continue  # it ended, is another user's, or is in a container
 
 
 def parents() -> dict[int, int]:
-    """Process → its parent, of all that run now."""
+    """Return process → parent, for all processes that run now."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
@@ -196,7 +196,7 @@ def _depth(pid: int, parents: dict[int, int]) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields behind the command's name, which may itself contain anything."""
+    """Return the fields after the command's name, which may contain any characters."""
     return _read(pid, "stat").rpartition(")")[2].split()
 
 

@@ -1,4 +1,4 @@
-"""Processes that are lent for the rank of a job: taken in like adopted ones, and put back where they were."""
+"""Processes lent for the rank of a job: moved into a container like adopted ones, and moved back later."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from agent.launcher.adopt import NotAdoptable, cgroup_of
 
-#: Between a look and the moves a process may fork; each round finds what the one before it missed.
+#: A process may fork between the listing and the moves; each round finds those that the previous one missed.
 _ROUNDS = 100
-#: What somebody has set for a cgroup, and a process would lose that leaves it: file → what it says where nobody has.
+#: Cgroup settings that a process would lose by leaving: file → its default value.
 _OWN_LIMITS = {
     "cpu.max": "max 100000",
     "cpu.weight": "100",
@@ -20,15 +20,15 @@ _OWN_LIMITS = {
     "memory.low": "0",
     "memory.min": "0",
 }
-#: Why a cgroup that is there takes no process: one below it has controllers, or it is threaded; or it is gone.
+#: Errors of a cgroup that takes no process: one below it has controllers, it is threaded, or it is gone.
 _TAKES_NONE = {errno.ENOENT, errno.ENODEV, errno.EBUSY, errno.EOPNOTSUPP}
 
 
 def place_of(pid: int, mount: Path) -> Path:
-    """The cgroup of a process that may be borrowed; ``mount`` is where cgroup v2 is.
+    """Return the cgroup of a process that may be borrowed; ``mount`` is the cgroup v2 mount.
 
     Raises:
-        NotAdoptable: limits bind it there that would not bind it elsewhere, or it has ended.
+        NotAdoptable: it has limits there that it would lose, or it has ended.
     """
     try:
         where = cgroup_of(pid)
@@ -36,7 +36,7 @@ def place_of(pid: int, mount: Path) -> Path:
         raise NotAdoptable(f"process {pid} has ended") from None
     path = mount / where.lstrip("/")
     if not where or "/.." in where or not path.is_dir():
-        raise NotAdoptable(f"process {pid} is in a cgroup that cannot be seen from here")
+        raise NotAdoptable(f"process {pid} is in a cgroup that is not visible here")
     for cgroup in (path, *path.parents):
         if cgroup == mount:
             break
@@ -47,9 +47,9 @@ def place_of(pid: int, mount: Path) -> Path:
 
 
 def put_back(container: Path, origin: Path, mount: Path) -> bool:
-    """Move every process of a container to where it was, or to the nearest cgroup above that takes it.
+    """Move every process of a container back to its former cgroup, or to the nearest ancestor that takes it.
 
-    Return whether none is left in the container.
+    Return whether the container is empty.
     """
     below = [each for each in (origin, *origin.parents) if each == mount or mount in each.parents]
     for _ in range(_ROUNDS):
@@ -69,7 +69,7 @@ def _members(container: Path) -> list[int]:
 
 
 def _move(pid: int, container: str, places: list[Path]) -> None:
-    """Into the first place that takes it, unless the pid is another process's by now."""
+    """Move a process into the first cgroup that takes it, unless the pid has been reused."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:

@@ -1,12 +1,12 @@
-"""From fork to exec: the way of a command into its cgroup, session, keyring, user and environment.
+"""From fork to exec: put a command into its cgroup, session, keyring, user and environment.
 
-The launcher has one thread and few pages, so a plain fork is safe and quick; the child enters its cgroup before
-anything else, so that not one instruction or page of the command is charged elsewhere. Whatever may take long (a user
-database on the network, a hung file system, a cgroup that is throttled) happens in the child: the launcher only waits
-for its report, together with everything else it waits for.
+The launcher has one thread and few pages, so a plain fork is safe and fast; the child enters its cgroup first, so that
+no instruction or page of the command is charged elsewhere. Operations that may take long (a user database on the
+network, a hung file system, a throttled cgroup) happen in the child: the launcher waits for its report in its event
+loop.
 
-Every page that the child writes to is copied first, and Python writes wherever it looks. So what all children share
-is set once, in the launcher, and what can be worked out before the fork is.
+Every page that the child writes to is copied first, and Python writes to objects that it only reads. So state common to
+all children is set up once, in the launcher, and as much as possible is computed before the fork.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from agent.launcher.messages import Start
 _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h, Linux 3.5
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: As a shell says it: a command that is not there, and one that cannot be executed. A start that fails before has none.
+#: As in a shell: the command does not exist, or cannot be executed. Earlier failures have no exit status.
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _STANDARD = (0, 1, 2)
 _OOM_SCORE_ADJ = "/proc/self/oom_score_adj"  # Linux 2.6.36
 
 
-class NotStartable(Exception):  # noqa: N818 - it reads as what it says
+class NotStartable(Exception):  # noqa: N818 - describes a state
     """Why a command cannot be started: one line for its user."""
 
 
 class Spawner:
-    """Makes children; what they all share is set once, in this process."""
+    """Forks children; their common state is set up once, in this process."""
 
     def __init__(self) -> None:
-        """Change this process for good.
+        """Set up this process, permanently.
 
         Raises:
             OSError: the kernel refuses.
@@ -51,13 +51,13 @@ class Spawner:
         self.accounts = Accounts()
         while (
             os.open(os.devnull, os.O_RDWR) <= _STANDARD[-1]
-        ):  # so that nothing that is passed to us gets their numbers
+        ):  # so that passed descriptors do not get the standard numbers
             pass
         for number in signal.valid_signals() - {signal.SIGCHLD}:
             if signal.getsignal(number) is signal.SIG_IGN:
-                # Ignored by Python, nohup or a shell's background job: exec undoes a handler, but not SIG_IGN.
+                # Ignored by Python, nohup or a shell's background job: exec resets a handler, but not SIG_IGN.
                 signal.signal(number, _nothing)
-        signal.signal(signal.SIGINT, _nothing)  # a terminal's Ctrl-C is for the agent
+        signal.signal(signal.SIGINT, _nothing)  # a terminal's Ctrl-C is meant for the agent
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         os.umask(0o022)
@@ -65,20 +65,20 @@ class Spawner:
         if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "PR_SET_NO_NEW_PRIVS")
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each container
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # one descriptor per container
         self._files = (soft, hard) if soft != hard else None
         self._oom = os.open(_OOM_SCORE_ADJ, os.O_RDONLY | os.O_CLOEXEC)
 
     def spawn(self, start: Start, procs_fd: int | None, stdio: tuple[int, int, int]) -> tuple[int, int]:
-        """Fork.
+        """Fork a child for a command.
 
         Returns:
             The pid, and a descriptor to read to its end: the MessagePack values ``["account", …]`` if :attr:`accounts`
-            had none, and ``["failed", line, exit status]`` if the command does not run. The child is to be reaped
-            either way.
+            had none, and ``["failed", line, exit status]`` if the command does not run. In both cases, the child must
+            be reaped.
 
         Raises:
-            OSError: no process can be had.
+            OSError: no process can be created.
         """
         account = self.accounts.get(start.user)
         execution = _execution(start, account) if account is not None else None
@@ -96,9 +96,9 @@ class Spawner:
         return pid, reading
 
     def _oom_score_adj(self, asked: int) -> bytes | None:
-        """What a child has to write; None where it is born with it.
+        """Return the value that a child has to write; None if it inherits it.
 
-        A launcher that its unit protects (OOMScoreAdjust=) does not hand that on, and one that is exposed does.
+        A launcher protected by its unit (OOMScoreAdjust=) does not pass that on; a more exposed one does.
         """
         own = int(os.pread(self._oom, 16, 0))
         return b"%d" % asked if asked > own else None
@@ -112,7 +112,7 @@ class Spawner:
         oom: bytes | None,
         report: int,
     ) -> NoReturn:
-        """In the child. Every failure is one line through the pipe; nothing returns to the launcher's loop."""
+        """Become the command, in the child. Every failure is one line through the pipe; this never returns."""
         step = "cannot enter its cgroup"
         try:
             if procs_fd is not None:
@@ -123,7 +123,7 @@ class Spawner:
             join_new_session_keyring()
             step = "cannot take over its descriptors"
             for passed, standard in zip(stdio, _STANDARD, strict=True):
-                os.dup2(passed, standard)  # all others, the report's too, exec closes
+                os.dup2(passed, standard)  # exec closes all others, including the report's
             step = "cannot set its limits"
             if self._files is not None:
                 resource.setrlimit(resource.RLIMIT_NOFILE, self._files)
@@ -141,14 +141,14 @@ class Spawner:
             _fail(report, start.argv[0], step, error)
         except NotStartable as error:
             _say(report, "failed", str(error), None)
-        except Exception as error:  # noqa: BLE001 - the root of the process: a NUL in an argument, no memory
+        except Exception as error:  # noqa: BLE001 - top level of the process: a NUL in an argument, no memory
             _say(report, "failed", f"{step}: {error}", None)
         finally:
             os._exit(_NOT_FOUND)
 
 
 def _fork(procs_fd: int | None) -> tuple[int, bool]:
-    """The pid, 0 in the child; and whether the child is born in the cgroup."""
+    """Return the pid, 0 in the child; and whether the child starts inside the cgroup."""
     if procs_fd is not None:
         with contextlib.suppress(OSError):
             return fork_into(procs_fd), True
@@ -156,7 +156,7 @@ def _fork(procs_fd: int | None) -> tuple[int, bool]:
 
 
 class Execution(NamedTuple):
-    """What is worked out before the fork: the files that the command may be, in order, and its environment."""
+    """Values computed before the fork: the candidate files of the command, in order, and its environment."""
 
     account: Account
     argv: list[str]
@@ -165,7 +165,7 @@ class Execution(NamedTuple):
 
 
 def _nothing(*_: object) -> None:
-    """A handler; unlike SIG_IGN it is not inherited through exec."""
+    """Do nothing; unlike SIG_IGN, a handler is not inherited through exec."""
 
 
 def _say(report: int, *what: object) -> None:
@@ -177,13 +177,13 @@ def _fail(report: int, command: str, step: str, error: OSError) -> None:
     if step.startswith("cannot run"):
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
         status = _NOT_FOUND if missing else _NOT_EXECUTABLE
-        if missing and "/" not in command:  # a path that is not there may also lack its interpreter
+        if missing and "/" not in command:  # a path that does not exist may also lack its interpreter
             line = f"command not found: {command!r}"
     _say(report, "failed", line, status)
 
 
 def _look_up(user: str, report: int) -> Account:
-    """Ask, and tell the launcher.
+    """Look up an account, and report it to the launcher.
 
     Raises:
         NotStartable: no such user.
@@ -197,10 +197,10 @@ def _look_up(user: str, report: int) -> Account:
 
 
 def _become_user(account: Account) -> None:
-    """The user's groups and ids, for good.
+    """Change to the user's groups and ids, permanently.
 
     Raises:
-        NotStartable: it is one that we may not become.
+        NotStartable: the launcher may not become that user.
     """
     own = os.geteuid()
     if own == 0:
@@ -228,19 +228,19 @@ def _execution(start: Start, account: Account) -> Execution:
 
 
 def _join(directory: str, command: str) -> str:
-    return f"{directory}/{command}" if directory else command  # an empty entry of PATH is where we are
+    return f"{directory}/{command}" if directory else command  # an empty entry of PATH is the current directory
 
 
 def _execute(execution: Execution) -> None:
-    """As execvp(3): the first file that can be executed; if none can, a reason that is not that it is missing.
+    """Execute like execvp(3): the first executable file; if there is none, raise an error other than a missing file.
 
     Raises:
-        OSError: that reason.
+        OSError: the reason.
     """
     reason: OSError | None = None
     for file in execution.files:
         try:
-            os.execve(file, execution.argv, execution.environment)  # noqa: S606 - that is the launcher's work
+            os.execve(file, execution.argv, execution.environment)  # noqa: S606 - the launcher's purpose
         except OSError as error:
             if reason is None or isinstance(reason, FileNotFoundError | NotADirectoryError):
                 reason = error

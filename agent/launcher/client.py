@@ -23,11 +23,11 @@ from penstock.peer_credentials import UntrustedServerError, check_server
 _START_TIMEOUT_S = 120.0
 
 
-class LaunchFailed(Exception):  # noqa: N818 - it reads as what it says
+class LaunchFailed(Exception):  # noqa: N818 - describes a state
     """Why a command could not be started or adopted: one line for its user.
 
-    ``exit_status`` is what a shell would end with: 127 where the command is not there, 126 where it cannot be
-    executed, None where something else failed.
+    ``exit_status`` is what a shell would return: 127 if the command does not exist, 126 if it cannot be executed, None
+    for other failures.
     """
 
     def __init__(self, message: str, exit_status: int | None = None) -> None:
@@ -36,7 +36,7 @@ class LaunchFailed(Exception):  # noqa: N818 - it reads as what it says
 
 
 class LauncherGone(LaunchFailed):
-    """The launcher died. ``asked``: it may have done what it was asked for, else it was not asked."""
+    """The launcher died. ``asked``: the request was sent, so it may have been carried out."""
 
     def __init__(self, *, asked: bool) -> None:
         super().__init__("the launcher is gone")
@@ -44,7 +44,7 @@ class LauncherGone(LaunchFailed):
 
 
 class Launcher:
-    """A connection to the launcher; make one with :meth:`connect`."""
+    """A connection to the launcher, created by :meth:`connect`."""
 
     def __init__(
         self, connection: socket.socket, on_exit: Callable[[Exited], None], on_lost: Callable[[], None]
@@ -58,7 +58,7 @@ class Launcher:
         self._hello: asyncio.Future[str] = self._loop.create_future()
         self._closed = False
         self.cgroup_root: Path | None = None
-        self.instance = ""  # another one for each launcher process; "" of a launcher that does not name it
+        self.instance = ""  # different for each launcher process; "" for older launchers
         self._loop.add_reader(connection, self._readable)
 
     @classmethod
@@ -72,16 +72,16 @@ class Launcher:
         cgroup_root: Path | None,
         leave_after_s: float = 0.0,
     ) -> Launcher:
-        """Connect; with ``spawn``, start a launcher that survives us if none answers. Exits not yet acknowledged come
-        before this returns.
+        """Connect; with ``spawn``, start a launcher, which outlives the agent, if none answers. Unacknowledged exits
+        are delivered before this returns.
 
         Args:
-            runtime_dir: where its socket is.
+            runtime_dir: the directory of its socket.
             on_exit: called for each exit, again for those that no agent has acknowledged.
-            on_lost: called once if the launcher goes away: nobody can see how its containers end any more.
+            on_lost: called once if the launcher dies: ends of its containers can then no longer be observed.
             spawn: outside systemd, where no unit starts it.
-            cgroup_root: for one that is spawned: a cgroup v2 directory, ours or to be made.
-            leave_after_s: for one that is spawned: it ends so long after its last container and agent; 0: never.
+            cgroup_root: for a spawned launcher: a cgroup v2 directory, existing or to be created.
+            leave_after_s: for a spawned launcher: it ends this long after its last container and agent; 0: never.
 
         Raises:
             OSError: no launcher answers, or one cannot be started.
@@ -105,10 +105,10 @@ class Launcher:
         return launcher
 
     async def start(self, start: Start, *, procs_fd: int | None, stdio: tuple[int, int, int]) -> int:
-        """Start a command; its pid once it runs.
+        """Start a command; return its pid once it runs.
 
         Raises:
-            LaunchFailed: a step on the way failed; says which. LauncherGone: nobody can say whether it was started.
+            LaunchFailed: a step failed; the message names it. LauncherGone: it is unknown whether the command started.
         """
         descriptors = [*stdio, *([procs_fd] if procs_fd is not None else [])]
         answer = await self._ask({"do": "start", "start": astuple(start)}, descriptors)
@@ -120,16 +120,16 @@ class Launcher:
         self, container: str, pid: int, user: str, *, procs_fd: int | None = None, tree: bool = False,
         borrow: bool = False,
     ) -> None:  # fmt: skip
-        """Take over a process that ``user`` has started elsewhere; its end is told as of any other.
+        """Take over a process that ``user`` has started elsewhere; its end is reported as for any other.
 
-        Its threads come along, its children that exist already only with ``tree``. What it was charged for before
-        (memory, page cache, its sockets) stays charged where it was. :attr:`Exited.exit_status` may be None. Without
-        ``procs_fd`` it is only watched, and only itself can be killed. With ``borrow`` it can be given back
-        (:meth:`give_back`), and is when the launcher is stopped; what it leaves behind when it ends goes on.
+        Its threads are moved too, its existing children only with ``tree``. Resources charged before (memory, page
+        cache, sockets) stay charged to the former cgroup. :attr:`Exited.exit_status` may be None. Without ``procs_fd``
+        the process is only watched, and only the process itself can be killed. With ``borrow`` it can be given back
+        (:meth:`give_back`), which also happens when the launcher is stopped; its children continue when it ends.
 
         Raises:
-            LaunchFailed: no such process, not the user's alone, Penstock's own, or in a container already; to be
-                borrowed, and in a cgroup with limits of its own.
+            LaunchFailed: no such process, not the user's alone, Penstock's own, or in a container already; with
+                ``borrow``, in a cgroup with limits of its own.
         """
         try:
             uid = (await asyncio.to_thread(pwd.getpwnam, user)).pw_uid
@@ -142,7 +142,7 @@ class Launcher:
             raise LaunchFailed(answer["error"])
 
     async def give_back(self, container: str) -> None:
-        """Move what was borrowed back to where it was, and forget it: its end is not told.
+        """Move a borrowed process back to its former cgroup, and drop it: its end is not reported.
 
         Raises:
             LaunchFailed: it has ended, or was not borrowed by this launcher.
@@ -152,27 +152,27 @@ class Launcher:
             raise LaunchFailed(answer["error"])
 
     async def running(self) -> list[Running]:
-        """What runs now."""
+        """Return the running containers."""
         return [Running(*fields) for fields in (await self._ask({"do": "running"}))["running"]]
 
     async def signal(self, container: str, signum: int) -> None:
-        """Signal the process group of its first process (if adopted: itself); one that is gone is no error."""
+        """Signal the process group of a container's first process (an adopted one: itself); no error if it is gone."""
         await self._ask({"do": "signal", "container": container, "signal": signum})
 
     async def kill_session(self, container: str) -> None:
-        """Where there is no cgroup: SIGKILL to every process of its session."""
+        """Send SIGKILL to every process of the container's session, for containers without a cgroup."""
         await self._ask({"do": "kill_session", "container": container})
 
     async def acknowledge(self, container: str) -> None:
-        """How it ended was recorded: the launcher may forget it."""
+        """Let the launcher drop the exit of a container, which was recorded."""
         await self._ask({"do": "acknowledge", "container": container})
 
     async def shutdown(self) -> None:
-        """End, once nothing runs and we have hung up."""
+        """Make the launcher end once no container runs and this connection is closed."""
         await self._ask({"do": "shutdown"})
 
     async def close(self) -> None:
-        """Hang up; the launcher goes on, and ``on_lost`` is not called."""
+        """Close the connection; the launcher continues, and ``on_lost`` is not called."""
         if self._connection.fileno() < 0:
             return
         self._closed = True
@@ -181,7 +181,7 @@ class Launcher:
 
     @property
     def gone(self) -> bool:
-        """Whether it died, or we hung up."""
+        """Whether the launcher died or the connection was closed."""
         return self._closed
 
     # ------------------------------------------------------------ inside
@@ -207,7 +207,7 @@ class Launcher:
             self._waiting.pop(request_id, None)
 
     def _read_to_the_end(self) -> None:
-        """Take what a launcher that is gone has said before, and then its end."""
+        """Read the last messages of a launcher that is gone, up to the end of the stream."""
         while not self._closed:
             self._readable()
 
@@ -217,8 +217,8 @@ class Launcher:
         except BlockingIOError:
             return
         except ConnectionResetError:
-            # It died with requests unread. The kernel says so once; then come what it has sent, and the end. uvloop
-            # does not watch a socket any more that had an error.
+            # It died with requests unread. The kernel reports that once, followed by the messages sent before and the
+            # end of the stream. uvloop stops watching a socket after an error.
             self._read_to_the_end()
             return
         except OSError:
@@ -243,7 +243,7 @@ class Launcher:
         for future in waiting:
             if not future.done():
                 future.set_exception(LauncherGone(asked=True))
-                future.exception()  # seen: whoever waits hears it all the same
+                future.exception()  # marked as retrieved: a waiting caller gets it nevertheless
         if not self._closed:
             self._closed = True
             self._on_lost()
@@ -265,9 +265,9 @@ def _dial(path: Path) -> socket.socket | None:
 
 
 def _spawn(runtime_dir: Path, cgroup_root: Path | None, leave_after_s: float) -> None:
-    """Start a launcher in a session of its own and wait until it says that it listens.
+    """Start a launcher in a session of its own and wait until it reports that it listens.
 
-    It must not hold on to our standard output and error, which somebody may read to their end: it has a log file.
+    It must not inherit our standard output and error, whose readers may wait for their end: it writes to a log file.
     """
     log = runtime_dir / "launcher.log"
     command = [sys.executable, "-I", "-m", "agent.launcher", "--runtime-dir", str(runtime_dir)]
@@ -289,9 +289,11 @@ def _spawn(runtime_dir: Path, cgroup_root: Path | None, leave_after_s: float) ->
         finally:
             os.close(pidfd)
     if listens:
-        process.returncode = 0  # it outlives us on purpose: no warning that nobody waited for it
+        process.returncode = 0  # it outlives us on purpose: this avoids Popen's warning
         return
     process.kill()
     process.wait()
     said = log.read_text(encoding="utf-8", errors="replace").strip()
-    raise OSError(errno.ECHILD, f"the launcher did not start: {said.splitlines()[-1] if said else 'it said nothing'}")
+    raise OSError(
+        errno.ECHILD, f"the launcher did not start: {said.splitlines()[-1] if said else 'it printed nothing'}"
+    )

@@ -1,4 +1,4 @@
-"""How containers ended, until an agent has recorded it: in memory, and in files for the next launcher."""
+"""Exits of containers until an agent has recorded them: in memory, and in files for the next launcher."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.durable import replace_file
 
 
 class Exits:
-    """Ends that no agent has acknowledged; a file that cannot be read or written stops nothing."""
+    """The unacknowledged exits; a file that cannot be read or written is only reported."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -28,15 +28,15 @@ class Exits:
         return iter(list(self._ended.values()))
 
     def add(self, exited: Exited) -> None:
-        """Keep one. The disk need not have it before this returns: a crash of the host ends the containers, too."""
+        """Keep an exit. No fsync: a crash of the host ends the containers, too."""
         self._ended[exited.container] = exited
         try:
             replace_file(self._path(exited.container), msgpack.packb(astuple(exited)))
         except OSError as error:
-            say(f"how {exited.container} ended is kept in memory alone: {error.filename}: {error.strerror}")
+            say(f"the end of {exited.container} is kept in memory only: {error.filename}: {error.strerror}")
 
     def drop(self, container: str) -> None:
-        """An agent has recorded it."""
+        """Drop an exit that an agent has recorded."""
         if self._ended.pop(container, None) is None:
             return
         try:
@@ -54,13 +54,13 @@ class Exits:
                 return
             exited = Exited(*msgpack.unpackb(path.read_bytes()))
         except (OSError, TypeError, ValueError) as error:  # msgpack's errors are ValueErrors
-            say(f"{path} is not a record of how a container ended, and left alone: {error}")
+            say(f"{path} is not a record of a container's end, and is left unchanged: {error}")
             return
         if exited.container == path.name:
             self._ended[exited.container] = exited
 
 
 def say(text: str) -> None:
-    """Tell on standard error. Its file may lie on a full disk: that ends nobody's containers."""
+    """Print to standard error. A failure, such as a full disk, must not end the containers."""
     with contextlib.suppress(OSError):
         print(f"penstock-launcher: {text}", file=sys.stderr, flush=True)  # noqa: T201

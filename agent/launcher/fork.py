@@ -1,7 +1,7 @@
-"""A fork that is born in a cgroup (clone3, Linux 5.7).
+"""Fork a child into a cgroup (clone3, Linux 5.7).
 
-Who forks and then writes ``0`` into ``cgroup.procs`` waits on the way for all processors to have passed through the
-kernel's RCU, where nothing else moved processes lately: 10 to 50 ms on a host with cgroup v2 alone.
+The alternative, writing ``0`` into ``cgroup.procs`` after a fork, waits for an RCU grace period on all processors
+unless processes were moved recently: 10 to 50 ms on a host with cgroup v2 only.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import struct
 _SYS_CLONE3 = 435  # on every architecture
 _CLONE_INTO_CGROUP = 0x2_0000_0000  # linux/sched.h
 _CLONE_ARGS = struct.Struct("=11Q")  # flags, pidfd, child_tid, parent_tid, exit_signal, stack…, tls, set_tid…, cgroup
-#: PyDLL: the child must not find the interpreter's lock taken away in the middle of the call.
+#: PyDLL keeps the interpreter's lock: the child must not find it released in the middle of the call.
 _syscall = ctypes.PyDLL(None, use_errno=True).syscall
 _syscall.restype = ctypes.c_long
 
 
 def fork_into(procs_fd: int) -> int:
-    """As os.fork(), for a process with one thread; the child is in the cgroup whose ``cgroup.procs`` is open.
+    """Do os.fork() for a process with one thread; the child starts in the cgroup whose ``cgroup.procs`` is open.
 
     Raises:
-        OSError: the kernel cannot do that, or not there; who then forks and enters learns why.
+        OSError: the kernel cannot do this, here or at all; forking and then entering the cgroup reveals the reason.
     """
     directory = os.path.dirname(os.readlink(f"/proc/self/fd/{procs_fd}"))  # noqa: PTH115, PTH120 - as in account.py
     cgroup = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         arguments = _CLONE_ARGS.pack(_CLONE_INTO_CGROUP, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, cgroup)
-        # What os.fork() does around fork(2). glibc's own part of it, which clone3 goes without, is about other threads.
+        # The equivalent of os.fork(). glibc's own part of fork(), which clone3 lacks, only concerns other threads.
         ctypes.pythonapi.PyOS_BeforeFork()
         pid = int(_syscall(_SYS_CLONE3, arguments, len(arguments)))
         if pid == 0:

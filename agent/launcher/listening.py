@@ -1,4 +1,4 @@
-"""The launcher's socket: where it listens, and messages with descriptors."""
+"""The launcher's listening socket, and messages with descriptors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DESCRIPTORS = 4  # stdin, stdout, stderr, and cgroup.procs
 
 
 def receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """socket.recv_fds() forgets its flags (Python 3.11), and these descriptors must not reach the next child."""
+    """Receive a message with close-on-exec descriptors: socket.recv_fds() drops its flags (Python 3.11)."""
     space = socket.CMSG_SPACE(DESCRIPTORS * struct.calcsize("i"))
     data, ancillary, _, _ = connection.recvmsg(MAX_MESSAGE_BYTES, space, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")
@@ -26,10 +26,10 @@ def receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int
 
 
 def listen(path: Path) -> socket.socket:
-    """Where nobody listens.
+    """Listen at a path unless a launcher already does.
 
     Raises:
-        OSError: a launcher answers there already, and what it runs is not to be taken from it.
+        OSError: a launcher answers there already; its containers must not be taken from it.
     """
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as trial:

@@ -1,8 +1,8 @@
-"""What agent and launcher say to each other: one MessagePack map per SOCK_SEQPACKET message.
+"""Messages between agent and launcher: one MessagePack map per SOCK_SEQPACKET message.
 
-Requests carry ``id`` and are answered by a message with the same id; ``exited`` comes unasked, again after each new
-connection, until it is acknowledged. Kept to plain data and few imports: the launcher must stay small, because every
-start forks it.
+Requests carry ``id`` and are answered by a message with the same id; ``exited`` is sent unasked, again on each new
+connection, until it is acknowledged. Plain data and few imports: the launcher must stay small, because every start
+forks it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: A start with a large environment must fit (the kernel's own limit for argv and environment is 2 MiB on most hosts).
+#: A start with a large environment must fit (the kernel's limit for argv and environment is 2 MiB on most hosts).
 MAX_MESSAGE_BYTES = 3 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A command to start; ``user`` is a name of the host's.
+    """A command to start; ``user`` is a user name of the host.
 
-    ``oom_score_adj`` (0 to 1000) makes the kernel's own OOM killer take it before others; it is never less than the
-    launcher's, where that is positive.
+    ``oom_score_adj`` (0 to 1000) makes the kernel's OOM killer prefer it; it is never less than the launcher's own,
+    where that is positive.
     """
 
     container: str
@@ -33,9 +33,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """A process to take over; it must be ``uid``'s alone, whatever root's is.
+    """A process to take over; it must belong to ``uid`` alone. Root may name any process.
 
-    With ``tree`` its descendants come, too, as far as they are the same user's and nobody's container yet.
+    With ``tree``, its descendants are included if they belong to the same user and are in no container yet.
     """
 
     container: str
@@ -47,7 +47,7 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A container whose first process runs. ``started_at`` is Unix time; of an adopted one, when it was adopted."""
+    """A container whose first process runs. ``started_at`` is Unix time, for an adopted one of its adoption."""
 
     container: str
     pid: int
@@ -59,8 +59,9 @@ class Running:
 class Exited:
     """A container whose first process ended. ``exit_status`` is 128 + n for signal n; ``ended_at`` is Unix time.
 
-    CPU time and memory are of the process and the children that it waited for (wait4); the cgroup knows better. Of an
-    adopted process they are 0, and ``exit_status`` is None where the kernel does not tell who is not its parent.
+    CPU time and memory are those of the process and the children that it waited for (wait4); the cgroup's counters are
+    more complete. For an adopted process they are 0, and ``exit_status`` is None if the kernel reports it to the parent
+    only.
     """
 
     container: str
@@ -72,7 +73,7 @@ class Exited:
 
 
 def widen(connection: socket.socket) -> None:
-    """Let a message of MAX_MESSAGE_BYTES through; without CAP_NET_ADMIN as much as net.core.wmem_max allows."""
+    """Allow messages of MAX_MESSAGE_BYTES; without CAP_NET_ADMIN, up to net.core.wmem_max."""
     force = 32  # SO_SNDBUFFORCE, asm-generic/socket.h
     try:
         connection.setsockopt(socket.SOL_SOCKET, force, 2 * MAX_MESSAGE_BYTES)

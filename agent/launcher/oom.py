@@ -1,4 +1,4 @@
-"""How eagerly the kernel's OOM killer takes a container that runs already: one that is adopted, or promoted."""
+"""The OOM score of a running container that was adopted or promoted."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import contextlib
 import os
 from pathlib import Path
 
-#: A process may fork between a look and the write; each round finds what the one before it missed.
+#: A process may fork between the listing and the write; each round finds those that the previous one missed.
 _ROUNDS = 100
 
 
 def set_oom_score_adj(cgroup: Path, value: int) -> None:
-    """Give every process of a cgroup, and of those below it, this score (-1000 to 1000; Linux 2.6.36).
+    """Set the OOM score (-1000 to 1000; Linux 2.6.36) of every process of a cgroup and those below it.
 
-    What they fork later inherits it. Only who has CAP_SYS_RESOURCE can lower a score; for others this does nothing.
-    A cgroup that vanished has no processes.
+    Children inherit it. Lowering a score takes CAP_SYS_RESOURCE; without it, this does nothing. A cgroup that vanished
+    has no processes.
     """
     done: set[int] = set()
     for _ in range(_ROUNDS):
@@ -22,7 +22,7 @@ def set_oom_score_adj(cgroup: Path, value: int) -> None:
         if not fresh:
             return
         for pid in fresh:
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # ended, or not ours
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # ended, or not permitted
                 _set(pid, cgroup.name, value)
         done |= fresh
 
@@ -36,7 +36,7 @@ def _pids(cgroup: Path) -> set[int]:
 
 
 def _set(pid: int, cgroup: str, value: int) -> None:
-    """Through the process's directory, which stays its own when the pid becomes another's."""
+    """Set the score through the process's directory, which stays the same process's if the pid is reused."""
     process = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with open("cgroup", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, dir_fd=process)) as file:

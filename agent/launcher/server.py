@@ -1,8 +1,8 @@
 """The launcher's process: ``python -I -m agent.launcher --runtime-dir DIR``.
 
-It starts containers, waits for them, and keeps how they ended until an agent has recorded it. It outlives agents, but
-not for ever where nothing runs and no agent comes; it never decides anything. It waits for nothing but its selector,
-and whatever one connection says or leaves unread harms no other.
+It starts containers, waits for them, and keeps their exits until an agent has recorded them. It outlives agents, but
+ends when nothing runs and no agent connects; it makes no decisions. It blocks only in its selector, and no connection
+can affect another by what it sends or leaves unread.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ from agent.launcher.session import kill_session
 from agent.place import cgroup2_mount
 from penstock import sdnotify
 
-#: The buffer of a socket holds fewer requests than this.
+#: More requests than a socket's buffer holds.
 _MOST_REQUESTS = 100_000
-#: The agent that started the launcher may take so long to connect, however short it is to stay without one.
+#: The minimum time for the agent that started the launcher to connect.
 _FIRST_AGENT_S = 120.0
 
 
 @dataclass(slots=True)
 class _Child:
-    """``confined``: it is in a cgroup of its own. ``adopted``: somebody else is its parent. ``origin``: the cgroup from
-    which it was borrowed. ``said``: its report."""
+    """A container's first process. ``confined``: it has a cgroup of its own. ``adopted``: another process is its
+    parent. ``origin``: the cgroup that it was borrowed from. ``said``: its report so far.
+    """
 
     running: Running
     pidfd: int
@@ -57,7 +58,7 @@ class _Child:
 
 @dataclass(slots=True, eq=False)
 class _Agent:
-    """A connection, whose it is, and what it has not taken yet."""
+    """A connection, its peer's pid, and messages not sent yet."""
 
     connection: socket.socket
     pid: int
@@ -65,10 +66,10 @@ class _Agent:
 
 
 class Server:
-    """One thread, one selector."""
+    """The launcher's main loop: one thread, one selector."""
 
     def __init__(self, path: Path, cgroup_root: Path | None, leave_after_s: float | None = None) -> None:
-        """``leave_after_s``: without an agent and without a container it ends after so long; None: never."""
+        """``leave_after_s``: ends after this long without an agent and without a container; None: never."""
         self._path = path
         self._leave_after_s = leave_after_s
         self._patience_s = leave_after_s and max(leave_after_s, _FIRST_AGENT_S)
@@ -85,30 +86,31 @@ class Server:
         self._listening = listen(path)
         self._exits = Exits(path.with_name("exits"))
         self._watch(self._listening, self._accept)
-        woken, wake = socket.socketpair()  # a signal must end select(), which Python would go on with
+        woken, wake = socket.socketpair()  # a signal must end select(), which Python would resume
         wake.setblocking(False)
         signal.set_wakeup_fd(wake.fileno())
         self._wake = wake
         self._watch(woken, lambda _: woken.recv(64))
 
     def serve(self) -> None:
-        """Until an agent says shutdown and nothing runs any more, nobody has needed it for long, or :meth:`stop`."""
+        """Serve until an agent requested shutdown and nothing runs, the launcher idled too long, or :meth:`stop`."""
         sdnotify.notify("READY=1")
         while not self._stopping:
             idle = not (self._children or self._starting or self._agents)
             if idle and self._ending:
                 break
             ready = self._selector.select(self._patience_s if idle else None)
-            if idle and not ready:  # nothing has happened for so long
+            if idle and not ready:  # idle for the whole time
                 break
             for key, events in ready:
-                if key.fd in self._selector.get_map():  # not closed by one of the events before it
+                if key.fd in self._selector.get_map():  # not closed by an earlier event
                     key.data(events)
         self._path.unlink(missing_ok=True)
 
     def end_all(self) -> None:
-        """Kill every container and wait for them; an adopted process without a cgroup was only watched, and one that
-        was borrowed goes on where it was."""
+        """Kill every container and wait for them. Adopted processes without a cgroup are left alone, and borrowed ones
+        return to their former cgroups.
+        """
         children = (self._children | self._starting).values()
         for child in children:
             if child.origin is not None:
@@ -116,7 +118,7 @@ class Server:
             elif child.confined or not child.adopted:
                 self._kill_session(child)
         if self._stopping and self._cgroup_root is not None:
-            # Also what left the session, and containers of a launcher that died; no such files before Linux 5.14.
+            # Includes processes that left the session, and containers of a launcher that died; needs Linux 5.14.
             for kill in self._cgroup_root.glob("containers/*/cgroup.kill"):
                 with contextlib.suppress(FileNotFoundError):  # it was removed
                     kill.write_bytes(b"1")
@@ -125,7 +127,7 @@ class Server:
                 os.waitpid(child.running.pid, 0)
 
     def stop(self, signum: int, frame: FrameType | None) -> None:
-        """For signal.signal: let :meth:`serve` return once it has done what it is doing."""
+        """Handle a signal: make :meth:`serve` return after the present event."""
         self._stopping = True
 
     def _watch(
@@ -187,12 +189,12 @@ class Server:
         return True
 
     def _serve_others_first(self, asking: _Agent) -> None:
-        """Serve what other connections have asked so far.
+        """Serve the pending requests of other connections.
 
-        An agent may have died right after it asked for starts. The answer to its successor must include these, or the
+        An agent may have died right after requesting starts. The answer to its successor must include these, or the
         successor would start the same work again.
         """
-        if self._catching_up:  # one of the others asks what runs
+        if self._catching_up:  # another connection has asked which containers run
             return
         self._catching_up = True
         for agent in self._agents - {asking}:
@@ -212,7 +214,7 @@ class Server:
         self._flush(agent)
 
     def _flush(self, agent: _Agent) -> None:
-        """As much as it takes; an agent that does not read keeps nobody else waiting."""
+        """Send as much as the socket takes; an agent that does not read delays no other."""
         if agent not in self._agents:
             return
         while agent.unsent:
@@ -233,7 +235,7 @@ class Server:
     def _handle(
         self, agent: _Agent, request_id: int, request: dict[str, Any], descriptors: list[int]
     ) -> dict[str, Any] | None:
-        """The answer; None where it comes later."""
+        """Return the answer; None if it follows later."""
         match request["do"]:
             case "start":
                 return self._start(agent, request_id, Start(*request["start"]), descriptors)
@@ -271,7 +273,7 @@ class Server:
         return None
 
     def _reported(self, agent: _Agent, request_id: int, child: _Child, report: int) -> None:
-        """The child says something, or exec closed the pipe (or it was killed on the way: an exit as any other)."""
+        """Read from the child's pipe, which exec closes (or the child's death: then an exit follows)."""
         said = os.read(report, select.PIPE_BUF)
         if said:
             child.said += said
@@ -292,10 +294,10 @@ class Server:
         container = child.running.container
         del self._starting[container]
         if failure and agent in self._agents:
-            self._watch(child.pidfd, lambda _: self._bury(child))
+            self._watch(child.pidfd, lambda _: self._clean_up(child))
             self._send(agent, {"id": request_id, **failure})
             return
-        # Whoever asked may be gone; its successor learns of a failure as of any exit (127).
+        # The requesting agent may be gone; its successor learns of a failure as an exit (127).
         self._children[container] = child
         self._watch(child.pidfd, lambda _: self._reap(container))
         self._send(agent, {"id": request_id, "pid": child.running.pid})
@@ -337,24 +339,24 @@ class Server:
 
     # ------------------------------------------------------------ ends
 
-    def _bury(self, child: _Child) -> tuple[int | None, resource.struct_rusage | None]:
-        """How it ended and what it used, as far as that can be known."""
+    def _clean_up(self, child: _Child) -> tuple[int | None, resource.struct_rusage | None]:
+        """Clean up after a container; return its exit code and its use, as far as they can be known."""
         self._selector.unregister(child.pidfd)
         pid = child.running.pid
         if child.adopted:
-            self._put_back(child)  # what it leaves behind: a container ends with all that is in it
+            self._put_back(child)  # its remaining children, which the end of the container would kill
             code = exit_code(pid, child.pidfd)
             os.close(child.pidfd)
             return code, None
         os.close(child.pidfd)
         if not child.confined:
-            # Nobody else can end what it left behind, and only until it is reaped is its session's number its own.
+            # Only here can its children be ended: until the leader is reaped, its session number is not reused.
             kill_session(pid)
         _, status, used = os.wait4(pid, 0)
         return os.waitstatus_to_exitcode(status), used
 
     def _reap(self, container: str) -> None:
-        code, used = self._bury(self._children.pop(container))
+        code, used = self._clean_up(self._children.pop(container))
         exited = Exited(
             container=container,
             exit_status=128 - code if code is not None and code < 0 else code,
@@ -363,7 +365,7 @@ class Server:
             max_rss_bytes=used.ru_maxrss * 1024 if used is not None else 0,
             ended_at=time.time(),
         )
-        self._exits.add(exited)  # first: an agent may acknowledge it at once
+        self._exits.add(exited)  # first, because an agent may acknowledge it at once
         for agent in list(self._agents):
             self._send(agent, {"exited": astuple(exited)})
 
@@ -373,7 +375,7 @@ class Server:
             return
         try:
             if child.adopted:
-                signal.pidfd_send_signal(child.pidfd, signum)  # its process group may be others', too
+                signal.pidfd_send_signal(child.pidfd, signum)  # its process group may contain other processes
             else:
                 os.killpg(child.running.pid, signum)  # not reaped yet, so the pid is still the container's
         except ProcessLookupError:

@@ -1,18 +1,18 @@
-"""Where there is no cgroup: the processes of a session, as far as they stayed in it."""
+"""Processes of a session, for containers without a cgroup."""
 
 from __future__ import annotations
 
 import os
 import signal
 
-#: Between a look and the kills a process may fork; each round finds what the one before it missed.
+#: A process may fork between the listing and the kills; each round finds those that the previous one missed.
 _ROUNDS = 100
 
 
 def kill_session(leader: int) -> None:
-    """SIGKILL to every process of the session, and to its leader, which may not have begun the session yet.
+    """Send SIGKILL to every process of the session, and to its leader, even before it has created the session.
 
-    The leader must not have been reaped: until then the session's number can be nobody else's.
+    The leader must not have been reaped: until then, the session's number is not reused.
     """
     killed: set[int] = set()
     for _ in range(_ROUNDS):

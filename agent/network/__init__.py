@@ -1,4 +1,4 @@
-"""What a container may send and receive: HTB classes on the links, and programs that mark, limit and count."""
+"""Network limits of containers: HTB classes on the links, and BPF programs that mark, limit and count."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""BPF programs on cgroups and the map that they use, by the bare bpf(2) call.
+"""BPF programs on cgroups and the map that they use, through the bpf(2) system call.
 
-A ``BPF_PROG_TYPE_CGROUP_SKB`` program (Linux 4.10) sees every packet of every socket that was created in its cgroup and
-the children. It is loaded without compiler or library, survives the process that attached it, goes with its cgroup, and
-is recognised by its name, which has its slot in it (``bpftool cgroup show``).
+A ``BPF_PROG_TYPE_CGROUP_SKB`` program (Linux 4.10) processes every packet of every socket created in its cgroup and
+those below. It is loaded without a compiler or library, outlives the process that attached it, disappears with its
+cgroup, and is recognised by its name, which contains its slot (``bpftool cgroup show``).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 
 from agent.network import programs
 
-#: What the names of our programs begin with; direction and slot follow. At most 15 characters in all.
+#: The prefix of our programs' names; direction and slot follow. At most 15 characters in total.
 NAME = b"penstock_"
 _TABLE_NAME = b"penstock_table"
 
-#: Its number; 280 on the architectures that came later (arm64, riscv64, loongarch64).
+#: The number of bpf(2); 280 on newer architectures (arm64, riscv64, loongarch64).
 _SYSCALL = {"x86_64": 321, "ppc64le": 361, "s390x": 351}.get(platform.machine(), 280)
 _MAP_CREATE = 0
 _PROG_LOAD, _PROG_ATTACH, _PROG_DETACH = 5, 8, 9
@@ -36,7 +36,7 @@ _ALLOW_MULTI = 2  # Linux 4.15
 _REPLACE = 4  # Linux 5.6
 _MOST_PROGRAMS = 64  # BPF_CGROUP_MAX_PROGS
 _INFO_BYTES = 80  # struct bpf_prog_info, up to its name
-_ATTR_BYTES = 128  # the kernel wants what it does not know to be zero
+_ATTR_BYTES = 128  # the kernel requires zeros in fields that it does not know
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -50,32 +50,32 @@ class Direction(IntEnum):
 
     @property
     def letter(self) -> bytes:
-        """Its place in a program's name."""
+        """The direction in a program's name."""
         return b"e" if self is Direction.EGRESS else b"i"
 
 
 def create_table() -> int:
-    """A descriptor of a new table, all zero; the programs that use it keep it alive.
+    """Create a table, all zero, and return its descriptor; the programs that use it keep it alive.
 
     Raises:
         OSError: EPERM without CAP_BPF (or CAP_SYS_ADMIN), EINVAL before Linux 5.5.
     """
-    # programs can have the address of a value only if it is the map's only one
+    # programs can have a value's address only in a map of one element
     attributes = struct.pack("=IIIIIII16s", _ARRAY, 4, programs.TABLE_BYTES, 1, _MMAPABLE, 0, 0, _TABLE_NAME)
     return _bpf(_MAP_CREATE, attributes)[0]
 
 
 @contextlib.contextmanager
 def loaded(direction: Direction, table: int, slot: int) -> Iterator[int]:
-    """A descriptor of a slot's program; it stays loaded for as long as something holds it.
+    """Load a slot's program and yield its descriptor; it stays loaded while it is referenced.
 
     Raises:
-        OSError: EPERM without CAP_BPF (or CAP_SYS_ADMIN), ENOSYS or EINVAL where the kernel has no such programs.
+        OSError: EPERM without CAP_BPF (or CAP_SYS_ADMIN), ENOSYS or EINVAL if the kernel has no such programs.
     """
     assemble = programs.egress if direction is Direction.EGRESS else programs.ingress
     instructions = assemble(table, slot)
     code = ctypes.create_string_buffer(instructions)
-    license_ = ctypes.create_string_buffer(b"Apache-2.0")  # the kernel asks for GPL only where its helpers do
+    license_ = ctypes.create_string_buffer(b"Apache-2.0")  # the kernel requires GPL only for some helpers
     name = NAME + direction.letter + b"_%04x" % slot
     attributes = struct.pack(
         "=IIQQIIQII16sII", _CGROUP_SKB, len(instructions) // 8, ctypes.addressof(code), ctypes.addressof(license_),
@@ -89,14 +89,14 @@ def loaded(direction: Direction, table: int, slot: int) -> Iterator[int]:
 
 
 def attach(cgroup: Path, table: int, slot: int) -> dict[Direction, int]:
-    """Have this slot's programs, and no others of ours, on the cgroup; ids of the two. Idempotent.
+    """Attach this slot's programs to the cgroup, in place of any others of ours; return their ids. Idempotent.
 
-    They act on sockets already open too. Attach at the container only, never at its children: the parent's program
-    runs after the child's. Replacing one is atomic: no packet goes without.
+    They act on sockets already open, too. Attach at the container only, never at cgroups below: the parent's program
+    runs after the child's. Replacing a program is atomic: no packet bypasses it.
 
     Raises:
-        OSError: ENOENT when the cgroup is gone; EPERM without CAP_BPF and CAP_NET_ADMIN, or when somebody's program
-            further up forbids any below it.
+        OSError: ENOENT when the cgroup is gone; EPERM without CAP_BPF and CAP_NET_ADMIN, or when a program of an
+            ancestor forbids any below it.
     """
     ids: dict[Direction, int] = {}
     with _opened(cgroup) as directory:
@@ -112,7 +112,7 @@ def attach(cgroup: Path, table: int, slot: int) -> dict[Direction, int]:
 
 
 def detach(cgroup: Path) -> int:
-    """Take our programs off the cgroup, and say how many; others' stay. What ends with its cgroup needs no detaching.
+    """Detach our programs from the cgroup and return their number; others stay. A removed cgroup needs no detaching.
 
     Raises:
         OSError: ENOENT when the cgroup is gone.
@@ -128,7 +128,7 @@ def detach(cgroup: Path) -> int:
 
 
 def attached(cgroup: Path) -> dict[Direction, list[int]]:
-    """Ids of all programs, ours and others', on this very cgroup.
+    """Return the ids of all programs on this cgroup itself, ours and others'.
 
     Raises:
         OSError: ENOENT when the cgroup is gone, EPERM without CAP_NET_ADMIN.
@@ -138,7 +138,7 @@ def attached(cgroup: Path) -> dict[Direction, list[int]]:
 
 
 def former_slot(cgroup: Path) -> bytes | None:
-    """What stands in the table of the programs that an earlier agent left on the cgroup, in their slot.
+    """Return the content of the slot of programs that an earlier agent left on the cgroup.
 
     Raises:
         OSError: ENOENT when the cgroup is gone, EPERM without CAP_NET_ADMIN.
@@ -164,7 +164,7 @@ def _slot_of(program: int) -> bytes | None:
 def _read(table_id: int, slot: int) -> bytes | None:
     try:
         table = _bpf(_MAP_GET_FD_BY_ID, struct.pack("=I", table_id))[0]
-    except OSError:  # no CAP_SYS_ADMIN, or it went with its last program
+    except OSError:  # no CAP_SYS_ADMIN, or removed with its last program
         return None
     try:
         kind, _, _, value_bytes, *_ = struct.unpack_from("=5I", _info(table))
@@ -185,10 +185,10 @@ def _query(directory: int, direction: Direction) -> list[int]:
 
 @contextlib.contextmanager
 def _ours(directory: int, direction: Direction) -> Iterator[list[int]]:
-    """Descriptors of our programs on the cgroup.
+    """Yield the descriptors of our programs on the cgroup.
 
-    Opening a program by its id takes CAP_SYS_ADMIN. Without, none of ours is found: a second one is then attached
-    behind it, runs after it and so has the last word.
+    Opening a program by its id takes CAP_SYS_ADMIN. Without it, none of ours is found: then a second program is
+    attached, which runs after the first and so takes precedence.
     """
     with contextlib.ExitStack() as opened:
         found: list[int] = []
@@ -208,7 +208,7 @@ def _ours(directory: int, direction: Direction) -> Iterator[list[int]]:
 
 
 def _info(descriptor: int, count: int = 0, where: int = 0) -> bytes:
-    """struct bpf_prog_info or bpf_map_info; ``count`` and ``where``: room for the ids of a program's maps."""
+    """Return struct bpf_prog_info or bpf_map_info; ``count`` and ``where``: space for the ids of a program's maps."""
     info = ctypes.create_string_buffer(struct.pack("=52xIQ16x", count, where), _INFO_BYTES)
     _bpf(_OBJ_GET_INFO_BY_FD, struct.pack("=IIQ", descriptor, _INFO_BYTES, ctypes.addressof(info)))
     return info.raw
@@ -224,7 +224,7 @@ def _opened(cgroup: Path) -> Iterator[int]:
 
 
 def _bpf(command: int, attributes: bytes) -> tuple[int, bytes]:
-    """What the call returns, and the attributes as the kernel left them."""
+    """Return the call's result, and the attributes as modified by the kernel."""
     buffer = ctypes.create_string_buffer(attributes, _ATTR_BYTES)
     numbers = ctypes.c_long(_SYSCALL), ctypes.c_long(command)
     result = _libc.syscall(*numbers, ctypes.byref(buffer), ctypes.c_long(_ATTR_BYTES))

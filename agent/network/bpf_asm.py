@@ -1,4 +1,4 @@
-"""A tiny assembler for BPF programs: what the two programs of this package need, with labels. Pure.
+"""A minimal assembler for the BPF programs of this package, with labels. Pure.
 
 Encoding: linux/Documentation/bpf/standardization/instruction-set.rst.
 """
@@ -16,7 +16,7 @@ _MAP_VALUE = 2  # BPF_PSEUDO_MAP_VALUE, Linux 5.2
 
 
 class Register(IntEnum):
-    """R0: result; R1–R5: arguments, lost by a call; R6–R9: kept."""
+    """R0: result; R1–R5: arguments, clobbered by a call; R6–R9: preserved."""
 
     R0 = 0
     R1 = 1
@@ -49,7 +49,7 @@ class If(IntEnum):
 
 
 class Program:
-    """Instructions one after the other; ``code`` has the jumps resolved."""
+    """A sequence of instructions; ``code`` resolves the jumps."""
 
     def __init__(self) -> None:
         self._instructions: list[tuple[int, int, int, int, int]] = []
@@ -57,15 +57,15 @@ class Program:
         self._jumps: dict[int, str] = {}
 
     def label(self, name: str) -> None:
-        """Where the jumps to this name land."""
+        """Define the target of jumps to this name."""
         self._labels[name] = len(self._instructions)
 
-    def do(self, what: Sum, target: Register, operand: Register | int) -> None:
-        """``target = target WHAT operand``."""
-        self._with_operand(what, target, 0, operand)
+    def do(self, operation: Sum, target: Register, operand: Register | int) -> None:
+        """``target = target OPERATION operand``."""
+        self._with_operand(operation, target, 0, operand)
 
     def jump(self, when: If, left: Register, right: Register | int, to: str) -> None:
-        """Go to a label further down if the comparison holds."""
+        """Jump forward to a label if the comparison holds."""
         self._jumps[len(self._instructions)] = to
         self._with_operand(when, left, 0, right)
 
@@ -82,7 +82,7 @@ class Program:
         self._add(_ADD_64, base, source, offset, 0)
 
     def map_value(self, target: Register, table: int, offset: int) -> None:
-        """``target`` = address of a place in the only value of an array map, open as descriptor ``table``."""
+        """``target`` = address of an offset in the only value of an array map, open as descriptor ``table``."""
         self._add(_IMM64, target, _MAP_VALUE, 0, table)
         self._add(0, 0, 0, 0, offset)
 
@@ -91,15 +91,15 @@ class Program:
         self._add(_CALL, 0, 0, 0, helper)
 
     def finish(self, result: int) -> None:
-        """Return."""
+        """Return the result."""
         self.do(Sum.SET, Register.R0, result)
         self._add(_RETURN, 0, 0, 0, 0)
 
     def code(self) -> bytes:
-        """What the kernel takes, in the host's byte order.
+        """Return the machine code, in the host's byte order.
 
         Raises:
-            KeyError: a jump to a label that there is not.
+            KeyError: a jump to an undefined label.
         """
         little = sys.byteorder == "little"
         parts: list[bytes] = []

@@ -1,7 +1,7 @@
-"""The HTB classes of a link as they are, read from rtnetlink directly.
+"""The present HTB classes of a link, read from rtnetlink directly.
 
-pyroute2 decodes every attribute of every class, about 0.1 ms for each, which is too much beside a daemon that answers
-in microseconds. These are the few that are wanted, at about 6 µs a class.
+pyroute2 decodes every attribute of every class, about 0.1 ms each: too much in a daemon that answers in microseconds.
+This decodes the few that are needed, in about 6 µs per class.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _TCMSG = struct.Struct("=BxxxiIII")  # struct tcmsg: family, ifindex, handle, pa
 _ATTRIBUTE = struct.Struct("=HH")  # struct nlattr: length, type
 _OPTIONS = struct.Struct("=8xI8xI12xII")  # struct tc_htb_opt: rate, ceil; level, priority
 _RATE64 = struct.Struct("=Q")
-_QUEUE = struct.Struct("=I")  # struct gnet_stats_queue: packets that wait
+_QUEUE = struct.Struct("=I")  # struct gnet_stats_queue: packets waiting
 _ERROR, _DONE, _NEWTCLASS, _GETTCLASS = 2, 3, 40, 42
 _REQUEST, _ECHO, _DUMP = 1, 8, 0x300  # without ECHO the answer goes to listeners only
 _TCA_OPTIONS, _TCA_STATS2 = 2, 7
-_HTB_PARMS, _HTB_RATE64, _HTB_CEIL64, _STATS_QUEUE = 1, 6, 7, 3  # 64 bits where a rate does not fit into 32
+_HTB_PARMS, _HTB_RATE64, _HTB_CEIL64, _STATS_QUEUE = 1, 6, 7, 3  # 64 bits if a rate does not fit into 32
 _ROOT = 0xFFFF_FFFF
 _RECEIVE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A class in the kernel, and how many packets wait in it."""
+    """A class in the kernel, and the number of packets waiting in it."""
 
     htb: HtbClass
     waiting: int
 
 
 class ClassReader:
-    """Reads the classes of links in the network namespace of the thread that made it."""
+    """Reads the classes of links in the network namespace of the thread that created it."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -50,10 +50,10 @@ class ClassReader:
         self._socket.close()
 
     def read(self, index: int, root: int) -> dict[int, Found]:
-        """Minor → class, of all under the qdisc ``root``; empty when the link has no such qdisc or is gone.
+        """Return minor → class for all under the qdisc ``root``; empty if the link has no such qdisc or is gone.
 
         Raises:
-            OSError: the kernel refuses to tell.
+            OSError: the kernel refuses the request.
         """
         found = (
             _found(payload) for payload in self._ask(index) if _TCMSG.unpack_from(payload)[2] & 0xFFFF_0000 == root
@@ -61,15 +61,15 @@ class ClassReader:
         return {each.htb.minor: each for each in found}
 
     def find(self, index: int, handle: int) -> Found | None:
-        """One class, if it is there.
+        """Return one class, if it exists.
 
         Raises:
-            OSError: the kernel refuses to tell.
+            OSError: the kernel refuses the request.
         """
         return next((_found(payload) for payload in self._ask(index, handle)), None)
 
     def _ask(self, index: int, handle: int = 0) -> list[memoryview]:
-        """The kernel's descriptions of one class, or of all."""
+        """Return the kernel's descriptions of one class, or of all."""
         self._sequence += 1
         body = _TCMSG.pack(0, index, handle, 0, 0)
         flags = _REQUEST | (_ECHO if handle else _DUMP)
@@ -77,7 +77,7 @@ class ClassReader:
         told: list[memoryview] = []
         while True:
             for kind, sequence, payload in _messages(self._socket.recv(_RECEIVE_BYTES)):
-                if sequence != self._sequence:  # the rest of a dump that was given up
+                if sequence != self._sequence:  # the rest of an abandoned dump
                     continue
                 if kind == _DONE:
                     return told

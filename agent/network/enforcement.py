@@ -1,7 +1,7 @@
-"""What every container may send and receive, carried out: used by one thread only, which pyroute2 needs.
+"""Enforces the network limits of all containers, in a single thread, as pyroute2 requires.
 
-The kernel holds everything; it outlives the agent. Of an agent's crash nothing is noticed, and ``reconcile`` puts right
-what happened meanwhile.
+All state is in the kernel and outlives the agent. A crash of the agent has no effect on limits, and ``reconcile``
+repairs changes made meanwhile.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class LinkReport:
 
     name: str
     rate_bytes_per_s: int
-    """0: not known, so nothing can be promised here, and opportunistic containers do not give way."""
+    """0: unknown, so nothing can be promised here, and opportunistic containers do not yield."""
     promised_bytes_per_s: int
     transmit_queues: int
-    """Above 1: while somebody is limited, our root, a single one, stands in for a queue per processor."""
+    """Above 1: while limits exist, our single root qdisc replaces the queues per processor."""
     why_not: str | None
     """Why containers that need it are not limited here, with the remedy."""
 
@@ -44,11 +44,11 @@ class _Container:
     cgroup: Path
     shape: Shape
     programs: dict[bpf.Direction, int]
-    """Ids of its two; empty where they could not be attached."""
+    """Ids of its two programs; empty if they could not be attached."""
 
 
 class Enforcement:
-    """See NetworkLimiter, whose methods these carry out."""
+    """The implementation of NetworkLimiter's methods."""
 
     def __init__(self, names: Sequence[str] | None, link_bytes_per_s: int) -> None:
         self._names = names
@@ -96,7 +96,7 @@ class Enforcement:
         for slot, (cgroup, shape) in known.items():
             if (container := self._containers.get(slot)) is not None and container.cgroup == cgroup:
                 lost = _lost(container)
-                repaired += [f"the {each.name.lower()} program of {cgroup} was gone" for each in lost]
+                repaired += [f"the {each.name.lower()} program of {cgroup} was missing" for each in lost]
                 container.shape = shape
                 failed = self._carry_out(slot, programs=bool(lost))
             else:
@@ -145,7 +145,7 @@ class Enforcement:
     # ------------------------------------------------------------ inside
 
     def _take(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
-        """A container that is new here: with what an earlier agent counted of it, if there was one."""
+        """Add a container, with the counts of an earlier agent if there are any."""
         former = self._containers.get(slot)
         if former is not None and former.cgroup != cgroup:
             _unmark(former.cgroup)
@@ -161,7 +161,7 @@ class Enforcement:
         return self._carry_out(slot)
 
     def _carry_out(self, slot: int, *, programs: bool = False) -> dict[str, str]:
-        """First the class, then the mark that leads there, then the program that marks; what was left goes last."""
+        """Create the class, then mark packets for it, then attach the marking program; remove the old class last."""
         container = self._containers[slot]
         failed, shape = _enforceable(container.shape)
         if shape.ceil_bytes_per_s is not None:
@@ -179,7 +179,7 @@ class Enforcement:
         return failed
 
     def _mark(self, slot: int, container: _Container, shape: Shape, *, again: bool) -> str | None:
-        """Tell the container's programs; attach them, unless they are. Returns why that cannot be done."""
+        """Set the container's mark and limit; attach its programs if needed. Returns why that fails, or None."""
         if self._table is None:
             return self._open_table()
         sharing = any(tree.link_bytes_per_s for tree in self._trees)
@@ -202,7 +202,7 @@ class Enforcement:
         return None
 
     def _nothing(self, shape: Shape, why: str) -> dict[str, str]:
-        """Everything that was asked for, as not enforced."""
+        """Return every requested setting as not enforced."""
         asked = ["network_ingress_bytes_per_s"] if shape.ingress_bytes_per_s is not None else []
         for tree in self._trees:
             if shape.ceil_bytes_per_s is not None:
@@ -215,7 +215,7 @@ class Enforcement:
         return any(shares.needs_tree(c.shape, tree.link_bytes_per_s) for c in self._containers.values())
 
     def _look(self, *, again: bool) -> None:
-        """Know the links and their rates, and limit all that is attached on those that are new."""
+        """Read the links and their rates, and apply the limits of all containers on new links."""
         there = interfaces()
         if there == self._seen and not again:
             return
@@ -236,20 +236,20 @@ class Enforcement:
         link_bytes_per_s = self._link_bytes_per_s or link_rate(link, links)
         if former is not None and (former.link.name, former.link_bytes_per_s) == (link.name, link_bytes_per_s):
             return former
-        if former is not None and former.installed:  # its classes hang elsewhere in a tree for another rate
+        if former is not None and former.installed:  # its classes belong to a tree for another rate
             former.remove()
         return Tree(self._htb, link, link_bytes_per_s)
 
     def _stray_roots(self) -> list[str]:
-        """Remove our roots from links that are none of ours any more."""
+        """Remove our roots from links that are no longer to be limited."""
         strays = self._htb.roots() - {tree.link.index for tree in self._trees}
         for index in strays:
             self._htb.uninstall(index)
-        return [f"a tree on link {index}, which is not to be limited, was removed" for index in sorted(strays)]
+        return [f"a tree on link {index}, which is no longer limited, was removed" for index in sorted(strays)]
 
 
 def _enforceable(shape: Shape) -> tuple[dict[str, str], Shape]:
-    """What cannot be enforced whatever the link, and the rest."""
+    """Return the settings that no link can enforce, and a shape with the rest."""
     failed: dict[str, str] = {}
     ceil, ingress = shape.ceil_bytes_per_s, shape.ingress_bytes_per_s
     if ceil is not None and ceil < MIN_RATE_BYTES_PER_S:
@@ -268,28 +268,28 @@ def _too_slow(bytes_per_s: int) -> str:
 def _unmark(cgroup: Path) -> int:
     try:
         return bpf.detach(cgroup)
-    except FileNotFoundError:  # they went with their cgroup
+    except FileNotFoundError:  # they were removed with their cgroup
         return 0
 
 
 def _carried(cgroup: Path) -> bytes | None:
     try:
         return bpf.former_slot(cgroup)
-    except OSError:  # attaching will say it
+    except OSError:  # attaching reports it
         return None
 
 
 def _lost(container: _Container) -> list[bpf.Direction]:
-    """Which of its programs somebody took off."""
+    """Return the directions of its programs that another program has detached."""
     try:
         there = bpf.attached(container.cgroup)
-    except OSError:  # the cgroup is gone; attaching will say it
+    except OSError:  # the cgroup is gone; attaching reports it
         return list(container.programs)
     return [each for each, program in container.programs.items() if program not in there[each]]
 
 
 def _stray_programs(under: Path, known: set[Path]) -> list[str]:
-    """Take our programs off all cgroups below a directory that are nobody's any more."""
+    """Detach our programs from all cgroups below a directory that have no container any more."""
     cgroups = (Path(directory) for directory, _, _ in os.walk(under))
     return [f"programs of {each} were removed" for each in cgroups if each not in known and _unmark(each)]
 

@@ -1,7 +1,7 @@
-"""Our HTB tree on a link, in the kernel: a root that leaves others alone, and classes (pyroute2, sch_htb).
+"""Our HTB tree on a link, in the kernel: a root that does not affect other traffic, and classes (pyroute2, sch_htb).
 
-The root lets through what belongs to no class (``default=0``), so everybody else stays unlimited. It is recognised by
-its own major number. Whatever root qdisc somebody else put on a link is never touched.
+The root passes traffic of no class unlimited (``default=0``). It is recognised by its own major number. A root qdisc
+that another program installed is never changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent.network.classes import ClassReader, Found
 from agent.network.links import Link
 from agent.network.shares import HtbClass
 
-#: 7a11:0, the root qdisc; class ids are this and a class's minor number.
+#: 7a11:0, the root qdisc; a class id is this plus the class's minor number.
 HANDLE = 0x7A11_0000
 _ROOT = 0xFFFF_FFFF  # TC_H_ROOT
 _LOOPBACK = 8  # IFF_LOOPBACK
@@ -31,7 +31,7 @@ _UP = 1  # IFF_UP
 class Htb:
     """The trees on all links of this network namespace, by rtnetlink.
 
-    pyroute2 0.9 runs an event loop inside of each call: use it only in a thread that has none, always the same one.
+    pyroute2 0.9 runs an event loop inside of each call: use it in one thread only, which has no event loop.
     """
 
     def __init__(self) -> None:
@@ -47,33 +47,33 @@ class Htb:
         self.close()
 
     def close(self) -> None:
-        """Close the socket; the kernel keeps what was set up."""
+        """Close the sockets; the kernel keeps its settings."""
         self._ip.close()
         self._reader.close()
 
     def links(self) -> list[Link]:
-        """All links of this namespace."""
+        """Return all links of this namespace."""
         return [_link(message) for message in self._ip.get_links()]
 
     def roots(self) -> set[int]:
-        """Indices of the links that have our root."""
+        """Return the indices of the links that have our root."""
         return {q["index"] for q in self._qdiscs() if _is_ours(q)}
 
     def refuses(self, link: Link) -> str | None:
-        """Why our root cannot be put on the link: somebody else's is there."""
+        """Return why our root cannot be put on the link, if another program's root is there."""
         found = self._root(link)
         if found is None or _is_ours(found) or not found["handle"]:  # the kernel's own default has no handle
             return None
         name = f"{found.get_attr('TCA_KIND')} {found['handle'] >> 16:x}:"
         return (
-            f"{link.name} has a root qdisc of its own ({name}), which is not ours to replace; "
+            f"{link.name} has a root qdisc of its own ({name}), which Penstock does not replace; "
             f"remedy: `tc qdisc del dev {link.name} root`"
         )
 
     def install(self, link: Link) -> str | None:
-        """Have our root on the link. Returns why it cannot be, with the remedy; what is there is then untouched.
+        """Put our root on the link. Returns why it cannot be, with the remedy; other roots are then unchanged.
 
-        ``add`` is refused by the kernel where there is a root and ``replace`` fails on our own, so look first.
+        The kernel refuses ``add`` if there is a root, and ``replace`` fails on our own, so check first.
         """
         found = self._root(link)
         if found is not None and _is_ours(found):
@@ -87,11 +87,11 @@ class Htb:
         return why
 
     def uninstall(self, index: int) -> None:
-        """Remove our root and all its classes; the kernel puts its default back. Nothing is done to another's root."""
+        """Remove our root and all its classes; the kernel restores its default. Other roots are unchanged."""
         self._quietly("del", index=index, parent=_ROOT, handle=HANDLE)
 
     def set_class(self, index: int, wanted: HtbClass) -> None:
-        """Make the class, or change it at once, but for its parent. Idempotent.
+        """Create the class, or change it at once, except for its parent. Idempotent.
 
         Raises:
             NetlinkError: ENOENT when our root is not on the link, ENODEV when the link is gone.
@@ -102,30 +102,30 @@ class Htb:
         )  # fmt: skip
 
     def queue_by_flow(self, index: int, minor: int) -> None:
-        """Have the flows of a class take turns (fq_codel) instead of queueing up together, if that can be had."""
+        """Let the flows of a class take turns (fq_codel) instead of sharing one queue, if the kernel supports it."""
         handle = HANDLE + 0x1_0000 * (1 + (minor >> 4 & 0xF))
         with contextlib.suppress(NetlinkError):
             self._ip.tc("replace", "fq_codel", index=index, parent=HANDLE | minor, handle=handle)
 
     def delete_class(self, index: int, minor: int) -> None:
-        """Remove a class if it is there, and what waits in it; what still carries its mark is then unlimited."""
+        """Remove a class if it exists, with its waiting packets; packets that still carry its mark become unlimited."""
         self._quietly("del-class", index=index, parent=HANDLE, handle=HANDLE | minor)
 
     def classes(self, index: int) -> dict[int, Found]:
-        """Minor → class of ours on this link; empty where our root is not."""
+        """Return minor → class of ours on this link; empty without our root."""
         return self._reader.read(index, HANDLE)
 
     def find_class(self, index: int, minor: int) -> Found | None:
-        """One class of ours, if it is there."""
+        """Return one class of ours, if it exists."""
         return self._reader.find(index, HANDLE | minor)
 
     def refused(self) -> str | None:
-        """Why HTB cannot be had here: asks for one of a version that only the module itself can refuse."""
+        """Return why HTB is unavailable: requests a version that only the module itself can refuse."""
         loopback = next((link.index for link in self.links() if link.loopback), 1)
         try:
             self._ip.tc("add", "htb", index=loopback, parent=_ROOT, handle=HANDLE, default=0, version=0)
         except NetlinkError as error:
-            # EEXIST: somebody's root on loopback is in the way of asking; the first attach will tell
+            # EEXIST: another root on loopback prevents the test; the first attach will tell
             return None if error.code in (errno.EINVAL, errno.EEXIST) else reason("lo", error)
         self.uninstall(loopback)
         return None
@@ -139,7 +139,7 @@ class Htb:
 
     def _quietly(self, command: str, **where: int) -> None:
         try:
-            # pyroute2's options for a kind make the kernel refuse a deletion: name none
+            # the kernel refuses a deletion with pyroute2's options for a kind
             self._ip.tc(command, **where)
         except NetlinkError as error:
             if error.code not in (errno.ENOENT, errno.ENODEV, errno.EINVAL):
@@ -147,7 +147,7 @@ class Htb:
 
 
 def reason(link: str, error: NetlinkError) -> str:
-    """What the kernel's refusal means, with the remedy."""
+    """Return the meaning of the kernel's error, with the remedy."""
     if error.code == errno.EPERM:
         return "no CAP_NET_ADMIN; remedy: run the agent as root, or give its unit AmbientCapabilities=CAP_NET_ADMIN"
     if error.code in (errno.ENOENT, errno.EOPNOTSUPP):
@@ -158,7 +158,7 @@ def reason(link: str, error: NetlinkError) -> str:
 
 
 def default_routes(tables: Path = Path("/proc/thread-self/net")) -> set[str]:
-    """Names of the links by which a default route leaves (main table of IPv4, all of IPv6)."""
+    """Return the names of the links with a default route (main table of IPv4, all of IPv6)."""
     found: set[str] = set()
     for name, is_default in (("route", _default_ipv4), ("ipv6_route", _default_ipv6)):
         try:
@@ -170,7 +170,7 @@ def default_routes(tables: Path = Path("/proc/thread-self/net")) -> set[str]:
 
 
 def interfaces() -> frozenset[tuple[int, str]]:
-    """Which links there are: far cheaper than to ask for all that is known of them."""
+    """Return the existing links: far cheaper than all their attributes."""
     return frozenset(socket.if_nameindex())
 
 
@@ -201,7 +201,7 @@ def _link(message: Any) -> Link:
 
 
 def named(links: Iterable[Link], names: Iterable[str]) -> tuple[list[Link], dict[str, str]]:
-    """The links of these names, and those that are not there."""
+    """Return the links of these names, and the missing ones."""
     by_name = {link.name: link for link in links}
     missing = {name: f"there is no link {name}" for name in names if name not in by_name}
     return [by_name[name] for name in names if name in by_name], missing

@@ -1,6 +1,6 @@
-"""What containers may send and receive: HTB classes on the links that lead out, and a token bucket for what comes in.
+"""Network limits of containers: HTB classes on the links that lead out, and a token bucket for ingress.
 
-See docs/kernel-network.md. One agent per network namespace: two would take each other's classes for strays.
+See docs/kernel-network.md. One agent per network namespace: two would remove each other's classes.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from agent.network.table import Counters
 
 
 class NetworkLimiter:
-    """Every method is carried out by the limiter's own thread, in the order of the calls, and returns a future.
+    """Every method runs in the limiter's own thread, in the order of the calls, and returns a future.
 
-    pyroute2 0.9 brings an event loop of its own, which cannot run where another one does; and the daemon's loop is not
-    to wait for netlink (about half a millisecond a class). Work that containers share is done in the network namespace
-    of whoever made the limiter.
+    pyroute2 0.9 has its own event loop, which cannot run inside another one; and the daemon's loop must not wait for
+    netlink (about half a millisecond per class). The limiter works in the network namespace of the thread that created
+    it.
 
     Args:
         links: names of the links to limit; None for those that lead out of this machine (``links.leading_out``). Links
-            that come later are found by the next ``attach`` or ``reconcile``.
-        link_bytes_per_s: what each link carries; 0: what it says of itself. Where that is not known nothing can be
-            promised, and opportunistic containers do not give way.
+            that appear later are found by the next ``attach`` or ``reconcile``.
+        link_bytes_per_s: the capacity of each link; 0: the rate that it reports. If that is unknown, nothing can be
+            promised, and opportunistic containers do not yield.
     """
 
     def __init__(self, links: Sequence[str] | None = None, link_bytes_per_s: int = 0) -> None:
@@ -33,9 +33,9 @@ class NetworkLimiter:
         self._work = self._worker.submit(Enforcement, links, link_bytes_per_s).result()
 
     def attach(self, slot: int, cgroup: Path, shape: Shape) -> Future[dict[str, str]]:
-        """Limit and count all that the cgroup and its children send and receive, from now on. Idempotent.
+        """Limit and count all traffic of the cgroup and those below it, from now on. Idempotent.
 
-        Call it before anything runs in the cgroup: then no socket is missed that the container makes.
+        Call it before anything runs in the cgroup, so that every socket of the container is included.
 
         Returns:
             What is not enforced → why, with the remedy: ``network_egress_bytes_per_s on eth0``,
@@ -47,10 +47,10 @@ class NetworkLimiter:
         return self._worker.submit(self._work.attach, slot, cgroup, shape)
 
     def change(self, slot: int, shape: Shape) -> Future[dict[str, str]]:
-        """Other limits, another promise, another class (promotion): at once, for open connections too.
+        """Change limits, promise or class (promotion) at once, for open connections too.
 
         Returns:
-            As for ``attach``; empty, and nothing is done, if nothing changed.
+            As for ``attach``; empty, without any action, if nothing changed.
 
         Raises:
             KeyError: nothing is attached in this slot.
@@ -58,40 +58,40 @@ class NetworkLimiter:
         return self._worker.submit(self._work.change, slot, shape)
 
     def detach(self, slot: int, cgroup: Path | None) -> Future[None]:
-        """The slot is free again. ``cgroup`` None: it is gone, and its programs with it. Idempotent."""
+        """Free the slot. ``cgroup`` None: it was removed, and its programs with it. Idempotent."""
         return self._worker.submit(self._work.detach, slot, cgroup)
 
     def counters(self) -> Future[dict[int, Counters]]:
-        """Slot → what went through, since it was attached, by this agent or one before it."""
+        """Return slot → traffic counted since it was attached, by this agent or an earlier one."""
         return self._worker.submit(self._work.counters)
 
     def reconcile(self, known: Mapping[int, tuple[Path, Shape]], under: Path | None = None) -> Future[list[str]]:
-        """Make the kernel agree with slot → (cgroup, shape): after a restart, and now and then.
+        """Make the kernel agree with slot → (cgroup, shape): after a restart, and periodically.
 
-        Classes and trees of ours that nobody owns go; what is missing, or was changed by somebody else, is made again.
-        Slots need not be those of the agent before: what it counted is found by the cgroup.
+        Classes and trees of ours without an owner are removed; missing or changed ones are restored. Slots may differ
+        from those of the earlier agent: its counters are found through the cgroup.
 
         Args:
-            under: the containers' tree: our programs on any other cgroup below it go too.
+            under: the containers' tree: our programs on any other cgroup below it are removed too.
 
         Returns:
-            What was repaired, a sentence each.
+            The repairs, one sentence each.
         """
         return self._worker.submit(self._work.reconcile, dict(known), under)
 
     def links(self) -> Future[list[LinkReport]]:
-        """The links that lead out, what is known and promised of them, and why containers are not limited there."""
+        """Return the links that lead out, with rates, promises, and why containers are not limited there."""
         return self._worker.submit(self._work.links)
 
     def uninstall(self, under: Path | None = None) -> Future[None]:
-        """Remove all that is ours: nothing is limited any more, the kernel's default qdisc is back.
+        """Remove all that is ours: nothing is limited any more, and the kernel's default qdisc is restored.
 
         Args:
-            under: programs that an earlier agent left on cgroups below this directory go too.
+            under: programs that an earlier agent left on cgroups below this directory are removed too.
         """
         return self._worker.submit(self._work.uninstall, under)
 
     def close(self) -> None:
-        """Let go of the kernel. What limits goes on limiting; only roots that nothing needs are taken away."""
+        """Close the sockets. Limits stay in force; only roots that are not needed are removed."""
         self._worker.submit(self._work.close).result()
         self._worker.shutdown()

@@ -1,4 +1,4 @@
-"""Which links carry what containers send out of this machine: from what the kernel tells about its links."""
+"""Select the links that carry containers' traffic out of this machine, from the kernel's description of its links."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 _SYSFS = Path("/sys/class/net")
 _AGGREGATES = ("bond", "team")
-#: Tunnels whose outer packets carry no mark (made anew by a process, or scrubbed by the kernel): limit the inner ones.
+#: Tunnels whose outer packets carry no mark (created by a process, or scrubbed by the kernel): limit the inner ones.
 _SCRUBBING = ("tun", "wireguard")
 
 
@@ -29,15 +29,15 @@ class Link:
 
 
 def leading_out(links: Sequence[Link], default_routes: Collection[str]) -> list[Link]:
-    """The links to limit, so that each packet that leaves the machine meets one class on its way, and no others.
+    """Return the links to limit, so that each packet that leaves the machine passes exactly one class.
 
-    - hardware, and whatever looks like it (virtio, SR-IOV, Hyper-V);
+    - hardware, including virtual hardware (virtio, SR-IOV, Hyper-V);
     - a bond or team instead of its ports, so that the limit holds for their sum;
-    - a bridge instead of its ports, if one of them leads out; so Docker's and libvirt's bridges, which join only what
-      lives on this machine, are left alone, as loopback is;
-    - not a VLAN or macvlan: what it sends leaves by the link beneath, where it meets its class;
+    - a bridge instead of its ports, if one of them leads out; so Docker's and libvirt's internal bridges are not
+      limited, nor is loopback;
+    - not a VLAN or macvlan: its packets leave by the link beneath, where they pass a class;
     - WireGuard and tun, because the mark does not survive them;
-    - any other virtual link (veth, vxlan …) only if a default route leaves by it: the way out of a network namespace.
+    - any other virtual link (veth, vxlan …) only with a default route: the way out of a network namespace.
 
     Links that are administratively down are left out.
     """
@@ -65,10 +65,10 @@ def leading_out(links: Sequence[Link], default_routes: Collection[str]) -> list[
 
 
 def link_rate(link: Link, links: Sequence[Link], sysfs: Path = _SYSFS) -> int:
-    """Bytes per second that a link says it carries; 0: it does not know, as in most virtual machines.
+    """Return the bytes per second that a link reports; 0: unknown, as in most virtual machines.
 
-    Believed are hardware and what bundles it; a bridge is as fast as its fastest believable port. What other virtual
-    links say is made up (veth: 10 Gbit/s, tap: 10 Mbit/s).
+    Only hardware and its aggregates are trusted; a bridge is as fast as its fastest trusted port. Other virtual links
+    report arbitrary rates (veth: 10 Gbit/s, tap: 10 Mbit/s).
     """
     if link.kind == "bridge":
         ports = (port for port in links if port.master == link.index and port.kind != "bridge")
@@ -85,5 +85,5 @@ def link_rate(link: Link, links: Sequence[Link], sysfs: Path = _SYSFS) -> int:
 
 
 def transmit_queues(name: str, sysfs: Path = _SYSFS) -> int:
-    """How many queues a link sends by; 1 where that is not known."""
+    """Return the number of a link's transmit queues; 1 if unknown."""
     return max(1, len(list((sysfs / name / "queues").glob("tx-*"))))

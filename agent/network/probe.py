@@ -1,4 +1,4 @@
-"""Can network limits be enforced on this host? Asked of the kernel itself, leaving nothing behind."""
+"""Probe whether this host can enforce network limits, by asking the kernel, without side effects."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agent.network.table import Table
 
 
 def probe() -> str | None:
-    """Why not, with the remedy; or None: they can.
+    """Return why limits cannot be enforced, with the remedy; None: they can.
 
-    Loads the programs without attaching them, asks what is attached to the topmost cgroup, and asks for a qdisc that
-    the kernel must refuse. The kernel may load its HTB module on that occasion.
+    Loads the programs without attaching them, queries the programs on the topmost cgroup, and requests a qdisc that the
+    kernel must refuse. The kernel may load its HTB module for that.
     """
     root = cgroup2_mount()
     if root is None:
@@ -39,7 +39,7 @@ def probe() -> str | None:
 
 
 def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
-    """Where the first cgroup2 file system is mounted."""
+    """Return the mount point of the first cgroup2 file system."""
     for line in mounts.read_text().splitlines():
         _, where, kind, *_ = line.split()
         if kind == "cgroup2":

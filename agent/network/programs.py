@@ -1,23 +1,23 @@
 """The two BPF programs of a container, and the table that they share with the agent. Pure.
 
-Each container has a slot, and each slot a place in one map that the agent has mapped into its memory: so a class,
-a limit or a counter is changed and read without asking the kernel, and takes effect with the next packet.
+Each container has a slot in one map that the agent has mapped into its memory: classes, limits and counters are changed
+and read without a system call, and take effect with the next packet.
 
-- Going out, a packet's ``skb->priority`` becomes the HTB class id that stands in the table; 0 there leaves it alone.
-- Coming in, it passes a token bucket, written as the point in time up to which what has come is paid for (as in the
-  generic cell rate algorithm): a packet pays its bytes over the rate; it is dropped if that point is in the future. At
-  most ``burst_ns`` can be saved up. Two processors at once cannot lose a payment (it is an atomic addition), only, when
-  a bucket has just been full, one packet's.
+- Egress: a packet's ``skb->priority`` is set to the HTB class id in the table; 0 leaves it unchanged.
+- Ingress: packets pass a token bucket, stored as the time up to which received bytes are paid for (as in the generic
+  cell rate algorithm): a packet adds its bytes divided by the rate; it is dropped if that time is in the future. At
+  most ``burst_ns`` can accumulate. Concurrent processors cannot lose a payment (the addition is atomic), except one
+  packet's when a bucket has just been full.
 
-What goes over loopback is neither counted nor limited. Counted are bytes on the wire: a packet that offload has merged
-or will split has more headers there than here.
+Loopback traffic is neither counted nor limited. Bytes are counted as on the wire: a packet merged or to be split by
+offload has more headers there.
 """
 
 from __future__ import annotations
 
 from agent.network.bpf_asm import If, Program, Register, Sum
 
-#: Slots are 1 … MAX_SLOT; the table takes 1 MiB of the kernel's memory, once.
+#: Slots are 1 … MAX_SLOT; the table takes 1 MiB of kernel memory in total.
 MAX_SLOT = 8191
 SLOT_BYTES = 128
 TABLE_BYTES = (MAX_SLOT + 1) * SLOT_BYTES
@@ -39,7 +39,7 @@ _R0, _R1, _R2, _R3, _R4, _R5, _R6, _R7, _R8, _R9 = Register
 
 
 def egress(table: int, slot: int) -> bytes:
-    """Mark and count what a container sends; ``table`` is a descriptor of the map."""
+    """Assemble the program that marks and counts a container's egress; ``table`` is a descriptor of the map."""
     program = Program()
     _measure(program, table, slot)
     program.load(_R1, _R7, CLASS_ID)
@@ -54,7 +54,7 @@ def egress(table: int, slot: int) -> bytes:
 
 
 def ingress(table: int, slot: int) -> bytes:
-    """Limit and count what a container receives."""
+    """Assemble the program that limits and counts a container's ingress."""
     program = Program()
     _measure(program, table, slot)
     program.load(_R1, _R7, RATE)
@@ -63,7 +63,7 @@ def ingress(table: int, slot: int) -> bytes:
     program.load(_R2, _R7, PAID_NS)
     program.load(_R3, _R7, BURST_NS)
     program.do(Sum.SET, _R1, _R0)
-    program.do(Sum.SUBTRACT, _R1, _R3)  # what is older than this was not saved up
+    program.do(Sum.SUBTRACT, _R1, _R3)  # older credit does not accumulate
     program.jump(If.AT_LEAST, _R2, _R1, "judge")
     program.store(_R7, PAID_NS, _R1)
     program.do(Sum.SET, _R2, _R1)
@@ -72,7 +72,7 @@ def ingress(table: int, slot: int) -> bytes:
     program.do(Sum.SET, _R3, _R8)
     program.do(Sum.MULTIPLY, _R3, NANOSECONDS)
     program.load(_R1, _R7, RATE)
-    program.do(Sum.DIVIDE, _R3, _R1)  # by 0, if it was just lifted: 0
+    program.do(Sum.DIVIDE, _R3, _R1)  # by 0, if the limit was just removed: 0
     program.add_to(_R7, PAID_NS, _R3)
     program.label("count")
     program.add_to(_R7, RECEIVED_BYTES, _R8)
@@ -86,7 +86,7 @@ def ingress(table: int, slot: int) -> bytes:
 
 
 def _measure(program: Program, table: int, slot: int) -> None:
-    """R6: the packet, R7: its slot, R8: its bytes on the wire, R9: in how many packets. To "pass" over loopback."""
+    """Set R6: the packet, R7: its slot, R8: its bytes on the wire, R9: its packet count. Jump to "pass" on loopback."""
     program.do(Sum.SET, _R6, _R1)
     program.map_value(_R7, table, slot * SLOT_BYTES)
     program.load(_R1, _R6, _IFINDEX, size=4)
@@ -97,7 +97,7 @@ def _measure(program: Program, table: int, slot: int) -> None:
     program.do(Sum.SET, _R9, 1)
     program.load(_R1, _R6, _GSO_SIZE, size=4)
     program.jump(If.EQUAL, _R1, 0, "sized")
-    program.do(Sum.SET, _R9, _R8)  # merged by a virtio host, which tells only the size of a part
+    program.do(Sum.SET, _R9, _R8)  # merged by a virtio host, which passes only the size of a part
     program.do(Sum.ADD, _R9, _R1)
     program.do(Sum.SUBTRACT, _R9, 1)
     program.do(Sum.DIVIDE, _R9, _R1)

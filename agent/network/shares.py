@@ -1,13 +1,14 @@
-"""Which HTB class a container's packets go to, and what that class may do: pure.
+"""The HTB class of a container's packets, and the parameters of that class: pure.
 
-On a link whose rate is known one class stands for the link. Beneath it each container that has a promise or a limit of
-its own has a class of its own; all other regular containers share one, all other opportunistic ones another, so that
-the unlimited majority costs no call. HTB serves what is within its rate first and lends the rest of the link by
-priority: 0 for regular containers, in proportion to their promises, 7 for opportunistic ones, who get what is left.
-Of those that share a class, the containers of the job that is the first by rank (agent/core/ranks.py) have priority 0
-as well, those of the second 1, those of all others 2, in a class for each.
+On a link with a known rate, one class represents the link. Below it, each container with its own promise or limit has
+its own class; all other regular containers share one, all other opportunistic ones another, so that the unlimited
+majority costs no system call. HTB first serves each class up to its rate and lends the rest of the link by priority: 0
+for regular containers, in proportion to their promises, 7 for opportunistic ones, which get the remainder. Among the
+containers that share a class, those of the first job by rank (agent/core/ranks.py) have priority 0 as well, those of
+the second 1, those of all others 2, each in a class of its own.
 
-Where the link's rate is not known there is nothing to lend: a class of its own is a limit, and the rest is unmarked.
+On a link with an unknown rate there is nothing to lend: a container's own class is a limit, and other packets are
+unmarked.
 """
 
 from __future__ import annotations
@@ -16,16 +17,15 @@ from dataclasses import dataclass, replace
 
 #: 10 kbit/s. Below, a single segment of 64 KB would take longer than the minute that HTB looks back.
 MIN_RATE_BYTES_PER_S = 1250
-#: Minor numbers; slots go up to 0x1fff. A container's class changes its number with its priority, because HTB keeps
-#: a class at its old priority until its queue has once been empty. The low four bits are 0 because without our root
-#: some qdiscs read them as a band.
+#: Minor numbers; slots go up to 0x1fff. A container's class gets another number with another priority, because HTB
+#: keeps a class at its old priority until its queue has been empty once. The low four bits are 0 because without our
+#: root some qdiscs interpret them as a band.
 REGULAR, OPPORTUNISTIC, LINK = 0x4000, 0x4010, 0x4020
-#: By rank, with the priority that is its place here; the last is that of all further ranks.
+#: By rank, which is also the priority; the last is for all further ranks.
 RANKED = (REGULAR, 0x4030, 0x4040)
 _OWN_OPPORTUNISTIC = 0x2000
-#: What those who share a class are sure of, together, and what each of those without promise is that have their own, or
-#: the jobs that are not the first: as parts of the link. What has been sent must be paid off at this rate before a
-#: promotion shows, so it is not tiny.
+#: The guaranteed rates of a shared class, of a container's own class without a promise, and of jobs behind the first,
+#: as parts of the link (1/n). After a promotion, past sending must be paid off at this rate, so it is not tiny.
 _SHARED_PART, _OWN_PART = 100, 500
 _LAST_PRIORITY = 7
 _LARGEST_QUANTUM_BYTES, _SMALLEST_QUANTUM_BYTES = 60_000, 1514
@@ -33,7 +33,7 @@ _LARGEST_QUANTUM_BYTES, _SMALLEST_QUANTUM_BYTES = 60_000, 1514
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one container may do on the network, in bytes per second on the wire."""
+    """One container's network settings, in bytes per second on the wire."""
 
     rate_bytes_per_s: int = 0
     """Promised egress; 0: none. An opportunistic container has none."""
@@ -42,12 +42,12 @@ class Shape:
     ingress_bytes_per_s: int | None = None
     opportunistic: bool = False
     rank: int = 0
-    """Of its job, 0 for the first and for those that have none."""
+    """Its job's rank, 0 for the first and for containers without a job."""
 
 
 @dataclass(frozen=True, slots=True)
 class HtbClass:
-    """One class of ours; ``minor`` is the low half of its id, ``parent`` that of the class above, 0: the root."""
+    """One class of ours; ``minor`` is the low half of its id, ``parent`` that of its parent, 0: the root."""
 
     minor: int
     parent: int
@@ -56,9 +56,9 @@ class HtbClass:
     priority: int = 0
 
     def parameters(self) -> dict[str, int]:
-        """HTB's own, for pyroute2.
+        """Return HTB's parameters, for pyroute2.
 
-        The quantum shares out what can be lent in proportion to the rates; without one the kernel warns in its log.
+        The quantum divides lendable bandwidth in proportion to the rates; without one the kernel logs a warning.
         """
         return {
             "rate": self.rate_bytes_per_s,
@@ -70,21 +70,21 @@ class HtbClass:
         }
 
     def draining(self, bytes_per_s: int) -> HtbClass:
-        """The same for what still waits in it, while new packets go elsewhere."""
+        """Return the class for the packets still waiting in it, while new packets go to another."""
         return replace(self, rate_bytes_per_s=bytes_per_s, ceil_bytes_per_s=bytes_per_s)
 
 
 def _burst_bytes(bytes_per_s: int) -> int:
-    """40 ms of the rate, but from 100 Mbit/s on half a megabyte, and from 500 Mbit/s on 8 ms; at least ten packets.
+    """Return 40 ms of the rate, from 100 Mbit/s on half a megabyte, from 500 Mbit/s on 8 ms; at least ten packets.
 
-    What is not sent while the processor is away for longer than this is lost to the container. Below 4 ms accuracy
-    goes above 100 Mbit/s, below ten packets at low rates (docs/kernel-network.md).
+    A container loses what it could not send while the processor was away for longer than this. Below 4 ms accuracy
+    suffers above 100 Mbit/s, below ten packets at low rates (docs/kernel-network.md).
     """
     return max(16_000, bytes_per_s // 125, min(500_000, bytes_per_s // 25))
 
 
 def common(link_bytes_per_s: int) -> list[HtbClass]:
-    """The classes of a link that are there before any container's, parents first; none if its rate is unknown (0)."""
+    """Return a link's classes that are independent of containers, parents first; none if its rate is unknown (0)."""
     if not link_bytes_per_s:
         return []
     shared = max(MIN_RATE_BYTES_PER_S, link_bytes_per_s // _SHARED_PART)
@@ -98,11 +98,11 @@ def common(link_bytes_per_s: int) -> list[HtbClass]:
 
 
 def own(slot: int, shape: Shape, link_bytes_per_s: int, room_bytes_per_s: int) -> HtbClass | None:
-    """The container's own class on a link, if it needs one there.
+    """Return the container's own class on a link, if it needs one there.
 
     Args:
-        link_bytes_per_s: 0: not known.
-        room_bytes_per_s: what can still be promised on the link.
+        link_bytes_per_s: 0: unknown.
+        room_bytes_per_s: the rate not promised yet on the link.
     """
     minor = own_minor(slot, shape)
     priority = _LAST_PRIORITY if shape.opportunistic else 0
@@ -119,27 +119,27 @@ def own(slot: int, shape: Shape, link_bytes_per_s: int, room_bytes_per_s: int) -
 
 
 def promise(shape: Shape) -> int:
-    """What HTB is to keep for the container: not more than it may send."""
+    """Return the rate that HTB guarantees the container: at most its limit."""
     if shape.opportunistic:
         return 0
     return min(shape.rate_bytes_per_s, shape.ceil_bytes_per_s or shape.rate_bytes_per_s)
 
 
 def own_minor(slot: int, shape: Shape) -> int:
-    """The number of a container's own class."""
+    """Return the number of a container's own class."""
     return slot | (_OWN_OPPORTUNISTIC if shape.opportunistic else 0)
 
 
 def own_minors(slot: int) -> tuple[int, int]:
-    """Both numbers that it may have."""
+    """Return both numbers that a container's own class may have."""
     return slot, slot | _OWN_OPPORTUNISTIC
 
 
 def minor(slot: int, shape: Shape, *, sharing: bool) -> int:
-    """Where its packets go, on all links alike (where there is no such class they are let through); 0: nowhere.
+    """Return the class of its packets, the same on all links (a missing class is no limit); 0: none.
 
     Args:
-        sharing: the rate of some link is known.
+        sharing: at least one link's rate is known.
     """
     if shape.ceil_bytes_per_s is not None or (sharing and promise(shape)):
         return own_minor(slot, shape)
@@ -149,8 +149,7 @@ def minor(slot: int, shape: Shape, *, sharing: bool) -> int:
 
 
 def needs_tree(shape: Shape, link_bytes_per_s: int) -> bool:
-    """Whether a link needs our tree for it: not for regular containers neither promised nor denied anything, if they
-    are of the first job."""
+    """Return whether a link needs our tree for it: not for an unlimited, unpromised one of the first job."""
     if shape.ceil_bytes_per_s is not None:
         return True
     return bool(link_bytes_per_s and (shape.opportunistic or promise(shape) or shape.rank))

@@ -1,6 +1,6 @@
 """The table that the containers' programs share with the agent, mapped into its memory.
 
-What is written here the programs see with the next packet; what they count is read without a system call.
+The programs use values written here from the next packet on; their counters are read without a system call.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Self
 from agent.network import bpf, programs
 from agent.network.programs import NANOSECONDS, SLOT_BYTES, TABLE_BYTES
 
-#: What a container may save up of its ingress limit. With less, TCP cannot keep up to it: losses stop it for a round
-#: trip or a timeout, and it must be able to catch up.
+#: The credit that a container may accumulate under its ingress limit. With less, TCP cannot reach the limit: losses
+#: stop it for a round trip or a timeout, after which it must be able to catch up.
 INGRESS_BURST_NS = NANOSECONDS // 4
 _WORDS = SLOT_BYTES // 8
 _COUNTED = (
@@ -26,10 +26,10 @@ _COUNTED = (
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What a container has sent and received since it was attached, restarts of the agent included.
+    """A container's traffic since it was attached, including restarts of the agent.
 
-    Bytes are those on the wire, Ethernet's headers included; loopback is left out. Sent is what the container gave to
-    the network, before its HTB class made it wait.
+    Bytes are those on the wire, including Ethernet headers; loopback is left out. Sent bytes are counted before packets
+    wait in the HTB class.
     """
 
     sent_bytes: int = 0
@@ -37,11 +37,11 @@ class Counters:
     received_bytes: int = 0
     received_packets: int = 0
     dropped_packets: int = 0
-    """Packets that came in above the ingress limit. TCP sends them again."""
+    """Received packets above the ingress limit. TCP sends them again."""
 
 
 class Table:
-    """One per agent; ``descriptor`` is the map's.
+    """The agent's table; ``descriptor`` is the map's.
 
     Raises:
         OSError: EPERM without CAP_BPF (or CAP_SYS_ADMIN), EINVAL before Linux 5.5.
@@ -63,26 +63,26 @@ class Table:
         self.close()
 
     def close(self) -> None:
-        """Let go of it; attached programs keep it alive."""
+        """Close the table; attached programs keep it alive."""
         self._words.release()
         self._memory.close()
         os.close(self.descriptor)
 
     def fill(self, slot: int, content: bytes | None) -> None:
-        """A slot as it stood in another table, or empty."""
+        """Fill a slot with its content from another table, or with zeros."""
         first = slot * _WORDS
         self._words[first : first + _WORDS] = memoryview(content or bytes(SLOT_BYTES)).cast("Q")
 
     def mark(self, slot: int, class_id: int) -> None:
-        """The HTB class that its packets go to from now on; 0: none."""
+        """Set the HTB class of a container's packets; 0: none."""
         self._put(slot, programs.CLASS_ID, class_id)
 
     def limit(self, slot: int, ingress_bytes_per_s: int) -> None:
-        """What may come in from now on; 0: everything. What is saved up, or owed, in bytes stays the same."""
+        """Set the ingress limit; 0: none. Accumulated credit or debt, in bytes, stays the same."""
         former = self._get(slot, programs.RATE)
         if former == ingress_bytes_per_s:
             return
-        paid_ns = now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)  # what bpf_ktime_get_ns tells
+        paid_ns = now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)  # the clock of bpf_ktime_get_ns
         if former and ingress_bytes_per_s:
             ahead_ns = max(self._get(slot, programs.PAID_NS) - now, -INGRESS_BURST_NS)
             paid_ns = now + ahead_ns * former // ingress_bytes_per_s
@@ -91,7 +91,7 @@ class Table:
         self._put(slot, programs.RATE, ingress_bytes_per_s)
 
     def counters(self, slot: int) -> Counters:
-        """What was counted."""
+        """Return a slot's counters."""
         return Counters(*(self._get(slot, offset) for offset in _COUNTED))
 
     def _get(self, slot: int, offset: int) -> int:

@@ -1,4 +1,4 @@
-"""What one link is to have of ours, kept in agreement with the kernel."""
+"""Our classes on one link, kept in agreement with the kernel."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from agent.network.htb import Htb, reason
 from agent.network.links import Link
 from agent.network.shares import HtbClass, Shape
 
-#: For what still waits in a class that nothing limits any more: 100 Gbit/s.
+#: The rate for draining a class that has no limit any more: 100 Gbit/s.
 _UNLIMITED_BYTES_PER_S = 12_500_000_000
 
 
 class Tree:
-    """Our classes on one link, whose rate is ``link_bytes_per_s``, 0: not known.
+    """Our classes on one link with rate ``link_bytes_per_s``, 0: unknown.
 
-    Nothing is sent to the kernel that it was told before; ``repair`` looks whether it is still so.
+    Settings already sent to the kernel are not sent again; ``repair`` verifies them.
     """
 
     def __init__(self, htb: Htb, link: Link, link_bytes_per_s: int) -> None:
@@ -35,16 +35,16 @@ class Tree:
 
     @property
     def installed(self) -> bool:
-        """Our root is on the link, as far as we know."""
+        """Whether our root is on the link, as last known."""
         return self._there
 
     @property
     def promised_bytes_per_s(self) -> int:
-        """What is kept for containers: never more than there is."""
+        """The sum of the rates guaranteed to containers: at most the link's."""
         return sum(self._promised.values())
 
     def limit(self, slot: int, shape: Shape) -> dict[str, str]:
-        """Have the class that a container needs, if it needs one; what it had before stays until ``settle``.
+        """Create the container's own class, if it needs one; its former class stays until ``settle``.
 
         Returns:
             What is not enforced on this link → why, with the remedy.
@@ -65,7 +65,7 @@ class Tree:
         return {f"{what} on {self.link.name}": why for what, why in failed.items()}
 
     def settle(self, slot: int, shape: Shape | None) -> None:
-        """The container's packets go where they shall now: what they left behind goes, once nothing waits in it."""
+        """Remove the container's former class once no packet waits in it; its packets now go to the new one."""
         if shape is None:
             self._promised.pop(slot, None)
         kept = shares.own_minor(slot, shape) if shape is not None else 0
@@ -75,14 +75,14 @@ class Tree:
                 self._release(minor, shape)
 
     def forget(self, slot: int) -> None:
-        """The slot is another container's now: what still waits there of the one before is dropped."""
+        """Drop packets of the slot's former container."""
         for minor in shares.own_minors(slot):
             if minor in self._draining:
                 self._draining.discard(minor)
                 self._htb.delete_class(self.link.index, minor)
 
     def sweep(self) -> None:
-        """Remove the classes whose last packets are gone."""
+        """Remove the draining classes that are empty."""
         if not self._draining:
             return
         found = self._htb.classes(self.link.index)
@@ -92,18 +92,18 @@ class Tree:
                 self._htb.delete_class(self.link.index, minor)
 
     def repair(self, *, needed: bool) -> list[str]:
-        """Make the kernel agree; returns what did not, and could be put right."""
+        """Make the kernel agree with this tree; return the repairs."""
         self.sweep()
         name, index = self.link.name, self.link.index
         found = self._htb.classes(index)
         if not needed:
             self.remove()
-            return [f"a tree on {name} that nobody needs was removed"] if found else []
+            return [f"an unneeded tree on {name} was removed"] if found else []
         wanted = {each.minor: each for each in [*shares.common(self.link_bytes_per_s), *self._own.values()]}
         repaired: list[str] = []
         for minor in sorted(found.keys() - wanted.keys() - self._draining):  # containers' first, parents last
             self._htb.delete_class(index, minor)
-            repaired.append(f"class {minor:x} on {name}, which nobody owns, was removed")
+            repaired.append(f"class {minor:x} on {name}, which has no owner, was removed")
         wrong = [m for m, each in wanted.items() if m not in found or found[m].htb != each]
         if not wrong:
             return repaired
@@ -112,11 +112,11 @@ class Tree:
                 self._htb.delete_class(index, minor)
         self.why = self._install()
         if self.why is None:
-            repaired += [f"class {minor:x} on {name} was not as it should be" for minor in wrong]
+            repaired += [f"class {minor:x} on {name} was wrong and was restored" for minor in wrong]
         return repaired
 
     def remove(self) -> None:
-        """All of ours, if there is any; the kernel's default is back, another's root is left alone."""
+        """Remove all classes of ours, if any; the kernel restores its default, and other roots are unchanged."""
         self._there = False
         self._draining.clear()
         self._htb.uninstall(self.link.index)
@@ -125,8 +125,7 @@ class Tree:
         name = self.link.name
         if not self.link_bytes_per_s:
             return (
-                f"the rate of {name} is not known, so there is nothing to keep a part of; "
-                "remedy: set network_link_bytes_per_s"
+                f"the rate of {name} is unknown, so no part of it can be promised; remedy: set network_link_bytes_per_s"
             )
         if promised > room:
             return (
@@ -135,7 +134,7 @@ class Tree:
         return self.why
 
     def _have(self, wanted: HtbClass | None) -> str | None:
-        """Almost always our root is there, so look only when the kernel says that it is not."""
+        """Set a class. Our root is almost always there, so check only when the kernel reports that it is not."""
         if wanted is None:
             return None if self._there else self._install()
         if self._own.get(wanted.minor) == wanted and self._there:
@@ -151,7 +150,7 @@ class Tree:
         return None
 
     def _install(self) -> str | None:
-        """Our root and all classes."""
+        """Install our root and all classes."""
         self._there = False
         why = self._htb.install(self.link)
         if why is not None:
@@ -169,7 +168,7 @@ class Tree:
         return None
 
     def _release(self, minor: int, shape: Shape | None) -> None:
-        """Let what waits in a class go, at the rate that the container may send at now, and then the class."""
+        """Let the packets in a class drain at the container's present rate, then remove the class."""
         left = self._own.pop(minor)
         found = self._htb.find_class(self.link.index, minor)
         if found is None:
@@ -177,8 +176,8 @@ class Tree:
         if not found.waiting:
             self._htb.delete_class(self.link.index, minor)
             return
-        limit = shape.ceil_bytes_per_s if shape is not None else None  # the last packets of one that is gone
-        with contextlib.suppress(NetlinkError):  # the link goes, or nothing is allowed any more
+        limit = shape.ceil_bytes_per_s if shape is not None else None  # for the last packets of a removed container
+        with contextlib.suppress(NetlinkError):  # the link is going away, or permission was lost
             drained = left.draining(limit or self.link_bytes_per_s or _UNLIMITED_BYTES_PER_S)
             self._htb.set_class(self.link.index, drained)
         self._draining.add(minor)

@@ -1,1 +1,1 @@
-"""``penstock uninstall``: take from this host what agents have set up and what would outlive them."""
+"""``penstock uninstall``: remove from this host the things that agents have set up and that would outlive them."""

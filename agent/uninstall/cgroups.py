@@ -1,4 +1,4 @@
-"""Trees of ours in a cgroup v2 hierarchy, and what runs in them. Plain files: an agent's own view is of one tree."""
+"""Penstock's trees in a cgroup v2 hierarchy, and their processes, as plain files: CgroupTree covers one tree only."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ import select
 import signal
 from pathlib import Path
 
-#: What an agent and its launcher make in a tree's root.
+#: The directories that an agent and its launcher create in a tree's root.
 _PARTS = frozenset({"containers", "holder", "daemons"})
-#: Where the launcher's unit has its tree (systemd/penstock-containers.service).
+#: The tree of the launcher's unit (systemd/penstock-containers.service).
 _UNIT = "penstock.slice/penstock-containers.service"
-#: How long what was killed may take to be gone.
+#: How long to wait for killed processes to end.
 END_TIMEOUT_S = 60
 
 
 def roots(mount: Path) -> list[Path]:
-    """The roots that agents have made at the top, and that of the launcher's unit."""
+    """Return the roots that agents have created at the top, and that of the launcher's unit."""
     made = [path for path in sorted(mount.glob("penstock-*")) if is_root(path)]
     unit = mount / _UNIT
     return [*made, unit] if is_root(unit) else made
 
 
 def is_root(path: Path) -> bool:
-    """Whether an agent or launcher made a tree there: its parts, and nothing else, are in it."""
+    """Return whether an agent or launcher created a tree there: the directory has only its parts in it."""
     parts = {child.name for child in below(path)}
     return bool(parts) and parts <= _PARTS
 
 
 def below(cgroup: Path) -> list[Path]:
-    """The cgroups directly in it."""
+    """Return the cgroups directly below."""
     return [child for child in sorted(cgroup.iterdir()) if child.is_dir()] if cgroup.is_dir() else []
 
 
 def running(root: Path) -> list[Path]:
-    """The containers of a tree in which there are processes."""
+    """Return the containers of a tree that have processes."""
     return [container for container in below(root / "containers") if populated(container)]
 
 
 def launchers(root: Path) -> list[int]:
-    """The processes that hold a tree."""
+    """Return the processes in a tree's holder."""
     return _pids(root / "holder")
 
 
 def populated(cgroup: Path) -> bool:
-    """Whether a process is in it or below."""
+    """Return whether a process is in the cgroup or below."""
     try:
         return "populated 1" in (cgroup / "cgroup.events").read_text(encoding="ascii")
     except OSError:
@@ -53,10 +53,10 @@ def populated(cgroup: Path) -> bool:
 
 
 def kill(cgroup: Path) -> None:
-    """SIGKILL to all in it and below, and wait until they are gone.
+    """Send SIGKILL to all processes in the cgroup and below, and wait until they are gone.
 
     Raises:
-        TimeoutError: they are not: something hangs in the kernel.
+        TimeoutError: they do not end: one hangs in the kernel.
     """
     try:
         _write(cgroup / "cgroup.kill", b"1")  # 5.14
@@ -75,7 +75,7 @@ def kill(cgroup: Path) -> None:
 
 
 def remove(root: Path) -> None:
-    """Remove a tree; the BPF programs of its cgroups go with them. What is a unit's own stays with systemd.
+    """Remove a tree; the BPF programs of its cgroups are removed with it. A unit's own cgroup is left to systemd.
 
     Raises:
         OSError: EBUSY, a process is in it.
@@ -87,7 +87,7 @@ def remove(root: Path) -> None:
 
 
 def end(pid: int) -> None:
-    """SIGTERM to a launcher, on which it ends what it owns and removes a tree that it made; and wait for it.
+    """Send SIGTERM to a launcher, which then ends its containers and removes a tree that it created; wait for it.
 
     Raises:
         TimeoutError: it does not end.
@@ -108,7 +108,7 @@ def end(pid: int) -> None:
 
 
 def _kill_each(cgroup: Path) -> None:
-    """Frozen, nobody forks between reading and killing, and the killed die all the same."""
+    """Kill each process: while frozen, none can fork between reading and killing, and SIGKILL still works."""
     _write(cgroup / "cgroup.freeze", b"1")  # 5.2
     for each in (cgroup, *(path for path in cgroup.rglob("*") if path.is_dir())):
         for pid in _pids(each):
@@ -118,7 +118,7 @@ def _kill_each(cgroup: Path) -> None:
 
 
 def _write(file: Path, text: bytes) -> None:
-    """Not by Path.write_bytes: that would create what is missing, which is EACCES here and not ENOENT."""
+    """Write without creating the file, unlike Path.write_bytes: that would raise EACCES instead of ENOENT."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text)

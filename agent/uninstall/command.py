@@ -1,4 +1,4 @@
-"""The command."""
+"""The command ``penstock uninstall``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.config import settings
 
 
 def main(argv: list[str] | None = None) -> int:
-    """0: nothing of ours is left; 1: something is, or nothing was done because something runs; 2: bad input."""
+    """Run the command. Exit status 0: nothing is left; 1: something is, or containers run; 2: bad input."""
     arguments = _parser().parse_args(argv)
     try:
         config = settings.load(AgentConfig, arguments.config, dict(daemon.pair(text) for text in arguments.set))
@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
-    """How many things could not be removed; what is independent of them goes all the same."""
+    """Remove everything possible; return how many things could not be removed."""
     rows: list[dict[str, object]] = []
 
     def say(line: str) -> None:
@@ -55,7 +55,7 @@ def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(rows))
     elif not rows:
-        print("nothing of Penstock's is set up here")
+        print("nothing of Penstock is set up here")
     return sum(1 for row in rows if row["why"])
 
 

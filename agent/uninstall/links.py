@@ -1,4 +1,4 @@
-"""What limits traffic on the links of this network namespace. BPF programs are not here: they go with their cgroup."""
+"""Traffic control on the links of this network namespace. BPF programs are removed with their cgroups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def roots() -> list[tuple[str, int]]:
-    """Name and index of each link that has a root qdisc of ours."""
+    """Return name and index of each link that has a root qdisc of ours."""
 
     def look(htb: Htb) -> list[tuple[str, int]]:
         ours = htb.roots()
@@ -22,10 +22,10 @@ def roots() -> list[tuple[str, int]]:
 
 
 def remove(index: int) -> None:
-    """Give a link its default back.
+    """Restore a link's default qdisc.
 
     Raises:
-        PermissionError: that takes CAP_NET_ADMIN.
+        PermissionError: CAP_NET_ADMIN is missing.
     """
     _with_htb(lambda htb: htb.uninstall(index))
     if index in (left for _, left in roots()):
@@ -33,7 +33,7 @@ def remove(index: int) -> None:
 
 
 def _with_htb(do: Callable[[Htb], T]) -> T:
-    """In a thread of its own: pyroute2 cannot be used where an event loop runs."""
+    """Run in a thread of its own: pyroute2 cannot be used where an event loop runs."""
 
     def work() -> T:
         with Htb() as htb:

@@ -1,4 +1,4 @@
-"""What there is of ours on a host, in the order in which it has to go."""
+"""The things of Penstock on a host, in the order of their removal."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from agent.config import AgentConfig
 from agent.launcher import Launcher
 from agent.uninstall import cgroups, links
 
-#: What an agent and its launcher leave in their runtime directory, and in their state directory.
+#: The files that an agent and its launcher leave in their runtime directory, and in their state directory.
 _RUNTIME = ("agent.sock", "stdio.sock", "launcher.sock", "launcher.log", "agent-runtime.lock")
 _STATE = ("agent.lock", "journal", "outputs", "disk-schedulers.json")
 
 
-class Refused(Exception):  # noqa: N818 - it says what is so
+class Refused(Exception):  # noqa: N818 - describes a state
     """Why nothing was done: one line for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something of ours, and how it goes; ``remove`` raises OSError where it does not."""
+    """A thing to remove; ``remove`` raises OSError if that fails."""
 
     what: str
     remove: Callable[[], object]
@@ -36,7 +36,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What is asked of the host; tests bring another one."""
+    """Access to the host; tests supply another one."""
 
     mount: Callable[[], Path | None] = place.cgroup2_mount
     roots_on_links: Callable[[], list[tuple[str, int]]] = links.roots
@@ -45,7 +45,7 @@ class Host:
 
 @dataclass(slots=True)
 class _Found:
-    """``launcher``: the process that listens; ``idle``: it runs nothing."""
+    """The findings. ``launcher``: the process that listens; ``runs``: its containers."""
 
     roots: list[Path] = field(default_factory=list)
     launcher: int | None = None
@@ -53,11 +53,11 @@ class _Found:
 
 
 def things(config: AgentConfig, *, kill: bool, purge: bool, host: Host) -> Iterator[Thing]:
-    """What there is. What follows something is looked for when that is gone, or was left in a dry run.
+    """Yield the things to remove. Each is looked for after the previous one is gone, or was skipped in a dry run.
 
     Args:
-        kill: containers that run, and launchers of other agents, are among it; else they are a reason to refuse.
-        purge: so is the state directory.
+        kill: include running containers and launchers of other agents; otherwise they are a reason to refuse.
+        purge: include the state directory.
 
     Raises:
         Refused: before the first thing, or never.
@@ -72,7 +72,7 @@ def things(config: AgentConfig, *, kill: bool, purge: bool, host: Host) -> Itera
     for name, index in host.roots_on_links():
         yield Thing(f"traffic control on {name}", partial(host.uninstall_link, index))
     for root in found.roots:
-        if cgroups.is_root(root):  # a launcher removes the one that it made
+        if cgroups.is_root(root):  # a launcher removes the tree that it created
             yield Thing(f"cgroups in {root}", partial(cgroups.remove, root))
     listens = config.socket_path()
     lock = listens.with_name(f"{listens.name}.lock")
@@ -95,10 +95,10 @@ def _restore_schedulers(kept: Path) -> None:
 
 
 def _check(config: AgentConfig, found: _Found, *, kill: bool, purge: bool) -> list[int]:
-    """Launchers besides our own.
+    """Return launchers besides our own.
 
     Raises:
-        Refused: an agent answers; something runs and is not to be killed; a directory is not ours.
+        Refused: an agent answers; a container runs and is not to be killed; a directory is not Penstock's.
     """
     if _answers(config.socket_path(), socket.SOCK_STREAM) is not None:
         remedy = "stop it first (Ctrl-C in `penstock up`, or systemctl stop penstock-agent)"
@@ -131,7 +131,7 @@ def _look(config: AgentConfig, host: Host) -> _Found:
 
 
 async def _ask(runtime: Path) -> tuple[Path | None, list[str]]:
-    """The launcher's tree, and what it runs. Exits that it keeps for an agent stay with it."""
+    """Return the launcher's tree and its containers. Exits that it keeps for an agent are not acknowledged."""
     launcher = await Launcher.connect(runtime, _ignore, on_lost=_ignore, spawn=False, cgroup_root=None)
     try:
         return launcher.cgroup_root, [run.container for run in await launcher.running()]
@@ -140,11 +140,11 @@ async def _ask(runtime: Path) -> tuple[Path | None, list[str]]:
 
 
 def _ignore(*_: object) -> None:
-    """Nothing to do."""
+    """Ignore an event."""
 
 
 def _answers(path: Path, kind: int) -> int | None:
-    """The process that listens at a Unix socket; None: nobody does."""
+    """Return the process that listens at a Unix socket; None: there is none."""
     with socket.socket(socket.AF_UNIX, kind | socket.SOCK_CLOEXEC) as connection:
         try:
             connection.connect(str(path))

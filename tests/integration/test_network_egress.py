@@ -281,9 +281,9 @@ def test_drift_is_repaired_and_said(bed: Bed, limiter: NetworkLimiter) -> None:
         [
             f"the egress program of {bed.cgroup('c')} was gone",
             f"the ingress program of {bed.cgroup('c')} was gone",
-            f"class 9 on {UPLINK}, which nobody owns, was removed",
-            f"class 1 on {UPLINK} was not as it should be",
-            f"class 2 on {UPLINK} was not as it should be",
+            f"class 9 on {UPLINK}, which has no owner, was removed",
+            f"class 1 on {UPLINK} was wrong and was restored",
+            f"class 2 on {UPLINK} was wrong and was restored",
         ]
     )
     assert bed.classes() == {HANDLE | 1, HANDLE | 2, HANDLE | 3}

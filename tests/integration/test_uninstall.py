@@ -111,6 +111,6 @@ def test_all_that_an_agent_left_is_gone(
     assert (tmp_path / "state/journal").exists()
 
     again = uninstall()
-    assert (again.returncode, again.stdout) == (0, "nothing of Penstock's is set up here\n")
+    assert (again.returncode, again.stdout) == (0, "nothing of Penstock is set up here\n")
     purged = uninstall("--purge")
     assert purged.returncode == 0 and not (tmp_path / "state").exists()

@@ -325,5 +325,5 @@ async def test_what_is_in_a_container_is_not_adopted(bed: Bed, grown: Grown) -> 
         await adopt(bed, "wants-it", pid)
     with pytest.raises(LaunchFailed, match=f"process {bed.pid()} is the host's init or Penstock's own"):
         await adopt(bed, "wants-us", bed.pid(), "root")
-    with pytest.raises(LaunchFailed, match="process 2 is the kernel's"):
+    with pytest.raises(LaunchFailed, match="process 2 is a kernel thread"):
         await adopt(bed, "wants-more", 2, "root")

@@ -1,7 +1,7 @@
-"""One fact per thing that Penstock can enforce: whether this host can, why (not), and the command that mends it.
+"""One fact per feature that Penstock enforces: whether this host can, why (not), and the command that remedies it.
 
-Where a tree of ours exists (the daemon) the facts are about it; otherwise (``penstock check``) about a tree that is
-made for the probe and removed again. They are found by asking the kernel, not by its version.
+In the daemon, the facts are about its tree; in ``penstock check``, about a tree that is created for the probe and
+removed again. They are found by asking the kernel, not from its version.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["Fact", "Host", "HOST", "enforcement", "libraries", "paths", "probe_t
 
 
 def enforcement(tree: CgroupTree | None, host: Host = HOST) -> dict[str, Fact]:
-    """Name → fact, in the order of the status page. Takes some tens of milliseconds, most of them netlink's."""
+    """Return name → fact, in the order of the status page. Takes some tens of milliseconds, most of it for netlink."""
     facts = of_tree(tree, host) if tree is not None else without_tree(host)
     if tree is None:
-        why_not: str | None = f"what is sent and received is limited by cgroup; remedy: {facts['containers'].remedy}"
+        why_not: str | None = f"network traffic is limited by cgroup; remedy: {facts['containers'].remedy}"
     else:
         why_not = host.network_why_not()
     facts["network"] = network(why_not)

@@ -1,4 +1,4 @@
-"""What a fact is, and the host that facts are about."""
+"""The type of a fact, and the host that facts are about."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent.check.facts.links import LinkOut, links_out
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """``why`` is what was found; ``remedy`` is empty where nothing needs mending."""
+    """One finding: ``why`` explains it; ``remedy`` is empty if nothing is to be fixed."""
 
     ok: bool
     why: str
@@ -24,19 +24,19 @@ class Fact:
 
     @classmethod
     def no(cls, reason: Reason) -> Fact:
-        """What cannot be."""
+        """Return a negative fact for a reason."""
         return cls(False, reason.why, reason.remedy)
 
     @classmethod
     def told(cls, why: str) -> Fact:
-        """What cannot be, from the text of a reason."""
+        """Return a negative fact from the text of a reason."""
         reason, _, remedy = why.partition("; remedy: ")
         return cls(False, reason, remedy)
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the facts are about; tests bring another one."""
+    """The host that the facts are about; tests supply another one."""
 
     pressure: Path = Path("/proc/pressure")
     status: Path = Path("/proc/self/status")
@@ -54,7 +54,7 @@ class Host:
     tick_s: Callable[[], float] = field(default=lambda: time.get_clock_info("monotonic").resolution)
 
     def may(self, capability: int) -> bool:
-        """Whether we hold a capability, by its number (linux/capability.h)."""
+        """Return whether this process has a capability, by its number (linux/capability.h)."""
         for line in self.status.read_text(encoding="ascii").splitlines():
             if line.startswith("CapEff:"):
                 return bool(int(line.split()[1], 16) >> capability & 1)

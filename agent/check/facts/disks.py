@@ -1,4 +1,4 @@
-"""Disks: which of them the limits of a container bind, and on which of them a path lies."""
+"""Disks: those on which a container's limits take effect, and those on which a path lies."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from agent.cgroups import Cgroup, CgroupTree, Disk, Reason
 from agent.check.facts.base import HOST, Fact, Host
 from agent.core.confinement import Confinement
 
-#: What a probe asks of each disk: more than any has, so that it limits nobody.
+#: The limit that a probe sets on each disk: more than any disk's rate, so that it slows no work.
 _PROBE_BYTES_PER_S = 1 << 40
-_LATE = "buffered writes are charged when the cache lets go of them, and are not felt before"
+_LATE = "buffered writes are charged when the cache writes them back, not earlier"
 
 
 def disk(tree: CgroupTree, leaf: Cgroup, host: Host) -> Fact:
-    """Not by its files: io.max is there on hosts whose disks cannot be limited, too."""
+    """Return whether disks can be limited, by setting a limit: io.max also exists where the disks cannot be limited."""
     if (reason := tree.missing.get("io")) is not None:
         return Fact.no(reason)
     disks = host.disks()
     if not disks:
-        return Fact(False, "no whole disk was found that io.max could bind", "attach a disk; /sys/block shows none")
+        return Fact(False, "no whole disk was found that io.max can limit", "attach a disk; /sys/block shows none")
     failed = leaf.confine(Confinement(disk_read_bytes_per_s=_PROBE_BYTES_PER_S)).failed
     if failed:
         return Fact.told(failed["disk_read_bytes_per_s"])
@@ -34,12 +34,12 @@ def disk(tree: CgroupTree, leaf: Cgroup, host: Host) -> Fact:
 
 
 def disk_weight(tree: CgroupTree, host: Host) -> Fact:
-    """Regular before opportunistic on the same disk. Divided where requests are queued: on hardware."""
+    """Return whether weights favour regular over opportunistic work. Disks queue requests on real hardware only."""
     if (reason := tree.missing.get("io")) is not None:
         return Fact.no(reason)
     mount, disks = host.cgroup2_mount(), host.hardware()
     if mount is None or not disks:
-        return Fact(False, "no whole disk was found whose weights could be looked at", "see /sys/block")
+        return Fact(False, "no whole disk was found to check weights on", "see /sys/block")
     for each in disks:
         if (reason := host.weight_works(each, mount)) is not None:
             return Fact.no(reason)
@@ -47,7 +47,7 @@ def disk_weight(tree: CgroupTree, host: Host) -> Fact:
 
 
 def paths(asked: Iterable[Path], facts: dict[str, Fact], host: Host = HOST) -> dict[str, Fact]:
-    """``path P`` → the disk that it lies on, whether a container's limits bind there, and what to mind.
+    """Return for each ``path P`` its disk, whether a container's limits take effect there, and any caveat.
 
     Args:
         facts: those of :func:`agent.check.facts.enforcement`.

@@ -1,4 +1,4 @@
-"""What the host gives whatever the tree: pressure, users, the unit, swap, the clock."""
+"""Properties of the host apart from the tree: pressure, users, the unit, swap, the clock."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _UNITS = (".service", ".scope")
 
 
 def pressure(host: Host) -> Fact:
-    """Whether memory that gets scarce wakes the agent, and how soon."""
+    """Return whether scarce memory wakes the agent, and how soon."""
     memory = host.pressure / "memory"
     try:
         memory.read_text(encoding="ascii")
     except FileNotFoundError:
         return Fact(False, "this kernel has no pressure stall information", "use Linux 4.20 or later, built with PSI")
-    except OSError as error:  # EOPNOTSUPP: built in and switched off
+    except OSError as error:  # EOPNOTSUPP: built in, but switched off
         return Fact(False, f"{memory}: {error.strerror}", "add psi=1 to the kernel's command line and reboot")
     try:
         with PressureTrigger(memory, _STALL_US, _WINDOW_US) as trigger:
@@ -32,13 +32,11 @@ def pressure(host: Host) -> Fact:
     except OSError as error:
         return Fact(False, f"{memory}: {error.strerror}", "run the agent as root, or use Linux 6.5 or later")
     remedy = compromise.remedy if compromise is not None else ""
-    return Fact(
-        True, f"PSI of memory, cpu and io; memory that gets scarce wakes the agent within {window_s:g} s", remedy
-    )
+    return Fact(True, f"PSI of memory, cpu and io; scarce memory wakes the agent within {window_s:g} s", remedy)
 
 
 def users(host: Host) -> Fact:
-    """Whether work can run as whoever asked for it."""
+    """Return whether work can run as the user who asked for it."""
     if host.euid() != 0:
         return Fact(False, "not root: only this user's own work can be started", "run the agent as root (ansible/)")
     if all(host.may(capability) for capability in (_CAP_SETGID, _CAP_SETUID, _CAP_KILL)):
@@ -50,13 +48,13 @@ def users(host: Host) -> Fact:
 
 
 def delegation(tree: CgroupTree | None, host: Host) -> Fact:
-    """Whose unit the containers' tree is in: what systemd does to that unit it does to the containers."""
+    """Return which unit contains the containers' tree: systemd's actions on that unit affect the containers."""
     mount = host.cgroup2_mount()
     if tree is None or mount is None:
         return Fact(False, "there is no tree", UNIFIED if mount is None else DELEGATE)
     unit = _unit(tree.root, mount)
     if unit is None:
-        return Fact(True, f"{tree.root} is no unit's: it outlives the agent, and systemd leaves it alone")
+        return Fact(True, f"{tree.root} is in no unit: it outlives the agent, and systemd does not change it")
     name = unit.name
     if name.endswith(".service") and unit == _unit(host.own_cgroup(mount), mount):
         return Fact(
@@ -70,7 +68,7 @@ def delegation(tree: CgroupTree | None, host: Host) -> Fact:
 
 
 def _unit(cgroup: Path, mount: Path) -> Path | None:
-    """The innermost unit that a cgroup is in."""
+    """Return the innermost unit that a cgroup is in."""
     for directory in (cgroup, *cgroup.parents):
         if directory == mount:
             break
@@ -80,22 +78,23 @@ def _unit(cgroup: Path, mount: Path) -> Path | None:
 
 
 def swap(host: Host) -> Fact:
-    """What memory.high does depends on it. Neither is wrong."""
+    """Return whether there is swap, which determines the effect of memory.high. Neither is an error."""
     try:
         lines = host.swaps.read_text(encoding="utf-8").splitlines()[1:]
     except OSError:
         lines = []
     if lines:
         return Fact(
-            True, "swap: above memory.high what is little used goes to it; memory.max forbids it to a container"
+            True, "swap: above memory.high, rarely used memory is swapped out; containers with memory.max do not swap"
         )
     return Fact(
-        True, "no swap: above memory.high a container that only allocates stalls; shrinking stops at its own data"
+        True,
+        "no swap: above memory.high a container that only allocates stalls; shrinking stops at its anonymous memory",
     )
 
 
 def clock(host: Host) -> Fact:
-    """Whether slices of 10 ms can be timed."""
+    """Return whether slices of 10 ms can be timed."""
     tick_s = host.tick_s()
     if tick_s <= _COARSEST_TICK_S:
         return Fact(True, f"CLOCK_MONOTONIC, ticks of {tick_s * 1e9:.0f} ns")

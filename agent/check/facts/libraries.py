@@ -1,4 +1,4 @@
-"""Libraries that features of the master need beyond what the master itself needs."""
+"""Libraries for optional features of the master."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from agent.check.facts.base import Fact
 from penstock import extras
 
-#: Extra → its library as it is imported and as it is called, what it is for, what happens without it.
+#: Extra → its module, its package, its use, the consequence of its absence.
 _OPTIONAL = {
     "prediction": ("sklearn", "scikit-learn", "forecasts by svr and neighbours", "forecasts by neighbours only"),
     "milp": ("scipy", "scipy", "penstock plan --planner milp", "no penstock plan --planner milp"),
@@ -15,7 +15,7 @@ _OPTIONAL = {
 
 
 def libraries(is_installed: Callable[[str], bool] = extras.is_installed) -> dict[str, Fact]:
-    """Extra → fact, where a master is installed; nothing elsewhere."""
+    """Return extra → fact if a master is installed; otherwise nothing."""
     if not is_installed(extras.OF_A_DAEMON["master"]):
         return {}
     facts = {}

@@ -1,4 +1,4 @@
-"""The links that lead out of this machine, as far as limits on them go; looked at, not touched."""
+"""The links that lead out of this machine, and whether they can be limited; read-only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent.network.links import leading_out, link_rate
 
 @dataclass(frozen=True, slots=True)
 class LinkOut:
-    """``rate_bytes_per_s`` 0: it does not say; ``why_not``: why containers cannot be limited there, with the remedy."""
+    """One link. ``rate_bytes_per_s`` 0: unknown; ``why_not``: why containers cannot be limited there, with remedy."""
 
     name: str
     rate_bytes_per_s: int
@@ -19,10 +19,10 @@ class LinkOut:
 
 
 def links_out(link_bytes_per_s: int = 0) -> list[LinkOut]:
-    """Each of them.
+    """Return the links that lead out.
 
     Args:
-        link_bytes_per_s: what the operator says that each carries; 0: what it says itself.
+        link_bytes_per_s: the configured capacity of each; 0: the rate that the link reports.
     """
     with ThreadPoolExecutor(1) as worker:  # pyroute2 cannot be used in a thread that runs an event loop
         return worker.submit(_links_out, link_bytes_per_s).result()

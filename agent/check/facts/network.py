@@ -1,4 +1,4 @@
-"""What containers send and receive."""
+"""Limits on the traffic of containers."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from agent.check.facts.base import Fact, Host
 
 
 def network(why_not: str | None) -> Fact:
-    """``why_not``: what the kernel's answer to a trial was."""
+    """Return whether egress can be limited. ``why_not`` is the result of the probe."""
     if why_not is not None:
         return Fact.told(why_not)
     return Fact(True, "egress by HTB and a BPF program per container")
 
 
 def promises(why_not: str | None, host: Host) -> Fact:
-    """A promised share, and opportunistic work giving way, need links that may be ours and whose rate is known."""
+    """Return whether shares can be promised: that needs links with known rates that Penstock may shape."""
     if why_not is not None:
         return Fact.told(why_not)
     links = host.links()
     if not links:
-        return Fact(False, "no link leads out of here", "ip link; ip route")
+        return Fact(False, "no link leads out of this host", "ip link; ip route")
     for link in links:
         if link.why_not is not None:
             return Fact.told(link.why_not)
@@ -34,7 +34,7 @@ def promises(why_not: str | None, host: Host) -> Fact:
 
 
 def ingress(why_not: str | None) -> Fact:
-    """The same program as the other way."""
+    """Return whether ingress can be limited, by the same program."""
     if why_not is not None:
         return Fact.told(why_not)
     return Fact(

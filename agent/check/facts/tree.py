@@ -1,4 +1,4 @@
-"""What the containers' tree gives: controllers, and the files that not every kernel has."""
+"""Features of the containers' tree: controllers, and files that not every kernel has."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NAMES = (
 
 
 def without_tree(host: Host) -> dict[str, Fact]:
-    """Nothing of it."""
+    """Return the facts of a host without a tree."""
     mount = host.cgroup2_mount()
     if mount is None:
         missing = Fact(False, "no cgroup v2 is mounted", UNIFIED)
     else:
-        missing = Fact(False, f"no cgroup under {mount} is ours", DELEGATE)
+        missing = Fact(False, f"no cgroup under {mount} is available to Penstock", DELEGATE)
     return dict.fromkeys(_NAMES, missing)
 
 
 def of_tree(tree: CgroupTree, host: Host) -> dict[str, Fact]:
-    """Name → fact."""
+    """Return name → fact."""
     with probe_leaf(tree) as leaf:
         facts = {
             "containers": Fact(True, f"cgroups under {tree.root}"),
@@ -68,7 +68,7 @@ def _cpu(tree: CgroupTree, leaf: Cgroup) -> Fact:
 
 
 def _memory_promise(tree: CgroupTree, leaf: Cgroup, host: Host) -> Fact:
-    """A cgroup is protected as far as those above it are, and they are not ours."""
+    """Return whether memory can be protected. Protection is limited by the ancestors, which belong to others."""
     fact = _controller(tree, leaf, "memory", "memory.min", "memory.low")
     mount = host.cgroup2_mount()
     if not fact.ok or mount is None:
@@ -76,7 +76,7 @@ def _memory_promise(tree: CgroupTree, leaf: Cgroup, host: Host) -> Fact:
     for above in tree.root.parents:
         if above == mount or mount not in above.parents:
             break
-        if above.name.startswith("penstock"):  # the unit's slice: the agent sets it as promises are made
+        if above.name.startswith("penstock"):  # the unit's slice: the agent sets it when promises are made
             continue
         low = above / "memory.low"
         with contextlib.suppress(OSError):
@@ -114,13 +114,13 @@ def _kill(leaf: Cgroup) -> Fact:
 
 def _opportunistic(tree: CgroupTree, leaf: Cgroup) -> Fact:
     if (reason := tree.missing.get("cpu")) is not None:
-        return Fact(False, f"without cpu.idle others' cores are not kept from it: {reason.why}", reason.remedy)
+        return Fact(False, f"without cpu.idle, opportunistic work competes for cores: {reason.why}", reason.remedy)
     return Fact(True, "cpu.idle" if leaf.has("cpu.idle") else "cpu.weight 1 (cpu.idle came with Linux 5.15)")
 
 
 @contextlib.contextmanager
 def probe_leaf(tree: CgroupTree) -> Iterator[Cgroup]:
-    """A leaf of our own for a moment."""
+    """Create a leaf for the duration of the probe."""
     cgroup = tree.create(f"probe-{secrets.token_hex(4)}")
     try:
         yield cgroup
@@ -130,7 +130,7 @@ def probe_leaf(tree: CgroupTree) -> Iterator[Cgroup]:
 
 @contextlib.contextmanager
 def probe_tree() -> Iterator[CgroupTree | None]:
-    """The tree that an agent started here would have, made for a moment; None where there is none to have."""
+    """Create the tree that an agent started here would have, for the duration of the probe; None if impossible."""
     root = place.choose_root(f"check-{secrets.token_hex(4)}")
     if root is None:
         yield None

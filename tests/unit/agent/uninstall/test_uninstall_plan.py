@@ -159,7 +159,7 @@ def test_a_dry_run_says_and_does_nothing(bed: Bed, uninstall: Run, capsys: pytes
     assert uninstall() == 0
     assert capsys.readouterr().out == f"removed cgroups in {tree}\n" and not tree.exists()
     assert uninstall() == 0
-    assert capsys.readouterr().out == "nothing of Penstock's is set up here\n"
+    assert capsys.readouterr().out == "nothing of Penstock is set up here\n"
 
 
 def test_what_cannot_go_is_said_and_the_rest_goes(bed: Bed, uninstall: Run, capsys: pytest.CaptureFixture[str]) -> None:
