@@ -1,1 +1,1 @@
-"""The node agent: one per host, it opens and closes the gates of the host's resources."""
+"""The node agent: one per host, it grants access to the host's resources."""

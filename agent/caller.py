@@ -1,4 +1,4 @@
-"""Who is at the other end of a Unix socket, as the kernel vouches for it, and whether he is an operator."""
+"""The peer of a Unix socket, by its credentials from the kernel, and whether it is an operator."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13
 _MOST_GROUPS = 65536  # NGROUPS_MAX
 _ID = struct.calcsize("I")
 PROC = Path("/proc")
-_START_FIELD = 22 - 3  # of /proc/PID/stat (proc(5)), counted behind the command's name
+_START_FIELD = 22 - 3  # of /proc/PID/stat (proc(5)), counted after the command's name
 
 
 class Caller(NamedTuple):
-    """``user`` is a name of the host's, or ``uid:N`` of one that has none: that one cannot have anything started."""
+    """The peer's credentials. ``user`` is a user name, or ``uid:N`` for a uid without one, which cannot start work."""
 
     uid: int
     user: str
@@ -31,10 +31,10 @@ class Caller(NamedTuple):
 
 
 def caller(connection: socket.socket, operators: str = "") -> Caller:
-    """Root, who we are ourselves, and the members of the group ``operators`` may act on what is others'.
+    """Return the peer. Root, the agent's own user and members of the group ``operators`` are operators.
 
-    Membership is what the process had when it connected, as the kernel keeps it: nothing is looked up, and who joins
-    the group logs in anew, as for everything else.
+    Group membership is that of the process when it connected, from the kernel: no lookup is needed, and users who join
+    the group must log in again, as for everything else.
     """
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 3 * _ID)
     pid, uid, gid = struct.unpack("iII", credentials)
@@ -45,10 +45,10 @@ def caller(connection: socket.socket, operators: str = "") -> Caller:
 def container_of(
     pid: int, live: Mapping[str, int], adopted: Mapping[str, int] = MappingProxyType({}), proc: Path = PROC
 ) -> str:
-    """The container that a process runs in, "" for none: by its cgroup, or else by its session and its ancestors.
+    """Return the container that a process runs in, "" for none: by its cgroup, else by its session and its ancestors.
 
-    ``live`` has the pid of the first process of each that was launched: the launcher starts each in a session of its
-    own. ``adopted`` has those of the others: what descends from them is theirs.
+    ``live`` maps launched containers to their first processes, each in a session of its own. ``adopted`` maps the
+    others: descendants of their first processes belong to them.
     """
     with contextlib.suppress(OSError):
         for line in (proc / str(pid) / "cgroup").read_text().splitlines():
@@ -66,7 +66,7 @@ def container_of(
 
 
 def ancestry(pid: int, proc: Path = PROC) -> Iterator[int]:
-    """A process, its parent, and so on."""
+    """Yield a process, its parent, and so on."""
     while pid > 0:
         yield pid
         try:
@@ -76,7 +76,7 @@ def ancestry(pid: int, proc: Path = PROC) -> Iterator[int]:
 
 
 def is_still(pid: int, at_s: float, proc: Path = PROC) -> bool:
-    """Whether the process that had a pid at a time (CLOCK_BOOTTIME) lives and has it: none that began later."""
+    """Return whether the process that had this pid at this time (CLOCK_BOOTTIME) still lives: none that began later."""
     try:
         ticks = int(_stat(pid, proc)[_START_FIELD])
     except (OSError, ValueError, IndexError):
@@ -85,17 +85,17 @@ def is_still(pid: int, at_s: float, proc: Path = PROC) -> bool:
 
 
 def _stat(pid: int, proc: Path) -> list[str]:
-    """The fields behind the command's name, which may itself contain anything."""
+    """Return the fields after the command's name, which may contain any characters."""
     return (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def known_group(name: str) -> bool:
-    """Whether the host has it."""
+    """Return whether the host has the group."""
     return _gid(name) is not None
 
 
 def _name(uid: int) -> str:
-    """Work is started by name, so the name must lead back to the same uid: two directories may share a name."""
+    """Return a name to start work under; it must map back to the same uid, as two directories may share a name."""
     try:
         name = pwd.getpwuid(uid).pw_name
         if pwd.getpwnam(name).pw_uid == uid:
@@ -115,7 +115,7 @@ def _gid(name: str) -> int | None:
 def _groups(connection: socket.socket) -> tuple[int, ...]:
     try:
         found = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 64 * _ID)
-    except OSError:  # ERANGE: more than that, and Python's own call takes no more than 256
+    except OSError:  # ERANGE: more than 64, and Python's getsockopt takes at most 256
         found = _many_groups(connection)
     return struct.unpack(f"{len(found) // _ID}I", found)
 

@@ -1,4 +1,4 @@
-"""The agent's configuration: one declared table; every key is documented here and nowhere else."""
+"""The agent's configuration, declared as one table: the only place that documents each key."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
     http: HttpAddress = "127.0.0.1:7421"
     operators: Annotated[
-        str, Meta(description="group whose members may act on everybody's jobs and containers, as root may")
+        str, Meta(description="group whose members, like root, may act on the jobs and containers of all users")
     ] = ""
     user_max_connections: Annotated[
         int,
@@ -62,13 +62,13 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int, Meta(ge=0, description="tasks of one user's jobs that may wait or run anywhere; 0: no limit"), LIVE
     ] = 100_000
     user_max_containers: Annotated[
-        int, Meta(ge=0, description="containers that one user may have here while he starts another; 0: no limit"), LIVE
+        int, Meta(ge=0, description="containers that one user may have here when starting another; 0: no limit"), LIVE
     ] = 500
     user_max_cores: Annotated[
-        float, Meta(ge=0, description="cores that what one user starts here may be promised; 0: no limit"), LIVE
+        float, Meta(ge=0, description="cores promised to the containers that one user starts here; 0: no limit"), LIVE
     ] = 0.0
     user_max_memory_bytes: Annotated[
-        int, Meta(ge=0, description="memory that what one user starts here may be promised; 0: no limit"), LIVE
+        int, Meta(ge=0, description="memory promised to the containers that one user starts here; 0: no limit"), LIVE
     ] = 0
     user_max_pids: Annotated[
         int,
@@ -76,7 +76,7 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         LIVE,
     ] = 32_768
     container_pids_max: Annotated[
-        int, Meta(ge=0, description="`pids_max` of each container that has none of its own; 0: no limit"), LIVE
+        int, Meta(ge=0, description="`pids_max` of containers that set none; 0: no limit"), LIVE
     ] = 4096
     socket: Annotated[str, Meta(description="path of the framework socket; default: RUNTIME_DIR/agent.sock")] = ""
     runtime_dir: Annotated[str, Meta(description="sockets; default: /run/penstock, or the user's own")] = ""
@@ -84,7 +84,7 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str, Meta(description="journal and outputs; default: /var/lib/penstock, or the user's own")
     ] = ""
     cgroup_root: Annotated[
-        str, Meta(description="cgroup v2 directory that is ours; auto: the launcher's unit or scope, or a new one")
+        str, Meta(description="cgroup v2 directory for containers; auto: the launcher's unit or scope, or a new one")
     ] = "auto"
     spawn_launcher: Annotated[
         bool, Meta(description="start a launcher if none runs; false under systemd, where it has a unit of its own")
@@ -93,7 +93,7 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         float,
         Meta(
             ge=0,
-            description="a launcher that the agent starts ends so long after its last container and agent; 0: never",
+            description="a launcher started by the agent ends this long after its last container and agent; 0: never",
         ),
     ] = 600.0
     cores: Annotated[float, Meta(ge=0, description="cores offered; 0: all of the host's")] = 0.0
@@ -113,15 +113,20 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 0.005
     lease_kept_s: Annotated[
         float,
-        Meta(ge=0, le=1, description="as lease_s, where nobody else waits: the slot may be idle meanwhile; 0: never"),
+        Meta(ge=0, le=1, description="as lease_s, while no other work waits: the slot may be idle meanwhile; 0: never"),
         LIVE,
     ] = 0.1
     job_wait_max_s: Annotated[
-        float, Meta(gt=0, description="a job that waited so long for its turn gets one slot before all others"), LIVE
+        float,
+        Meta(gt=0, description="a job that has waited this long for its turn gets one slot before all others"),
+        LIVE,
     ] = 30.0
     slot_held_max_s: Annotated[
         float,
-        Meta(ge=0, description="a slot held so long goes to another user's job that waited job_wait_max_s; 0: never"),
+        Meta(
+            ge=0,
+            description="a slot held this long goes to another user's job that has waited job_wait_max_s; 0: never",
+        ),
         LIVE,
     ] = 60.0
     rate_window_s: Annotated[float, Meta(gt=0, description="window of the processing rates")] = 10.0
@@ -130,23 +135,25 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 1.0
     opportunistic: Annotated[
         bool,
-        Meta(description="whether work may run on slack here (UBIS); false: as t_alloc = 0, none is started"),
+        Meta(description="whether work may run on slack here (UBIS); false: none is started, as with t_alloc = 0"),
         LIVE,
     ] = True
     t_alloc: Annotated[
         float, Meta(ge=0, le=2, description="UBIS T_alloc: how far opportunistic work may fill the node"), LIVE
     ] = 0.9
     t_alloc_tuned: Annotated[
-        bool, Meta(description="T_alloc finds its own value, from t_alloc on: up while calm, back when preempted"), LIVE
+        bool,
+        Meta(description="tune T_alloc, starting from t_alloc: up while nothing is preempted, down after preemptions"),
+        LIVE,
     ] = False
-    t_alloc_least: Annotated[Fraction, Meta(description="how far back a tuned T_alloc goes"), LIVE] = 0.5
+    t_alloc_least: Annotated[Fraction, Meta(description="lower bound of a tuned T_alloc"), LIVE] = 0.5
     opportunistic_queue: Annotated[
         int,
         Meta(ge=0, description="placed opportunistic commands that may wait here for slack, beyond what fits now"),
         LIVE,
     ] = 0
     opportunistic_wait_s: Annotated[
-        float, Meta(gt=0, description="how long one of them waits before it goes back to the master"), LIVE
+        float, Meta(gt=0, description="how long such a command waits before it is handed back to the master"), LIVE
     ] = 10.0
     t_preempt_cpu: Annotated[Fraction, Meta(description="UBIS T_preempt for CPU"), LIVE] = 0.95
     t_preempt_memory: Annotated[Fraction, Meta(description="UBIS T_preempt for memory"), LIVE] = 0.9
@@ -168,53 +175,59 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         LIVE,
     ] = VictimOrder.NEWEST
     preempt_cooldown_s: Annotated[
-        float, Meta(ge=0, description="least time between two actions for CPU, disk or network, and of a pause"), LIVE
+        float, Meta(ge=0, description="minimum time between two actions for CPU, disk or network, and of a pause"), LIVE
     ] = 5.0
     preempt_hysteresis: Annotated[
-        Fraction, Meta(description="how far below T_preempt use must be before a paused container goes on"), LIVE
+        Fraction, Meta(description="how far below T_preempt use must be before a paused container resumes"), LIVE
     ] = 0.05
-    preempt_dry_run: Annotated[
-        bool, Meta(description="only say in the events what would be paused, reclaimed or ended"), LIVE
-    ] = False
+    preempt_dry_run: Annotated[bool, Meta(description="only log what would be paused, reclaimed or ended"), LIVE] = (
+        False
+    )
     grace_max_s: Annotated[
         float, Meta(ge=0, le=300, description="longest grace that a container's notice may ask for"), LIVE
     ] = 30.0
     starved_after_s: Annotated[
-        float, Meta(ge=0, description="a placed opportunistic command that cannot get on goes back; 0: never"), LIVE
+        float,
+        Meta(
+            ge=0, description="a placed opportunistic command without progress for this long is handed back; 0: never"
+        ),
+        LIVE,
     ] = 60.0
     memory_look_interval_s: Annotated[
-        float, Meta(ge=0.01, description="time between two looks at memory while opportunistic work runs"), LIVE
+        float, Meta(ge=0.01, description="time between two checks of memory while opportunistic work runs"), LIVE
     ] = 0.05
     repair_interval_s: Annotated[
-        float, Meta(ge=0, description="time between two looks for limits that somebody else changed; 0: never"), LIVE
+        float, Meta(ge=0, description="time between two checks for limits changed by other programs; 0: never"), LIVE
     ] = 30.0
     network_link_bytes_per_s: Annotated[
-        int, Meta(ge=0, description="rate of the link, where it does not tell its own; promises share it out")
+        int, Meta(ge=0, description="rate of the link if it does not report one; network promises are parts of it")
     ] = 0
     disk_bytes_per_s: Annotated[
         int,
-        Meta(
-            ge=0, description="what the disks can do, for reservations and executors whose use is predicted; 0: unknown"
-        ),
+        Meta(ge=0, description="rate of the disks, for reservations and executors whose use is predicted; 0: unknown"),
     ] = 0
     executor_slot_s: Annotated[
         float, Meta(ge=0.1, le=60, description="length of the slots in which executors' use is recorded and planned")
     ] = 3.0
     jvm_heap_share: Annotated[
-        float, Meta(gt=0, le=1, description="of an executor's memory, how much is for the heaps of its Java processes")
+        float, Meta(gt=0, le=1, description="part of an executor's memory for the heaps of its Java processes")
     ] = 0.75
     elastic_lead_s: Annotated[
-        float, Meta(ge=0, le=60, description="limits rise so long before the profile that they follow does"), LIVE
+        float, Meta(ge=0, le=60, description="limits rise this long before the profile that they follow"), LIVE
     ] = 0.3
-    elastic_lag_s: Annotated[float, Meta(ge=0, le=60, description="and fall so long after it does"), LIVE] = 0.3
+    elastic_lag_s: Annotated[
+        float, Meta(ge=0, le=60, description="limits fall this long after the profile that they follow"), LIVE
+    ] = 0.3
     reprovision_rho: Annotated[
         float,
-        Meta(ge=1, description="an executor's stage that takes so many times its predicted time is corrected"),
+        Meta(ge=1, description="an executor's stage that takes this multiple of its predicted time is corrected"),
         LIVE,
     ] = 1.1
     disk_scheduler: Annotated[
         Literal["keep", "bfq"],
-        Meta(description="bfq: choose it on every disk, so that disks are divided by weight; keep: leave disks alone"),
+        Meta(
+            description="bfq: select it on every disk, so that disks are divided by weight; keep: leave disks unchanged"
+        ),
     ] = "keep"
     rejoin_s: Annotated[float, Meta(ge=0, description="how long a restarted agent waits for its frameworks"), LIVE] = (
         30.0
@@ -227,17 +240,17 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         int,
         Meta(
             ge=0,
-            description="ended containers of each user that are remembered, with their output (20 times as many of all "
+            description="ended containers of each user that are kept, with their output (20 times as many of all "
             "users), and preemptions",
         ),
         LIVE,
     ] = 100
 
     def check(self) -> None:
-        """What no single field can say.
+        """Check combinations of fields.
 
         Raises:
-            SettingsError: settings contradict each other, or an address is none.
+            SettingsError: settings contradict each other, or an address is invalid.
         """
         faults: list[str] = []
         try:
@@ -252,15 +265,15 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise SettingsError(*faults)
 
     def runtime(self) -> Path:
-        """The directory of sockets."""
+        """Return the directory of sockets."""
         return Path(self.runtime_dir) if self.runtime_dir else paths.runtime_dir()
 
     def state(self) -> Path:
-        """The directory of what survives a restart."""
+        """Return the directory of files that survive a restart."""
         return Path(self.state_dir) if self.state_dir else paths.state_dir()
 
     def socket_path(self) -> Path:
-        """The framework socket."""
+        """Return the path of the framework socket."""
         return Path(self.socket) if self.socket else self.runtime() / "agent.sock"
 
     def _tuning(self) -> TuningSettings | None:
@@ -271,7 +284,7 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def node_settings(
         self, *, instance: str, disks: int, link_bytes_per_s: int = 0, ranked: bool = False
     ) -> NodeSettings:
-        """What the decisions must know: configured, and found on the host."""
+        """Return the settings of the node's decisions: configured, and detected on the host."""
         capacity = Capacity(
             cores=self.cores or float(len(os.sched_getaffinity(0))),
             memory_bytes=self.memory_bytes or psutil.virtual_memory().total * 9 // 10,

@@ -1,7 +1,7 @@
-"""What the kernel was told of each container, and what it is to be told next: cgroup files and network, in place.
+"""Each container's settings in the kernel and the changes pending: cgroup files and network, in place.
 
-One change of a container at a time; of several that wait only the last counts. What may wait for the kernel (memory
-that has to be reclaimed, netlink) is done in threads: the event loop goes on granting.
+A container has one change at a time; if several wait, only the last one counts. Operations that may block in the kernel
+(reclaiming memory, netlink) run in threads, so that the event loop continues to grant.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _PLAIN = Confinement()
 _NETWORK = ("network_rate_bytes_per_s", "network_egress_bytes_per_s", "network_ingress_bytes_per_s")
 _DISK_RATES = ("disk_read_bytes_per_s", "disk_write_bytes_per_s")
 _MEMORY = ("memory_min_bytes", "memory_low_bytes", "memory_high_bytes", "memory_max_bytes")
-#: Memory that could not be reclaimed is tried again once the container uses so much less than memory.max stands at.
+#: Reclaiming is tried again once the container uses this much less than memory.max.
 _WORTH_A_TRY_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
 class _Confined:
-    """``slot``: its number on the network. ``stuck_at_bytes``: where memory.max is, while that is more than asked."""
+    """A container's state. ``slot``: its number on the network. ``stuck_at_bytes``: memory.max if above the target."""
 
     wanted: Confinement
     applied: Confinement | None = None
@@ -43,7 +43,7 @@ class _Confined:
 
 
 class Confiner:
-    """One per agent. ``tree`` None: nothing is enforced, and that is said; ``network`` None: likewise."""
+    """One per agent. ``tree`` None: nothing is enforced, which is reported; the same for ``network``."""
 
     def __init__(
         self,
@@ -54,8 +54,9 @@ class Confiner:
         holds_disks: bool = False,
         pids_max: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``holds_disks``: of a kernel on which a limit of disks is lowered so (:mod:`agent.cgroups.holding`).
-        ``pids_max`` returns that of a container that has none of its own; 0: no limit."""
+        """``holds_disks``: lowering a disk limit needs the kernel workaround of :mod:`agent.cgroups.holding`.
+        ``pids_max`` returns the default for containers without their own; 0: no limit.
+        """
         self._tree = tree
         self._network = network
         self._on_confined = on_confined
@@ -68,17 +69,17 @@ class Confiner:
         self._pids: int | None = None
 
     def cap(self, *, memory_bytes: int, cores: float | None, pids: int | None) -> dict[str, str]:
-        """All containers together get no more than that; what cannot be enforced → why."""
+        """Limit all containers together; return what cannot be enforced → why."""
         self._memory_bytes, self._cores, self._pids = memory_bytes, cores, pids
         return self._cap(self._tree) if self._tree is not None else {}
 
     # ------------------------------------------------------------ one container
 
     async def create(self, container: str, confinement: Confinement) -> tuple[dict[str, str], Cgroup | None]:
-        """Its cgroup, with everything set before anything runs in it; and what could not be enforced.
+        """Create a container's cgroup and set everything before a process enters; return what could not be enforced.
 
         Raises:
-            OSError: the cgroup cannot be made.
+            OSError: the cgroup cannot be created.
         """
         if self._tree is not None:
             confinement = self._with_pids_max(confinement)
@@ -96,7 +97,7 @@ class Confiner:
         return one.not_enforced, cgroup
 
     def confine(self, container: str, confinement: Confinement) -> None:
-        """Make it so; ``on_confined`` says when, and what could not be enforced."""
+        """Apply a confinement; ``on_confined`` is called when it is done, with what could not be enforced."""
         one = self._containers.get(container)
         if one is None:
             return  # it has ended
@@ -106,18 +107,18 @@ class Confiner:
             one.worker = asyncio.get_running_loop().create_task(self._work(container, one))
 
     def is_opportunistic(self, container: str) -> bool:
-        """Whether it was so when it was last confined."""
+        """Return whether the container was opportunistic when last confined."""
         one = self._containers.get(container)
         return one is not None and one.wanted.opportunistic
 
     async def settled(self, container: str) -> None:
-        """Wait until the kernel has what it was last asked for."""
+        """Wait until the kernel has the latest confinement."""
         one = self._containers.get(container)
         if one is not None and one.worker is not None:
             await asyncio.wait([one.worker])
 
     async def remove(self, container: str) -> None:
-        """Its network class and what was waiting for it; the cgroup is the caller's."""
+        """Remove a container's network class and pending changes; the cgroup is left to the caller."""
         one = self._containers.pop(container, None)
         if one is None:
             return
@@ -131,13 +132,13 @@ class Confiner:
     # ------------------------------------------------------------ all of them
 
     async def take_back(self, confinements: dict[str, Confinement]) -> None:
-        """After a restart: what of an earlier agent still runs. The kernel is told again by ``confine``."""
+        """Register the running containers of an earlier agent. :meth:`confine` then sets their limits again."""
         for slot, (container, confinement) in enumerate(sorted(confinements.items()), start=1):
             self._containers[container] = _Confined(confinement, slot=slot)
         await self._reconcile_network()
 
     async def repair(self) -> list[str]:
-        """Put right what somebody else changed; says what that was."""
+        """Undo changes by other programs; return a description of them."""
         repaired = list(self._tree.repair()) if self._tree is not None else []
         for container, one in list(self._containers.items()):
             if self._tree is None or one.worker is not None or one.applied is None or one.stuck_at_bytes is not None:
@@ -147,11 +148,11 @@ class Confiner:
             except FileNotFoundError:
                 continue
             repaired += [f"{name} of {container}" for name in written]
-            await asyncio.sleep(0)  # hundreds of containers are not one long pause of the event loop
+            await asyncio.sleep(0)  # do not block the event loop for hundreds of containers in a row
         return repaired + await self._reconcile_network()
 
     def retry(self, snapshot: Snapshot) -> None:
-        """Shrink on where memory could not be reclaimed before and the container has let go of some since."""
+        """Continue shrinking where memory could not be reclaimed before and the container uses less now."""
         for container, one in self._containers.items():
             if one.stuck_at_bytes is None or one.worker is not None:
                 continue
@@ -161,7 +162,7 @@ class Confiner:
                 self.confine(container, one.wanted)
 
     async def counters(self) -> dict[str, Counters]:
-        """Container → what went over the network; empty where nobody counts."""
+        """Return container → network traffic; empty if it is not counted."""
         if self._network is None:
             return {}
         by_slot = await asyncio.wrap_future(self._network.counters())
@@ -205,13 +206,13 @@ class Confiner:
         if applied.shrink_to_bytes is not None:
             not_enforced.pop("memory_max_bytes", None)
             not_enforced |= await self._shrink(cgroup, one, applied.shrink_to_bytes)
-        if before is None or _shape(before) != _shape(wanted):  # a promotion changes its class there, too
+        if before is None or _shape(before) != _shape(wanted):  # a promotion also changes the network class
             not_enforced |= await self._change_network(cgroup, one, wanted)
             reach(Point.CONFINE_NETWORK_DONE)
         return not_enforced
 
     async def _shrink(self, cgroup: Cgroup, one: _Confined, target_bytes: int) -> dict[str, str]:
-        """Memory in steps, as far as it goes without killing anybody."""
+        """Shrink memory in steps, as far as possible without an OOM kill."""
         shrunk = await asyncio.to_thread(cgroup.shrink_memory, target_bytes)
         reach(Point.CONFINE_MEMORY_SHRUNK)
         if shrunk.memory_max_bytes is not None and shrunk.memory_max_bytes <= target_bytes:
@@ -219,7 +220,7 @@ class Confiner:
         one.stuck_at_bytes = shrunk.memory_max_bytes or shrunk.in_use_bytes
         return {
             "memory_max_bytes": f"memory.max is at {format_bytes(one.stuck_at_bytes)}: "
-            f"{format_bytes(shrunk.unreclaimable_bytes)} of it cannot be reclaimed; it shrinks on when it is let go"
+            f"{format_bytes(shrunk.unreclaimable_bytes)} of it cannot be reclaimed; shrinks further once freed"
         }
 
     async def _attach(self, cgroup: Cgroup, one: _Confined) -> dict[str, str]:
@@ -245,7 +246,7 @@ class Confiner:
         return await asyncio.wrap_future(self._network.reconcile(known, self._tree.root))
 
     def _protect(self) -> None:
-        """Memory that is promised is protected only as far as the tree above it is (memory.low of its ancestors)."""
+        """Protect the promised memory in the tree above too: memory.low is limited by that of the ancestors."""
         protected = sum(one.wanted.memory_low_bytes for one in self._containers.values())
         if self._tree is not None and protected != self._protected_bytes:
             self._protected_bytes = protected
@@ -258,7 +259,7 @@ class Confiner:
         )  # fmt: skip
 
     def _with_pids_max(self, confinement: Confinement) -> Confinement:
-        """A fork bomb ends in its own container, also where nobody asked for a limit."""
+        """Limit processes even without a request, so that a fork bomb ends in its own container."""
         default = 0 if confinement.borrowed else self._pids_max()
         return replace(confinement, pids_max=default) if default and confinement.pids_max is None else confinement
 
@@ -273,12 +274,12 @@ async def _lower_disks(cgroup: Cgroup, wanted: Confinement, standing: Confinemen
 
 
 def asked(confinement: Confinement) -> frozenset[str]:
-    """The names of what is not as the kernel has it by default."""
+    """Return the names of fields that differ from the kernel's defaults."""
     return _changed(_PLAIN, confinement)
 
 
 def _changed(before: Confinement | None, after: Confinement) -> frozenset[str]:
-    """The names of what differs; all of them where nothing is known of before."""
+    """Return the names of fields that differ; all if nothing is known of the former state."""
     names = [one.name for one in fields(Confinement)]
     return frozenset(n for n in names if before is None or getattr(before, n) != getattr(after, n))
 

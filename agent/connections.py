@@ -1,4 +1,4 @@
-"""How many connections each user has, and when one more is refused: also those that have not said hello count."""
+"""Connections per user, and the limits on them; connections that have not sent hello count too."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from penstock.model.units import counted
 from penstock.transport.account import Account
 from penstock.wire.errors import RpcError, refused, unavailable
 
-#: A client says hello at once. One that does not is closed, and one user has few of them.
+#: A client sends hello at once. One that does not is closed, and the number of these per user is limited.
 HELLO_S = 10.0
 SILENT_PER_USER = 256
 
 
 class Connections:
-    """Those to the framework socket."""
+    """The connections to the framework socket."""
 
     def __init__(self, most: Callable[[], int]) -> None:
-        """``most`` returns how many each user but operators may have (0: any number)."""
+        """``most`` returns the limit per user, except operators (0: none)."""
         self._most = most
         self._open: Counter[int] = Counter()  # by uid
-        self._silent: Counter[int] = Counter()  # those of them that have not said hello
+        self._silent: Counter[int] = Counter()  # those that have not sent hello, by uid
         self._accounts: dict[int, Account] = {}
         self.turned_away = 0
 
     def made(self, uid: int) -> Account:
-        """Count a new connection, which is silent; return what it shares with the user's others."""
+        """Count a new connection without hello; return the account shared by the user's connections."""
         self._open[uid] += 1
         self._silent[uid] += 1
         account = self._accounts.get(uid)
@@ -37,7 +37,7 @@ class Connections:
         return account
 
     def why_not(self, caller: Caller, descriptor: int) -> RpcError | None:
-        """Return why a connection that was counted cannot be had; None where it can."""
+        """Return why a counted connection is refused, or None."""
         user, has, silent, most = caller.user, self._open[caller.uid], self._silent[caller.uid], self._most()
         if descriptor >= process.descriptors_for_clients():
             return unavailable("the agent is short of file descriptors", remedy="close connections, or try later")
@@ -53,11 +53,11 @@ class Connections:
         return None
 
     def greeted(self, uid: int) -> None:
-        """One of the user's is silent no more."""
+        """Count a hello."""
         _one_less(self._silent, uid)
 
     def gone(self, uid: int, *, greeted: bool) -> None:
-        """One of the user's is closed."""
+        """Count a closed connection."""
         if not greeted:
             _one_less(self._silent, uid)
         _one_less(self._open, uid)

@@ -1,4 +1,4 @@
-"""The agent's process: puts the parts together, runs until told to stop, takes back what an earlier agent left."""
+"""The agent's process: assembles the parts, runs until told to stop, and takes over the work of an earlier agent."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(reloading: Reloading[AgentConfig], port_file: Path | None = None) -> Non
     """Run until SIGTERM or SIGINT.
 
     Raises:
-        StartError: a directory, socket or port that is needed cannot be had.
+        StartError: a required directory, socket or port is unavailable.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_main(reloading, port_file))
@@ -89,7 +89,7 @@ async def _main(reloading: Reloading[AgentConfig], port_file: Path | None) -> No
 
 
 class Agent:
-    """One agent; :meth:`start`, :meth:`serve`, :meth:`close`."""
+    """One agent, with :meth:`start`, :meth:`serve` and :meth:`close`."""
 
     def __init__(self, reloading: Reloading[AgentConfig]) -> None:
         self._reloading, self._config = reloading, reloading.current
@@ -120,10 +120,10 @@ class Agent:
     # ------------------------------------------------------------ start
 
     async def start(self) -> None:
-        """Bring everything up, in the order in which it is needed.
+        """Start all parts, in the order of their dependencies.
 
         Raises:
-            OSError: a directory, socket or port that is needed cannot be had.
+            OSError: a required directory, socket or port is unavailable.
         """
         config = self._config
         access = access_of(config)
@@ -177,7 +177,7 @@ class Agent:
     def _new_node(self, config: AgentConfig, instance: str, disks: int, link_bytes_per_s: int) -> Node:
         ranked = self._tree is not None and can_rank(
             self._tree.controllers
-        )  # without a tree nobody knows what they use
+        )  # without a tree, containers' use is unknown
         return Node(
             config.node_settings(instance=instance, disks=disks, link_bytes_per_s=link_bytes_per_s, ranked=ranked)
         )
@@ -206,7 +206,7 @@ class Agent:
         return tree
 
     def _watch_over(self, tree: CgroupTree, capacity: Capacity) -> None:
-        """All containers together: what they get, and when their memory is worth a look."""
+        """Limit all containers together, and watch their memory."""
         self._cap(capacity)
         above_bytes = self._memory_worth_a_look(capacity)
         self._watch = MemoryWatch(tree, self._config.memory_look_interval_s, above_bytes, self._look)
@@ -214,7 +214,7 @@ class Agent:
         self._closers.append(self._watch.close)
 
     def _cap(self, capacity: Capacity) -> None:
-        """All containers together get no more than the node offers."""
+        """Limit all containers together to the node's capacity."""
         cores = capacity.cores if capacity.cores < (os.cpu_count() or 1) else None
         capped = self._confiner.cap(memory_bytes=capacity.memory_bytes, cores=cores, pids=process.pids_for_containers())
         for what, why in capped.items():
@@ -231,7 +231,7 @@ class Agent:
         self._shell.dispatch(e.Confined(container, not_enforced))
 
     def _look(self, pressed: tuple[str, ...]) -> bool:
-        """A look at memory between two samples; whether anything was done about it."""
+        """Check memory between two samples; return whether anything was done about it."""
         node = self._shell.node
         before = node.acts.total()
         snapshot = self._sampler.look(list(node.containers.live))
@@ -239,19 +239,19 @@ class Agent:
         return node.acts.total() > before
 
     def _launcher_says(self, exited: Exited) -> None:
-        """Exits that come before the journal has been read are kept until it has."""
+        """Report an exit; those that come before the journal has been read are kept until then."""
         if self._taken_back:
             self._executor.exited(exited)
         else:
             self._exits.append(exited)
 
     def _launcher_lost(self) -> None:
-        """Another one is started for new work, or the service manager starts it, and us, anew."""
+        """Start another launcher for new work, or let the service manager restart it and the agent."""
         if not self._taken_back:
-            log.critical("the launcher is gone; stopping so that we are restarted")
+            log.critical("the launcher is gone; stopping so that the agent is restarted")
             signal.raise_signal(signal.SIGTERM)
             return
-        log.critical("the launcher is gone: how its containers exit cannot be seen; they go on within their limits")
+        log.critical("the launcher is gone: its containers continue within their limits, without exit statuses")
         self._executor.launcher_lost()
         self._shell.dispatch(e.LauncherLost(time.time()))
         if self._stopping:
@@ -268,7 +268,7 @@ class Agent:
         return journal
 
     async def _take_back(self, journal: Journal, launcher: Launcher) -> None:
-        """What the journal knows and the launcher, or the cgroups, say that it still runs."""
+        """Take over the work in the journal that, by the launcher or the cgroups, still runs."""
         try:
             runs = await launcher.running()
         except LauncherGone:
@@ -293,9 +293,9 @@ class Agent:
     # ------------------------------------------------------------ serve
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Sample, watch, report until told to stop."""
+        """Sample, watch and report until told to stop."""
         gc.collect()
-        gc.freeze()  # what start-up made stays: no collection needs to look at it again
+        gc.freeze()  # objects from start-up stay: garbage collection skips them from now on
         sdnotify.notify("READY=1")
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._periodic().run()), tasks.create_task(self._reloading.run())]
@@ -312,7 +312,7 @@ class Agent:
                 task.cancel()
 
     def reconfigure(self, config: AgentConfig) -> None:
-        """Other settings from now on, as far as they can change while we run."""
+        """Apply settings that can change while the agent runs."""
         self._config, before = config, self._shell.node.settings
         slots = before.capacity.disk_slots
         self._shell.dispatch(e.Reconfigured(config.node_settings(instance=before.instance, disks=slots), time.time()))
@@ -333,7 +333,7 @@ class Agent:
         )  # fmt: skip
 
     def status(self) -> dict[str, Any]:
-        """The status document."""
+        """Return the status document."""
         link = self._link
         master = {"address": link.address if link else "", "linked": link.linked if link else False}
         return status_document(
@@ -349,14 +349,14 @@ class Agent:
         )
 
     def write_addresses(self, path: Path) -> None:
-        """For whoever started us with port 0."""
+        """Write the addresses for a caller that started the agent with port 0."""
         addresses = {"http": self._site.address, "socket": str(self._config.socket_path())}
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps(addresses), encoding="utf-8")
         fresh.replace(path)
 
     async def close(self) -> None:
-        """Close everything; containers go on under the launcher. One of our own that nobody needs ends too."""
+        """Close everything; containers continue under the launcher. An unused launcher of the agent's ends too."""
         self._stopping = True
         if self._frameworks_up():
             await self._launching.stop_replacing()
@@ -374,12 +374,12 @@ class Agent:
                 await closing
 
     async def _let_the_dying_die(self) -> None:
-        """What we just hung up on is being killed; the launcher ends with us only when that is over."""
+        """Wait for containers that are being killed; the launcher ends with the agent only after that."""
         deadline = time.monotonic() + 5.0
         node, going = self._shell.node, {ContainerState.STOPPING}
         if self._launching.launcher is not None:
             going.add(ContainerState.STARTING)
-        # Once, at the end, for milliseconds: not worth an event of its own.
+        # A poll, once, at the end, for milliseconds: not worth an event.
         while self._shell.peers or any(record.state in going for record in node.containers.live.values()):
             if time.monotonic() > deadline:
                 return
@@ -391,7 +391,7 @@ class Agent:
 
 
 async def _slowest(network: NetworkLimiter) -> int:
-    """What any link can carry, whichever a container's packets take; 0: one of them does not tell."""
+    """Return the lowest rate of all links; 0: one of them is unknown."""
     return min((link.rate_bytes_per_s for link in await asyncio.wrap_future(network.links())), default=0)
 
 

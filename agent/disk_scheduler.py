@@ -1,7 +1,7 @@
-"""The I/O scheduler by which weights divide a disk, where the operator wants the agent to choose it; and its undo.
+"""Select an I/O scheduler that divides disks by weight, if the operator wants that; and undo it.
 
-Debian's kernels give virtual and NVMe disks ``none`` and others ``mq-deadline``: with both ``io.weight`` does nothing.
-bfq (Linux 4.12, a module) divides a disk's time by weight (docs/kernel-disks.md).
+Debian's kernels give virtual and NVMe disks ``none`` and others ``mq-deadline``: with both, ``io.weight`` has no
+effect. bfq (Linux 4.12, a module) divides a disk's time by weight (docs/kernel-disks.md).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from pathlib import Path
 from agent.cgroups.weight import SYS_BLOCK
 
 _CHOSEN = re.compile(r"\[(.*)\]")
-#: One queue at a time, and the promised one is waited for as long as a busy processor may keep it: with bfq's own
-#: settings ten writers through the page cache leave a regular reader half of what it gets alone, with these 98 %
-#: (docs/kernel.md). They go with the scheduler. ``low_latency`` stays as it is, though it raises the weight of who has
-#: just begun: to write it makes bfq visit the groups of all cgroups, and Linux 7.2.13 panicked there on one that bfq
-#: had no group of (block/bfq-iosched.c, bfq_end_wr_async).
+#: One queue at a time, and the promised queue is waited for as long as a busy processor may keep it: with bfq's
+#: defaults, ten writers through the page cache leave a regular reader half of its rate without them, with these
+#: settings 98 % (docs/kernel.md). They disappear with the scheduler. ``low_latency`` stays unchanged, although it
+#: raises the weight of new processes: writing it makes bfq visit the groups of all cgroups, and Linux 7.2.13 panicked
+#: there on a cgroup without a bfq group (block/bfq-iosched.c, bfq_end_wr_async).
 _SETTINGS = {"bfq": {"strict_guarantees": "1", "slice_idle_us": "20000"}}
 
 
 def kept(state_dir: Path) -> Path:
-    """Where an agent keeps what each disk had."""
+    """Return the file in which an agent keeps each disk's former scheduler."""
     return state_dir / "disk-schedulers.json"
 
 
 def choose(wanted: str, disks: Iterable[str], before: Path, sys_block: Path = SYS_BLOCK) -> dict[str, str]:
-    """Have a scheduler on each disk; ``keep`` puts back what was there before an agent chose another.
+    """Select a scheduler on each disk; ``keep`` restores those from before an agent changed them.
 
     Args:
-        before: a file in which is kept what each disk had.
+        before: the file that keeps each disk's former scheduler.
 
     Returns:
         Disk → why it has another.
@@ -44,11 +44,11 @@ def choose(wanted: str, disks: Iterable[str], before: Path, sys_block: Path = SY
     for disk in disks:
         try:
             standing = _standing(disk, sys_block)
-            if standing == wanted and disk not in had:  # else the settings may be missing yet
+            if standing == wanted and disk not in had:  # otherwise its settings may still be missing
                 continue
             if wanted not in _offered(disk, sys_block):
                 subprocess.run(["modprobe", wanted], check=False, capture_output=True)
-            _write(before, had := {disk: standing, **had})  # before it is changed: what is changed can be undone
+            _write(before, had := {disk: standing, **had})  # written first, so that every change can be undone
             _file(disk, sys_block).write_text(wanted, encoding="ascii")
             for name, value in _SETTINGS.get(wanted, {}).items():
                 (sys_block / disk / "queue" / "iosched" / name).write_text(value, encoding="ascii")
@@ -58,7 +58,7 @@ def choose(wanted: str, disks: Iterable[str], before: Path, sys_block: Path = SY
 
 
 def restore(before: Path, sys_block: Path = SYS_BLOCK) -> dict[str, str]:
-    """Put back what was there; a disk that is gone needs nothing. Returns disk → why that failed."""
+    """Restore the former schedulers; missing disks are skipped. Returns disk → why that failed."""
     failed: dict[str, str] = {}
     for disk, scheduler in _read(before).items():
         try:

@@ -1,4 +1,4 @@
-"""Containers for real: cgroup and launcher, as the core's instructions say; events come back through ``on_event``."""
+"""Carries out the core's instructions on containers, by cgroup and launcher; events return through ``on_event``."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from penstock.model import ContainerSpec
 
 log = structlog.get_logger()
 T = TypeVar("T")
-#: oom_score_adj of opportunistic work: should the host itself ever run out of memory, it goes before all else.
+#: oom_score_adj of opportunistic work: if the host itself runs out of memory, it is killed first.
 _FIRST_TO_GO = 1000
-#: An end that could not be looked at for want of descriptors is looked at again.
+#: An exit that could not be read for lack of descriptors is read again after this.
 _EXIT_AGAIN_S = 0.5
-#: A killed cgroup is removable once its dead are reaped: milliseconds, unless the disk hangs.
+#: A killed cgroup is removable once its processes are reaped: within milliseconds, unless the disk hangs.
 _REMOVE_WAITS_S = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Executor:
-    """One per agent. ``tree`` is None where there is no cgroup v2 tree: then nothing is enforced, and that is said."""
+    """One per agent. ``tree`` is None without a cgroup v2 tree: then nothing is enforced, which is reported."""
 
     def __init__(
         self, launcher: Launcher, tree: CgroupTree | None, confiner: Confiner, stdio: Stdio, outputs: Path
@@ -55,15 +55,15 @@ class Executor:
     # ------------------------------------------------------------ instructions
 
     def start(self, instruction: i.StartContainer) -> None:
-        """See StartContainer."""
+        """Carry out StartContainer."""
         self._spawn(self._start(instruction))
 
     def adopt(self, instruction: i.AdoptProcess) -> None:
-        """See AdoptProcess."""
+        """Carry out AdoptProcess."""
         self._spawn(self._adopt(instruction))
 
     def kill(self, container: str) -> None:
-        """Kill everything in it; the exit comes back as ContainerExited."""
+        """Kill every process; the exit returns as ContainerExited."""
         reach(Point.KILL_ASKED)
         if self._tree is not None:
             self._tree.get(container).kill()
@@ -72,7 +72,7 @@ class Executor:
         reach(Point.KILL_DONE)
 
     def freeze(self, container: str, *, frozen: bool) -> None:
-        """Stop everything in it, or let it go on. Without a cgroup only its first process' group is reached."""
+        """Stop or continue every process. Without a cgroup, only the first process's group is affected."""
         reach(Point.FREEZE_ASKED if frozen else Point.THAW_ASKED)
         if self._tree is not None:
             self._tree.get(container).freeze(frozen)
@@ -81,40 +81,39 @@ class Executor:
         reach(Point.FREEZE_DONE if frozen else Point.THAW_DONE)
 
     def reclaim(self, container: str, size_bytes: int) -> None:
-        """Take page cache; comes back as Reclaimed."""
+        """Reclaim page cache; returns as Reclaimed."""
         self._spawn(self._reclaim(container, size_bytes))
 
     def warn(self, container: str, signum: int) -> None:
-        """Notice that it will be ended."""
+        """Send the notice of a container's end."""
         self._spawn(self._send_signal(container, signum))
         reach(Point.WARN_DONE)
 
     def confine(self, container: str, confinement: Confinement) -> None:
-        """Other limits or another class, in place; comes back as Confined. Promoted work is no longer the first that
-        the kernel's OOM killer looks at."""
+        """Change limits or class in place; returns as Confined. Promoted work is no longer first for the OOM killer."""
         promoted = self._confiner.is_opportunistic(container) and not confinement.opportunistic
         self._confiner.confine(container, confinement)
         if self._tree is not None and promoted:
             set_oom_score_adj(self._tree.get(container).path, 0)
 
     def renice(self, rank: i.Renice) -> None:
-        """See Renice."""
+        """Carry out Renice."""
         if self._weighs():
             return
         if why := carry_out(rank):
             log.debug("a job's rank has no effect", container=rank.container, why=why)
 
     def give_back(self, instruction: i.GiveBack) -> None:
-        """See GiveBack."""
+        """Carry out GiveBack."""
         self._spawn(self._give_back(instruction))
 
     def remove(self, container: str) -> None:
-        """Forget it: cgroup, network class, the launcher's memory of it."""
+        """Remove a container: its cgroup, its network class, the launcher's record."""
         self._orphans.discard(container)
         self._spawn(self._remove(container))
 
     def exited(self, ended: Exited) -> None:
-        """The launcher says that a container's first process ended: what it left behind ends with it."""
+        """Handle the exit of a container's first process: kill the rest."""
         reach(Point.EXIT_SEEN)
         self._orphans.discard(ended.container)
         sample = None
@@ -149,8 +148,9 @@ class Executor:
         self._spawn(self._send_signal(container, signum))
 
     async def _send_signal(self, container: str, signum: int) -> None:
-        """Signal the first process and its process group; do nothing if they are gone. If the launcher died, signal
-        every process of the cgroup: no parent keeps the first one's pid from being given to another process."""
+        """Signal the first process and its process group; ignore it if they are gone. If the launcher died, signal
+        every process of the cgroup: without a parent, the first one's pid may be reused.
+        """
         if container in self._orphans and self._tree is not None:
             self._tree.get(container).send_signal(signum)
         elif self._launcher is not None:
@@ -160,7 +160,7 @@ class Executor:
     # ------------------------------------------------------------ a launcher that died
 
     def launcher_lost(self) -> None:
-        """The launcher died: starts wait for the next one (:meth:`use`), or for :meth:`give_up`."""
+        """Make starts wait for the next launcher (:meth:`use`), or for :meth:`give_up`."""
         self._launcher = None
         self._launcher_changed.clear()
 
@@ -171,44 +171,44 @@ class Executor:
         self.look_at_orphans()
 
     def give_up(self) -> None:
-        """No launcher comes any more: leave the starts that wait for one to the next agent, whose journal has them."""
+        """Stop waiting for a launcher: pending starts are left to the next agent, whose journal has them."""
         self._launcher_changed.set()
 
     def watch_orphan(self, container: str) -> None:
-        """See WatchOrphan."""
+        """Carry out WatchOrphan."""
         self._orphans.add(container)
         asyncio.get_running_loop().call_soon(self.look_at_orphans)
 
     def look_at_orphans(self) -> None:
         """Report the end of each container without a parent whose last process is gone.
 
-        Not before the next launcher is there, or none comes: the one that died may have left how a container exited.
+        Waits until the next launcher is connected, or none will be: the one that died may have left exit statuses.
         """
         if self._launcher is None and not self._launcher_changed.is_set():
             return
         for container in sorted(self._orphans):
             try:
                 lives = self._populated(container)
-            except OSError as error:  # no descriptor is free: the next look is soon
+            except OSError as error:  # no descriptor is free: the next check is soon
                 log.warning("a container could not be looked at", container=container, why=str(error))
                 return
             if not lives:
                 self.exited(Exited(container, None, None, 0.0, 0, time.time()))
 
     def keep_stdio(self, token: str, user: str, session: int) -> None:
-        """Descriptors that were passed for a task are kept until it starts or its connection is gone."""
+        """Keep a task's passed descriptors until it starts or its connection closes."""
         self._stdio.keep(token, user, session)
 
     def drop_stdio(self, session: int) -> None:
-        """A connection is gone."""
+        """Drop the descriptors kept for a closed connection."""
         self._stdio.drop(session)
 
     async def settled(self, container: str) -> None:
-        """Wait until the kernel has the limits that it was last told of."""
+        """Wait until the kernel has the container's latest limits."""
         await self._confiner.settled(container)
 
     async def settle(self) -> None:
-        """Wait until everything that was begun is done."""
+        """Wait until all tasks begun are done."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -237,7 +237,7 @@ class Executor:
                 )  # fmt: skip
                 pid = await self._ask(lambda launcher: launcher.start(start, procs_fd=procs, stdio=stdio))
             except LauncherGone as gone:
-                if gone.asked:  # else the journal says `starting`, and the next agent knows that no launcher was asked
+                if gone.asked:  # else the journal has `starting`, and the next agent knows that no launcher was asked
                     self.on_event(self._orphan(container, not_enforced))
                 return
             except LaunchFailed as error:
@@ -285,20 +285,20 @@ class Executor:
         except LaunchFailed as error:
             why_not = str(error)
             log.warning("a process stays in its container", container=container, why=why_not)
-        else:  # it is out of the container, whatever becomes of its nice value: the launcher watches it no more
+        else:  # the process is out of the container, regardless of its nice value: the launcher no longer watches it
             if not self._weighs() and (why := renice_tree(instruction.pid, instruction.nice, instruction.apart)):
                 log.warning("a process keeps the nice value of its rank", container=container, why=why)
-        if self._tree is not None:  # not before: what they use until they are out of it is its, too
+        if self._tree is not None:  # after the move, to include all use until then
             sample = self._tree.get(container).sample()
         cpu_s, peak_bytes = (sample.cpu_usage_s, sample.memory_peak_bytes) if sample is not None else (0.0, 0)
         self.on_event(e.GivenBack(container, cpu_s, peak_bytes, time.time(), why_not))
 
     def _weighs(self) -> bool:
-        """Whether ranks are weights of cgroups here, and not nice values, which only root can give back."""
+        """Return whether ranks are cgroup weights here, rather than nice values, which only root can restore."""
         return os.geteuid() != 0 or (self._tree is not None and "cpu" in self._tree.controllers)
 
     async def _ask(self, ask: Callable[[Launcher], Awaitable[T]]) -> T:
-        """Ask the launcher, or the next one if that has died without being asked.
+        """Ask the launcher, or the next one if that died before it was asked.
 
         Raises:
             LauncherGone: the launcher died and may have done it; or none was asked, and none will be.
@@ -315,9 +315,9 @@ class Executor:
                     raise
 
     def _orphan(self, container: str, not_enforced: dict[str, str]) -> e.ContainerStarted:
-        """The launcher died before it answered: the container may run, be about to run, or have ended.
+        """Report a start whose launcher died before it answered: the container may run, start soon, or have ended.
 
-        The next launcher may know how it ended. Else its cgroup shows whether it runs; if not, it is lost.
+        The next launcher may know its exit. Otherwise its cgroup shows whether it runs; if not, it is lost.
         """
         pids = self._tree.get(container).pids() if self._tree is not None and self._populated(container) else ()
         return e.ContainerStarted(container, next(iter(pids), 0), not_enforced, time.time(), orphaned=True)
@@ -339,7 +339,7 @@ class Executor:
         *,
         borrowed: bool = False,
     ) -> tuple[dict[str, str], int | None]:
-        """The cgroup with its limits, made before anything runs in it; what could not be enforced, and its door."""
+        """Create the cgroup with its limits; return what could not be enforced, and an open ``cgroup.procs``."""
         confinement = confine(
             spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=rank_weight, borrowed=borrowed
         )
@@ -365,7 +365,7 @@ class Executor:
         self.on_event(e.Reclaimed(container, freed))
 
     def _open_stdio(self, instruction: i.StartContainer, opened: contextlib.ExitStack) -> tuple[int, int, int]:
-        """The descriptors that were passed for it, or files of our own."""
+        """Return the descriptors passed for the container, or files of the agent's own."""
         if instruction.spec.stdio:
             passed = self._stdio.take(instruction.spec.stdio, instruction.user)
             for descriptor in passed:
@@ -394,6 +394,6 @@ class Executor:
             else:
                 log.warning("cgroup still populated, left behind", container=container, path=str(cgroup.path))
         reach(Point.REMOVE_CGROUP_DONE)
-        with contextlib.suppress(LauncherGone):  # the next one reads the end from its file, and tells it again
+        with contextlib.suppress(LauncherGone):  # the next launcher reads the exit from its file, and reports it again
             await self._ask(lambda launcher: launcher.acknowledge(container))
         reach(Point.REMOVE_ACKNOWLEDGED)

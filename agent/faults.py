@@ -1,7 +1,7 @@
-"""Where the agent can be made to die by itself, so that tests see what its successor finds (test_faults.py).
+"""Points at which tests make the agent die, to see what its successor finds (test_faults.py).
 
-``PENSTOCK_DIE_AT`` names a point (``freeze done``; ``freeze done:2`` for the second time); the agent that reaches it is
-gone as by SIGKILL. Unset, a point costs one comparison.
+``PENSTOCK_DIE_AT`` names a point (``freeze done``; ``freeze done:2`` for the second time); the agent that reaches it
+dies as by SIGKILL. Unset, a point costs one comparison.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 
 
 class Point(enum.StrEnum):
-    """Every step of creating, adopting, resizing, preempting and destroying after which something else is true."""
+    """The steps of creating, adopting, resizing, preempting and destroying after which the state differs."""
 
     START_ASKED = "start asked"
     START_CGROUP_MADE = "start cgroup made"
@@ -47,6 +47,6 @@ _lives = itertools.count(int(_times or 1) - 1, -1)
 
 
 def reach(point: Point) -> None:
-    """Go on, unless this is where we were told to die."""
+    """Continue, unless the agent is to die at this point."""
     if point == _die_at and next(_lives) == 0:
         os.kill(os.getpid(), signal.SIGKILL)

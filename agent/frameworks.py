@@ -1,4 +1,4 @@
-"""The framework socket: each connection is a session whose user the kernel vouches for (SO_PEERCRED)."""
+"""The framework socket: each connection is a session, whose user is known from the kernel (SO_PEERCRED)."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ log = structlog.get_logger()
 
 
 class Frameworks:
-    """Accepts frameworks and commands."""
+    """Accepts the connections of frameworks and commands."""
 
     def __init__(
         self, shell: Shell, executor: Executor, *, status: Callable[[], dict[str, Any]], outputs: Path,
         enforced: list[str], max_frame_bytes: int, operators: str = "", connections: Callable[[], int] = lambda: 0,
         configuring: Configuring | None = None, containers_go_on: bool = False,
     ) -> None:  # fmt: skip
-        """``operators``: the group that may act on everybody's; ``connections``: that each other user may have (0: any
-        number), asked for each new one; ``containers_go_on`` when we stop, also those that clients are attached to."""
+        """``operators``: the group that may act on all users' work; ``connections``: returns the limit per user (0:
+        none); ``containers_go_on`` when the agent stops, even those that clients are attached to.
+        """
         self.shell = shell
         self.executor = executor
         self.status = status
@@ -69,18 +70,18 @@ class Frameworks:
         """Open the socket; a dead one of a predecessor is replaced.
 
         Raises:
-            OSError: an agent listens there already, or we may not.
+            OSError: an agent listens there already, or permission is missing.
         """
         remove_dead_socket(path)
         if self.operators and not caller.known_group(self.operators):
-            log.warning("nobody but root is an operator: no such group", operators=self.operators)
+            log.warning("only root is an operator: no such group", operators=self.operators)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(self._connection, str(path))
-        os.chmod(path, 0o666)  # noqa: PTH101, S103 - everybody may connect: who they are is known from the kernel
+        os.chmod(path, 0o666)  # noqa: PTH101, S103 - all users may connect: the kernel identifies them
         self._path = path
 
     def close(self) -> None:
-        """Close the socket and every connection; jobs wait for their frameworks to come to the next agent."""
+        """Close the socket and every connection; jobs wait for their frameworks to reconnect to the next agent."""
         self.stopping = True
         if self._server is not None:
             self._server.close()
@@ -107,7 +108,7 @@ class FrameworkSession:
         self._operator = False
         self._greeted = False
         self._silence: asyncio.TimerHandle | None = None
-        #: Typed parameters of the notifications of the hot path → what is done, once the client has said hello.
+        #: Typed parameters of the notifications of the hot path → handler, set by hello.
         self._hot: dict[type[Any], Callable[[RpcPeer, Any], object]] = {}
         self._methods: dict[str, tuple[type[Any], Callable[[Any], object]]] = {
             "complete": (api.Complete, self._complete),
@@ -139,13 +140,13 @@ class FrameworkSession:
 
     @property
     def methods(self) -> dict[str, type[Any]]:
-        """Everything that a client may call once it has said ``hello`` → what it says with it."""
+        """The methods that a client may call after ``hello`` → their parameters."""
         return {method: params for method, (params, _) in self._methods.items()}
 
     # ------------------------------------------------------------ Handler
 
     def connected(self, peer: RpcPeer) -> None:
-        """Ask the kernel who is there."""
+        """Identify the peer and admit or refuse the connection."""
         assert isinstance(peer, SharedPeer)
         connection, connections = peer.get_extra_info("socket"), self._frameworks.connections
         who = caller.caller(connection, self._frameworks.operators)
@@ -170,7 +171,7 @@ class FrameworkSession:
         return known[1](read_params(params, known[0]))
 
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
-        """As a request, without an answer."""
+        """Handle a request without an answer."""
         hot = self._hot.get(type(params))
         if hot is not None:
             hot(peer, params)
@@ -188,7 +189,7 @@ class FrameworkSession:
             raise bad_request(f"{method} must be sent as a request: its answer matters", field="method")
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
-        """Give back all that hung on this connection."""
+        """Give back all that depends on this connection."""
         self._shell.peers.pop(self._session, None)
         self._frameworks.connections.gone(self._uid, greeted=self._greeted)
         if self._silence is not None:
@@ -200,7 +201,7 @@ class FrameworkSession:
                 self._shell.dispatch(e.SessionClosed(self._session, stopping))
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
-        """Ours."""
+        """Log a failure of the agent."""
         self._frameworks.errors += 1
         log.error("a request failed", method=method, user=self._user, exc_info=error)
 
@@ -264,14 +265,14 @@ class FrameworkSession:
         return self._shell.dispatch(event)
 
     async def _register_reserved(self, event: e.JobRegistered) -> object:
-        """A job of a reservation: the master knows whether it may be."""
+        """Register a job of a reservation, which the master must allow."""
         await self._reservation("use_reservation", UseReservation(reservation=event.request.reservation))
         if self._session not in self._shell.peers:
             raise unavailable("the connection is gone")
         return self._shell.dispatch(event)
 
     async def _join_elsewhere(self, event: e.JobRegistered, link: MasterLink) -> object:
-        """A job that another node registered: the master knows it, and whose it is."""
+        """Join a job registered on another node: the master knows it and its owner."""
         job, opened = event.request.job, self._shell.node.sessions[self._session]
         asked = JoinJob(job=job, user="" if opened.operator else opened.user)
         known = await link.ask("join_job", asked, JobJoined)
@@ -281,15 +282,15 @@ class FrameworkSession:
         return self._shell.dispatch(event)
 
     async def _reservation(self, call: str, params: api.Params) -> object:
-        """The master decides, on behalf of this user."""
+        """Ask the master about reservations on behalf of this user."""
         link, opened = self._shell.link, self._shell.node.sessions[self._session]
         if link is None:
-            raise unavailable("reservations are the master's, and this host has none", remedy="set `master`")
+            raise unavailable("reservations belong to the master, and this host has none", remedy="set `master`")
         asked = OnBehalf(user=opened.user, operator=opened.operator, call=call, params=to_wire(params))
         return await link.ask("reservation", asked, RESERVATION_CALLS[call][1])
 
     async def _nodes(self, call: str, params: Any) -> object:
-        """Which nodes take work the master keeps, on behalf of this user; nobody named: this one."""
+        """Ask the master to drain or undrain nodes on behalf of this user; none named: this node."""
         link, opened = self._shell.link, self._shell.node.sessions[self._session]
         if link is None:
             raise unavailable("nodes are drained by the master, and this host has none", remedy="set `master`")
@@ -298,7 +299,7 @@ class FrameworkSession:
         return await link.ask("nodes", asked, cluster_api.Drains)
 
     async def _jobs(self, call: str, params: api.Params) -> object:
-        """The master knows the jobs of all nodes, and shows and stops those of this user."""
+        """Ask the master to list or stop jobs of this user on all nodes."""
         link, opened = self._shell.link, self._shell.node.sessions[self._session]
         if link is None:
             raise unavailable("jobs are known to the master, and this host has none", remedy="set `master`")
@@ -306,12 +307,12 @@ class FrameworkSession:
         return await link.ask("jobs", asked, jobs_api.REQUESTS[call][1])
 
     async def _configuration(self, call: str, params: Any) -> object:
-        """Of this daemon; or the master answers of itself, on behalf of this user."""
+        """Show or change this agent's configuration, or ask the master for its own on behalf of this user."""
         link, opened = self._shell.link, self._shell.node.sessions[self._session]
         asked = OnBehalf(user=opened.user, operator=opened.operator, call=call, params=to_wire(params))
         if params.daemon == "agent":
             if self._frameworks.configuring is None:
-                raise unavailable("this agent has no configuration that it could show or change")
+                raise unavailable("this agent has no configuration to show or change")
             return self._frameworks.configuring.answer(asked)
         if link is None:
             raise unavailable("this host has no master", remedy="set `master`")
@@ -391,7 +392,7 @@ class FrameworkSession:
         return api.Status(status=self._frameworks.status())
 
     async def _cluster_status(self, params: ClusterStatus) -> api.Status:
-        """The master shows this user what he may see."""
+        """Ask the master for the part of the cluster's status that this user may see."""
         link, opened = self._shell.link, self._shell.node.sessions[self._session]
         if link is None:
             raise unavailable("this host has no master, so there is no cluster to show", remedy="set `master`")

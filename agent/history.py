@@ -1,6 +1,6 @@
-"""What the status page shows of each resource: how much there is, is promised, is used, is left. Reads the last sample.
+"""Each resource's capacity, promised, used and slack amounts for the status page, from the last sample.
 
-PURE. :mod:`penstock.web.history` keeps it for some minutes.
+PURE. :mod:`penstock.web.history` keeps them for some minutes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from agent.core import Node, slack
 
 
 def resources(node: Node) -> dict[str, dict[str, Any]]:
-    """Resource → ``unit`` (cores, bytes, or share of the time or of the link), ``capacity``, ``promised`` to regular
-    work (None: not known, or nothing can be promised of it), ``used`` by containers and frameworks, and ``slack``.
+    """Return resource → ``unit`` (cores, bytes, or fraction of the time or of the link), ``capacity``, ``promised`` to
+    regular work (None: unknown, or impossible), ``used`` by containers and frameworks, and ``slack``.
 
-    Slack is T_alloc × capacity − what is used (UBIS §IV.A).
+    Slack is T_alloc × capacity − used (UBIS §IV.A).
     """
     ledger, settings, t_alloc = node.ledger(), node.settings, node.threshold.t_alloc
     used, capacity, link = slack.in_use(node, ledger), settings.capacity, settings.link_bytes_per_s

@@ -1,5 +1,6 @@
 """HTTP on loopback: the status page and its ``/events``; ``/status`` (JSON), ``/metrics`` (Prometheus), ``/healthz``,
-and ``/openapi.json``, which describes them."""
+and ``/openapi.json``, which describes them.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from penstock.web.history import Resources
 from penstock.web.live import Live
 from penstock.web.site import RETRY_S, Site
 
-_ABOUT = "What this host's agent says of it. Nothing can be changed here: that is done on the agent's socket."
-#: The page shows so many of what is over, the latest.
+_ABOUT = "The state of this host, as its agent sees it. Read-only: changes are made on the agent's socket."
+#: How many of the latest past items the page shows.
 _MOST_ENDED = 20
 _MOST_PREEMPTIONS = 20
 _MOST_EVENTS = 30
@@ -30,7 +31,7 @@ class StatusSite:
     """Serves one agent's status."""
 
     def __init__(self, status: Callable[[], dict[str, Any]], resources: Callable[[], Resources] | None = None) -> None:
-        """``resources`` is :func:`agent.history.resources`, to be kept for the page; None: only while it is watched."""
+        """``resources`` is :func:`agent.history.resources`, kept for the page; None: only while it is watched."""
 
         async def get_status(request: web.Request) -> web.Response:
             return openapi.json(status())
@@ -47,11 +48,11 @@ class StatusSite:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Return the listening address."""
         return self._site.address
 
     async def listen(self, host: str, port: int, access: HttpAccess | None = None) -> None:
-        """Open the port; :attr:`address` tells which it was. ``access`` says who may look (None: all who can connect).
+        """Open the port; :attr:`address` has its number. ``access`` restricts readers (None: all who can connect).
 
         Raises:
             OSError: the port is taken.
@@ -61,10 +62,11 @@ class StatusSite:
     async def listen_when_free(
         self, host: str, port: int, access: HttpAccess | None, troubles: Troubles, retry_s: float = RETRY_S
     ) -> None:
-        """As :meth:`listen`; a port that another process has is a trouble, and is tried again until it is free.
+        """Do :meth:`listen`; a port in use by another process is reported as degraded, and tried again until it is
+        free.
 
         Raises:
-            OSError: the port cannot be had for another reason.
+            OSError: the port is unavailable for another reason.
         """
         await self._site.listen_when_free(host, port, access, troubles, retry_s)
 
@@ -74,7 +76,7 @@ class StatusSite:
 
 
 def shown(status: dict[str, Any]) -> dict[str, Any]:
-    """What of the status the page shows: the same keys, less of what is over, and how much there is in ``more``."""
+    """Return the part of the status for the page: the same keys, fewer past items, and their number in ``more``."""
     containers, jobs = status["containers"], status["jobs"]
     live = [each for each in containers if each["ended"] is None]
     ended = [each for each in containers if each["ended"] is not None]

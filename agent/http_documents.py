@@ -1,6 +1,6 @@
-"""What the agent's HTTP answers in JSON, for its OpenAPI document. PURE: types, nothing else.
+"""The agent's JSON documents over HTTP, for its OpenAPI document. PURE: only types.
 
-:mod:`agent.status` makes the documents; a test holds real ones against these, and neither may have a key more or less.
+:mod:`agent.status` creates the documents; a test compares real ones with these types: the keys must be equal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.wire.cluster_api import Remaining
 
 
 class Head(Said, frozen=True, kw_only=True):
-    """Whose turn is next, and how long that job has waited for one, in seconds."""
+    """The job whose turn is next, and how long it has waited, in seconds."""
 
     job: str
     task: str
@@ -27,7 +27,7 @@ class Head(Said, frozen=True, kw_only=True):
 
 
 class Waits(Said, frozen=True, kw_only=True):
-    """How long granted monotasks had waited: ``counts`` has one more than ``bounds_s``, for the rest."""
+    """How long granted monotasks had waited: ``counts`` has one element more than ``bounds_s``, for longer waits."""
 
     bounds_s: list[float]
     counts: list[int]
@@ -35,10 +35,11 @@ class Waits(Said, frozen=True, kw_only=True):
 
 
 class Queue(Said, frozen=True, kw_only=True):
-    """The queue of one kind (Ursa §4.2.3): monotasks that hold a slot (``running``), share one (``sharing``), go past
-    the queue (``bypassing``), run on without the slot that was taken back (``overdue``) or wait (``queued``);
-    ``rate_bytes_per_s`` is X/T; ``slot_seconds`` of those that ended; ``taken_back`` counts slots. Of the ``slots``
-    so many are ``withheld``, as their cores are promised."""
+    """The queue of one kind (Ursa §4.2.3): monotasks that hold a slot (``running``), share one (``sharing``), bypass
+    the queue (``bypassing``), run on after their slot was taken back (``overdue``) or wait (``queued``);
+    ``rate_bytes_per_s`` is X/T; ``slot_seconds`` of those that ended; ``taken_back`` counts slots. ``withheld`` of the
+    ``slots`` are not granted, because their cores are promised.
+    """
 
     slots: int
     withheld: int
@@ -57,8 +58,9 @@ class Queue(Said, frozen=True, kw_only=True):
 
 
 class Resource(Said, frozen=True, kw_only=True):
-    """In ``unit`` (cores, bytes, or share of the time or of the link). ``promised`` null: not known, or nothing can be.
-    ``slack`` is T_alloc × capacity − used (UBIS §IV.A)."""
+    """In ``unit`` (cores, bytes, or fraction of the time or of the link). ``promised`` null: unknown, or impossible.
+    ``slack`` is T_alloc × capacity − used (UBIS §IV.A).
+    """
 
     unit: Literal["cores", "bytes", "share"]
     capacity: float
@@ -77,7 +79,7 @@ class Cores(Said, frozen=True, kw_only=True):
 
 
 class Memory(Said, frozen=True, kw_only=True):
-    """The same of memory."""
+    """The same for memory."""
 
     capacity_bytes: int
     promised_bytes: int
@@ -86,9 +88,10 @@ class Memory(Said, frozen=True, kw_only=True):
 
 
 class JobRank(Said, frozen=True, kw_only=True):
-    """Where a job stands among those that were promised no processor: 1 is the first ``of`` so many, and ``why`` it
-    stands there. ``cpu_s`` is what it has used on this node, ``queue`` follows from that, ``weight`` is what its
-    containers weigh together (``cpu.weight``)."""
+    """A job's rank among the jobs without promised processors: ``rank`` 1 is the first ``of`` their number; ``why``
+    explains it. ``cpu_s`` is its CPU time on this node, which determines ``queue``; ``weight`` is the sum of its
+    containers' weights (``cpu.weight``).
+    """
 
     rank: int
     of: int
@@ -99,8 +102,9 @@ class JobRank(Said, frozen=True, kw_only=True):
 
 
 class Job(Said, frozen=True, kw_only=True):
-    """A job on this node; its monotasks are counted on this node alone. ``state``: here. ``waits``: why it is
-    not admitted yet. ``cpu_s`` is what its containers have used here, ``rank`` null where none of them has one."""
+    """A job on this node; only its monotasks on this node are counted. ``state``: on this node. ``waits``: why it is
+    not admitted yet. ``cpu_s`` is the CPU time of its containers here, ``rank`` null if none of them has one.
+    """
 
     job: str
     name: str
@@ -120,7 +124,7 @@ class Job(Said, frozen=True, kw_only=True):
 
 
 class Following(Said, frozen=True, kw_only=True):
-    """Where in its profile a container is, and what it wants there."""
+    """A container's place in its profile, and the profile's demand there."""
 
     slot: int
     slots: int
@@ -129,8 +133,9 @@ class Following(Said, frozen=True, kw_only=True):
 
 
 class ExecutorState(Said, frozen=True, kw_only=True):
-    """Of an executor: how late its stage is, as a multiple of its prediction (``behind``; 0: it is not), whether it is
-    ``stuck``, and how often it was given more (Elasecutor §III.D)."""
+    """An executor's state: how late its stage is, as a multiple of its prediction (``behind``; 0: it is not), whether
+    it is ``stuck``, and how often it was reprovisioned (Elasecutor §III.D).
+    """
 
     application: str
     run: str
@@ -142,8 +147,9 @@ class ExecutorState(Said, frozen=True, kw_only=True):
 
 
 class Rank(JobRank, frozen=True, kw_only=True):
-    """Where a container's job stands. ``job`` is the job's id, or the container's where it belongs to none; ``weight``
-    is the container's ``cpu.weight``; ``nice`` holds without a cpu controller."""
+    """The rank of a container's job. ``job`` is the job's id, or the container's without a job; ``weight`` is the
+    container's ``cpu.weight``; ``nice`` applies without a cpu controller.
+    """
 
     job: str
     nice: int
@@ -151,7 +157,8 @@ class Rank(JobRank, frozen=True, kw_only=True):
 
 class Container(Said, frozen=True, kw_only=True):
     """A container. ``orphaned``: its launcher died, and its exit status will not be known. ``not_enforced``: limit →
-    why it is not. ``sample`` is empty until there is one."""
+    why it is not. ``sample`` is empty until the first sample.
+    """
 
     container: str
     name: str
@@ -176,7 +183,7 @@ class Container(Said, frozen=True, kw_only=True):
 
 
 class Preemption(Said, frozen=True, kw_only=True):
-    """What was done to an opportunistic container at Unix time ``at``, and why."""
+    """An action on an opportunistic container at Unix time ``at``, and its reason."""
 
     at: float
     container: str
@@ -186,7 +193,7 @@ class Preemption(Said, frozen=True, kw_only=True):
 
 
 class Acts(Said, frozen=True, kw_only=True):
-    """How often that was done for the sake of that resource, since the start of the agent."""
+    """How often an action was taken for a resource, since the start of the agent."""
 
     action: str
     resource: str
@@ -194,7 +201,7 @@ class Acts(Said, frozen=True, kw_only=True):
 
 
 class Reaction(Said, frozen=True, kw_only=True):
-    """From the decision to preempt to the container's end: ``counts`` has one more than ``bounds_s``, for the rest."""
+    """From the decision to preempt to the container's end: ``counts`` has one element more than ``bounds_s``."""
 
     bounds_s: list[float]
     counts: list[int]
@@ -202,7 +209,7 @@ class Reaction(Said, frozen=True, kw_only=True):
 
 
 class Enforcement(Said, frozen=True, kw_only=True):
-    """Whether this host can enforce it; where not, why, and what would help."""
+    """Whether this host can enforce a feature; if not, why, and the remedy."""
 
     ok: bool
     why: str
@@ -210,7 +217,7 @@ class Enforcement(Said, frozen=True, kw_only=True):
 
 
 class MasterLink(Said, frozen=True, kw_only=True):
-    """Where the master is (empty: there is none), and whether it answers."""
+    """The master's address (empty: there is none), and whether it answers."""
 
     address: str
     linked: bool
@@ -223,7 +230,7 @@ class Journal(Said, frozen=True, kw_only=True):
 
 
 class Drain(Said, frozen=True, kw_only=True):
-    """The node takes no work: who wants that, since when, and what still runs (``count``; at most 50 are named)."""
+    """The node takes no work: by whom and since when, and the work still running (``count``; at most 50 are named)."""
 
     state: Literal["draining", "drained"]
     by: str
@@ -233,8 +240,9 @@ class Drain(Said, frozen=True, kw_only=True):
 
 
 class Status(Said, frozen=True, kw_only=True):
-    """What the agent knows of its node. Times are Unix times; ``host`` is empty until there is a sample. ``events`` are
-    what the agent did, the latest last: ``at``, ``what``, and facts of their own."""
+    """The state of the node. Times are Unix times; ``host`` is empty until the first sample. ``events`` are the agent's
+    actions, the latest last: ``at``, ``what``, and further facts.
+    """
 
     node: str
     version: str

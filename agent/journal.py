@@ -1,11 +1,11 @@
-"""What survives the agent: the records of jobs, held tasks and containers, in a log to which each change is appended.
+"""Records of jobs, held tasks and containers that survive the agent, in a log to which each change is appended.
 
-A record is with the kernel before anything is done that depends on it: the next agent finds it, however this one ended.
-A thread brings the log to the disk every :data:`SYNC_S` seconds, so that the event loop never waits for a disk that is
-busy with the work of others. A crash of the host ends the containers, and may take the records of its last moment.
+A record is passed to the kernel before anything is done that depends on it: the next agent finds it, however this one
+ends. A thread syncs the log to the disk every :data:`SYNC_S` seconds, so that the event loop never waits for a disk
+that is busy with other work. A crash of the host ends the containers, and may lose the records of its last moment.
 
-A log begins with all records that there are. When it has grown to several times their size a new one is begun, and the
-old one is removed once the new one is on the disk. Keys are kept as hashes.
+A log begins with all present records. When it has grown to several times their size, a new one is begun, and the old
+one is removed once the new one is on the disk. Keys are stored as hashes.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _ROOMS: dict[str, type[msgspec.Struct]] = {
     turns.ROOM: turns.Waits,
     LAUNCHER: LastLauncher,
 }
-#: A crash of the host takes the records of so many seconds at most, and of as long as the disk took for those before.
+#: A crash of the host loses at most this many seconds of records, plus the duration of the previous sync.
 SYNC_S = 0.2
-#: A log is replaced when it is larger than this and has several times the bytes of the records that there are.
+#: A log is replaced when it is larger than this and several times larger than the present records.
 _LEAST_BYTES, _TIMES_RECORDS = 1 << 20, 4
 _KEY_LENGTH = 40
 _LOG = re.compile(r"log-([0-9]{8})\Z")
-#: Before each entry: its length, and the CRC-32 of it.
+#: The header of each entry: its length and CRC-32.
 _FRAME = Struct(">II")
 _MAX_ENTRY_BYTES = 1 << 28
 T = TypeVar("T", bound=msgspec.Struct)
@@ -60,8 +60,9 @@ log = structlog.get_logger()
 
 
 class _Entry(msgspec.Struct, array_like=True):
-    """A change: ``value`` is the encoded record, None where it is removed. In the first entry of a log ``room`` is
-    empty and ``key`` the number of entries that follow it as the log's beginning."""
+    """A change: ``value`` is the encoded record; None removes it. In the first entry of a log, ``room`` is empty and
+    ``key`` is the number of entries that follow it as the log's beginning.
+    """
 
     room: str
     key: str
@@ -72,23 +73,23 @@ _DECODER = msgspec.msgpack.Decoder(_Entry)
 
 
 class _Log:
-    """One file that is appended to. ``size_bytes`` is its length up to the end of the last whole entry.
+    """A file in append mode. ``size_bytes`` is its length up to the end of the last whole entry.
 
-    ``torn``: a part of an entry stands behind that and cannot be cut off, so that what came after it would not be read.
+    ``torn``: a partial entry follows that could not be truncated, so that later entries would not be read.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open it, or begin it. Raises OSError."""
+        """Open the file, or create it. Raises OSError."""
         self.path = path
         self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.size_bytes = 0
         self.torn = False
 
     def append(self, data: bytes) -> None:
-        """Add whole entries, or nothing. Raises OSError."""
+        """Append whole entries, or nothing. Raises OSError."""
         rest = memoryview(data)
         try:
-            while rest:  # a disk that gets full takes a part before it refuses
+            while rest:  # a disk that fills up takes a part before it refuses
                 rest = rest[os.write(self.descriptor, rest) :]
         except OSError:
             self.torn = True
@@ -98,27 +99,28 @@ class _Log:
         self.size_bytes += len(data)
 
     def remove(self) -> None:
-        """Close it and remove it. Raises OSError."""
+        """Close and remove the file. Raises OSError."""
         os.close(self.descriptor)
         self.path.unlink(missing_ok=True)
 
 
 class Journal:
-    """Records by room and key; ``writes`` counts what was written or removed since the start of the agent.
+    """Records by room and key; ``writes`` counts writes and removals since the start of the agent.
 
-    ``unwritten`` holds what the disk did not take: the record before it is still there, and :meth:`retry` tries again.
+    ``unwritten`` holds changes that the disk refused: the former records are still there, and :meth:`retry` tries
+    again.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Read what the journal has.
+        """Read the journal.
 
         Raises:
-            OSError: it can be neither read nor begun.
+            OSError: it can be neither read nor created.
         """
         self._directory = directory
         self.writes = 0
         self.unwritten: dict[tuple[str, str], object | None] = {}
-        self.why = ""  # the latest refusal of the disk
+        self.why = ""  # the disk's latest error
         self._records: dict[tuple[str, str], bytes] = {}
         self._records_bytes = 0
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -130,17 +132,17 @@ class Journal:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Bring to the disk what is written, from now on, in a thread."""
+        """Start the thread that syncs the log to the disk."""
         self._thread = threading.Thread(target=self._keep_synced, name="journal", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Bring the rest to the disk; afterwards nothing can be written."""
+        """Sync the rest to the disk; nothing can be written afterwards."""
         self._over.set()
         self._appended.set()
         if self._thread is not None:
             self._thread.join()
-        with contextlib.suppress(OSError):  # whoever comes next reads what the kernel has
+        with contextlib.suppress(OSError):  # the next agent reads what the kernel has
             self.sync()
         os.close(self._log.descriptor)
 
@@ -156,16 +158,16 @@ class Journal:
         return True
 
     def retry(self) -> None:
-        """Write what the disk did not take before.
+        """Write the changes that the disk refused before.
 
         Raises:
-            OSError: it does not take it now, either.
+            OSError: it still refuses.
         """
         for (room, key), value in list(self.unwritten.items()):
             self._write(room, key, value)
             del self.unwritten[room, key]
         if self._not_synced is not None:
-            # What the kernel could not bring to the disk it forgets (fsync(2)): all of it goes into another file.
+            # The kernel drops data that it could not write (fsync(2)): all records go into another file.
             self._begin_anew()
             self._not_synced = None
             self._appended.set()
@@ -216,7 +218,7 @@ class Journal:
         self._keep(room, key, data)
         self._appended.set()
         if self._log.size_bytes > max(_LEAST_BYTES, _TIMES_RECORDS * self._records_bytes):
-            with contextlib.suppress(OSError):  # the disk has no room for another: this one is whole
+            with contextlib.suppress(OSError):  # no room for another log: this one is complete
                 self._begin_anew()
 
     def _keep(self, room: str, key: str, data: bytes | None) -> None:
@@ -227,8 +229,8 @@ class Journal:
             self._records_bytes += len(data)
 
     def _begin_anew(self) -> None:
-        """Go on in another file, which begins with all records. Raises OSError: this one stays."""
-        number = int(_LOG.fullmatch(self._log.path.name)[1]) + 1  # type: ignore[index] # we named it
+        """Continue in a new file, which begins with all records. Raises OSError: the present one stays."""
+        number = int(_LOG.fullmatch(self._log.path.name)[1]) + 1  # type: ignore[index] # our own file name
         fresh = _begin(self._directory / f"log-{number:08}", self._records)
         with self._lock:
             self._old.append(self._log)
@@ -241,18 +243,18 @@ class Journal:
         self.unwritten[room, key] = value
 
     def _keep_synced(self) -> None:
-        """The thread: what is written while the disk is busy is synced together."""
+        """Run the thread: changes made while the disk is busy are synced together."""
         while not self._over.is_set():
             self._appended.wait()
             self._appended.clear()
-            with contextlib.suppress(OSError):  # :meth:`retry` tells it
+            with contextlib.suppress(OSError):  # :meth:`retry` reports it
                 self.sync()
             self._over.wait(SYNC_S)
 
     # ------------------------------------------------------------ reading
 
     def _open(self) -> tuple[_Log, list[_Log]]:
-        """Read the newest log that was begun completely, and go on in it; the others are to be removed."""
+        """Read the newest log with a complete beginning, and continue in it; the others are to be removed."""
         found = sorted(
             (path for path in self._directory.iterdir() if _LOG.fullmatch(path.name) and path.is_file()), reverse=True
         )
@@ -263,7 +265,7 @@ class Journal:
         return _begin(self._directory / f"log-{number:08}", {}), [_Log(other) for other in found]
 
     def _read_log(self, path: Path) -> _Log | None:
-        """Fill the records from it; None: it was not begun completely, or the disk does not give it."""
+        """Fill the records from a log; None: its beginning is incomplete, or it cannot be read."""
         self._records, self._records_bytes = {}, 0
         try:
             data = path.read_bytes()
@@ -290,7 +292,7 @@ class Journal:
         try:
             (self._directory / name).write_bytes(data)
         except OSError as still:
-            log.warning("what cannot be read cannot be set aside", path=str(self._directory / name), why=str(still))
+            log.warning("unreadable data cannot be set aside", path=str(self._directory / name), why=str(still))
 
 
 def _framed(entry: _Entry) -> bytes:
@@ -299,7 +301,7 @@ def _framed(entry: _Entry) -> bytes:
 
 
 def _begin(path: Path, records: dict[tuple[str, str], bytes]) -> _Log:
-    """A log that has these records. Raises OSError: it is not there."""
+    """Create a log that has these records. Raises OSError: it does not exist then."""
     path.unlink(missing_ok=True)
     made = _Log(path)
     first = _framed(_Entry("", str(len(records))))
@@ -312,7 +314,7 @@ def _begin(path: Path, records: dict[tuple[str, str], bytes]) -> _Log:
 
 
 def _entries(data: bytes) -> Iterator[tuple[_Entry, int]]:
-    """Each whole entry, and where it ends."""
+    """Yield each whole entry, and the offset of its end."""
     at = 0
     while at + _FRAME.size <= len(data):
         length, checksum = _FRAME.unpack_from(data, at)

@@ -1,11 +1,11 @@
-"""Java heaps follow the memory that is planned for their executor (Elasecutor §IV.B, without a patched JVM).
+"""Java heaps follow the planned memory of their executor (Elasecutor §IV.B, without a patched JVM).
 
-OpenJDK 17 and later have a manageable soft maximum of the heap, which ``jcmd`` sets while the JVM runs. A limit on
-memory cannot fall below what the JVM holds, so the heap follows the plan, not the limit: at a fall the collector gives
-memory back and the limit comes after it; at a rise the limit is there first. ZGC and Shenandoah obey the soft maximum;
-G1 on 17 does not until a full collection, which is said.
+OpenJDK 17 and later have a manageable soft maximum of the heap, which ``jcmd`` sets while the JVM runs. A memory limit
+cannot fall below the memory that the JVM holds, so the heap follows the plan, not the limit: when the plan falls, the
+collector returns memory and the limit follows; when it rises, the limit rises first. ZGC and Shenandoah obey the soft
+maximum; G1 on 17 does not until a full collection, which is reported.
 
-A process of the user's is spoken to as that user, never as root, by a ``jcmd`` that the user could not have written.
+Commands to a user's process are run as that user, never as root, by a ``jcmd`` that the user could not have written.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ if TYPE_CHECKING:
     from agent.core import Node
     from agent.core.plans import Plan
 
-#: Changes that are smaller are not worth 0.13 to 0.17 s of a processor, which jcmd takes: more, and less.
+#: The minimum relative change, up and down: smaller ones are not worth the 0.13 to 0.17 s of CPU time that jcmd takes.
 _WORTH_MORE, _WORTH_LESS = 0.05, 0.1
-#: A heap is changed once in so many seconds in the long run, which is less than half a percent of a core, …
+#: The mean minimum time between changes of a heap, which is less than half a percent of a core, …
 _EVERY_S = 40.0
-#: … and so often in a row. The last two are for heaps that have to grow: those may not wait.
+#: … and the number of changes in a row. The last two are for heaps that have to grow, which may not wait.
 _IN_A_ROW, _TO_GROW = 4, 2
-#: Nor is a dip that is over before a collector has given memory back.
+#: A dip shorter than this is ignored: it is over before a collector has returned memory.
 _DIP_S = 10.0
 _TIMEOUT_S = 30.0
 _MOST_ANSWER_BYTES = 64 * 1024
-#: A heap that is smaller only collects.
+#: The minimum heap: a smaller one only collects.
 _LEAST_HEAP_BYTES = 16 << 20
-#: So many commands in a row that fail, and the process is left alone.
+#: After this many failures in a row, the process is left alone.
 _GIVE_UP_AFTER = 3
-#: jcmd is a JVM, too: as little of one as will do.
+#: jcmd is a JVM, too: options for a minimal one.
 _LIGHT = ("-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-J-Xmx32m")
 _PATH = "/usr/bin:/bin:/usr/local/bin"
-#: ZGC's default; what gives memory back later than this follows too slowly for slots of seconds.
+#: ZGC's default, and the longest delay that can follow slots of seconds.
 _UNCOMMIT_DEFAULT_S, _UNCOMMIT_WISH_S = 300, 5
 _FOLLOWS = f"start it with -XX:+UseZGC -XX:ZUncommitDelay={_UNCOMMIT_WISH_S}, or with -XX:+UseShenandoahGC"
 
-#: What runs a command as a user and returns what it said. Raises OSError, TimeoutError included.
+#: Runs a command as a user and returns its output. Raises OSError, including TimeoutError.
 Runner = Callable[[Account, tuple[str, ...]], str]
 
 
 @dataclass(slots=True)
 class _Jvm:
-    """``most_bytes``: its maximum heap. ``told_bytes``: its soft maximum as we set it last.
+    """A JVM. ``most_bytes``: its maximum heap. ``told_bytes``: the soft maximum last set.
 
-    ``changes`` are left to it, of which there was that many at ``counted_at``.
+    ``changes`` is the number of changes left at ``counted_at``.
     """
 
     pid: int
@@ -79,21 +79,21 @@ class _Jvm:
     counted_at: float = 0.0
 
     def may_be(self, wanted: int, now: float) -> bool:
-        """Whether that is worth a change, and one is left."""
+        """Return whether the difference is worth a change, and one is left."""
         more = wanted >= self.told_bytes
         worth = abs(wanted - self.told_bytes) >= (_WORTH_MORE if more else _WORTH_LESS) * self.told_bytes
         left = min(_IN_A_ROW, self.changes + (now - self.counted_at) / _EVERY_S)
         return worth and left >= (1 if more else 1 + _TO_GROW) and self.failures < _GIVE_UP_AFTER
 
     def told(self, wanted: int, now: float) -> None:
-        """One change less."""
+        """Count a change."""
         self.changes = min(_IN_A_ROW, self.changes + (now - self.counted_at) / _EVERY_S) - 1
         self.told_bytes, self.counted_at = wanted, now
 
 
 @dataclass(slots=True)
 class _Executor:
-    """``known``: (pid, program) → the JVM that it is; None: none."""
+    """An executor's JVMs. ``known``: (pid, program) → its JVM; None: not a JVM."""
 
     memory_bytes: int = 0
     user: str = ""
@@ -101,7 +101,7 @@ class _Executor:
     worker: asyncio.Task[None] | None = None
 
     def due(self, share: float, now: float) -> list[tuple[_Jvm, int]]:
-        """Whose soft maximum is to be another one, in bytes. Several JVMs share alike."""
+        """Return the JVMs to change, and their soft maximums in bytes. Several JVMs get equal parts."""
         jvms = [jvm for jvm in self.known.values() if jvm is not None]
         found = []
         for jvm in jvms:
@@ -112,7 +112,7 @@ class _Executor:
 
 
 class JvmHeaps:
-    """One per agent. ``share`` of an executor's memory is its heap's; ``note`` says what does not follow, and why."""
+    """One per agent. ``share`` of an executor's memory is for the heap; ``note`` reports heaps that do not follow."""
 
     def __init__(
         self,
@@ -128,10 +128,10 @@ class JvmHeaps:
         self._run = run or run_as
         self._clock = clock
         self._executors: dict[str, _Executor] = {}
-        self._threads = ThreadPoolExecutor(2, "jvm")  # of their own: a JVM that hangs is in nobody's way
+        self._threads = ThreadPoolExecutor(2, "jvm")  # a separate pool: a JVM that hangs blocks no other work
 
     def follow(self, node: Node, now: float) -> None:
-        """Look at the executors with Java heaps; what is to be changed is, in the background, one change at a time."""
+        """Update the executors with Java heaps; changes are made in the background, one at a time."""
         records = [
             record
             for record in node.containers.live.values()
@@ -147,7 +147,7 @@ class JvmHeaps:
             self.bring(record, planned or _limit_bytes(record))
 
     def bring(self, record: ContainerRecord, memory_bytes: int) -> None:
-        """Its heaps get their share of so much memory; 0: it has no limit, and they stay as they are."""
+        """Give a container's heaps their part of this much memory; 0: it has no limit, and they stay unchanged."""
         one = self._executors.setdefault(record.container, _Executor())
         one.memory_bytes, one.user = memory_bytes, record.user
         if one.worker is not None or not memory_bytes:
@@ -159,12 +159,12 @@ class JvmHeaps:
             one.worker = asyncio.get_running_loop().create_task(self._work(record.container, one, fresh))
 
     async def settled(self) -> None:
-        """Wait until everything that was begun is done."""
+        """Wait until all changes begun are done."""
         while workers := [one.worker for one in self._executors.values() if one.worker is not None]:
             await asyncio.wait(workers)
 
     async def close(self) -> None:
-        """What has begun ends within seconds; nothing more begins."""
+        """Wait for changes begun, at most some seconds; no more are begun."""
         await self.settled()
         self._threads.shutdown()
 
@@ -196,7 +196,7 @@ class JvmHeaps:
             one.worker = None
 
     def _examine(self, user: str, pid: int, program: str) -> tuple[bool, _Jvm | None, str]:
-        """Whether it is known what the process is; which JVM; why its heap will not follow as it should."""
+        """Return whether the process could be identified; its JVM; why its heap will not follow properly."""
         try:
             account = look_up(user)
             is_jvm = _is_jvm(pid, account)
@@ -207,7 +207,7 @@ class JvmHeaps:
                 return True, None, "no jcmd on this host that belongs to root; install a JDK (openjdk-17-jdk-headless)"
             flags = self._run(account, (jcmd, *_LIGHT, str(pid), "VM.flags"))
         except (FileNotFoundError, ProcessLookupError):
-            return True, None, ""  # it has gone meanwhile
+            return True, None, ""  # it ended meanwhile
         except (OSError, KeyError) as error:
             return True, None, str(error)
         most = re.search(r"-XX:MaxHeapSize=(\d+)", flags)
@@ -216,8 +216,8 @@ class JvmHeaps:
         return True, _Jvm(pid, account, jcmd, int(most[1]), counted_at=self._clock()), _shortcoming(flags)
 
     def _set(self, jvm: _Jvm, wanted: int) -> str:
-        """Why it could not be set; empty where it was."""
-        jvm.told(wanted, self._clock())  # also where it fails: tried again with the next change
+        """Set the soft maximum; return why it could not be set, or ""."""
+        jvm.told(wanted, self._clock())  # even if it fails: tried again with the next change
         try:
             said = self._run(
                 jvm.account, (jvm.jcmd, *_LIGHT, str(jvm.pid), "VM.set_flag", "SoftMaxHeapSize", str(wanted))
@@ -232,9 +232,9 @@ class JvmHeaps:
 
 
 def run_as(account: Account, argv: tuple[str, ...]) -> str:
-    """Run a command as a user, with nothing of ours but standard output; what it said.
+    """Run a command as a user, inheriting nothing but standard output; return its output.
 
-    For at most half a minute: a JVM that lacks processors is slow to answer.
+    Takes at most half a minute: a JVM that lacks processors is slow to answer.
 
     Raises:
         OSError: it cannot be started, or takes too long (TimeoutError).
@@ -245,7 +245,7 @@ def run_as(account: Account, argv: tuple[str, ...]) -> str:
     if (setpriv := shutil.which("setpriv", path=_PATH)) is not None:
         argv = (setpriv, "--no-new-privs", *argv)
     deadline = time.monotonic() + _TIMEOUT_S
-    join_new_session_keyring()  # of this thread; the command inherits it, and its user may trace the command
+    join_new_session_keyring()  # for this thread; the command inherits it, and its user may trace the command
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/",
         env={"PATH": _PATH, "HOME": account.home, "USER": account.name}, start_new_session=True, **other,
@@ -261,7 +261,7 @@ def run_as(account: Account, argv: tuple[str, ...]) -> str:
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float) -> str:
-    """What it says, as far as that is worth reading: what a user's process answers may have no end."""
+    """Read its output up to a limit: a user's process may write without end."""
     assert process.stdout is not None
     descriptor, said = process.stdout.fileno(), b""
     ready = select.poll()
@@ -277,7 +277,7 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> str:
 
 
 def _planned_bytes(plan: Plan, before: int) -> int:
-    """Up with the plan at once; down to what it still has for a while, so that a dip moves nothing."""
+    """Return the plan's memory: rises at once, falls only to the maximum for a while, so that a dip has no effect."""
     now, soon = int(plan.amounts[0][3]), int(plan.highest(0.0, _DIP_S)[3])
     return now if now >= before else min(before, soon)
 
@@ -288,15 +288,15 @@ def _limit_bytes(record: ContainerRecord) -> int:
 
 
 def _program(pid: int) -> tuple[int, str] | None:
-    """The process and what it executes now; None: it is gone."""
+    """Return the process and its present executable; None: it is gone."""
     try:
-        return pid, os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 - what it points to need not exist here
+        return pid, os.readlink(f"/proc/{pid}/exe")  # noqa: PTH115 - the target need not exist here
     except OSError:
         return None
 
 
 def _is_jvm(pid: int, account: Account) -> bool | None:
-    """Whether it is a JVM of the user's; None: one that is still starting, which to speak to would kill.
+    """Return whether the process is a JVM of the user's; None: it is starting, and jcmd's SIGQUIT would kill it.
 
     Raises:
         OSError: it is gone.
@@ -308,18 +308,18 @@ def _is_jvm(pid: int, account: Account) -> bool | None:
 
 
 def _may_become_java(program: str) -> bool:
-    """A JVM that has only just been started has not mapped its library yet."""
+    """Return whether the process may be a JVM that has not mapped its library yet."""
     return Path(program).name == "java"
 
 
 def _catches_quit(status: bytes) -> bool:
-    """By SigCgt of proc(5). HotSpot's attach mechanism begins with SIGQUIT."""
+    """Return whether SIGQUIT is caught (SigCgt of proc(5)): HotSpot's attach mechanism sends it."""
     caught = re.search(rb"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return caught is not None and bool(int(caught[1], 16) >> (signal.SIGQUIT - 1) & 1)
 
 
 def _jcmd(program: str, account: Account) -> str | None:
-    """Of the JVM's own JDK, or the host's; one that the user may have put there only where we are that user anyway."""
+    """Return the jcmd of the JVM's JDK, or the host's; files not owned by root only if the agent runs as the user."""
     for found in (str(Path(program).with_name("jcmd")), shutil.which("jcmd", path=_PATH)):
         if found is not None and os.access(found, os.X_OK):
             path = Path(found).resolve()
@@ -334,7 +334,7 @@ def _of_root(path: Path) -> bool:
 
 
 def _shortcoming(flags: str) -> str:
-    """Why memory does not come back as fast as a profile wants it."""
+    """Return why memory does not return as fast as a profile needs it."""
     if "-XX:+UseShenandoahGC" in flags:
         return ""
     if "-XX:+UseZGC" not in flags:

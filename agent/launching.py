@@ -1,4 +1,4 @@
-"""The agent's launcher: found or started, remembered over restarts of the agent, replaced when it dies."""
+"""The agent's launcher: found or started, recorded over restarts of the agent, replaced when it dies."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from agent.launcher import Exited, Launcher, LaunchFailed
 from penstock.trouble import Troubles
 
 log = structlog.get_logger()
-#: In the journal while no launcher has been asked for the containers that are recorded as starting.
+#: In the journal while no launcher has been asked for the containers recorded as starting.
 _NO_LAUNCHER = "none"
-#: A launcher that cannot be started is tried again.
+#: Delay before a launcher that could not be started is tried again.
 _AGAIN_S = 0.2
 
 
 class Launching:
-    """One per agent. ``launcher`` is None until :meth:`connect`, and while one that died is replaced."""
+    """One per agent. ``launcher`` is None until :meth:`connect`, and while a dead one is replaced."""
 
     def __init__(
         self, config: AgentConfig, journal: Journal, instance: str, troubles: Troubles,
@@ -43,7 +43,7 @@ class Launching:
         self.launcher: Launcher | None = None
 
     async def connect(self) -> Launcher:
-        """Connect to a launcher; start one if the configuration says so and none answers.
+        """Connect to a launcher; start one if the configuration allows it and none answers.
 
         Raises:
             OSError: no launcher answers, or one cannot be started.
@@ -55,13 +55,13 @@ class Launching:
         return self.launcher
 
     def same_as_before(self, launcher: Launcher) -> bool:
-        """Whether an earlier agent would have asked this launcher for the containers that it recorded as starting."""
+        """Return whether an earlier agent would have asked this launcher for its containers recorded as starting."""
         return self._last is not None and self._last.instance in {launcher.instance, _NO_LAUNCHER} - {""}
 
     def settled(self, launcher: Launcher | None, root: Path | None) -> None:
-        """Journal which launcher is asked from now on for the containers that are recorded as starting, and its tree.
+        """Journal the launcher that is asked from now on for containers recorded as starting, and its tree.
 
-        To be called when the starts that a launcher before it was asked for are settled: they would be started again.
+        Call this once the starts requested from a former launcher are settled: they would be started again.
         """
         self._root = root
         instance = launcher.instance if launcher is not None else _NO_LAUNCHER
@@ -72,13 +72,13 @@ class Launching:
         self._replacing = asyncio.get_running_loop().create_task(self._replace(use))
 
     async def stop_replacing(self) -> None:
-        """Look for no other launcher any more."""
+        """Stop looking for another launcher."""
         if self._replacing is not None:
             self._replacing.cancel()
             await asyncio.wait([self._replacing])
 
     async def release(self, *, unused: bool) -> None:
-        """End a launcher that we started, if nothing runs (``unused``)."""
+        """End a launcher that the agent started, if nothing runs (``unused``)."""
         if self.launcher is None:
             self.settled(None, self._root)
         elif self._config.spawn_launcher and unused:
@@ -86,19 +86,19 @@ class Launching:
                 await self.launcher.shutdown()
 
     async def release_idle(self) -> None:
-        """End a launcher that runs nothing: the agent that started it did not start itself."""
+        """End an idle launcher, because the start of the agent failed after starting it."""
         if self.launcher is not None and self._config.spawn_launcher:
             await process.end_idle_launcher(self.launcher)
 
     async def close(self) -> None:
-        """Hang up; the launcher goes on."""
+        """Disconnect; the launcher continues."""
         if self.launcher is not None:
             await self.launcher.close()
 
     # ------------------------------------------------------------ inside
 
     async def _replace(self, use: Callable[[Launcher], None]) -> None:
-        """Try until one answers. By now the end of the one before has settled what that one was asked for."""
+        """Try until a launcher answers. By now the requests to the former one are settled."""
         self.settled(None, self._root)
         while self.launcher is None:
             try:
@@ -112,7 +112,7 @@ class Launching:
                 self.settled(launcher, self._root)
                 self.launcher = launcher
                 use(launcher)
-                log.info("another launcher is there")
+                log.info("another launcher is connected")
 
     async def _connect(self, root: Path | None) -> Launcher:
         self._connecting = True
@@ -125,12 +125,12 @@ class Launching:
             self._connecting = False
 
     def _lost(self) -> None:
-        if not self._connecting:  # else connecting fails
+        if not self._connecting:  # otherwise connect() fails
             self.launcher = None
             self._on_lost()
 
     def _choose_root(self) -> Path | None:
-        """The tree of an earlier launcher that died is used again: its containers may still run there."""
+        """Return the tree's root; an earlier launcher's is used again: its containers may still run there."""
         if self._config.cgroup_root != "auto":
             return Path(self._config.cgroup_root)
         if self._last is not None and self._last.cgroup_root and self._config.spawn_launcher:

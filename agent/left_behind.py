@@ -1,4 +1,4 @@
-"""What an earlier agent left behind, judged by its journal, the launcher and the cgroups."""
+"""The state that an earlier agent left, from its journal, the launcher and the cgroups."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def look(
     *,
     same_launcher: bool,
 ) -> e.Recovered:
-    """Return what the node has to take back.
+    """Return the state that the node has to take over.
 
     Args:
         journal: of the earlier agent.
-        runs: what the launcher runs.
-        exits: containers of which the launcher has told the end.
-        tree: None: there are no cgroups, and what a launcher that died has left cannot be seen.
+        runs: the containers that the launcher runs.
+        exits: containers whose exits the launcher has reported.
+        tree: None: there are no cgroups, so containers of a dead launcher cannot be found.
         same_launcher: whether the launcher is the one that the earlier agent would have asked for containers.
     """
     containers = journal.read("containers", ContainerRecord)
@@ -54,7 +54,7 @@ def look(
 
 
 def _orphans(containers: Iterable[ContainerRecord], known: AbstractSet[str], tree: CgroupTree | None) -> dict[str, int]:
-    """Return container → pid of those that run, and that no launcher knows: theirs died."""
+    """Return container → pid for running containers that no launcher knows: theirs died."""
     found = {}
     for record in containers if tree is not None else ():
         assert tree is not None
@@ -65,11 +65,11 @@ def _orphans(containers: Iterable[ContainerRecord], known: AbstractSet[str], tre
 
 
 def _never_began(containers: Iterable[ContainerRecord], known: AbstractSet[str]) -> frozenset[str]:
-    """Return the containers that can be started anew, because nothing of them has ever run.
+    """Return the containers that can be started anew, because none of their processes ever ran.
 
     A container is journaled as ``starting`` before the launcher is asked for it, and as ``running`` afterwards. So one
-    that is still ``starting`` never ran if the launcher that would have been asked has never heard of it. Another
-    launcher cannot tell: the one before it may have started the container, and died.
+    that is still ``starting`` never ran if the launcher that would have been asked does not know it. Another launcher
+    cannot tell: the former one may have started the container, and died.
     """
     return frozenset(
         record.container
@@ -81,6 +81,6 @@ def _never_began(containers: Iterable[ContainerRecord], known: AbstractSet[str])
 
 
 def confinements(containers: Iterable[ContainerRecord], running: Collection[str]) -> dict[str, Confinement]:
-    """Return what the kernel was told of each container that runs; nothing of those without a record."""
+    """Return the last confinement of each running container; an empty one without a record."""
     recorded = {record.container: confinement_of(record) for record in containers if record.container in running}
     return dict.fromkeys(running, Confinement()) | recorded

@@ -1,4 +1,4 @@
-"""Clients that have processes of their own taken in: which process that is, and which container it is in already."""
+"""Clients that have their own processes taken in: identify the process and its present container."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from penstock.wire import agent_api as api
 from penstock.wire.errors import unavailable
 from penstock.wire.jobs_api import Lend
 
-#: Of a command line that is only shown.
+#: The maximum length of a command line that is only displayed.
 _MOST_WORDS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The process at the other end of a connection, as the kernel vouches for it: it had ``pid`` when it connected.
+    """The process at the other end of a connection, by its credentials from the kernel: its ``pid`` when it connected.
 
-    ``at_s`` is that time, of CLOCK_BOOTTIME.
+    ``at_s`` is that time, on CLOCK_BOOTTIME.
     """
 
     pid: int
     at_s: float
 
     def lives(self) -> bool:
-        """Whether it has that pid still. In a pid namespace of its own it has none here (0)."""
+        """Return whether the process still has that pid. In a pid namespace of its own, it has none here (0)."""
         return self.pid > 0 and caller.is_still(self.pid, self.at_s)
 
 
 def container_of(node: Node, pid: int) -> str:
-    """The live container that a process runs in, "" for none."""
+    """Return the live container that a process runs in, "" for none."""
     started = [record for record in node.containers.live.values() if record.pid]
     if not started:
         return ""
@@ -41,10 +41,10 @@ def container_of(node: Node, pid: int) -> str:
 
 
 def adopting(node: Node, session: int, peer: Peer, asked: api.Adopt) -> e.AdoptRequested:
-    """``adopt``, with what is to be known of the process.
+    """Return the event of an ``adopt`` request, with the facts about the process.
 
     Raises:
-        RpcError: ``unavailable``: the connection's own process is asked for, and has ended, or cannot be seen.
+        RpcError: ``unavailable``: the connection's own process is asked for, and has ended or is not visible.
     """
     pid = _named(peer, asked.pid)
     own = _is_own(peer, pid, tree=asked.tree)
@@ -53,10 +53,10 @@ def adopting(node: Node, session: int, peer: Peer, asked: api.Adopt) -> e.AdoptR
 
 
 def lending(node: Node, session: int, peer: Peer, asked: Lend) -> e.LendRequested:
-    """``lend``, as :func:`adopting`. Whose the process is, the launcher looks at.
+    """Return the event of a ``lend`` request, as :func:`adopting`. The launcher checks the process's owner.
 
     Raises:
-        RpcError: ``unavailable``: there is no such process, or it cannot be seen.
+        RpcError: ``unavailable``: there is no such process, or it is not visible.
     """
     pid = _named(peer, asked.pid)
     try:
@@ -83,7 +83,7 @@ def _named(peer: Peer, pid: int) -> int:
 
 
 def _is_own(peer: Peer, pid: int, *, tree: bool) -> bool:
-    """Whether the connection's own process is the named one, or (``tree``) descends from it."""
+    """Return whether the connection's own process is the named one, or (``tree``) descends from it."""
     if not peer.lives():
         return False
     return peer.pid == pid or (tree and pid in caller.ancestry(peer.pid))

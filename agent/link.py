@@ -1,9 +1,9 @@
-"""The agent's link to the master: registers, relays in order, reports load, carries decisions to the core.
+"""The agent's link to the master: registers, relays in order, reports load, passes decisions to the core.
 
-What frameworks asked for lives in the core's state, so a relay that cannot be sent need not be kept: after a lost
-connection ``register`` says everything again. Only ends would be lost; those are kept until they are sent, and the end
-of a command until the master answers: a master that ends itself reads no more, and the next one would run it again.
-So long the journal has it as well, for an agent that ends itself.
+Frameworks' requests are part of the core's state, so a relay that cannot be sent need not be kept: after a lost
+connection, ``register`` repeats everything. Only ends would be lost; they are kept until they are sent, and the end of
+a command until the master answers: a master that is stopping reads no more, and the next one would run the command
+again. Until then the journal has it as well, for the case that the agent dies.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 _ENDED = "command_ended"
 _KEPT = {_ENDED, "job_ended", "tasks_done", "tasks_cancelled"}
-#: What ended is told at once, but what ends within this time is told together (docs/architecture.md, time scales).
+#: An end is reported at once, but together with others within this time (docs/architecture.md, time scales).
 COALESCE_S = 0.05
 _BACK_OFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
@@ -67,7 +67,7 @@ class Link:
 
     @property
     def address(self) -> str:
-        """Return where the master is: HOST:PORT, or a path."""
+        """The master's address: HOST:PORT, or a path."""
         return str(self._master)
 
     async def run(self) -> None:
@@ -79,13 +79,14 @@ class Link:
                 try:
                     await self._register(peer)
                     attempt, said = 0, ""
-                    self.judge_anew()  # it may have changed meanwhile
+                    self.judge_anew()  # the CA may have changed meanwhile
                     await self._beat()
                 finally:
-                    peer.close()  # an agent that stops has hung up on its frameworks: it could tell them no more ends
+                    # a stopping agent has closed its frameworks' connections, so it could not pass on ends
+                    peer.close()
             except (OSError, RpcError) as error:
                 why = self._why(error)
-                if why != said:  # the same is not said again at every attempt
+                if why != said:  # log an unchanged reason only once
                     log.warning("no link to the master", master=self.address, why=why)
                     said = why
             self._peer = None
@@ -94,7 +95,7 @@ class Link:
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311 - spreads reconnects of many nodes
 
     async def _connect(self) -> RpcPeer:
-        """Connect to a master that has proved who it is: by its certificate, or as a process of root or of this user.
+        """Connect to a master whose identity is proved: by its certificate, or as a process of root or of this user.
 
         A master names the users that work runs as, so nothing is read from any other process.
         """
@@ -119,7 +120,7 @@ class Link:
         if isinstance(error.__cause__, ssl.SSLError):
             return tls.why(error.__cause__, master)
         if self._contexts is not None and isinstance(error, ConnectionResetError):
-            own = self._contexts.fault()  # whoever refuses a certificate hangs up without a word
+            own = self._contexts.fault()  # a peer that refuses a certificate closes the connection without a message
             return f"{master} refuses our certificate: {own}" if own else f"{error or 'it hangs up'}; see its log"
         return tls.why(error, master)
 
@@ -143,12 +144,12 @@ class Link:
             complete=not any(job.recovered for job in here),
             draining=node.draining,
         )
-        registered = peer.start_request("register", registration)  # or nothing has been said, and all is kept
+        registered = peer.start_request("register", registration)  # raises if nothing was sent; then all is kept
         ends = [said for said in self._kept if said[0] == _ENDED]
         kept, self._kept = [said for said in self._kept if said[0] != _ENDED], []
-        self._registering = peer  # what happens from here on is not in the registration
+        self._registering = peer  # events from here on are not in the registration
         try:
-            # Right behind it: they are in the registration as if they ran.
+            # Right after it: the registration contains these tasks as if they ran.
             for method, params in ends:
                 self._say(peer, method, params)
             async with asyncio.timeout(10):
@@ -175,13 +176,13 @@ class Link:
             self._say(peer, method, params)
 
     def _serving(self, load: api.Load) -> api.Load:
-        """With the jobs whose frameworks were done with tasks and have left since: only who serves a job says that."""
+        """Add the jobs whose frameworks finished tasks and have left since: only a job's server reports that."""
         named = {use.job for use in load.jobs}
         done = {params.job for _, params in self._kept if isinstance(params, api.TasksDone)} - named
         return msgspec.structs.replace(load, jobs=[*load.jobs, *(api.JobUse(job=job, service_s=0.0) for job in done)])
 
     def _say(self, peer: RpcPeer, method: str, params: Params) -> None:
-        """What an executor used is told in full before it is told that it ended."""
+        """Send a message; the use of ended executors is reported in full before an end."""
         node = self._shell.node
         if method != _ENDED:
             if isinstance(params, api.JobEnded) and not node.attained.lasts_read:
@@ -200,14 +201,14 @@ class Link:
         answer.add_done_callback(self._answered)
 
     def _answered(self, answer: asyncio.Future[Any]) -> None:
-        """The master has heard of an end; or the connection is lost, or it did not take our registration."""
+        """Handle the master's answer to an end; or the connection is lost, or the registration was refused."""
         params = self._unanswered.pop(answer)
         error = answer.exception()
         if error is not None and (self._peer is None or isinstance(error, ConnectionResetError)):
             self._kept.append((_ENDED, params))
             return
         if error is not None:
-            log.warning("the master complains", method=_ENDED, why=str(error))
+            log.warning("the master reported an error", method=_ENDED, why=str(error))
         self._shell.dispatch(EndHeard(params.job, params.task))
 
     async def _beat(self) -> None:
@@ -226,7 +227,7 @@ class Link:
             self._peer.notify("heartbeat", self._shell.node.heartbeat(time.monotonic()))
 
     def judge_anew(self) -> None:
-        """Whom the CA lets in has changed: the master shows its certificate again, and so do we."""
+        """Reconnect if the CA or its list has changed, so that both sides show their certificates again."""
         if self._contexts is None or self._peer is None:
             return
         if self._contexts.outdated(self._peer.get_extra_info("sslcontext")):
@@ -234,11 +235,11 @@ class Link:
             self._peer.close()
 
     def tell(self, method: str, params: Params) -> None:
-        """Relay; an end also brings the next heartbeat forward.
+        """Relay a message; an end also brings the next heartbeat forward.
 
-        What the next registration would say again is said right behind one that is not answered yet: a decision may
-        come with the answer. The master forgets an end once that is answered, and a task that it is asked for only
-        then would run again.
+        Messages that a later registration would repeat are sent right after a registration not answered yet, because a
+        decision may come with the answer. The master drops an end once the decision about it is answered, and a task
+        requested only after that would run again.
         """
         peer = self._peer or self._registering
         if peer is None or peer.closed or (self._peer is None and method in _KEPT):
@@ -250,10 +251,10 @@ class Link:
             self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
 
     async def ask(self, method: str, params: Params, result: type[T]) -> T:
-        """Ask, and wait for the answer.
+        """Send a request, and wait for the answer.
 
         Raises:
-            RpcError: the master's; ``unavailable`` where it is away.
+            RpcError: from the master; ``unavailable`` if it is away.
         """
         try:
             if self._peer is None:
@@ -265,10 +266,10 @@ class Link:
     # ------------------------------------------------------------ Handler
 
     def connected(self, peer: RpcPeer) -> None:
-        """Nothing to do: we speak first."""
+        """Do nothing: the agent speaks first."""
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
-        """The master's decisions."""
+        """Dispatch the master's decisions."""
         if method != "decide":
             raise unknown_method(method, api.MASTER_REQUESTS)
         decide = read_params(params, api.Decide)
@@ -278,14 +279,14 @@ class Link:
         return reply
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
-        """The master reports an error of ours; it is logged, never answered."""
-        log.warning("the master complains", method=method, params=params)
+        """Log an error that the master reports; it is never answered."""
+        log.warning("the master reported an error", method=method, params=params)
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
-        """Register again."""
+        """Mark the link as lost; :meth:`run` registers again."""
         self._peer = None
         self._lost.set()
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
-        """Ours."""
+        """Log a failure of the agent."""
         log.error("a decision failed", method=method, exc_info=error)

@@ -18,36 +18,36 @@ from penstock.security.certificates import certificate_metrics
 
 _PER_KIND = {
     "slots": ("penstock_slots", "Concurrency limit of the resource."),
-    "withheld": ("penstock_slots_withheld", "Slots that are not granted, as their cores are promised and used."),
+    "withheld": ("penstock_slots_withheld", "Slots that are not granted, because their cores are promised and used."),
     "running": ("penstock_slots_in_use", "Slots that monotasks hold."),
     "overdue": ("penstock_monotasks_overdue", "Monotasks that run on though their slots were taken back."),
     "queued": ("penstock_monotasks_queued", "Monotasks that wait for a slot."),
     "pending_bytes": ("penstock_pending_bytes", "Input bytes queued or running."),
     "rate_bytes_per_s": ("penstock_processing_rate_bytes_per_second", "Processing rate X/T (Ursa)."),
 }
-#: What is done to opportunistic containers, and for which resources: those that never happened are there, too.
+#: Actions on opportunistic containers, and resources they are for; those that never happened are included.
 ACTIONS = ("paused", "resumed", "reclaimed", "warned", "preempted")
 _RESOURCES = ("cpu", "memory", "disk", "network")
-_GRANTS = "Slots that the queue gave to monotasks; not those held over a restart, or by promotion."
+_GRANTS = "Slots granted to monotasks; without those held over a restart, or by promotion."
 _CLASSES = ("regular", "opportunistic")
 _LIVE = tuple(state.value for state in ContainerState if state is not ContainerState.ENDED)
-#: Ranks beyond these are not told apart: behind the fourth all weigh the least there is.
+#: Ranks beyond these are not reported: behind the fourth, all have the minimum weight.
 _MOST_RANKS = 10
 _STALLS = {"cpu": "cpu_stalled", "memory": "memory_stalled", "disk": "disk_stalled"}
 
 
 class AgentCollector(Collector):
-    """Reads one status document per scrape."""
+    """Creates the metrics from one status document per scrape."""
 
     def __init__(self, status: Callable[[], dict[str, Any]]) -> None:
         self._status = status
 
     def describe(self) -> list[Metric]:
-        """Nothing is collected at registration."""
+        """Return nothing, so that registration collects nothing."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics."""
+        """Yield the metrics."""
         status = self._status()
         yield from _queues(status["kinds"])
         yield from resource_metrics("penstock_", status["resources"], "of this host")
@@ -56,8 +56,10 @@ class AgentCollector(Collector):
             ("cpu_opportunistic_cores", status["cores"]["opportunistic"]),
             ("memory_opportunistic_bytes", status["memory"]["opportunistic_bytes"]),
         ):
-            yield GaugeMetricFamily(f"penstock_{metric}", "What opportunistic containers asked for.", value=value)
-        yield GaugeMetricFamily("penstock_t_alloc_ratio", "UBIS's T_alloc, as it is now.", value=status["t_alloc"])
+            yield GaugeMetricFamily(
+                f"penstock_{metric}", "Amount that opportunistic containers asked for.", value=value
+            )
+        yield GaugeMetricFamily("penstock_t_alloc_ratio", "UBIS's T_alloc at present.", value=status["t_alloc"])
         live = [each for each in status["containers"] if each["state"] != "ended"]
         yield from _containers(live)
         yield from _ranks(each["rank"] for each in live if each.get("rank"))
@@ -73,7 +75,7 @@ class AgentCollector(Collector):
         writes = status["journal"]["writes"]
         yield CounterMetricFamily("penstock_journal_writes", "Records that were written or removed.", value=writes)
         degraded = len(status["degraded"])
-        yield GaugeMetricFamily("penstock_degraded", "Things that the system refuses to the agent.", value=degraded)
+        yield GaugeMetricFamily("penstock_degraded", "Operations that the system refuses to the agent.", value=degraded)
         enforced = GaugeMetricFamily("penstock_enforced", "Whether this host can enforce it.", labels=["what"])
         for what, fact in status["enforcement"].items():
             enforced.add_metric([what], float(fact["ok"]))
@@ -88,7 +90,7 @@ def _queues(kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         yield gauge
     waits = GaugeMetricFamily(
         "penstock_queue_head_wait_seconds",
-        "How long the job whose turn is next has waited for one; 0: nobody waits.",
+        "How long the next job in order has waited for its turn; 0: no job waits.",
         labels=["kind"],
     )
     slot_seconds = CounterMetricFamily("penstock_slot_seconds", "Slot-time of ended monotasks.", labels=["kind"])
@@ -107,7 +109,7 @@ def _queues(kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
 
 
 def _cumulative(histogram: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """As Prometheus wants its buckets."""
+    """Return cumulative buckets, as Prometheus expects."""
     bounds = [*(str(bound) for bound in histogram["bounds_s"]), "+Inf"]
     return list(zip(bounds, accumulate(histogram["counts"]), strict=True))
 
@@ -125,7 +127,7 @@ def _containers(live: list[dict[str, Any]]) -> Iterator[Metric]:
     )
     stalled = GaugeMetricFamily(
         "penstock_regular_stalled_max_ratio",
-        "Of the regular containers the largest share of the time in which something in it waited (PSI).",
+        "Largest fraction of time, over all regular containers, for which a task in it waited (PSI).",
         labels=["resource"],
     )
     samples = [each["sample"] for each in live if each["class"] == "regular"]
@@ -135,7 +137,7 @@ def _containers(live: list[dict[str, Any]]) -> Iterator[Metric]:
 
 
 def _ranks(ranks: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    """By place and not by job: jobs come and go, and each would be a time series of its own."""
+    """Yield metrics by rank rather than by job: each job would be a new time series."""
     ranked: dict[int, Mapping[str, Any]] = {}
     weights: Counter[int] = Counter()
     jobs = 0
@@ -145,7 +147,7 @@ def _ranks(ranks: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
         jobs = each["of"]
     yield GaugeMetricFamily("penstock_ranked_jobs", "Jobs that are ranked for the processors.", value=jobs)
     weight = GaugeMetricFamily(
-        "penstock_rank_weight", "What the containers of the job with this rank weigh (cpu.weight).", labels=["rank"]
+        "penstock_rank_weight", "Weight of the containers of the job with this rank (cpu.weight).", labels=["rank"]
     )
     service = GaugeMetricFamily(
         "penstock_rank_cpu_seconds", "CPU time that the job with this rank has used here so far.", labels=["rank"]
@@ -158,7 +160,7 @@ def _ranks(ranks: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
 
 def _preemptions(status: Mapping[str, Any]) -> Iterator[Metric]:
     acts = CounterMetricFamily(
-        "penstock_preemptions", "What was done to opportunistic containers.", labels=["action", "resource"]
+        "penstock_preemptions", "Actions on opportunistic containers.", labels=["action", "resource"]
     )
     counts = dict.fromkeys(product(ACTIONS, _RESOURCES), 0)
     counts |= {(act["action"], act["resource"]): act["count"] for act in status["acts"]}
@@ -175,7 +177,7 @@ def _preemptions(status: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def registry(status: Callable[[], dict[str, Any]]) -> CollectorRegistry:
-    """A registry of our own: nothing of the process-wide default leaks in."""
+    """Create a registry without the metrics of the process-wide default."""
     fresh = CollectorRegistry(auto_describe=False)
     fresh.register(AgentCollector(status))
     return fresh

@@ -1,6 +1,6 @@
-"""Nice values of a container's processes: what orders jobs where no cpu controller weighs their cgroups.
+"""Nice values of a container's processes: they order jobs where no cpu controller weighs their cgroups.
 
-Below them all is the policy SCHED_IDLE (sched(7), Linux 2.6.23), which opportunistic work has there.
+Opportunistic work has the policy SCHED_IDLE there, below all nice values (sched(7), Linux 2.6.23).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ PROC = Path("/proc")
 
 
 def can_rank(controllers: Collection[str]) -> bool:
-    """Whether the kernel can be told the order of jobs: by cgroups that have these controllers, or by nice values."""
+    """Return whether the kernel can order jobs: by cgroups with these controllers, or by nice values."""
     return "cpu" in controllers or os.geteuid() == 0
 
 
 def carry_out(rank: Renice) -> str:
-    """See Renice; return as :func:`renice`."""
+    """Carry out Renice; return as :func:`renice`."""
     if rank.opportunistic is None:
         return _give(rank, None)
     policy = os.SCHED_IDLE if rank.opportunistic else os.SCHED_OTHER
     why = _give(rank, policy)
-    return _give(rank, policy) or why  # again: what a process had just started had its policy of before
+    return _give(rank, policy) or why  # again, for a process just started with the former policy
 
 
 def _give(rank: Renice, policy: int | None) -> str:
@@ -38,13 +38,13 @@ def _give(rank: Renice, policy: int | None) -> str:
 
 
 def renice(session: int, nice: int, proc: Path = PROC, *, policy: int | None = None) -> str:
-    """Give every process of a session a nice value; return what cannot be done, and why, or nothing.
+    """Give every process of a session a nice value; return the reason of a failure, or "".
 
-    ``policy`` is the scheduling policy that they have from now on; None: what they have.
+    ``policy`` is their new scheduling policy; None: unchanged.
 
     The launcher starts each container in a session of its own. Where the kernel weighs sessions (sched(7), autogroup,
-    Linux 2.6.38), a nice value counts within the session only, and the session's own counts between sessions: so both
-    are set. Lowering one needs CAP_SYS_NICE, as does setting another user's.
+    Linux 2.6.38), a nice value counts within the session only, and the session's own value between sessions: so both
+    are set. Lowering a value needs CAP_SYS_NICE, as does setting another user's.
     """
     try:
         if os.getsid(session) != session:
@@ -58,10 +58,10 @@ def renice(session: int, nice: int, proc: Path = PROC, *, policy: int | None = N
 def renice_tree(
     first: int, nice: int, apart: Collection[int] = (), proc: Path = PROC, *, policy: int | None = None
 ) -> str:
-    """Give a process and its descendants a nice value, but for the ``apart`` and theirs; return as :func:`renice`.
+    """Give a process and its descendants a nice value, except ``apart`` and theirs; return as :func:`renice`.
 
-    A session is weighed, too, if all of its processes are among these: in a login's, say, there are others, and where
-    the kernel weighs sessions the nice value then counts only beside these.
+    A session is weighed, too, if all of its processes are among these. A login session, for example, has others; where
+    the kernel weighs sessions, the nice value then counts only relative to those.
     """
     members = set(tree(first, apart))
     why = ""
@@ -72,7 +72,7 @@ def renice_tree(
 
 
 def tree(first: int, apart: Collection[int] = ()) -> list[int]:
-    """A process and its descendants that run now, but for the ``apart`` and the agent, and theirs."""
+    """Return a process and its descendants that run now, except ``apart`` and the agent, and theirs."""
     apart = {*apart, os.getpid()}
     children: dict[int, list[int]] = {}
     for pid, parent in parents().items():
@@ -84,7 +84,7 @@ def tree(first: int, apart: Collection[int] = ()) -> list[int]:
 
 
 def _sessions() -> dict[int, list[int]]:
-    """Session → its processes."""
+    """Return session → its processes."""
     found: dict[int, list[int]] = {}
     for pid in psutil.pids():
         try:
@@ -95,18 +95,18 @@ def _sessions() -> dict[int, list[int]]:
 
 
 def _weigh(member: int, nice: int, proc: Path) -> str:
-    """Weigh the session of a process."""
+    """Weigh the session of a process; return the reason of a failure, or ""."""
     try:
         (proc / str(member) / "autogroup").write_text(str(nice))
     except (FileNotFoundError, ProcessLookupError):
-        pass  # a kernel without it, or nobody is left
+        pass  # a kernel without autogroup, or all processes have ended
     except OSError as error:
         return f"the session of {member} cannot be weighed: {error.strerror}"
     return ""
 
 
 def _set(pids: Iterable[int], nice: int, proc: Path, policy: int | None) -> str:
-    """Each thread has a nice value of its own: Linux takes PRIO_PROCESS for one thread (setpriority(2))."""
+    """Set values per thread: Linux applies PRIO_PROCESS to one thread (setpriority(2))."""
     for pid in pids:
         try:
             threads = [int(thread.name) for thread in (proc / str(pid) / "task").iterdir()]

@@ -1,7 +1,7 @@
-"""What containers write, when no descriptors were passed: one append-only file per stream, bounded.
+"""Containers' output without passed descriptors: one bounded append-only file per stream.
 
-The kernel writes to the file, not the agent, so output goes on while the agent is away. A file over its limit has its
-older half punched out (the offsets of what remains do not change), so a reader that follows never reads a byte twice.
+The kernel writes to the file, not the agent, so output continues while the agent is away. The older half of a file over
+its limit is punched out (the offsets of the rest do not change), so a reader that follows never reads a byte twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from penstock.wire.agent_api import Output
 
-#: One answer carries at most this much.
+#: The maximum size of one answer.
 CHUNK_BYTES = 256 * 1024
 _PUNCH_HOLE_KEEP_SIZE = 0x02 | 0x01  # linux/falloc.h
 _BLOCK = 4096
@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def read_output(path: Path, offset: int) -> Output:
-    """From ``offset`` on, or from where what remains begins. A container that wrote nothing has an empty output."""
+    """Read from ``offset``, or from the beginning of the remaining data. Empty if the container wrote nothing."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -33,8 +33,8 @@ def read_output(path: Path, offset: int) -> Output:
         if offset >= size:
             return Output(data=b"", offset=offset, size=size)
         try:
-            start = os.lseek(descriptor, offset, os.SEEK_DATA)  # past what was punched out
-        except OSError as error:  # the container has made its own file longer, and nothing is written there
+            start = os.lseek(descriptor, offset, os.SEEK_DATA)  # skips the punched-out part
+        except OSError as error:  # the container has extended its own file without writing
             if error.errno != errno.ENXIO:
                 raise
             return Output(data=b"", offset=size, size=size)
@@ -44,9 +44,9 @@ def read_output(path: Path, offset: int) -> Output:
 
 
 def trim_output(path: Path, max_bytes: int) -> bool:
-    """Keep the newer half of a file that holds more than ``max_bytes``; whether anything was dropped."""
+    """Keep the newer half of a file that holds more than ``max_bytes``; return whether anything was dropped."""
     try:
-        if not _too_long(path.stat(), max_bytes):  # one call instead of three: each container is asked often
+        if not _too_long(path.stat(), max_bytes):  # one call instead of three, as containers are checked often
             return False
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def _too_long(status: os.stat_result, max_bytes: int) -> bool:
 
 
 def forget_outputs(outputs: Path, known: Container[str]) -> None:
-    """Remove the outputs of containers that nobody remembers; what is not a container's is left alone."""
+    """Remove the outputs of containers that are no longer kept; other directories stay."""
     with os.scandir(outputs) as directories:
         for directory in directories:
             if directory.name not in known and directory.name.startswith("c-"):

@@ -1,4 +1,4 @@
-"""What the agent does every ``sample_interval_s``: a sample, the decisions on it, outputs, and (less often) repairs."""
+"""The agent's work every ``sample_interval_s``: a sample, decisions on it, outputs, and, less often, repairs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from agent.output import forget_outputs, trim_output
 from agent.shell import Shell
 from penstock.trouble import Troubles
 
-#: The outputs of containers that did not run are looked at once in so many samples.
+#: Outputs of containers that did not run are checked once in this many samples.
 _ROUND = 16
 
 
 class Periodic:
-    """One per agent; runs until cancelled. What the system refuses is a trouble, and is tried again."""
+    """One per agent; runs until cancelled. Failures of the system are reported as degraded, and tried again."""
 
     def __init__(
         self, shell: Shell, executor: Executor, sampler: Sampler, confiner: Confiner, heaps: JvmHeaps,
@@ -39,7 +39,7 @@ class Periodic:
         self._snapshot = Snapshot(at=time.monotonic(), interval_s=0.0)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         loop = asyncio.get_running_loop()
         due = loop.time()
         repair_at = due + self._config().repair_interval_s
@@ -75,8 +75,9 @@ class Periodic:
         forget_outputs(self._outputs, containers.live.keys() | containers.ended.by_id.keys())
 
     def _may_have_written(self, containers: Iterable[str]) -> list[str]:
-        """Those whose processes ran since the sample before, as far as is known, and some of the others: what is
-        open may be written by a process outside, too."""
+        """Return the containers whose processes ran since the previous sample, and some of the others: a process
+        outside may have their files open, too.
+        """
         uses = self._snapshot.containers
         return [
             name

@@ -1,16 +1,16 @@
-"""Where the containers' tree goes when nobody said so and no delegated unit owns it yet."""
+"""Choose the place of the containers' tree without configuration or a delegated unit of Penstock."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-#: What the names of roots begin with that launchers make; the instance of the agent follows, 8 digits.
+#: The prefix of roots that launchers create; the instance of the agent follows, 8 digits.
 _MADE = "penstock-"
 
 
 def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
-    """The cgroup v2 mount, also where it hangs beside v1 controllers (there it has none of its own)."""
+    """Return the cgroup v2 mount, even beside v1 controllers (where it has no controllers of its own)."""
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
         fields = line.split()
         if len(fields) > 2 and fields[2] == "cgroup2":
@@ -19,7 +19,7 @@ def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
 
 
 def own_cgroup(mount: Path, membership: Path = Path("/proc/self/cgroup")) -> Path:
-    """The cgroup v2 directory that this process is in."""
+    """Return the cgroup v2 directory of this process."""
     for line in membership.read_text(encoding="utf-8").splitlines():
         if line.startswith("0::"):
             return mount / line[3:].strip().lstrip("/")
@@ -27,7 +27,7 @@ def own_cgroup(mount: Path, membership: Path = Path("/proc/self/cgroup")) -> Pat
 
 
 def is_delegated(cgroup: Path) -> bool:
-    """Whether systemd handed it over: it says so in an extended attribute (systemd ≥ 236 trusted, ≥ 251 user)."""
+    """Return whether systemd delegated it, from an extended attribute (systemd ≥ 236 trusted, ≥ 251 user)."""
     for attribute in ("user.delegate", "trusted.delegate"):
         try:
             if os.getxattr(cgroup, attribute) == b"1":
@@ -38,10 +38,10 @@ def is_delegated(cgroup: Path) -> bool:
 
 
 def choose_root(instance: str) -> Path | None:
-    """A directory for the tree of an agent that runs outside a unit of ours.
+    """Return a directory for the tree of an agent outside a unit of Penstock's.
 
-    The delegated scope or service that we run in; else, for root, a new directory at the top, where the rule that only
-    leaves hold processes does not bind; else none.
+    That is the delegated scope or service of this process; else, for root, a new directory at the top, where the rule
+    that only leaves hold processes does not apply; else None.
     """
     mount = cgroup2_mount()
     if mount is None:
@@ -55,7 +55,7 @@ def choose_root(instance: str) -> Path | None:
 
 
 def was_made_by_launcher(root: Path) -> bool:
-    """Whether a root is one that :func:`choose_root` names, and that an earlier launcher made."""
+    """Return whether a root has a name from :func:`choose_root`, so that an earlier launcher created it."""
     return root.parent == cgroup2_mount() and root.name.startswith(_MADE) and len(root.name) == len(_MADE) + 8
 
 

@@ -1,4 +1,4 @@
-"""What the agent's process asks of the system for itself: to be the only one, descriptors, a watchdog."""
+"""Process-wide resources of the agent: exclusive locks, descriptors, a watchdog."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ log = structlog.get_logger()
 def lock(state: Path, runtime: Path, socket_path: Path) -> None:
     """Own the agent's directories and its socket until the process ends.
 
-    The agent takes all locks before it touches anything else there: launcher, containers and sockets may be those of
-    an agent that runs.
+    The agent takes all locks before it touches anything else there: launcher, containers and sockets may belong to a
+    running agent.
 
     Raises:
         OSError: another agent uses one of them.
@@ -39,43 +39,44 @@ def lock(state: Path, runtime: Path, socket_path: Path) -> None:
 
 
 def choose_disk_scheduler(chosen: str, disks: list[str], state: Path) -> None:
-    """Have the chosen scheduler on each disk, as far as the host offers it."""
+    """Select the configured scheduler on each disk, as far as the host offers it."""
     for disk, why in disk_scheduler.choose(chosen, disks, disk_scheduler.kept(state)).items():
         log.warning("disk scheduler not changed", disk=disk, why=why)
 
 
 async def end_idle_launcher(launcher: Launcher) -> None:
-    """End a launcher that runs nothing, as the agent that started it did not start itself."""
+    """End a launcher that runs nothing, because the start of the agent failed after starting it."""
     with contextlib.suppress(LaunchFailed):
         if not await launcher.running():
             await launcher.shutdown()
 
 
 def pids_for_containers() -> int:
-    """Return how many processes and threads all containers together may have: nine tenths of what the host can."""
+    """Return the limit on processes and threads of all containers together: nine tenths of the host's."""
     most = (int(Path(f"/proc/sys/kernel/{name}").read_text(encoding="ascii")) for name in ("pid_max", "threads-max"))
     return max(1, min(most) * 9 // 10)
 
 
 def raise_descriptors() -> None:
-    """As many as we may have: each container keeps ten open, to be read every second. The launcher, which was started
-    before, hands down what we had."""
+    """Raise the limit on descriptors to its maximum: each container keeps ten open, for reads every second. The
+    launcher, started before, passes on the original limit.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def descriptors_for_clients() -> int:
-    """Return the descriptor from which on clients get none.
+    """Return the first descriptor that clients do not get.
 
-    The kernel hands out the lowest free number. What is above is kept for the agent's own files: containers to be
-    started, samples, the journal.
+    The kernel returns the lowest free number. Higher ones are reserved for the agent's own files: starting containers,
+    samples, the journal.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft - min(1024, soft // 4)
 
 
 async def watchdog(interval_s: float) -> None:
-    """Follows the event loop: a loop that hangs does not come here."""
+    """Notify the watchdog from the event loop: a loop that hangs does not."""
     while True:
         sdnotify.notify("WATCHDOG=1")
         await asyncio.sleep(interval_s / 2)

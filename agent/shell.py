@@ -1,4 +1,4 @@
-"""Carries out what the node's core decides. Every event of the daemon goes through :meth:`Shell.dispatch`."""
+"""Carries out the decisions of the node's core. Every event of the daemon goes through :meth:`Shell.dispatch`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ T = TypeVar("T")
 
 
 class MasterLink(Protocol):
-    """Where relays to the master go."""
+    """The destination of relays to the master."""
 
     def tell(self, method: str, params: Params) -> None:
-        """Send in order; what the core keeps anyway need not be kept while the master is away."""
+        """Send in order; messages that the core keeps need not be kept while the master is away."""
 
     async def ask(self, method: str, params: Params, result: type[T]) -> T:
-        """Ask, and wait for the answer. Raises RpcError, ``unavailable`` where the master is away."""
+        """Send a request, and wait for the answer. Raises RpcError, ``unavailable`` if the master is away."""
 
 
 class Shell:
@@ -47,21 +47,21 @@ class Shell:
         self.peers: dict[int, RpcPeer] = {}
         self.link: MasterLink | None = None
         self.watch_memory: Callable[[bool], object] = lambda on: None
-        self.events: deque[dict[str, object]] = deque(maxlen=500)  # what was done, and why: bounded
+        self.events: deque[dict[str, object]] = deque(maxlen=500)  # actions and their reasons: bounded
         self._journal = journal
         self._executor = executor
         self._alarm: asyncio.TimerHandle | None = None
         self._launching: dict[str, asyncio.Future[Launched]] = {}
-        #: Per container: what must not be done before its record is in the journal, while the disk takes none.
+        #: Container → action that waits for its record to be journaled, while the disk refuses it.
         self._held_back: dict[str, Callable[[], object]] = {}
         self._carry_out = self._actions()
         executor.on_event = self.dispatch
 
     def dispatch(self, event: e.Event) -> object:
-        """Decide and carry out; returns the reply, if the event was a request.
+        """Decide on an event and carry out the instructions; return the reply, if the event was a request.
 
         Raises:
-            RpcError: the request is at fault or refused.
+            RpcError: the request is invalid or refused.
         """
         reply: object = None
         for instruction in self.node.handle(event, time.monotonic()):
@@ -76,7 +76,7 @@ class Shell:
                 reply = instruction.result
             else:
                 self._carry_out[type(instruction)](instruction)
-        if self._launching:  # rarely: most events are monotasks
+        if self._launching:  # rarely: most events are about monotasks
             self._settle_launches(event)
         return reply
 
@@ -86,7 +86,7 @@ class Shell:
         return self._journal.writes
 
     def _actions(self) -> dict[type[Any], Callable[[Any], object]]:
-        """Instruction → what is done; the two that are the hot path are not looked up."""
+        """Return instruction → action, without the two of the hot path, which are not looked up."""
         do = self._executor
         return {
             i.Notify: self._notify,
@@ -111,7 +111,7 @@ class Shell:
     # ------------------------------------------------------------ the disk is full
 
     def _once_journaled(self, container: str, act: Callable[[], object]) -> None:
-        """A container that starts unrecorded would be unknown to the next agent; the end of one, lost for good."""
+        """Wait for the journal: an unrecorded start would be unknown to the next agent, and an unrecorded end lost."""
         if (CONTAINERS, container) in self._journal.unwritten:
             self._held_back[container] = act
         else:
@@ -119,7 +119,7 @@ class Shell:
             act()
 
     def _start(self, start: i.StartContainer) -> None:
-        """Start it, unless it was withdrawn while it was held back."""
+        """Start a container, unless it was withdrawn while held back."""
         record = self.node.containers.live.get(start.container)
         if record is not None and record.stopping_by is not None:
             self.dispatch(e.ContainerNotStarted(start.container, record.stopping_reason))
@@ -127,10 +127,10 @@ class Shell:
             self._executor.start(start)
 
     async def retry_journal(self) -> None:
-        """Write what the disk did not take, and do what had to wait for it.
+        """Write the changes that the disk refused, and carry out the actions that waited for them.
 
         Raises:
-            OSError: the disk still takes nothing.
+            OSError: the disk still refuses.
         """
         try:
             self._journal.retry()
@@ -140,10 +140,10 @@ class Shell:
                     self._held_back.pop(container)()
 
     def _refuse_unjournaled(self, container: str) -> None:
-        """A client that waits for its launch is told at once; what the master placed waits for the disk instead.
+        """Refuse a launch at once if the disk refuses its record; placed work waits for the disk instead.
 
         Raises:
-            RpcError: ``unavailable``: the disk did not take the container's record.
+            RpcError: ``unavailable``: the disk refused the container's record.
         """
         if self._held_back.pop(container, None) is None:
             return
@@ -172,7 +172,7 @@ class Shell:
         log.info(what, **facts)
 
     def _wake_at(self, at: float) -> None:
-        """The node's alarm clock: one alarm, the latest that it set."""
+        """Set the node's only alarm, replacing an earlier one."""
         if self._alarm is not None:
             self._alarm.cancel()
         delay_s = max(0.0, at - time.monotonic())
@@ -182,12 +182,11 @@ class Shell:
         """Start a command, or take in a process, and wait until it runs in its container.
 
         Raises:
-            RpcError: refused by the node, or not startable (the message says which step failed, or that the disk is
-                full).
+            RpcError: refused by the node, or not startable (the message names the failed step, or the full disk).
         """
         container = self.dispatch(event)
         if isinstance(container, Launched):
-            return container  # it is in one already
+            return container  # it is in a container already
         assert isinstance(container, str)
         self._refuse_unjournaled(container)
         future: asyncio.Future[Launched] = asyncio.get_running_loop().create_future()
@@ -217,11 +216,11 @@ class Shell:
         return Resized(limits=record.limits, not_enforced=record.not_enforced)
 
     async def follow(self, event: e.FollowRequested) -> object:
-        """Let limits follow a profile. Where that is strict, wait until the kernel has the limits of the first slot.
+        """Let limits follow a profile. If strict, wait until the kernel has the limits of the first slot.
 
         Raises:
-            RpcError: refused by the node, or strict and not enforced here: the container then has the limits and the
-                profile that it had before.
+            RpcError: refused by the node, or strict and not enforced here: the container then has its former limits and
+                profile again.
         """
         record = self.node.containers.find(event.container)
         had = (record.limits, record.profile, record.profile_at) if record is not None else None
@@ -239,7 +238,7 @@ class Shell:
         return done
 
     async def _follow_again(self, event: e.FollowRequested, limits: Limits, profile: Profile | None, at: float) -> None:
-        """Give a container back its limits, and the profile that it followed since ``at``."""
+        """Restore a container's limits, and the profile that it followed since ``at``."""
         now = self.node.containers.find(event.container)
         assert now is not None
         undone = {name: getattr(limits, name) for name in limits.__struct_fields__}

@@ -1,4 +1,4 @@
-"""The status document: what ``GET /status``, ``penstock status`` and the RPC method ``status`` show."""
+"""The status document, for ``GET /status``, ``penstock status`` and the RPC method ``status``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def status_document(
     journal_writes: int = 0,
     degraded: Sequence[Mapping[str, object]] = (),
 ) -> dict[str, Any]:
-    """Plain maps, lists, strings and numbers; quantities carry their unit in the key."""
+    """Return plain maps, lists, strings and numbers; quantities carry their unit in the key."""
     now = time.monotonic()
     return {
         "node": node.settings.node,
@@ -53,7 +53,7 @@ def status_document(
 
 
 def _rooms(node: Node, now: float) -> dict[str, Any]:
-    """What there is of each resource, and what of it is what."""
+    """Return each resource's capacity, and its promised, requested and used amounts."""
     ledger, snapshot = node.ledger(), node.snapshot
     return {
         "capacity": msgspec.to_builtins(node.settings.capacity),
@@ -104,14 +104,14 @@ def _standing(node: Node, job: Job) -> JobStanding:
 
 
 def _containers(node: Node, now: float) -> list[dict[str, Any]]:
-    """Those that live, then those that ended, the latest first."""
+    """Return the live containers, then the ended ones, the latest first."""
     uses = node.snapshot.containers if node.snapshot is not None else {}
     records = [*node.containers.live.values(), *reversed(node.containers.ended.by_id.values())]
     return [_container(node, record, uses.get(record.container), now) for record in records]
 
 
 def _preemption(node: Node) -> dict[str, Any]:
-    """What was done to opportunistic work, and how long it took."""
+    """Return the actions on opportunistic work, and how long they took."""
     return {
         "preemptions": [msgspec.to_builtins(preempted) for preempted in node.preempted],
         "acts": [
@@ -149,7 +149,7 @@ def _container(node: Node, record: ContainerRecord, use: ContainerUse | None, no
 
 
 def _profile(node: Node, record: ContainerRecord, now: float) -> dict[str, Any] | None:
-    """Of a container that follows one: where in it it is, and what it wants there, to be held against its sample."""
+    """Return a container's place in its profile and the demand there, for comparison with its sample."""
     profile = record.profile
     planned = node.executors.planned.get(record.container)
     if profile is None or record.ended is not None or (planned is None and not record.profile_at):
@@ -160,7 +160,7 @@ def _profile(node: Node, record: ContainerRecord, now: float) -> dict[str, Any] 
 
 
 def _executor(node: Node, record: ContainerRecord, now: float) -> dict[str, Any] | None:
-    """Of an executor: whose, where in its profile it is, whether it is late and what was done about that."""
+    """Return an executor's application, its place in its profile, whether it is late, and the corrections so far."""
     if record.executor is None:
         return None
     behind, stuck = node.elasticity.lateness(record.container)
@@ -177,12 +177,12 @@ def _executor(node: Node, record: ContainerRecord, now: float) -> dict[str, Any]
 
 
 def _note(record: ContainerRecord, use: ContainerUse | None) -> str:
-    """What an operator should see at a glance: which limit bites, or why it ended."""
+    """Return a note for operators: the limit that takes effect, or why it ended."""
     if record.ended is not None:
         return record.ended.reason
     notes = []
     if record.unrecorded:
-        notes.append("its record was lost: it goes on, and limits of its CPU, memory and disk stay as they were")
+        notes.append("its record was lost: it continues, and its CPU, memory and disk limits stay unchanged")
     if record.orphaned:
         notes.append("its launcher died: its exit status will not be known")
     if use is None:

@@ -1,9 +1,9 @@
-"""Descriptors that clients pass for their containers: a second socket beside the framework socket.
+"""Descriptors that clients pass for their containers, over a second socket beside the framework socket.
 
-One message per connection: a token of 32 hexadecimal characters, with exactly three descriptors (stdin, stdout,
-stderr) as SCM_RIGHTS; answered by ``+``. The token then stands in ``ContainerSpec.stdio``; only the same user may use
-it, once. A launch uses it at once; for a task that waits for its place here the descriptors are kept as long as the
-connection that asked for it.
+One message per connection: a token of 32 hexadecimal characters, with exactly three descriptors (stdin, stdout, stderr)
+as SCM_RIGHTS; answered by ``+``. ``ContainerSpec.stdio`` then has the token; only the same user may use it, once. A
+launch uses it at once; for a task that waits to be placed here, the descriptors are kept as long as the connection that
+asked for it.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from penstock.peer_credentials import peer_uid
 
 log = structlog.get_logger()
 _TOKEN = re.compile(rb"[0-9a-f]{32}\Z")
-#: Descriptors that nobody uses for this long are closed.
+#: Unclaimed descriptors are closed after this time.
 UNCLAIMED_S = 10.0
-#: One user may have this many unclaimed at a time, and this many connections that have said nothing yet.
+#: The limit per user on unclaimed tokens, and on connections without a message.
 UNCLAIMED_PER_USER = 64
-#: While there are no descriptors, connections wait so long before the next one is tried.
+#: When descriptors run out, the delay before accepting again.
 _FULL_WAIT_S = 0.5
 
 
 class Stdio:
-    """Holds passed descriptors until their launch comes."""
+    """Holds passed descriptors until their launch."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._loop = asyncio.get_running_loop()
         self._held: dict[str, tuple[str, tuple[int, int, int]]] = {}
-        self._kept: dict[str, int] = {}  # of those held: for which connection
-        self._silent: Counter[int] = Counter()  # connections that have said nothing yet, by uid
+        self._kept: dict[str, int] = {}  # token → the connection that it is kept for
+        self._silent: Counter[int] = Counter()  # connections without a message, by uid
         path.unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
         self._socket.bind(str(path))
-        path.chmod(0o666)  # who connects is known from the kernel
+        path.chmod(0o666)  # the kernel identifies the peer
         self._socket.listen(128)
-        self._again: asyncio.TimerHandle | None = None  # while there are no descriptors
+        self._again: asyncio.TimerHandle | None = None  # while descriptors have run out
         self._listen()
 
     def take(self, token: str, user: str) -> tuple[int, int, int]:
-        """The descriptors passed under a token; the caller closes them.
+        """Return the descriptors passed under a token; the caller closes them.
 
         Raises:
-            OSError: nothing was passed under that token by that user.
+            OSError: no descriptors were passed under that token by that user.
         """
         owner, descriptors = self._held.get(token, ("", (-1, -1, -1)))
         if owner != user:
@@ -64,18 +64,18 @@ class Stdio:
         return descriptors
 
     def keep(self, token: str, user: str, session: int) -> None:
-        """A task of this connection waits for its place: its descriptors wait with it. What is not held cannot."""
+        """Keep the descriptors of a connection's task that waits to be placed. Unknown tokens are ignored."""
         if self._held.get(token, ("",))[0] == user:
             self._kept[token] = session
 
     def drop(self, session: int) -> None:
-        """A connection is gone: what was kept for it is closed."""
+        """Close the descriptors kept for a closed connection."""
         for token in [token for token, owner in self._kept.items() if owner == session]:
             del self._kept[token]
             self._expire(token)
 
     def close(self) -> None:
-        """Stop listening; close what was never claimed."""
+        """Stop listening; close unclaimed descriptors."""
         if self._again is not None:
             self._again.cancel()
         self._loop.remove_reader(self._socket)
@@ -91,9 +91,9 @@ class Stdio:
     def _accept(self) -> None:
         try:
             connection, _ = self._socket.accept()
-        except OSError as error:  # mostly, the client went away between connecting and our accepting
-            if error.errno in (errno.EMFILE, errno.ENFILE):  # the socket stays readable, and would be all we look at
-                log.warning("descriptors cannot be taken", why=str(error))
+        except OSError as error:  # usually the client disconnected before it was accepted
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # the socket stays readable and would spin the loop
+                log.warning("passed descriptors cannot be received", why=str(error))
                 self._loop.remove_reader(self._socket)
                 self._again = self._loop.call_later(_FULL_WAIT_S, self._listen)
             return
@@ -123,7 +123,7 @@ class Stdio:
             if self._hold(data, descriptors, uid):
                 connection.send(b"+")
         except (OSError, KeyError) as error:
-            log.info("passed descriptors not taken", why=str(error))
+            log.info("passed descriptors not received", why=str(error))
         finally:
             self._drop(connection, uid)
 
