@@ -136,7 +136,7 @@ class Agent:
         process.choose_disk_scheduler(config.disk_scheduler, [disk.name for disk in disks], config.state())
         journal = self._open_journal(config)
         self._launching = Launching(
-            config, journal, instance, self._troubles, self._launcher_says, self._launcher_lost
+            config, journal, instance, self._troubles, self._launcher_exited, self._launcher_lost
         )  # fmt: skip
         launcher = await self._launching.connect()
         self._closers.append(self._launching.close)
@@ -238,7 +238,7 @@ class Agent:
         self._shell.dispatch(e.MemoryLooked(snapshot, pressed, time.time()))
         return node.acts.total() > before
 
-    def _launcher_says(self, exited: Exited) -> None:
+    def _launcher_exited(self, exited: Exited) -> None:
         """Report an exit; those that come before the journal has been read are kept until then."""
         if self._taken_back:
             self._executor.exited(exited)
@@ -363,7 +363,7 @@ class Agent:
             self._frameworks.close()
             if self._launching.launcher is None:
                 self._executor.give_up()
-            await self._let_the_dying_die()
+            await self._wait_for_killed()
             await self._executor.settle()
             await self._launching.release(unused=not self._shell.node.containers.live)
         elif hasattr(self, "_launching") and not self._exits:
@@ -373,7 +373,7 @@ class Agent:
             if asyncio.iscoroutine(closing):
                 await closing
 
-    async def _let_the_dying_die(self) -> None:
+    async def _wait_for_killed(self) -> None:
         """Wait for containers that are being killed; the launcher ends with the agent only after that."""
         deadline = time.monotonic() + 5.0
         node, going = self._shell.node, {ContainerState.STOPPING}

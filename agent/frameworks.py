@@ -159,7 +159,7 @@ class FrameworkSession:
             connections.turned_away += 1
             peer.refuse(why)
         else:
-            self._silence = asyncio.get_running_loop().call_later(HELLO_S, self._said_nothing, peer)
+            self._silence = asyncio.get_running_loop().call_later(HELLO_S, self._refuse_silent, peer)
 
     def request(self, peer: RpcPeer, method: str, params: Any) -> object:
         """Dispatch one call."""
@@ -205,7 +205,7 @@ class FrameworkSession:
         self._frameworks.errors += 1
         log.error("a request failed", method=method, user=self._user, exc_info=error)
 
-    def _said_nothing(self, peer: SharedPeer) -> None:
+    def _refuse_silent(self, peer: SharedPeer) -> None:
         self._frameworks.connections.turned_away += 1
         peer.refuse(bad_request(f"no hello within {HELLO_S:g} s", field="method"))
 

@@ -151,7 +151,7 @@ class Link:
         try:
             # Right after it: the registration contains these tasks as if they ran.
             for method, params in ends:
-                self._say(peer, method, params)
+                self._send(peer, method, params)
             async with asyncio.timeout(10):
                 answer = read(await registered, api.Registered)
         except TimeoutError:
@@ -173,15 +173,15 @@ class Link:
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept + self._kept, []
         for method, params in kept:
-            self._say(peer, method, params)
+            self._send(peer, method, params)
 
     def _serving(self, load: api.Load) -> api.Load:
-        """Add the jobs whose frameworks finished tasks and have left since: only a job's server reports that."""
+        """Add the jobs whose frameworks finished tasks and have left: only a node serving a job may report that."""
         named = {use.job for use in load.jobs}
         done = {params.job for _, params in self._kept if isinstance(params, api.TasksDone)} - named
         return msgspec.structs.replace(load, jobs=[*load.jobs, *(api.JobUse(job=job, service_s=0.0) for job in done)])
 
-    def _say(self, peer: RpcPeer, method: str, params: Params) -> None:
+    def _send(self, peer: RpcPeer, method: str, params: Params) -> None:
         """Send a message; the use of ended executors is reported in full before an end."""
         node = self._shell.node
         if method != _ENDED:
@@ -246,7 +246,7 @@ class Link:
             if method in _KEPT:
                 self._kept.append((method, params))
             return
-        self._say(peer, method, params)
+        self._send(peer, method, params)
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
 

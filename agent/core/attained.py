@@ -53,7 +53,7 @@ class Attained:
         self._ended: dict[str, float] = {}  # ended job → its service, for the next report
 
     def report(self, now: float) -> list[JobUse]:
-        """Return the final service of ended jobs, then the jobs whose service may have changed since the last one."""
+        """Return ended jobs' final service, then the jobs whose service may have changed since the last report."""
         cpu_s = self._ranks.cpu_s
         ended: list[JobUse] = []
         if self.lasts_read and self._ended:

@@ -38,7 +38,7 @@ def told(node: Node, draining: Draining | None, now: float) -> list[Instruction]
 
 
 def give_back(node: Node, now: float) -> list[Instruction]:
-    """Return the master's commands that have not started, or that may be stopped at any time."""
+    """Hand back the master's commands that have not started, and stop those that may be stopped at any time."""
     if node.draining is None:
         return []
     reason = f"{node.settings.node} is drained by {node.draining.by}"

@@ -57,7 +57,7 @@ class Elasticity:
         """Replace the settings; containers that follow a profile keep the lead and lag they started with."""
         self._settings = settings
 
-    # ------------------------------------------------------------ who follows what
+    # ------------------------------------------------------------ followed profiles
 
     def follow(self, record: ContainerRecord, started: float) -> None:
         """Follow a profile from ``started`` (as ``now``) on. Stages that its job ended before do not count."""
@@ -172,7 +172,7 @@ class Elasticity:
             return []
         late = [one for one in self._executors() if now >= one.extend_at - EPSILON_S]
         for one, plan in [(one, self._wanted(one, now)) for one in late]:
-            one.follow(plan, now)  # each of them counts with what the others want
+            one.follow(plan, now)  # each plan takes the others' demand into account
         for one in late:
             self._replan(node, one, now)
         instructions = self._reprovision(node, now)
@@ -234,8 +234,8 @@ class Elasticity:
             "job": record.job,
             "task": record.task,
             "why": f"stage {course.stage} has {_late(one, lacks, hindrance, now)} (ρ {rho:g})",
-            "holds": _said(had),
-            "lent": _said(extra),
+            "holds": _nonzero(had),
+            "lent": _nonzero(extra),
             "for_s": period_s,
         }
         return [Explain("observed", facts)]
@@ -255,7 +255,7 @@ class Elasticity:
             "job": one.record.job,
             "task": one.record.task,
             "why": "its use was not measured" if course is before else f"observed in stage {course.stage}",
-            "used": _said(one.named(seen.used)),
+            "used": _nonzero(one.named(seen.used)),
             "bounded": seen.bounded,
             "scale": dict(zip(RESOURCES, (round(scale, 3) for scale in course.scale), strict=True)),
             "was": dict(zip(RESOURCES, (round(scale, 3) for scale in before.scale), strict=True)),
@@ -324,7 +324,7 @@ def _late(one: Following, lacks: tuple[int, ...], hindrance: Hindrance, now: flo
     return f"used up {short} for {hindrance.seen_s:.1f} s and waited for {hindrance.waited_s:.1f} s of them"
 
 
-def _said(amounts: Amounts) -> dict[str, float]:
+def _nonzero(amounts: Amounts) -> dict[str, float]:
     """Return the non-zero amounts, for an explanation."""
     return {name: round(amount, 3) for name, amount in zip(RESOURCES, amounts, strict=True) if amount}
 

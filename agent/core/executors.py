@@ -37,7 +37,7 @@ _LOAD_BYTES = 1_000
 _AVAILABLE_BYTES = 1 + 4 * 5
 #: Larger than the rounding error of sums of fractional cores, less than a byte in MiB.
 _ROUNDING = 1e-7
-_CALLED = ("cpu", "disk", "network", "memory")
+_NAMES = ("cpu", "disk", "network", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,15 +173,15 @@ def refuse(node: Node, request: TaskRequest, profile: Profile, now: float) -> st
     left = max(0.0, free[which] - (held.at(at)[which] if held is not None else 0.0))
     ahead_s = max(0.0, at - now)
     return (
-        f"{_CALLED[which]}: {_say(which, wanted.at(at)[which])} asked in slot {profile.slot(ahead_s)} of its profile, "
-        f"{_say(which, left)} of {_say(which, known[which])} free then ({ahead_s:g} s from now)"
+        f"{_NAMES[which]}: {_text(which, wanted.at(at)[which])} asked in slot {profile.slot(ahead_s)} of its profile, "
+        f"{_text(which, left)} of {_text(which, known[which])} free then ({ahead_s:g} s from now)"
     )
 
 
-def _say(resource: int, amount: float) -> str:
-    if _CALLED[resource] == "cpu":
+def _text(resource: int, amount: float) -> str:
+    if _NAMES[resource] == "cpu":
         return f"{amount:.4g} cores"
-    return format_bytes(int(amount)) + ("" if _CALLED[resource] == "memory" else "/s")
+    return format_bytes(int(amount)) + ("" if _NAMES[resource] == "memory" else "/s")
 
 
 def start(node: Node, held: HeldTask, now: float) -> list[Instruction]:

@@ -135,9 +135,9 @@ class Following:
         """Return whether the executor will be late at this pace, unless an observation showed that it needs no more.
 
         After the predicted end of its stage it may already be in the next one, with only the report missing. An
-        executor that shares idle resources gets its bursts from those: that it waits for a processor beside others
-        tells nothing about its stage, which its plan's mean can serve, and a burst held for the rest of the stage would
-        keep others out.
+        executor that shares idle resources has its bursts from those: waiting for a burst beside others does not make
+        its stage late, as the mean of its plan can suffice, and a burst held for the rest of the stage would keep
+        others out.
         """
         course = self.course
         length_s = predicted_s(self.profile, course.stage) if self.executor and not self.shared else None

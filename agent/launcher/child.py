@@ -140,9 +140,9 @@ class Spawner:
         except OSError as error:
             _fail(report, start.argv[0], step, error)
         except NotStartable as error:
-            _say(report, "failed", str(error), None)
+            _report(report, "failed", str(error), None)
         except Exception as error:  # noqa: BLE001 - top level of the process: a NUL in an argument, no memory
-            _say(report, "failed", f"{step}: {error}", None)
+            _report(report, "failed", f"{step}: {error}", None)
         finally:
             os._exit(_NOT_FOUND)
 
@@ -168,7 +168,7 @@ def _nothing(*_: object) -> None:
     """Do nothing; unlike SIG_IGN, a handler is not inherited through exec."""
 
 
-def _say(report: int, *what: object) -> None:
+def _report(report: int, *what: object) -> None:
     os.write(report, msgpack.packb(what))
 
 
@@ -179,7 +179,7 @@ def _fail(report: int, command: str, step: str, error: OSError) -> None:
         status = _NOT_FOUND if missing else _NOT_EXECUTABLE
         if missing and "/" not in command:  # a path that does not exist may also lack its interpreter
             line = f"command not found: {command!r}"
-    _say(report, "failed", line, status)
+    _report(report, "failed", line, status)
 
 
 def _look_up(user: str, report: int) -> Account:
@@ -192,7 +192,7 @@ def _look_up(user: str, report: int) -> Account:
         account = look_up(user)
     except KeyError:
         raise NotStartable(f"user {user!r} is not known on this host") from None
-    _say(report, "account", *astuple(account))
+    _report(report, "account", *astuple(account))
     return account
 
 

@@ -17,7 +17,7 @@ class State(enum.IntEnum):
     GRANTED = 1
     BYPASSING = 2  # granted without a slot: small network monotasks (Ursa §4.2.3), opportunistic commands
     ENDED = 3
-    OVERDUE = 4  # its slot was taken back while it runs on (see agent.queues.overdue)
+    OVERDUE = 4  # runs on after its slot was taken back (see agent.queues.overdue)
 
 
 # Python 3.11 looks an enum's members up in a Python function, too slow for comparisons made on every grant.

@@ -1,8 +1,8 @@
 """Take back slots whose holder does not return them while a job of another user starves.
 
-The monotask is not stopped: it runs on to its end without a slot. So long, honest work loses nothing, and the slot goes
-to the starving job. A user's overdue monotasks and held slots together never exceed the number of slots, so a user that
-completes nothing ends up without any slot (:mod:`agent.queues.debts`).
+The monotask is not stopped: it runs on to its end without a slot. Long, honest work thus loses nothing, and the slot
+goes to the starving job. A user's overdue monotasks and held slots together never exceed the number of slots, so a user
+that completes nothing ends up without any slot (:mod:`agent.queues.debts`).
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ class MonotaskQueues:
         recalled, self._recalled = self._recalled, []
         return recalled
 
-    # ------------------------------------------------------------ what the node reports
+    # ------------------------------------------------------------ figures for reports
 
     def rates(self, now: float) -> KindAmounts:
         """Return the processing rates in bytes/s; 0 while unknown (Ursa §4.2.2)."""

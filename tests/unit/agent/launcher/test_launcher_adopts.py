@@ -163,7 +163,7 @@ async def test_penstock_itself_and_init(connect: Connect, tmp_path: Path) -> Non
 async def test_somebody_elses(connect: Connect, process: Sleeper) -> None:
     client = await connect()
     mine, theirs = process(), process(user="daemon")
-    assert await failure(client, mine.pid, "daemon") == f"process {mine.pid} is not daemon's alone"
+    assert await failure(client, mine.pid, "daemon") == f"process {mine.pid} does not belong to daemon alone"
     await client.launcher.adopt("theirs", theirs.pid, "daemon")
     await client.launcher.adopt("roots", process(user="daemon").pid, "root")  # root may do as it likes
 
@@ -175,7 +175,7 @@ async def test_one_that_is_two_users_at_once(connect: Connect, process: Sleeper)
     script = "import os; os.setresuid(1, 1, 0); print('up', flush=True); input()"
     both = process(sys.executable, "-ISc", script)
     assert both.stdout is not None and both.stdout.readline() == b"up\n"
-    assert await failure(client, both.pid, "daemon") == f"process {both.pid} is not daemon's alone"
+    assert await failure(client, both.pid, "daemon") == f"process {both.pid} does not belong to daemon alone"
 
 
 @root_only
@@ -279,7 +279,7 @@ async def test_another_users_child_stays_where_it_is(connect: Connect, process: 
     procs = os.open(cgroup / "cgroup.procs", os.O_WRONLY)
     (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
     try:
-        with pytest.raises(LaunchFailed, match="not daemon's alone"):
+        with pytest.raises(LaunchFailed, match="not belong to daemon alone"):
             await client.launcher.adopt("a", parent.pid, "daemon", procs_fd=procs, tree=True)
         assert members(cgroup) == set()
         await client.launcher.adopt("a", int(child), "daemon", procs_fd=procs, tree=True)
