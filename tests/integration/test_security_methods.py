@@ -164,7 +164,7 @@ async def test_a_stranger_is_refused_by_every_method_and_nothing_has_changed(min
         with pytest.raises(RpcError) as caught:
             await stranger.call(method, **mine.filled(template))
         if method == "adopt":  # the launcher looks whose the process is
-            assert f"is not {STRANGER}'s alone" in str(caught.value)
+            assert f"does not belong to {STRANGER} alone" in str(caught.value)
         else:
             assert caught.value.code is ErrorCode.REFUSED, f"{method}: {caught.value}"
     after = await mine.looks()

@@ -67,8 +67,8 @@ async def test_adopt_asks_for_what_it_was_told(fake: FakeAgent, penstock: Pensto
 
 
 async def test_adopt_says_why_not(fake: FakeAgent, penstock: Penstock) -> None:
-    fake.refuse["adopt"] = refused("process 1 is not eve's alone")
-    assert await penstock("adopt", "1") == (1, "", "penstock adopt: process 1 is not eve's alone\n")
+    fake.refuse["adopt"] = refused("process 1 does not belong to eve alone")
+    assert await penstock("adopt", "1") == (1, "", "penstock adopt: process 1 does not belong to eve alone\n")
 
 
 async def test_adopt_warns_of_what_is_not_enforced(fake: FakeAgent, penstock: Penstock) -> None:

@@ -49,8 +49,8 @@ async def test_an_end_that_comes_with_the_answer_is_not_lost(fake: FakeAgent, cl
 
 
 async def test_a_process_that_may_not_be_adopted(fake: FakeAgent, client: AgentClient) -> None:
-    fake.refuse["adopt"] = refused("process 1 is not eve's alone")
-    with pytest.raises(RpcError, match="not eve's alone"):
+    fake.refuse["adopt"] = refused("process 1 does not belong to eve alone")
+    with pytest.raises(RpcError, match="not belong to eve alone"):
         await client.adopt(1, SPEC)
 
 
