@@ -190,7 +190,7 @@ class Executor:
             try:
                 lives = self._populated(container)
             except OSError as error:  # no descriptor is free: the next check is soon
-                log.warning("a container could not be looked at", container=container, why=str(error))
+                log.warning("a container could not be checked", container=container, why=str(error))
                 return
             if not lives:
                 self.exited(Exited(container, None, None, 0.0, 0, time.time()))

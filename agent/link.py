@@ -231,7 +231,7 @@ class Link:
         if self._contexts is None or self._peer is None:
             return
         if self._contexts.outdated(self._peer.get_extra_info("sslcontext")):
-            log.info("connecting anew: the CA or its list has changed", master=self.address)
+            log.info("reconnecting: the CA or its list has changed", master=self.address)
             self._peer.close()
 
     def tell(self, method: str, params: Params) -> None:

@@ -14,11 +14,13 @@ from penstock.paths import state_dir
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command. Exit status 0: everything asked for can be enforced; 1: something cannot; 2: bad input."""
-    parser = Parser("check", "What this host can enforce: one line each, with the reason and the remedy.")
-    parser.add_argument("--need", metavar="WHAT,…", help="what must be enforceable (default: everything)")
+    parser = Parser(
+        "check", "Show the limits that this host can enforce: one line each, with the reason and the remedy."
+    )
+    parser.add_argument("--need", metavar="WHAT,…", help="names that must be enforceable (default: all)")
     parser.add_argument(
         "--path", metavar="P", type=Path, action="append", default=[],
-        help="say which disk P lies on, and whether a container's limits bind there; repeatable",
+        help="show the disk on which P lies, and whether a container's limits apply there; repeatable",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args(argv)

@@ -48,8 +48,8 @@ class Attained:
         self._told_s: dict[str, float] = {}  # job with measured containers → its last reported service
         # ended jobs with containers that still run, and jobs that came again since
         self._before: dict[str, _Slots] = {}
-        self.lasts_read = True  # whether the master reads it; unknown until the master answers our registration
-        self.most_commands_read = True  # the same for a field of Load
+        self.lasts_read = True  # whether the master reads final reports; unknown until it answers our registration
+        self.most_commands_read = True  # the same for this field of Load
         self._ended: dict[str, float] = {}  # ended job → its service, for the next report
 
     def report(self, now: float) -> list[JobUse]:

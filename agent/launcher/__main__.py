@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--runtime-dir", type=Path, required=True)
     parser.add_argument("--cgroup-root", type=Path, help="a cgroup v2 directory for the launcher (default: its unit's)")
     parser.add_argument(
-        "--leave-after", type=float, help="end so many seconds after the last container and agent (default: never)"
+        "--leave-after", type=float, help="end this many seconds after the last container and agent (default: never)"
     )
     arguments = parser.parse_args()
     os.closerange(3, 1024)  # close inherited descriptors; exec closes those opened from here on

@@ -149,7 +149,7 @@ def minor(slot: int, shape: Shape, *, sharing: bool) -> int:
 
 
 def needs_tree(shape: Shape, link_bytes_per_s: int) -> bool:
-    """Return whether a link needs our tree for it: not for an unlimited, unpromised one of the first job."""
+    """Return whether a link needs our tree for it: not for a regular one of the first job without promise or limit."""
     if shape.ceil_bytes_per_s is not None:
         return True
     return bool(link_bytes_per_s and (shape.opportunistic or promise(shape) or shape.rank))

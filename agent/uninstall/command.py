@@ -62,13 +62,13 @@ def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         "uninstall",
-        "Remove from this host what agents have set up and what would outlive them: launcher, cgroups, BPF programs,\n"
-        "traffic control, sockets. Safe to repeat. Packages and units are left to whoever installed them.",
+        "Remove from this host everything that agents have set up and that would outlive them: launcher, cgroups, BPF\n"
+        "programs, traffic control, sockets. Safe to repeat. Packages and units stay.",
     )
-    parser.add_argument("--kill", action="store_true", help="kill containers that run; without it they are left alone")
+    parser.add_argument("--kill", action="store_true", help="kill running containers instead of refusing")
     parser.add_argument("--purge", action="store_true", help="also the state directory: journal and outputs")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be removed, and remove nothing")
-    parser.add_argument("--json", action="store_true", help="print what was, or would be, removed as JSON")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be removed, and remove nothing")
+    parser.add_argument("--json", action="store_true", help="print the things removed, or to be removed, as JSON")
     parser.add_argument("--config", type=Path, metavar="FILE", help="the agent's, e.g. /etc/penstock/agent.toml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable")
     return parser

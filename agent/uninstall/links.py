@@ -29,7 +29,7 @@ def remove(index: int) -> None:
     """
     _with_htb(lambda htb: htb.uninstall(index))
     if index in (left for _, left in roots()):
-        raise PermissionError(f"link {index}: our qdisc could not be removed; run as root")
+        raise PermissionError(f"link {index}: Penstock's qdisc could not be removed; run as root")
 
 
 def _with_htb(do: Callable[[Htb], T]) -> T:

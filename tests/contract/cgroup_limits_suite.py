@@ -138,7 +138,7 @@ class ControllersContract:
         containers = bytes(bed.tree.root / "containers" / "cpuset.cpus")
         cgroup = bed.tree.create("a")
         bed.filesystem.write(containers, "1")
-        assert "it runs on 1" in cgroup.confine(Confinement(cpus="0")).failed["cpus"]
+        assert "this one runs on 1" in cgroup.confine(Confinement(cpus="0")).failed["cpus"]
         assert cgroup.confine(Confinement(cpus="0-1")).failed == {}
         assert "no such processors" in cgroup.confine(Confinement(cpus="900")).failed["cpus"]
 

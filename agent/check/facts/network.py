@@ -38,5 +38,5 @@ def ingress(why_not: str | None) -> Fact:
     if why_not is not None:
         return Fact.told(why_not)
     return Fact(
-        True, "a token bucket in BPF per container; what exceeds it is dropped on arrival (docs/kernel-network.md)"
+        True, "a token bucket in BPF per container; excess packets are dropped on arrival (docs/kernel-network.md)"
     )

@@ -99,7 +99,7 @@ def _reclaim(tree: CgroupTree, leaf: Cgroup) -> Fact:
 def _peak(tree: CgroupTree, leaf: Cgroup) -> Fact:
     if (reason := tree.missing.get("memory")) is not None:
         return Fact.no(reason)
-    return _file(leaf, "memory.peak", "use Linux 5.19 or later; without it the peak is that of the first process alone")
+    return _file(leaf, "memory.peak", "use Linux 5.19 or later; without it, the peak is only the first process's")
 
 
 def _file(leaf: Cgroup, name: str, remedy: str) -> Fact:
