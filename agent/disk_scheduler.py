@@ -43,12 +43,12 @@ def choose(wanted: str, disks: Iterable[str], before: Path, sys_block: Path = SY
     had = _read(before)
     for disk in disks:
         try:
-            standing = _standing(disk, sys_block)
-            if standing == wanted and disk not in had:  # otherwise its settings may still be missing
+            present = _present(disk, sys_block)
+            if present == wanted and disk not in had:  # otherwise its settings may still be missing
                 continue
             if wanted not in _offered(disk, sys_block):
                 subprocess.run(["modprobe", wanted], check=False, capture_output=True)
-            _write(before, had := {disk: standing, **had})  # written first, so that every change can be undone
+            _write(before, had := {disk: present, **had})  # written first, so that every change can be undone
             _file(disk, sys_block).write_text(wanted, encoding="ascii")
             for name, value in _SETTINGS.get(wanted, {}).items():
                 (sys_block / disk / "queue" / "iosched" / name).write_text(value, encoding="ascii")
@@ -80,7 +80,7 @@ def _offered(disk: str, sys_block: Path) -> list[str]:
     return _file(disk, sys_block).read_text(encoding="ascii").replace("[", "").replace("]", "").split()
 
 
-def _standing(disk: str, sys_block: Path) -> str:
+def _present(disk: str, sys_block: Path) -> str:
     chosen = _CHOSEN.search(_file(disk, sys_block).read_text(encoding="ascii"))
     return chosen[1] if chosen else "none"
 

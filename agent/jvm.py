@@ -64,7 +64,7 @@ Runner = Callable[[Account, tuple[str, ...]], str]
 
 @dataclass(slots=True)
 class _Jvm:
-    """A JVM. ``most_bytes``: its maximum heap. ``told_bytes``: the soft maximum last set.
+    """A JVM. ``most_bytes``: its maximum heap. ``set_bytes``: the soft maximum last set.
 
     ``changes`` is the number of changes left at ``counted_at``.
     """
@@ -73,22 +73,22 @@ class _Jvm:
     account: Account
     jcmd: str
     most_bytes: int
-    told_bytes: int = 0
+    set_bytes: int = 0
     failures: int = 0
     changes: float = _IN_A_ROW
     counted_at: float = 0.0
 
-    def may_be(self, wanted: int, now: float) -> bool:
+    def is_due(self, wanted: int, now: float) -> bool:
         """Return whether the difference is worth a change, and one is left."""
-        more = wanted >= self.told_bytes
-        worth = abs(wanted - self.told_bytes) >= (_WORTH_MORE if more else _WORTH_LESS) * self.told_bytes
+        more = wanted >= self.set_bytes
+        worth = abs(wanted - self.set_bytes) >= (_WORTH_MORE if more else _WORTH_LESS) * self.set_bytes
         left = min(_IN_A_ROW, self.changes + (now - self.counted_at) / _EVERY_S)
         return worth and left >= (1 if more else 1 + _TO_GROW) and self.failures < _GIVE_UP_AFTER
 
-    def told(self, wanted: int, now: float) -> None:
+    def count_change(self, wanted: int, now: float) -> None:
         """Count a change."""
         self.changes = min(_IN_A_ROW, self.changes + (now - self.counted_at) / _EVERY_S) - 1
-        self.told_bytes, self.counted_at = wanted, now
+        self.set_bytes, self.counted_at = wanted, now
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class _Executor:
         found = []
         for jvm in jvms:
             wanted = min(jvm.most_bytes, max(_LEAST_HEAP_BYTES, int(share * self.memory_bytes / len(jvms))))
-            if jvm.may_be(wanted, now):
+            if jvm.is_due(wanted, now):
                 found.append((jvm, wanted))
         return found
 
@@ -217,18 +217,18 @@ class JvmHeaps:
 
     def _set(self, jvm: _Jvm, wanted: int) -> str:
         """Set the soft maximum; return why it could not be set, or ""."""
-        jvm.told(wanted, self._clock())  # even if it fails: tried again with the next change
+        jvm.count_change(wanted, self._clock())  # even if it fails: tried again with the next change
         try:
-            said = self._run(
+            output = self._run(
                 jvm.account, (jvm.jcmd, *_LIGHT, str(jvm.pid), "VM.set_flag", "SoftMaxHeapSize", str(wanted))
             )
         except OSError as error:
-            said = str(error)
-        if "executed successfully" in said:
+            output = str(error)
+        if "executed successfully" in output:
             jvm.failures = 0
             return ""
         jvm.failures += 1
-        return " ".join(said.split())[:200]
+        return " ".join(output.split())[:200]
 
 
 def run_as(account: Account, argv: tuple[str, ...]) -> str:
@@ -263,17 +263,17 @@ def run_as(account: Account, argv: tuple[str, ...]) -> str:
 def _read(process: subprocess.Popen[bytes], deadline: float) -> str:
     """Read its output up to a limit: a user's process may write without end."""
     assert process.stdout is not None
-    descriptor, said = process.stdout.fileno(), b""
+    descriptor, output = process.stdout.fileno(), b""
     ready = select.poll()
     ready.register(descriptor, select.POLLIN)
-    while len(said) < _MOST_ANSWER_BYTES:
+    while len(output) < _MOST_ANSWER_BYTES:
         left_ms = 1000 * (deadline - time.monotonic())
         if left_ms <= 0 or not ready.poll(left_ms):
             raise TimeoutError(f"it does not answer within {_TIMEOUT_S:g} s")
         if not (piece := os.read(descriptor, _MOST_ANSWER_BYTES)):
             break
-        said += piece
-    return said.decode("utf-8", "replace")
+        output += piece
+    return output.decode("utf-8", "replace")
 
 
 def _planned_bytes(plan: Plan, before: int) -> int:

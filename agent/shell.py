@@ -167,7 +167,7 @@ class Shell:
         self._executor.kill(kill.container)
 
     def note(self, what: str, **facts: object) -> None:
-        """Keep and log an action: who, why, which numbers."""
+        """Keep and log an action with its subject, reason and numbers."""
         self.events.append({"at": time.time(), "what": what, **facts})
         log.info(what, **facts)
 

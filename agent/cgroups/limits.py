@@ -164,13 +164,13 @@ class _Application:
 
     def _less_burst(self) -> None:
         with contextlib.suppress(NotSupported):  # reported when the burst is to grow
-            if self._burst() < self._standing_burst():
+            if self._burst() < self._present_burst():
                 self._put(self._files.cpu, "burst", self._burst())
 
     def _more_burst(self) -> None:
         wanted = self._wanted.cpu_burst_s
         try:
-            if self._burst() > self._standing_burst():
+            if self._burst() > self._present_burst():
                 self._put(self._files.cpu, "burst", self._burst())
         except NotSupported:
             if wanted is not None:
@@ -181,7 +181,7 @@ class _Application:
     def _burst(self) -> float:
         return enforceable_burst_s(self._wanted.cpu_burst_s, self._wanted.cpu_cores)
 
-    def _standing_burst(self) -> float:
+    def _present_burst(self) -> float:
         since = self._since
         if since is None:
             return float(self._files.cpu.burst)
@@ -231,8 +231,8 @@ class _Application:
 
     def _lowers_memory_max(self) -> bool:
         since, wanted = self._since, self._wanted.memory_max_bytes
-        standing = self._files.memory.max if since is None else since.memory_max_bytes
-        return wanted is not None and not holds(wanted, standing, PAGE_BYTES) and (standing or math.inf) > wanted
+        present = self._files.memory.max if since is None else since.memory_max_bytes
+        return wanted is not None and not holds(wanted, present, PAGE_BYTES) and (present or math.inf) > wanted
 
     def _swap(self) -> None:
         """Limit swap together with memory: excess is killed, as promised, and not swapped to a disk that others use."""

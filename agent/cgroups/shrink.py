@@ -34,7 +34,7 @@ class Shrunk:
 
 def shrink_memory(memory: MemoryFiles, target_bytes: int, *, step_bytes: int, within_s: float) -> Shrunk:
     """Lower ``memory.max``; see ``Cgroup.shrink_memory``."""
-    asked_high, standing_max = memory.high, memory.max
+    asked_high, present_max = memory.high, memory.max
     deadline = time.monotonic() + within_s
     held_high, futile = asked_high, 0
     try:
@@ -50,7 +50,7 @@ def shrink_memory(memory: MemoryFiles, target_bytes: int, *, step_bytes: int, wi
         goal = _goal(memory, target_bytes)
         # Memory that could not be freed in time stays: the limit goes down to the memory in use, not below.
         lowered = _pages(goal if memory.current <= goal else max(goal, memory.current + margin_bytes(memory.current)))
-        if standing_max is None or lowered < standing_max:
+        if present_max is None or lowered < present_max:
             memory.max = lowered
     finally:
         if held_high != asked_high and memory.high == held_high:  # unless another value was set meanwhile

@@ -45,7 +45,7 @@ class Attained:
         """``ranks`` counts the CPU time of the jobs' containers."""
         self._queues = queues
         self._ranks = ranks
-        self._told_s: dict[str, float] = {}  # job with measured containers → its last reported service
+        self._reported_s: dict[str, float] = {}  # job with measured containers → its last reported service
         # ended jobs with containers that still run, and jobs that came again since
         self._before: dict[str, _Slots] = {}
         self.lasts_read = True  # whether the master reads final reports; unknown until it answers our registration
@@ -61,11 +61,11 @@ class Attained:
             self._ended = {}
         served = {job.id: job for job in self._queues.take_served(now)}
         for job in self._queues.jobs():
-            if job.id in cpu_s and self._service_s(job) > self._told_s.get(job.id, 0.0) + _WORTH_TELLING_S:
+            if job.id in cpu_s and self._service_s(job) > self._reported_s.get(job.id, 0.0) + _WORTH_TELLING_S:
                 served[job.id] = job
         uses = [self._use(job.id, self._slots(job), running=job.running) for job in served.values()]
-        self._told_s = {name: told_s for name, told_s in self._told_s.items() if name in cpu_s}
-        self._told_s |= {use.job: use.service_s for use in uses if use.job in cpu_s}
+        self._reported_s = {name: reported_s for name, reported_s in self._reported_s.items() if name in cpu_s}
+        self._reported_s |= {use.job: use.service_s for use in uses if use.job in cpu_s}
         return ended + uses
 
     def over(self, job: str, now: float, live: Iterable[ContainerRecord]) -> JobUse:
@@ -116,12 +116,12 @@ class Attained:
         return max(slots_s, cpu_s)
 
     def _use(self, job: str, slots: _Slots, *, running: int = 0, last: bool = False) -> JobUse:
-        service_s = max(self._received_s(job, slots), self._told_s.get(job, 0.0))
+        service_s = max(self._received_s(job, slots), self._reported_s.get(job, 0.0))
         return JobUse(job=job, service_s=service_s, running=running, last=last)
 
     def _forget(self, job: str) -> None:
         """Drop the job's counts: if it comes again, it is counted from 0."""
-        self._told_s.pop(job, None)
+        self._reported_s.pop(job, None)
         self._ranks.forget(job)
 
 

@@ -1,4 +1,4 @@
-"""A job was cancelled at the master: end its work on this node, and tell its clients who cancelled it."""
+"""A job was cancelled at the master: end its work on this node, and notify its clients."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ if TYPE_CHECKING:
 
 def cancelled(node: Node, job: Job, decision: CancelJob, now: float) -> list[Instruction]:
     """End the job's queues, slots, tasks and containers here, wherever the job was registered."""
-    told = CancelledBy(job=decision.job, by=decision.by)
-    notes: list[Instruction] = [Notify(session, "job_cancelled", told) for session in sorted(job.sessions)]
+    cancelled_by = CancelledBy(job=decision.job, by=decision.by)
+    notes: list[Instruction] = [Notify(session, "job_cancelled", cancelled_by) for session in sorted(job.sessions)]
     return notes + leaving.end_job(node, job, now, f"cancelled by {decision.by}")

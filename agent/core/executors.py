@@ -55,7 +55,7 @@ class Executors:
         self.planned: dict[str, _Planned] = {}
         self._changes = 0
         self._held: tuple[object, Steps | None] = ((), None)
-        self._told: object = None
+        self._reported: object = None
 
     def held(self, node: Node, now: float) -> Steps | None:
         """Return the amounts held by all executors over time, including ``now``; None if there is none."""
@@ -107,16 +107,16 @@ class Executors:
 
     def link_opens(self) -> None:
         """Report everything anew on a new connection."""
-        self._told = None
+        self._reported = None
         self.surrogate.tell_all()
 
     def availability(self, node: Node, ledger: Ledger, now: float) -> Availability | None:
         """Return AR(j) (Elasecutor §III.B.1) if it has changed since the last report."""
         held = self.held(node, now)
         state = (ledger.beside, self._held[0] if held is not None else None)
-        if state == self._told:
+        if state == self._reported:
             return None
-        self._told = state
+        self._reported = state
         slot_s = node.settings.executor_slot_s
         capacity = node.settings.amounts
         taken = [NOTHING] if held is None else held.slots(now, slot_s, MOST_SLOTS).tolist()

@@ -177,7 +177,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """Log an action: who, why, which numbers (docs/architecture.md, rule 7)."""
+    """Log an action with its subject, reason and numbers (docs/architecture.md, rule 7)."""
 
     what: str
     facts: dict[str, object]

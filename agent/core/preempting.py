@@ -1,4 +1,4 @@
-"""Turn the decisions of preemption into instructions, and record who, why, which numbers and which rule."""
+"""Turn the decisions of preemption into instructions, and record their subject, reason, numbers and rule."""
 
 from __future__ import annotations
 

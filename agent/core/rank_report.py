@@ -11,7 +11,7 @@ class RankReport:
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
-        self._told = NodeRanks()
+        self._reported = NodeRanks()
         self.read = True  # whether the master reads ranks; unknown until it answers our registration
 
     def changed(self) -> NodeRanks | None:
@@ -21,11 +21,11 @@ class RankReport:
         standings = self._ranks.standings
         first = list(standings.values())[:MOST_RANKS]
         ranks = NodeRanks(jobs=[(each.job, each.weight) for each in first], of=len(standings))
-        if ranks == self._told:
+        if ranks == self._reported:
             return None
-        self._told = ranks
+        self._reported = ranks
         return ranks
 
     def link_opens(self) -> None:
         """Start over on a new connection: the master may be an older one that does not read ranks."""
-        self._told, self.read = NodeRanks(), False
+        self._reported, self.read = NodeRanks(), False

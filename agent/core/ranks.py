@@ -156,7 +156,7 @@ class Ranks:
         self._used_s: dict[str, float] = {}  # job → CPU seconds of its ended containers
         self._counted_s: dict[str, float] = {}  # container → its part of ``cpu_s``
         self._job_of: dict[str, str] = {}  # container → its job
-        self._told: set[str] = set()  # containers that this agent has set weights of
+        self._weighted: set[str] = set()  # containers that this agent has set weights of
         self._adopted: dict[str, int] = {}  # container → its first process
         self._first_at: dict[str, float] = {}  # job → when it was last the first, or came
         self._turn = ""  # the starving job whose turn it is
@@ -181,7 +181,7 @@ class Ranks:
 
         Also sets its rank on disks and the network.
         """
-        self._told.add(record.container)
+        self._weighted.add(record.container)
         if record.opportunistic or record.promised_cores:
             return 0
         standing = self.standings.get(record.job)
@@ -269,7 +269,7 @@ class Ranks:
         """
         self._ranked_at, self.due = now, False
         self._assign(live, jobs, sessions)
-        self._told &= {record.container for record in live}
+        self._weighted &= {record.container for record in live}
         self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}
         kept = {record.job for record in live}  # a job that is over still counts the use of its containers
         self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs or job in kept}
@@ -369,10 +369,10 @@ class Ranks:
                 continue  # still starting with its initial weight; ranked once it has started
             own = max(1, weight * part // of)
             before = record.rank_weight
-            moved = record.container not in self._told or own < before or own > _WORTH_WRITING * before
+            moved = record.container not in self._weighted or own < before or own > _WORTH_WRITING * before
             if moved or nice != record.nice or rank != record.rank:
                 record.rank_weight, record.nice, record.rank = own, nice, rank
-                self._told.add(record.container)
+                self._weighted.add(record.container)
                 changed.append(record)
         return changed
 

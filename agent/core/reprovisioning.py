@@ -114,8 +114,8 @@ class Hindrance:
 
         The kernel reports waits for processors and disks (PSI, which includes time throttled by ``cpu.max``), but not
         for the network. Its figures may be 2 s old. A single sample does not show what was used up: ``cpu.max`` hands
-        out the whole quota at the beginning of each 100 ms, and its falling into one sample of 0.5 s or the next is a
-        difference of 16 %. Sums over several samples do not have this error.
+        out the whole quota at the beginning of each 100 ms, so a sample of 0.5 s is off by 16 % depending on whether
+        one of these beginnings falls into it. Sums over several samples do not have this error.
         """
         used, waits = (use.cpu_cores, use.disk_bytes_per_s), (use.cpu_stalled, use.disk_stalled)
         self._latest.append(_Sample(seen_s, used, had[:2], waits))

@@ -33,11 +33,11 @@ def in_use(node: Node, ledger: Ledger) -> KindAmounts:
     """
     frameworks, capacity = of_frameworks(node), node.settings.capacity
     host = node.snapshot.host if node.snapshot is not None else None
-    told = {ResourceKind.DISK: host and host.disk_busy, ResourceKind.NETWORK: host and host.network_busy}
+    busy = {ResourceKind.DISK: host and host.disk_busy, ResourceKind.NETWORK: host and host.network_busy}
     unseen = _unseen(node)
     shares = [
-        max(told[kind] or 0.0, frameworks.of(kind) / capacity.slots(kind)) + unseen[kind] / capacity.slots(kind)
-        for kind in told
+        max(busy[kind] or 0.0, frameworks.of(kind) / capacity.slots(kind)) + unseen[kind] / capacity.slots(kind)
+        for kind in busy
     ]
     return KindAmounts(max(ledger.used_cores + unseen[ResourceKind.CPU], frameworks.cpu), *shares)
 

@@ -52,7 +52,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @dataclass(slots=True)
-class _Told:
+class _Tracked:
     """An executor, and the part reported on the present connection. ``whole``: its start is known and, at its end,
     enough of it was measured. ``resumed``: another agent started it.
     """
@@ -69,12 +69,12 @@ class _Told:
     over: bool = False
     slots: int = 0
     slot_s: float = 0.0
-    stages_told: int = 0
+    stages_reported: int = 0
     lateness: tuple[float, bool] = (0.0, False)
 
-    def again(self) -> None:
+    def restart_report(self) -> None:
         """Report it from the beginning again."""
-        self.slots = self.stages_told = 0
+        self.slots = self.stages_reported = 0
         self.lateness = (0.0, False)
 
 
@@ -88,8 +88,8 @@ class MonitorSurrogate:
         self.last_parts_read = False
         self._usual_s = 0.0  # between two samples
         self._slot_s = slot_s
-        self._live: dict[str, _Told] = {}  # least recently reported first
-        self._over: list[_Told] = []
+        self._live: dict[str, _Tracked] = {}  # least recently reported first
+        self._over: list[_Tracked] = []
         self._stages: dict[str, int] = {}  # job → number of its ended stages, from the master
 
     @property
@@ -100,10 +100,10 @@ class MonitorSurrogate:
     def began(self, container: str, job: str, task: str, now: float) -> None:
         """Start a recording."""
         recording = Recording(now, self._slot_s, MOST_SLOTS)
-        self._live[container] = _Told(job, task, recording, True, self._stages.get(job, 0), slot_s=self._slot_s)
+        self._live[container] = _Tracked(job, task, recording, True, self._stages.get(job, 0), slot_s=self._slot_s)
 
     def resumed(self, container: str, job: str, task: str, began: float | None, recorded: Recorded | None) -> None:
-        """Continue the recording of an executor that outlived an agent; None: no slot of it was complete.
+        """Continue the recording of an executor that outlived an agent; ``recorded`` None: no slot was complete.
 
         ``began`` None: its start is unknown, so the run cannot be learned from.
         """
@@ -115,31 +115,31 @@ class MonitorSurrogate:
         if cpu_seconds is None:
             cpu_seconds = sum(cores for cores, *_ in had.mean) * UNITS[0] * had.slot_s
         recording = Recording(began or 0.0, had.slot_s, MOST_SLOTS, slots, list(had.stages), cpu_seconds)
-        told = _Told(job, task, recording, began is not None, had.job_stages, resumed=True, slot_s=had.slot_s)
-        told.unseen_s, told.journaled = had.unseen_s, len(slots)
-        self._live[container] = told
+        tracked = _Tracked(job, task, recording, began is not None, had.job_stages, resumed=True, slot_s=had.slot_s)
+        tracked.unseen_s, tracked.journaled = had.unseen_s, len(slots)
+        self._live[container] = tracked
 
     def sampled(self, snapshot: Snapshot, usual_s: float = 0.0) -> None:
         """Add each executor's use since the previous sample; samples come every ``usual_s`` seconds."""
         self._usual_s = usual_s
-        for container, told in self._live.items():
+        for container, tracked in self._live.items():
             use = snapshot.containers.get(container)
-            if use is None or not told.whole:
+            if use is None or not tracked.whole:
                 continue
             interval_s = snapshot.interval_s
-            if told.latest is None:
-                use, interval_s = _first(told, use, snapshot)
-            told.latest = use, snapshot
-            told.recording.sampled(use, interval_s, snapshot.at, usual_s=usual_s)
+            if tracked.latest is None:
+                use, interval_s = _first(tracked, use, snapshot)
+            tracked.latest = use, snapshot
+            tracked.recording.sampled(use, interval_s, snapshot.at, usual_s=usual_s)
 
     def to_journal(self) -> Iterator[tuple[str, Recorded]]:
         """Yield the recordings that have grown enough to be journaled: at most once per slot, later more rarely."""
-        for container, told in self._live.items():
-            slots = len(told.recording.slots)
-            if slots == told.journaled or told.journaled < slots < told.journaled * (1 + _GROWN):
+        for container, tracked in self._live.items():
+            slots = len(tracked.recording.slots)
+            if slots == tracked.journaled or tracked.journaled < slots < tracked.journaled * (1 + _GROWN):
                 continue
-            told.journaled = slots
-            yield (container, _recorded(told))
+            tracked.journaled = slots
+            yield (container, _recorded(tracked))
 
     def stages_ended(self, job: str, ended: int) -> None:
         """Set the number of a job's ended stages. The master also reports it before it assigns an executor."""
@@ -147,32 +147,32 @@ class MonitorSurrogate:
         self._stages[job] = ended
         if len(self._stages) > _MOST_JOBS:
             del self._stages[next(iter(self._stages))]
-        for told in self._live.values():
-            if told.job == job:
-                for _ in range(ended - told.stages):
-                    told.recording.stage_ended()
-                told.stages = max(told.stages, ended)
+        for tracked in self._live.values():
+            if tracked.job == job:
+                for _ in range(ended - tracked.stages):
+                    tracked.recording.stage_ended()
+                tracked.stages = max(tracked.stages, ended)
 
     def ended(self, container: str, cpu_seconds: float, now: float) -> None:
         """End a recording; it is kept until it has been reported. ``cpu_seconds`` is the total; 0: unknown."""
-        told = self._live.pop(container, None)
-        if told is None:
+        tracked = self._live.pop(container, None)
+        if tracked is None:
             return
-        if told.resumed and told.latest is None:
-            told.unseen_s = math.inf
-        _last(told, cpu_seconds, now, self._usual_s)
-        told.recording.ended()
-        told.over = True
-        if told.unseen_s > MOST_UNSEEN * len(told.recording.slots) * told.recording.slot_s:
-            told.whole = False
-            told.again()
-        self._over.append(told)
+        if tracked.resumed and tracked.latest is None:
+            tracked.unseen_s = math.inf
+        _last(tracked, cpu_seconds, now, self._usual_s)
+        tracked.recording.ended()
+        tracked.over = True
+        if tracked.unseen_s > MOST_UNSEEN * len(tracked.recording.slots) * tracked.recording.slot_s:
+            tracked.whole = False
+            tracked.restart_report()
+        self._over.append(tracked)
         del self._over[:-MOST_ENDED]
 
     def tell_all(self) -> None:
         """Report everything from the first slot on, on a new connection."""
-        for told in (*self._live.values(), *self._over):
-            told.again()
+        for tracked in (*self._live.values(), *self._over):
+            tracked.restart_report()
 
     def report(self, lateness: Lateness, room_bytes: int) -> list[ExecutorUse]:
         """Return new use, in at most about ``room_bytes`` on the wire; the rest follows next time.
@@ -180,33 +180,33 @@ class MonitorSurrogate:
         Ended executors come first, then those least recently reported.
         """
         uses: list[ExecutorUse] = []
-        for told in list(self._over):
-            room_bytes = self._tell(told, (0.0, False), room_bytes, uses)
-            if uses and uses[-1].ended and uses[-1].task == told.task and uses[-1].job == told.job:
-                self._over.remove(told)
-        for container, told in list(self._live.items()):
+        for tracked in list(self._over):
+            room_bytes = self._append_use(tracked, (0.0, False), room_bytes, uses)
+            if uses and uses[-1].ended and uses[-1].task == tracked.task and uses[-1].job == tracked.job:
+                self._over.remove(tracked)
+        for container, tracked in list(self._live.items()):
             before = len(uses)
-            room_bytes = self._tell(told, lateness(container), room_bytes, uses)
+            room_bytes = self._append_use(tracked, lateness(container), room_bytes, uses)
             if len(uses) > before:
                 self._live[container] = self._live.pop(container)
         return uses
 
-    def _tell(self, told: _Told, late: tuple[float, bool], room_bytes: int, uses: list[ExecutorUse]) -> int:
+    def _append_use(self, tracked: _Tracked, late: tuple[float, bool], room_bytes: int, uses: list[ExecutorUse]) -> int:
         """Append one executor's new use; return the room that is left."""
-        recording = told.recording
-        if recording.slot_s != told.slot_s:  # pairs of slots were merged: all have changed
-            told.again()
-            told.slot_s = recording.slot_s
-        slots, stages = (recording.slots, list(recording.stages)) if told.whole else ([], [])
+        recording = tracked.recording
+        if recording.slot_s != tracked.slot_s:  # pairs of slots were merged: all have changed
+            tracked.restart_report()
+            tracked.slot_s = recording.slot_s
+        slots, stages = (recording.slots, list(recording.stages)) if tracked.whole else ([], [])
         late = (round(late[0], 2), late[1])
-        new = len(slots) - told.slots
-        if not (new or told.over or late[1] != told.lateness[1] or len(stages) != told.stages_told):
+        new = len(slots) - tracked.slots
+        if not (new or tracked.over or late[1] != tracked.lateness[1] or len(stages) != tracked.stages_reported):
             return room_bytes
         use = ExecutorUse(
-            job=told.job,
-            task=told.task,
+            job=tracked.job,
+            task=tracked.task,
             slot_s=recording.slot_s,
-            first=told.slots if told.whole else _MISSING,
+            first=tracked.slots if tracked.whole else _MISSING,
             stages=stages,
             behind=late[0],
             stuck=late[1],
@@ -215,51 +215,51 @@ class MonitorSurrogate:
         fits = min(new, room_bytes // _SLOT_BYTES)
         if fits < 0 or (new and not fits):
             return 0
-        until = told.slots + fits
-        pieces = (slots if self.gaps_read else _filled(slots))[told.slots : until]
+        until = tracked.slots + fits
+        pieces = (slots if self.gaps_read else _filled(slots))[tracked.slots : until]
         mean = [_wire(slot.mean) if slot is not None else None for slot in pieces]
         peak = [_wire(slot.peak) if slot is not None else None for slot in pieces]
-        ended = told.over and fits == new
+        ended = tracked.over and fits == new
         use = msgspec.structs.replace(use, mean=mean, peak=peak, ended=ended)
-        if ended and told.whole and self.last_parts_read:
+        if ended and tracked.whole and self.last_parts_read:
             # Only here: an older master refuses the field, and once set even its default would be sent.
             use = msgspec.structs.replace(use, last_part=round(recording.last_part, 4))
         uses.append(use)
-        told.slots, told.stages_told, told.lateness = until, len(stages), late
+        tracked.slots, tracked.stages_reported, tracked.lateness = until, len(stages), late
         return room_bytes - fits * _SLOT_BYTES
 
 
-def _first(told: _Told, use: ContainerUse, snapshot: Snapshot) -> tuple[ContainerUse, float]:
+def _first(tracked: _Tracked, use: ContainerUse, snapshot: Snapshot) -> tuple[ContainerUse, float]:
     """Complete a first sample, which has no rates: the CPU rate since the last complete slot comes from CPU time.
 
     After a restart, disk and network are assumed to have continued at their former rates.
     """
-    recording = told.recording
+    recording = tracked.recording
     seconds = max(snapshot.at - recording.until, snapshot.interval_s)
     cores = max(0.0, use.cpu_seconds - recording.cpu_seconds) / seconds if seconds > 0 else 0.0
-    if not told.resumed:
+    if not tracked.resumed:
         return replace(use, cpu_cores=max(use.cpu_cores, cores)), snapshot.interval_s
-    told.unseen_s += seconds
+    tracked.unseen_s += seconds
     _, disk, network, _ = recording.latest.mean if recording.latest is not None else amounts(use)
     return replace(use, cpu_cores=cores, disk_bytes_per_s=disk, network_send_bytes_per_s=network), seconds
 
 
-def _last(told: _Told, cpu_seconds: float, now: float, usual_s: float) -> None:
+def _last(tracked: _Tracked, cpu_seconds: float, now: float, usual_s: float) -> None:
     """Add the use since the latest sample: CPU from the total CPU time, the rest at its former rates.
 
     The kernel's memory peak is not used: it includes all page cache, which samples exclude.
     """
-    if told.latest is None:
+    if tracked.latest is None:
         return
-    use, snapshot = told.latest
+    use, snapshot = tracked.latest
     seconds = now - snapshot.at
     if seconds > 0 and cpu_seconds >= use.cpu_seconds:  # less: unknown, or of its first process only
         use = replace(use, cpu_cores=(cpu_seconds - use.cpu_seconds) / seconds)
-        told.recording.sampled(use, seconds, now, usual_s=usual_s, peak=seconds >= snapshot.interval_s / 2)
+        tracked.recording.sampled(use, seconds, now, usual_s=usual_s, peak=seconds >= snapshot.interval_s / 2)
 
 
-def _recorded(told: _Told) -> Recorded:
-    recording = told.recording
+def _recorded(tracked: _Tracked) -> Recorded:
+    recording = tracked.recording
     slots = _filled(recording.slots)
     return Recorded(
         slot_s=recording.slot_s,
@@ -268,8 +268,8 @@ def _recorded(told: _Told) -> Recorded:
         gaps=[at for at, slot in enumerate(recording.slots) if slot is None],
         cpu_seconds=round(recording.cpu_seconds, 6),
         stages=list(recording.stages),
-        job_stages=told.stages,
-        unseen_s=round(told.unseen_s, 3),
+        job_stages=tracked.stages,
+        unseen_s=round(tracked.unseen_s, 3),
     )
 
 

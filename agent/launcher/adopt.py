@@ -219,5 +219,5 @@ def _exit_code_by_pidfd(pidfd: int) -> int | None:
         fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
     except OSError:
         return None
-    told = struct.unpack_from("=Q", info)[0] & _INFO_EXIT
-    return int(struct.unpack_from("=i", info, _EXIT_CODE_AT)[0]) if told else None
+    has_code = struct.unpack_from("=Q", info)[0] & _INFO_EXIT
+    return int(struct.unpack_from("=i", info, _EXIT_CODE_AT)[0]) if has_code else None

@@ -293,7 +293,7 @@ def _spawn(runtime_dir: Path, cgroup_root: Path | None, leave_after_s: float) ->
         return
     process.kill()
     process.wait()
-    said = log.read_text(encoding="utf-8", errors="replace").strip()
+    text = log.read_text(encoding="utf-8", errors="replace").strip()
     raise OSError(
-        errno.ECHILD, f"the launcher did not start: {said.splitlines()[-1] if said else 'it printed nothing'}"
+        errno.ECHILD, f"the launcher did not start: {text.splitlines()[-1] if text else 'it printed nothing'}"
     )

@@ -74,22 +74,22 @@ class ClassReader:
         body = _TCMSG.pack(0, index, handle, 0, 0)
         flags = _REQUEST | (_ECHO if handle else _DUMP)
         self._socket.send(_HEADER.pack(_HEADER.size + len(body), _GETTCLASS, flags, self._sequence, 0) + body)
-        told: list[memoryview] = []
+        payloads: list[memoryview] = []
         while True:
             for kind, sequence, payload in _messages(self._socket.recv(_RECEIVE_BYTES)):
                 if sequence != self._sequence:  # the rest of an abandoned dump
                     continue
                 if kind == _DONE:
-                    return told
+                    return payloads
                 if kind == _ERROR:
                     code = -int(struct.unpack_from("=i", payload)[0])
                     if code in (errno.ENODEV, errno.ENOENT):
                         return []
                     raise OSError(code, f"reading tc classes: {os.strerror(code)}")
                 if kind == _NEWTCLASS:
-                    told.append(payload)
+                    payloads.append(payload)
                     if handle:
-                        return told
+                        return payloads
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, int, memoryview]]:

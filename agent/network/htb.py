@@ -88,7 +88,7 @@ class Htb:
 
     def uninstall(self, index: int) -> None:
         """Remove our root and all its classes; the kernel restores its default. Other roots are unchanged."""
-        self._quietly("del", index=index, parent=_ROOT, handle=HANDLE)
+        self._tc_ignoring_missing("del", index=index, parent=_ROOT, handle=HANDLE)
 
     def set_class(self, index: int, wanted: HtbClass) -> None:
         """Create the class, or change it at once, except for its parent. Idempotent.
@@ -109,7 +109,7 @@ class Htb:
 
     def delete_class(self, index: int, minor: int) -> None:
         """Remove a class if it exists, with its waiting packets; packets that still carry its mark become unlimited."""
-        self._quietly("del-class", index=index, parent=HANDLE, handle=HANDLE | minor)
+        self._tc_ignoring_missing("del-class", index=index, parent=HANDLE, handle=HANDLE | minor)
 
     def classes(self, index: int) -> dict[int, Found]:
         """Return minor → class of ours on this link; empty without our root."""
@@ -137,7 +137,7 @@ class Htb:
     def _qdiscs(self) -> list[Any]:
         return list(self._ip.get_qdiscs())
 
-    def _quietly(self, command: str, **where: int) -> None:
+    def _tc_ignoring_missing(self, command: str, **where: int) -> None:
         try:
             # the kernel refuses a deletion with pyroute2's options for a kind
             self._ip.tc(command, **where)

@@ -47,10 +47,10 @@ def mount_number(path: Path) -> int:
     """
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        told = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii")
+        info = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii")
     finally:
         os.close(descriptor)
-    found = re.search(r"^mnt_id:\s*(\d+)$", told, re.MULTILINE)
+    found = re.search(r"^mnt_id:\s*(\d+)$", info, re.MULTILINE)
     assert found is not None  # since Linux 3.15
     return int(found[1])
 
