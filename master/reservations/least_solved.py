@@ -1,6 +1,6 @@
 """PURE. The least that an atom can be given in what is free, by a solver: for atoms too large for :mod:`least`.
 
-HiGHS comes with scipy, which masters that forecast have (scikit-learn needs it) and which ``penstock[milp]`` installs.
+HiGHS comes with scipy, which masters that forecast have (scikit-learn needs it) and which the extra ``milp`` installs.
 Without it atoms are given what greedy blocks give. The first use imports scipy, which takes some tenths of a second.
 """
 
