@@ -34,9 +34,9 @@ class Turns:
         self._record_at = 0.0  # monotonic
 
     def sampled(self, node: Node, at: float, now: float) -> list[Instruction]:
-        """Find starving jobs, take slots back for them, and journal how long jobs have waited."""
-        node.queues.tick(now)
-        return [*_take_back(node, now), *self._record(node, at, now)]
+        """Find starving jobs, grant or take back slots for them, and journal how long jobs have waited."""
+        granted = node.granted(node.queues.tick(now), now)
+        return [*granted, *_take_back(node, now), *self._record(node, at, now)]
 
     def recovered(self, node: Node, waits: Waits | None, at: float, now: float) -> None:
         """Restore waiting times after a restart, as far as the host's clock tells."""

@@ -226,12 +226,14 @@ class MonotaskQueues:
             resource.keepers = dict.fromkeys(keeper for keeper in resource.keepers if keeper[0] != session)
         return self.grant_free(touched, now)
 
-    def tick(self, now: float) -> None:
-        """Find starving jobs, which get the next slot; called periodically. A lease in their way expires by itself."""
-        if math.isinf(self._wait_max_s):
-            return
+    def tick(self, now: float) -> list[Monotask]:
+        """Find starving jobs, and grant what they may have beyond the slots; else they get the next slot.
+
+        Called periodically. No other event may follow that would grant it, as a slot may be held for long.
+        """
         for resource in self._resources.values():
             resource.find_starving(now, self._wait_max_s)
+        return self.grant_free({resource for resource in self._resources.values() if resource.starving}, now)
 
     def take_recalled(self) -> list[Recalled]:
         """Return and clear the leases that end now and the kept slots that are called back."""

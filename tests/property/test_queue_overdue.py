@@ -70,7 +70,7 @@ class Queues(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 2.0, 6.0]))
     def tick(self, seconds: float) -> None:
         self.now += seconds
-        self.queues.tick(self.now)
+        self.grant(self.queues.tick(self.now))
         starved = {resource.kind: list(resource.starving) for resource in self.queues.resources()}
         since = {id(one): one.granted_at for one in self.live()}
         taken, granted = overdue.take_back(self.queues, self.now, HELD_S)

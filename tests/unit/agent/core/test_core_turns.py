@@ -125,6 +125,17 @@ def test_long_work_loses_nothing_while_no_other_user_starves() -> None:
     assert bed.granted == [(hers, 1)] and not bed.told
 
 
+def test_a_job_that_starves_starts_beyond_the_slots_of_the_disk_without_another_event_there() -> None:
+    bed = Bed(ranked=True, job_wait_max_s=30.0)
+    ahead, behind = bed.job(EVE), bed.job(EVE)  # of one user, whose slots are not taken back
+    for job in (ahead, behind):
+        bed.send(e.Submitted(EVE, job, [MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=2**30)]))
+    bed.ticks(30)
+    assert bed.granted == [(ahead, 1)]
+    bed.ticks(1)  # the first may hold the disk for hours, and nothing else asks for it
+    assert bed.granted == [(ahead, 1), (behind, 1)]
+
+
 def test_operators_may_switch_it_off_while_the_node_runs() -> None:
     bed = Bed(slot_held_max_s=0.0)
     hers, his = bed.job(EVE), bed.job(MAX)

@@ -65,10 +65,9 @@ def test_where_every_core_is_promised_a_job_that_starves_gets_one_slot_and_no_se
     queues.add_job("other", 0.0)
     withhold(queues, SLOTS, 0.0)
     assert submit(queues, 1, 2) == submit(queues, 3, job="other") == []
-    queues.tick(WAIT_MAX_S - 1.0)
-    assert withhold(queues, SLOTS, WAIT_MAX_S - 1.0) == []
-    queues.tick(WAIT_MAX_S + 1.0)
-    assert ids(withhold(queues, SLOTS, WAIT_MAX_S + 1.0)) == [1]
+    assert queues.tick(WAIT_MAX_S - 1.0) == withhold(queues, SLOTS, WAIT_MAX_S - 1.0) == []
+    assert ids(queues.tick(WAIT_MAX_S + 1.0)) == [1]
+    assert withhold(queues, SLOTS, WAIT_MAX_S + 1.0) == []
     assert complete(queues, 1, WAIT_MAX_S + 2.0) == [3], "the other job has starved, too"
 
 
