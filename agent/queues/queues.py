@@ -227,10 +227,7 @@ class MonotaskQueues:
         return self.grant_free(touched, now)
 
     def tick(self, now: float) -> list[Monotask]:
-        """Find starving jobs, and grant what they may have beyond the slots; else they get the next slot.
-
-        Called periodically. No other event may follow that would grant it, as a slot may be held for long.
-        """
+        """Find starving jobs; grant what they may have beyond the slots, as no other event need follow that would."""
         for resource in self._resources.values():
             resource.find_starving(now, self._wait_max_s)
         return self.grant_free({resource for resource in self._resources.values() if resource.starving}, now)

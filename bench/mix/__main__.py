@@ -99,7 +99,11 @@ def _bring_back(machine: Remote, directory: Path) -> None:
     try:
         machine.ssh("true", check=False, timeout_s=_ANSWER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
+        directory.mkdir(parents=True, exist_ok=True)
+        told = directory / "standing.txt"
+        told.write_text(machine.standing(), encoding="utf-8")
         say(f"the machine does not answer within {_ANSWER_TIMEOUT_S:g} s; the records of its rounds are lost")
+        say(f"where its tasks are blocked: {told}")
     else:
         machine.get(str(RECORDS), directory)
         print(f"records: {directory}", flush=True)

@@ -47,7 +47,8 @@ def build_wheel(directory: Path) -> Path:
 def machine_with_checkout(make: Callable[[], AbstractContextManager[Remote]]) -> Iterator[Remote]:
     """A machine with the checkout in it. One that stands still while it is copied gives way to another one, once.
 
-    Seen with one machine in user mode of several hundred; what stood still in it is not known.
+    Seen with one machine in user mode of several hundred, whose kernel lost interrupts (docs/testing.md) as it is not
+    known to do any more.
 
     Raises:
         BootError: the second one did not come up, or stood still, too.
@@ -78,7 +79,7 @@ def install(machine: Remote) -> None:
         except subprocess.TimeoutExpired:
             raise BootError(
                 f"the machine did not take the checkout within {_INSTALL_TIMEOUT_S:.0f} s; its console:\n"
-                f"{machine.console()}"
+                f"{machine.standing()}"
             ) from None
 
 

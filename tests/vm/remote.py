@@ -64,6 +64,10 @@ class Remote(ABC):
     def console(self) -> str:
         """The end of what its console said; empty before it boots."""
 
+    def standing(self) -> str:
+        """Return what can be told of a machine that does not answer."""
+        return self.console()
+
     @abstractmethod
     def has_ended(self) -> bool:
         """Whether it ended by itself: its kernel panicked."""
@@ -151,8 +155,8 @@ class Remote(ABC):
             "StrictHostKeyChecking no", "UserKnownHostsFile /dev/null", "LogLevel ERROR",
             "ControlMaster auto", f"ControlPath {self.directory}/ssh", "ControlPersist yes",
             "KexAlgorithms curve25519-sha256",  # what one emulated processor computes fastest
-            # A machine in user mode whose network driver had put off its packets (uml-vector, "Budget exhausted") stood
-            # still for 17 minutes, until something else was sent to it.
+            # A machine in user mode whose kernel had lost an interrupt of its network stood still for 17 minutes, until
+            # something else was sent to it. It is not known to lose them any more (docs/testing.md).
             "ServerAliveInterval 5", "ServerAliveCountMax 1000",
             "ConnectTimeout 60", *more,
         )  # fmt: skip

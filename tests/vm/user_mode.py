@@ -17,6 +17,7 @@ from typing import Self
 
 from tests.vm.host import USER_MODE_TOOLS, dying_with_us, find, require_tools
 from tests.vm.image import Image
+from tests.vm.mconsole import blocked_tasks
 from tests.vm.remote import BootError, Remote
 from tests.vm.user_mode_kernel import ensure_kernel
 
@@ -178,6 +179,10 @@ class UserModeMachine(Remote):
     def console(self) -> str:
         """The end of its console."""
         return self._said.read_bytes()[-4000:].decode(errors="replace") if self._said.exists() else ""
+
+    def standing(self) -> str:
+        """The end of its console, and the tasks that are blocked in its kernel."""
+        return f"{self.console()}\n{blocked_tasks(self.directory)}"
 
     def has_ended(self) -> bool:
         """Whether its process has ended."""
