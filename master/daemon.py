@@ -82,8 +82,8 @@ async def _main(reloading: Reloading[MasterConfig], port_file: Path | None) -> N
 class Master:
     """One master; :meth:`start`, :meth:`serve`, :meth:`close`.
 
-    It stores no unfinished work: the agents know all of it. The store contains reservations, executors' use, drains, and
-    how jobs ended.
+    It stores no unfinished work: the agents know all of it. The store contains reservations, executors' use, drains,
+    and how jobs ended.
     """
 
     def __init__(self, config: MasterConfig, reloading: Reloading[MasterConfig] | None = None) -> None:
