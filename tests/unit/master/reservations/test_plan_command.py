@@ -151,7 +151,7 @@ def test_turns_begin_before_the_end_and_lie_within_the_horizon(
         ({"horizon": -5}, "'-5' is no duration"),
         ({"bundles": {"b": "2GB"}}, "bundles, capacity, horizon: rdl: character 1"),
         ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1)"}]}, "requests[0] (x): rdl: character 13"),
-        ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1,1)"}] * 2}, "the name 'x' stands twice"),
+        ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1,1)"}] * 2}, "the name 'x' is used twice"),
         (
             {"requests": [{"name": "x", "rdl": "window(atom(b,1,1,1,1),5,9) every 9 until 5"}]},
             "(x): no turn begins before",
