@@ -71,7 +71,7 @@ class AgentConnection:
         """Close the connection if the CA or its list has changed since the connection was made."""
         contexts, peer = self._service.contexts, self._peer
         if contexts is not None and peer is not None and contexts.outdated(peer.get_extra_info("sslcontext")):
-            self.hang_up("the CA or its list has changed, so whoever it is shows his certificate anew")
+            self.hang_up("the CA or its list has changed; the agent has to present its certificate again")
 
     def close(self) -> None:
         """Close the connection; ``disconnected`` follows."""

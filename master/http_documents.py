@@ -54,7 +54,7 @@ class Ask(Said, frozen=True, kw_only=True):
     """A request to reserve: an expression of RDL (docs/reservations.md) and the owner; ``name`` is a label."""
 
     rdl: Rdl
-    user: Annotated[str, msgspec.Meta(min_length=1, description="who is it for?")]
+    user: Annotated[str, msgspec.Meta(min_length=1, description="the owner of the reservation")]
     name: Label = ""
 
 

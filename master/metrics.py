@@ -106,7 +106,7 @@ def _order(jobs: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     )
     left = GaugeMetricFamily(
         "penstock_master_rank_expected_left_seconds",
-        "Service within which half of the jobs like the one with this rank end; none where nobody can tell.",
+        "Service within which half of the jobs like the one with this rank end; no sample where that is unknown.",
         labels=["rank"],
     )
     for rank in sorted(ranked)[:_MOST_RANKS]:

@@ -49,9 +49,7 @@ def never_fits(cluster: Cluster, job: Job) -> str:
 
 
 def complete(cluster: Cluster, now: float) -> bool:
-    """Return whether every node is connected that registered before a restart of the master or before it lost its
-    connection.
-    """
+    """Return whether no node is missing: the time to return after a restart is over, and all nodes are connected."""
     first = cluster.gathers_since
     gathered = first is not None and now - first > cluster.settings.node_timeout_s
     return gathered and all(node.connected for node in cluster.nodes.values())
@@ -93,7 +91,7 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
         elif wanted <= room.free_bytes and first.lets_pass(job, room):
             _admit(cluster, job, room, now, f"; job {first.job.job} ({first.job.name}) before it starts no later")
         else:
-            before = f"job {first.job.job} ({first.job.name}) stands before it and waits, too"
+            before = f"job {first.job.job} ({first.job.name}) is ahead of it and also waits"
             might = "; there is room for it, but that one might start later" if wanted <= room.free_bytes else ""
             _waits(cluster, job, "behind", before + might)
 

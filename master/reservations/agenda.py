@@ -1,7 +1,7 @@
 """PURE. The cluster's agenda: requests for reservations, their promises, and their changes (Rayon §5.1, §5.2).
 
 It has a method for each call of the paper's interface (createRes, updateRes, deleteRes, listRes), one for passing time,
-and one for the adapter: after a loss of capacity, turns that no longer fit are planned again, the newest first to go.
+and one for the adapter: where capacity is lost, turns that no longer fit are removed, newest first, and planned again.
 """
 
 from __future__ import annotations
@@ -284,7 +284,9 @@ class Agenda:
         if placed is not None:
             one.turns[key] = Turn(key, expression, placed)
             return ""
-        return why or infeasible(expression, now, self._most(), self._wording) or "no room beside what is promised"
+        return (
+            why or infeasible(expression, now, self._most(), self._wording) or "no room next to the existing promises"
+        )
 
     def _in_sight(self, one: Reservation, now: int) -> range:
         """Return the numbers of unplanned turns that begin before the horizon."""

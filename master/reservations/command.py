@@ -97,7 +97,7 @@ def _solved(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | 
 def _why_not(asked: Requests, one: Asked) -> str:
     """Return why a request was rejected."""
     most = Bundle.of(max(values) for values in zip(*asked.plan.capacity.rows, strict=True))
-    return infeasible(one.expression, 0, most) or "no room beside what is promised"
+    return infeasible(one.expression, 0, most) or "no room next to the existing promises"
 
 
 def _rows(asked: Requests, placed: Mapping[str, Placed | None]) -> list[dict[str, Any]]:

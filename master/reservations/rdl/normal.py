@@ -82,7 +82,7 @@ def _both(start: int | None, finish: int | None, other: int | None, end: int | N
 
 
 def _flat(expression: Expression) -> Expression:
-    """Merge nested operators of one kind, and drop void atoms, which nothing satisfies."""
+    """Merge nested operators of one kind, and drop void atoms, which need no allocation."""
     if isinstance(expression, Atom | Window):
         return expression
     parts: list[Expression] = []
