@@ -195,9 +195,7 @@ class Gree:
             yield [piece for piece in found if piece.number]
 
     def _blocks(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
-        """Place the tallest and rightmost blocks: each as high as its lowest point within a lease allows, continuing to
-        the left of that point.
-        """
+        """Place the tallest, rightmost blocks: each as high as its lowest point allows, the next one left of that."""
         left, pieces = atom.work, list[Piece]()
         low, high = start, finish
         while left > 0:
@@ -217,8 +215,7 @@ class Gree:
     def _block(self, atom: Atom, low: int, high: int, own: list[Piece], left: int) -> tuple[list[Piece], int] | None:
         """Return the next block, as near to the edge as a block of a lease's length fits, and the next edge.
 
-        A block with room for all remaining work gets the shape that gives least; another gives no more than the
-        remaining work.
+        A block with room for all remaining work has the shape that gives least; another gives at most that work.
         """
         gang, lease, height = atom.gang, atom.lease, atom.parallelism
         begins = lowest = length = far = 0
@@ -386,9 +383,7 @@ def _limited(limit: Steps, atom: Atom, marks: list[int], rooms: list[float]) -> 
 
 
 def _beside(own: list[Piece], marks: list[int], rooms: list[float], most: int) -> tuple[list[int], list[float]]:
-    """Cut the runs between ``marks`` at pieces of the same atom, so that at most ``most`` bundles run at once with
-    them.
-    """
+    """Cut the runs between ``marks`` at the atom's own pieces; together they are at most ``most`` bundles at once."""
     begins, ends = marks[0], marks[-1]
     changes: dict[int, int] = {}
     for piece in own:
