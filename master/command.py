@@ -6,7 +6,7 @@ from penstock import daemon
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Run the command; return its exit status."""
     from master.config import MasterConfig
 
     def load() -> daemon.Run[MasterConfig]:

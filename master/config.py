@@ -1,4 +1,4 @@
-"""The master's configuration: one declared table; every key is documented here and nowhere else."""
+"""The master's configuration: a single declared table that documents every key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``/etc/penstock/master.toml``. Flat keys; quantities as people write them (``"50MB/s"``, ``"100ms"``)."""
+    """``/etc/penstock/master.toml``. Flat keys; quantities in readable notation (``"50MB/s"``, ``"100ms"``)."""
 
     listen: Annotated[
         str,
@@ -234,15 +234,14 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = msgspec.field(default_factory=dict)
 
     def cluster_settings(self) -> MasterSettings:
-        """What the decisions must know."""
+        """Return the settings of the decisions."""
         known = {each.name for each in fields(MasterSettings)}
         return MasterSettings(**{name: getattr(self, name) for name in self.__struct_fields__ if name in known})
 
     def desk_settings(self) -> DeskSettings:
-        """What reservations are planned by.
+        """Return the settings of reservations.
 
-        Raises:
-            SettingsError: a bundle is none.
+        Raises: SettingsError: a named bundle is invalid.
         """
         try:
             bundles = named_bundles(self.bundles)
@@ -260,19 +259,18 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         )
 
     def forecast_settings(self) -> ForecastSettings:
-        """What forecasting must know."""
+        """Return the settings of forecasting."""
         promises = Promises(self.executor_demand, self.executor_headroom)
         return ForecastSettings(self.executor_slot_s, self.executor_horizon_slots, promises=promises)
 
     def database(self) -> str:
-        """Where runs are kept: a path or a URL."""
+        """Return the store's path or URL."""
         return self.store or str(paths.service_state_dir() / "master.db")
 
     def check(self) -> None:
-        """What no single field can say.
+        """Check rules that involve several fields.
 
-        Raises:
-            SettingsError: two settings contradict each other, or an address is none.
+        Raises: SettingsError: two settings contradict each other, or an address is invalid.
         """
         faults = [*_faults(doors.check, self, "listen")]
         faults += _faults(self.check_rules)
@@ -280,10 +278,9 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
             raise SettingsError(*faults)
 
     def check_rules(self) -> None:
-        """The same of the keys that decide, which a recorded round has, too.
+        """Check the rules of the keys that affect decisions, which a recorded round also contains.
 
-        Raises:
-            SettingsError: two settings contradict each other.
+        Raises: SettingsError: two settings contradict each other.
         """
         faults = [*_faults(self.desk_settings)]
         if 0 < self.ept_s < self.interval_s:

@@ -1,4 +1,4 @@
-"""One agent's connection: what it says becomes events of the core, in order, and decisions go back on it."""
+"""One agent's connection: its messages become events of the core, in order, and decisions are sent back on it."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ log = structlog.get_logger()
 
 
 class AgentConnection:
-    """One agent's connection. Nothing but ``register`` is understood before it has registered."""
+    """One agent's connection. Before registration it accepts only ``register``."""
 
     def __init__(self, service: MasterService) -> None:
         self._service = service
         self._peer: RpcPeer | None = None
         self._waiting: list[SendDecisions] | None = []  # until `register` has been answered
-        self._names: tuple[str, ...] | None = None  # that its certificate carries; None: without TLS
+        self._names: tuple[str, ...] | None = None  # the names in its certificate; None: without TLS
         self.node = ""
         self.address = ""
         self.host = ""  # the address without the port or process, which differ from one connection to the next
         self.heard_at = 0.0
-        #: What users of the agent's host ask, by method; answered in its turn.
+        #: Requests of users on the agent's host, by method; answered in order.
         self._relayed: dict[str, Callable[[OnBehalf], Awaitable[Result]]] = {
             "reservation": service.on_behalf,
             "cluster_status": service.of_cluster,
@@ -50,7 +50,7 @@ class AgentConnection:
         }
 
     def send(self, instruction: SendDecisions) -> None:
-        """A ``decide`` request; its answer becomes the event ``Answered``."""
+        """Send a ``decide`` request; its answer becomes the event ``Answered``."""
         if self._waiting is not None:
             self._waiting.append(instruction)
         elif self._peer is not None:
@@ -63,38 +63,38 @@ class AgentConnection:
             answer.add_done_callback(partial(self._decided, instruction))
 
     def hang_up(self, reason: str) -> None:
-        """Close; the agent registers again, which tells what is true."""
+        """Close the connection; the agent registers again, which reports its true state."""
         log.warning("connection closed", node=self.node, address=self.address, reason=reason)
         self.close()
 
     def judge_anew(self) -> None:
-        """Hang up if the CA or its list is another now than when this connection was made."""
+        """Close the connection if the CA or its list has changed since the connection was made."""
         contexts, peer = self._service.contexts, self._peer
         if contexts is not None and peer is not None and contexts.outdated(peer.get_extra_info("sslcontext")):
-            self.hang_up("the CA or its list has changed, so whoever it is shows his certificate anew")
+            self.hang_up("the CA or its list has changed; the agent has to present its certificate again")
 
     def close(self) -> None:
-        """Close; ``disconnected`` follows."""
+        """Close the connection; ``disconnected`` follows."""
         if self._peer is not None:
             self._peer.close()
 
     def _decided(self, sent: SendDecisions, answer: asyncio.Future[Any]) -> None:
-        """The agent's answer."""
+        """Handle the agent's answer."""
         if answer.cancelled() or isinstance(answer.exception(), ConnectionResetError):
-            return  # the end of the connection is an event of its own
+            return  # the end of the connection is a separate event
         try:
             said = answer.result()
         except RpcError as error:
             if error.code is not ErrorCode.BAD_REQUEST:
                 self.hang_up(f"{self.node} failed on a decision: {error}")
                 return
-            reason = str(error)  # not understood, so not carried out
+            reason = str(error)  # the agent did not understand the request, so it carried out nothing
             refused_all = [api.Refusal(index=i, reason=reason) for i in range(len(sent.decisions))]
             self._service.said_by(self, e.Answered(self.node, sent.number, refused_all))
             return
         try:
             decided = read(said, api.Decided)
-        except RpcError as error:  # it may have been carried out: the truth comes with `register`
+        except RpcError as error:  # it may have been carried out: `register` reports the true state
             self.hang_up(f"{self.node} answered a decision with what is no answer: {error}")
             return
         self._service.said_by(self, e.Answered(self.node, sent.number, decided.refused))
@@ -109,17 +109,17 @@ class AgentConnection:
         if peer.get_extra_info("sslcontext") is not None:
             self._names = tls.names(peer.get_extra_info("peercert"))
         self._service.connections.add(self)
-        self.judge_anew()  # the handshake may have begun before it changed
+        self.judge_anew()  # the handshake may have begun before a change
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
-        """Raises: RpcError: what was said makes no sense, or is out of order."""
+        """Raises: RpcError: the message is invalid, or out of order."""
         if method in self._relayed and self.node:
             return self._relayed[method](read_params(params, OnBehalf))
         message = self._read(method, params)
         return self._register(message) if isinstance(message, api.Register) else self._heed(message)
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
-        """As a request, without an answer; errors come back as the notification ``error``."""
+        """Handle a message as a request without an answer; errors are returned as the notification ``error``."""
         if method == "error":
             log.warning("an agent complains", node=self.node, why=str(RpcError.of(read_params(params, ErrorBody))))
             return
@@ -127,17 +127,17 @@ class AgentConnection:
         if isinstance(message, api.Register):
             self._register(message)
             return
-        # The answer to a decision is dealt with in the loop's next turn, so what came after it must be, too: the core
-        # relies on the order of the connection.
+        # The answer to a decision is handled in the loop's next turn, so later messages must be, too: the core relies
+        # on the order of the connection.
         asyncio.get_running_loop().call_soon(self._notified, method, message)
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
-        """The node has some time to come back."""
+        """Report the lost connection; the node has some time to come back."""
         self._peer = None
         self._service.gone(self)
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
-        """Ours."""
+        """Log an error of the master."""
         log.error("a message could not be handled", node=self.node, method=method, exc_info=error)
 
     def _read(self, method: str, params: list[Any]) -> e.Message:
@@ -151,7 +151,7 @@ class AgentConnection:
         return message
 
     async def _heed(self, message: e.Message) -> Done | api.JobJoined:
-        """A coroutine, so that it runs in its turn (see :meth:`notification`)."""
+        """Handle a message; a coroutine, so that messages are handled in order (see :meth:`notification`)."""
         self._service.said_by(self, e.Said(self.node, message))
         if isinstance(message, api.CommandEnded):
             await self._service.end_heard(message)

@@ -1,4 +1,4 @@
-"""The master's process: puts the parts together and runs until told to stop."""
+"""The master's process: assembles the parts and runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ log = structlog.get_logger()
 def run(reloading: Reloading[MasterConfig], port_file: Path | None = None) -> None:
     """Run until SIGTERM or SIGINT.
 
-    Raises:
-        StartError: a port that is needed cannot be had.
+    Raises: StartError: a required port is not available.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_main(reloading, port_file))
@@ -81,12 +80,16 @@ async def _main(reloading: Reloading[MasterConfig], port_file: Path | None) -> N
 
 
 class Master:
-    """One master; :meth:`start`, :meth:`serve`, :meth:`close`. Of work that is not over it keeps nothing on disk:
-    agents know all of it. What was promised ahead of time, what executors used, which nodes are drained and how jobs
-    ended, is in the store."""
+    """One master; :meth:`start`, :meth:`serve`, :meth:`close`.
+
+    It stores no unfinished work: the agents know all of it. The store contains reservations, executors' use, drains,
+    and how jobs ended.
+    """
 
     def __init__(self, config: MasterConfig, reloading: Reloading[MasterConfig] | None = None) -> None:
-        """``reloading`` is where ``config`` is from and how it changes; without, nobody reads it again."""
+        """``reloading`` is the source of ``config`` and its changes; without it the configuration is never read
+        again.
+        """
         self._config = config
         self._reloading = reloading or Reloading(Loaded(config, {}), lambda: Loaded(config, {}))
         self._reloading.apply = self.reconfigure
@@ -112,10 +115,9 @@ class Master:
         self.site = StatusSite(self.status, self.explain, self.snapshot, registry, pages, lambda: resources(cluster))
 
     async def start(self) -> None:
-        """Open both ports, and take back what was promised and what is remembered.
+        """Open both ports, and restore reservations and stored state.
 
-        Raises:
-            StartError: a port cannot be had, its certificate not be used, or another master uses the store.
+        Raises: StartError: a port is not available, its certificate is unusable, or another master uses the store.
         """
         self._own_store()
         try:
@@ -140,15 +142,15 @@ class Master:
                 log.warning("forecasts are made without a model", model=model, reason=why_not)
 
     def _own_store(self) -> None:
-        """Lock the store's file: two masters would each list, and change, what the other one promised.
+        """Lock the store's file: two masters would each list and change the other one's reservations.
 
-        A directory that cannot be had is no reason not to start: the log says so when the store is opened.
+        A missing directory does not prevent the start; it is logged when the store is opened.
         """
         file = file_of(self._config.database())
         if file is None:
             return
         try:
-            if not self._config.store:  # a directory that somebody names is there, or was written wrong
+            if not self._config.store:  # a directory named in the configuration exists, or is a mistake
                 paths.make_private(paths.service_state_dir())
             file = file.resolve()
             self._store_lock = claim(
@@ -161,7 +163,7 @@ class Master:
             log.warning("the store is not locked", why=str(error))
 
     async def _take_reservations(self) -> None:
-        """Before there is anybody to promise anything."""
+        """Restore the reservations before any request is accepted."""
         try:
             if not self._config.store:
                 paths.make_private(paths.service_state_dir())
@@ -175,14 +177,14 @@ class Master:
                 wake=self.service.wake,
             )
             await promising.start()
-        except (StoreError, OSError) as error:  # what was promised is not known, so nothing may be promised beside it
+        except (StoreError, OSError) as error:  # the existing reservations are unknown, so no new ones may be accepted
             log.error("no reservations are taken until the master is restarted", why=str(error))
             return
         self.promising = promising
         self.service.reservations = promising.call
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Until ``stop`` is set; the service manager hears that we live."""
+        """Serve until ``stop`` is set; notify the service manager's watchdog."""
         sdnotify.notify("READY=1")
         watchdog_s = sdnotify.watchdog_interval_s()
         while not stop.is_set():
@@ -194,7 +196,7 @@ class Master:
         log.info("master stops")
 
     def reconfigure(self, config: MasterConfig) -> None:
-        """Other settings from now on, as far as they can change while we run."""
+        """Apply new settings, as far as a running master can change them."""
         self._config = config
         self.service.reconfigure(config.cluster_settings())
         if self.promising is not None:
@@ -214,7 +216,7 @@ class Master:
             self._store_lock = -1
 
     def status(self) -> dict[str, Any]:
-        """``GET /status``."""
+        """Return the document of ``GET /status``."""
         return {
             "version": __version__,
             "started_at": self._started_at,
@@ -229,27 +231,25 @@ class Master:
         }
 
     def explain(self, job: str) -> dict[str, Any]:
-        """``GET /explain?job=…``.
+        """Return the document of ``GET /explain?job=…``.
 
-        Raises:
-            UnknownJobError: there is none of this id.
+        Raises: UnknownJobError: no job has this id.
         """
         return why.document(self.service.cluster, job, time.monotonic())
 
     def snapshot(self) -> Recording:
-        """``GET /snapshot``: what ``penstock place`` reads."""
+        """Return the document of ``GET /snapshot``, the input of ``penstock place``."""
         return record(self.service.cluster, time.monotonic())
 
     def write_addresses(self, path: Path) -> None:
-        """Tell others which ports were chosen.
+        """Write the chosen ports to a file.
 
-        Raises:
-            StartError: the file cannot be written.
+        Raises: StartError: the file cannot be written.
         """
         chosen = json.dumps({"listen": self.service.address, "http": self.site.address})
         fresh = path.with_name(f"{path.name}.new")
         try:
             fresh.write_text(chosen + "\n", encoding="utf-8")
-            fresh.replace(path)  # whoever waits for the file finds all of it
+            fresh.replace(path)  # atomic: a process that waits for the file finds it complete
         except OSError as error:
             raise StartError(f"--port-file: {path}: {error.strerror}") from error

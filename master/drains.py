@@ -1,4 +1,4 @@
-"""What operators say of nodes, as agents relay it (docs/drain.md)."""
+"""Operators' requests about nodes, relayed by agents (docs/drain.md)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from penstock.wire.reservation_api import OnBehalf
 
 
 def answer(cluster: Cluster, asked: OnBehalf, say: Callable[[e.Event], object], at: float) -> api.Drains:
-    """``say`` has the cluster decide and what it decides carried out; ``at`` is Unix time.
+    """Answer a request. ``say`` passes an event to the cluster and carries out its decisions; ``at`` is Unix time.
 
-    Raises:
-        RpcError: ``bad_request``: no such call, or (``nodes``) no such node; ``refused``: only operators may.
+    Raises: RpcError: ``bad_request``: unknown call, or (``nodes``) unknown node; ``refused``: only operators may.
     """
     if asked.call not in api.REQUESTS:
         raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.REQUESTS)}")

@@ -1,7 +1,7 @@
-"""The shell of prediction: keeps what executors used, says what the next ones will, and learns, beside the event loop.
+"""The shell of prediction: stores the use of executors, answers forecasts, and trains models, outside the event loop.
 
-One thread works with the store and answers, in milliseconds; another waits for a process that trains models. A store
-that cannot be had never stops the master: bounds are reserved, as for an application that nobody knows.
+One thread works with the store and answers, in milliseconds; another waits for a process that trains models. An
+unavailable store never stops the master: bounds are reserved, as for an unknown application.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from master.training import Train, TrainingError, in_a_process
 log = structlog.get_logger()
 T = TypeVar("T")
 
-#: A store that could not be had is tried again after so long.
+#: Seconds until an unavailable store is tried again.
 _RETRY_S = 10.0
-#: Of so many applications what was learnt is kept; of others it is learnt again when they come.
+#: Number of applications whose trained state is kept; others are trained again when needed.
 _MOST_APPLICATIONS = 256
 
 
 class Forecasting:
-    """``tell`` is called in the loop with the events ``Forecasted`` and ``Learnt``."""
+    """Answers ``Predict`` and ``StoreRun``; calls ``tell`` in the loop with the events ``Forecasted`` and
+    ``Learnt``.
+    """
 
     def __init__(
         self,
@@ -52,14 +54,14 @@ class Forecasting:
         self._trouble = ""
         self._applications: dict[str, Application] = {}
         self._learning: set[str] = set()
-        self._unavailable: dict[str, str] = {}  # models that the last training went without
+        self._unavailable: dict[str, str] = {}  # models missing in the last training
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._answers = ThreadPoolExecutor(1, "forecasts")
         self._models = ThreadPoolExecutor(1, "models")
 
     def ask(self, instruction: Predict | StoreRun) -> None:
-        """Carry it out; an event follows. After :meth:`close` nothing does."""
+        """Carry out an instruction; an event follows. After :meth:`close` none does."""
         if self._stopping.is_set():
             return
         match instruction:
@@ -69,20 +71,19 @@ class Forecasting:
                 self._answers.submit(self._root, self._keep, instruction, time.time())
 
     async def read(self, question: Callable[[Depository, Callable[[str], Application]], T]) -> T:
-        """What a question says of the store and of what was learnt.
+        """Run a question on the store and the trained applications, and return its answer.
 
-        Raises:
-            StoreError: the store cannot be had.
+        Raises: StoreError: the store is unavailable.
         """
         return await self._loop.run_in_executor(self._answers, lambda: question(self._store(), self._application))
 
     @property
     def settings(self) -> ForecastSettings:
-        """What forecasts are made with."""
+        """Return the settings of forecasts."""
         return self._settings
 
     async def close(self) -> None:
-        """Finish what is kept; give up what is being learnt."""
+        """Finish storing; abandon training."""
         self._stopping.set()
         await asyncio.to_thread(self._models.shutdown, cancel_futures=True)
         await asyncio.to_thread(self._answers.shutdown)
@@ -114,7 +115,7 @@ class Forecasting:
         self._say(e.Forecasted(asked.application, asked.settings, profile, forecast.by, forecast.error, asked.sizing))
 
     def _forecast(self, application: str, settings: Settings) -> tuple[Forecast, float]:
-        """Runs with the same settings suffice where there are enough; else all are looked at."""
+        """Use the runs with equal settings if there are enough of them; otherwise all runs of the application."""
         store, known = self._store(), self._application(application)
         same = self._history(store.runs(application, settings=settings))
         if len(same.runs) >= self._settings.rules.runs:
@@ -147,7 +148,7 @@ class Forecasting:
             return known
 
     def _store(self) -> Depository:
-        """Opened when it is needed first. Raises StoreError."""
+        """Return the store, opened on first use. Raises StoreError."""
         if self._depository is None:
             if time.monotonic() - self._tried_at < _RETRY_S:
                 raise StoreError(self._trouble)
@@ -161,7 +162,7 @@ class Forecasting:
         return self._depository
 
     def _complain(self, error: StoreError) -> None:
-        """One line, once."""
+        """Log a store error once."""
         if str(error) != self._trouble or self._depository is None:
             log.warning("executors are reserved their bounds", reason=str(error))
         self._trouble = str(error)
@@ -169,7 +170,7 @@ class Forecasting:
     # ------------------------------------------------------------ learning
 
     def _learn(self, application: str, history: History) -> None:
-        """Have its models trained, where it ran with settings enough; runs that come meanwhile are learnt with it."""
+        """Start training for an application with enough different settings; runs that arrive meanwhile are included."""
         known = self._application(application)
         known.looked_at = True
         if len({run.settings for run in history.runs}) < self._settings.rules.settings:
@@ -199,7 +200,7 @@ class Forecasting:
             self._say(e.Learnt(application))
 
     def _complain_of_models(self, unavailable: dict[str, str]) -> None:
-        """One line for each model that training goes without, when that is new."""
+        """Log each model that training lacks, once."""
         for name, why in unavailable.items():
             if self._unavailable.get(name) != why:
                 log.warning("forecasts are made without a model", model=name, reason=why)
@@ -211,7 +212,7 @@ class Forecasting:
 
 
 def unforeseen(asked: Predict, settings: ForecastSettings) -> e.Forecasted:
-    """The answer where nothing is kept: bounds are reserved."""
+    """Return the forecast of a master without a store: bounds are reserved."""
     forecast = reservation(asked.settings, list[Run](), why="no runs are kept")
     profile = profile_of(forecast, asked.settings, settings.slot_s, settings.promises, asked.sizing)
     return e.Forecasted(asked.application, asked.settings, profile, forecast.by, forecast.error, asked.sizing)

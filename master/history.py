@@ -1,6 +1,6 @@
-"""What the status page shows of each resource of the cluster, from what its nodes said last.
+"""The status page's figures for each resource of the cluster, from its nodes' latest reports.
 
-PURE. :mod:`penstock.web.history` keeps it for some minutes.
+PURE. :mod:`penstock.web.history` stores them for some minutes.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def resources(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    """Resource → ``unit``, ``capacity``, ``promised`` to regular work (None: nodes do not say), ``used`` and ``slack``,
-    of the connected nodes together; of disks and links the mean share that is in use.
+    """Return resource → ``unit``, ``capacity``, ``promised`` to regular work (None: nodes do not report it), ``used``
+    and ``slack``, summed over the connected nodes; for disks and links the mean share in use.
 
-    Slack is Σ max(0, T_alloc × capacity − what is used) over the nodes (UBIS §IV.A).
+    Slack is Σ max(0, T_alloc × capacity − used) over the nodes (UBIS §IV.A).
     """
     nodes = [node for node in cluster.nodes.values() if node.connected]
     loads = [node.load for node in nodes]

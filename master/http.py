@@ -21,16 +21,16 @@ from penstock.web.history import Resources
 from penstock.web.live import Live
 from penstock.web.site import RETRY_S, Site
 
-#: Of a job; raises UnknownJobError.
+#: Returns the explanation of a job; raises UnknownJobError.
 Explain = Callable[[str], dict[str, Any]]
 _ABOUT = "What the master knows of the cluster, and why it decides as it does. Reservations can be changed."
-#: The page shows so many, those that were known first; all are in ``/status``.
+#: Largest numbers shown on the page, oldest first; ``/status`` has all.
 _MOST_NODES = 500
 _MOST_JOBS = 200
 
 
 class StatusSite:
-    """Serves the master's status, and why it decides as it does."""
+    """Serves the master's status and the explanations of its decisions."""
 
     def __init__(
         self,
@@ -41,8 +41,9 @@ class StatusSite:
         more: Sequence[Operation] = (),
         resources: Callable[[], Resources] | None = None,
     ) -> None:
-        """``more`` are pages that others have; ``resources`` is :func:`master.history.resources`, to be kept for the
-        page (None: only while it is watched)."""
+        """``more``: operations of other parts; ``resources``: :func:`master.history.resources`, recorded for the page
+        (None: only while the page is open).
+        """
         self._status = status
         self._explain = explain
         self._snapshot = snapshot
@@ -59,24 +60,22 @@ class StatusSite:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Return the listening address."""
         return self._site.address
 
     async def listen(self, host: str, port: int, access: HttpAccess | None = None) -> None:
-        """Open the port; :attr:`address` tells which it was. ``access`` says who may look (None: all who can connect).
+        """Open the port; :attr:`address` returns the chosen one. ``access`` limits the clients (None: every client).
 
-        Raises:
-            OSError: the port is taken.
+        Raises: OSError: the port is taken.
         """
         await self._site.listen(host, port, access)
 
     async def listen_when_free(
         self, host: str, port: int, access: HttpAccess | None, troubles: Troubles, retry_s: float = RETRY_S
     ) -> None:
-        """As :meth:`listen`; a port that another process has is a trouble, and is tried again until it is free.
+        """As :meth:`listen`; a port used by another process is reported as a trouble, and retried until it is free.
 
-        Raises:
-            OSError: the port cannot be had for another reason.
+        Raises: OSError: the port is unavailable for another reason.
         """
         await self._site.listen_when_free(host, port, access, troubles, retry_s)
 
@@ -123,9 +122,10 @@ class StatusSite:
 
 
 def shown(status: dict[str, Any]) -> dict[str, Any]:
-    """What of the status the page shows: the same keys, nodes and jobs as far as a page goes, and how many there are in
-    ``more``. Jobs that wait come first: of those it is asked why. The reasons of their ranks, which change as time goes
-    by, the page asks for, too."""
+    """Return the part of the status that the page shows: the same keys, with limited nodes and jobs, and the numbers of
+    the rest in ``more``. Waiting jobs come first, because users ask about those. The page requests the reasons of ranks
+    separately, as they change with time.
+    """
     nodes, jobs = status["nodes"], status["jobs"]
     waiting_first = sorted(jobs, key=lambda job: jobs[job]["state"] != "waiting")
     return status | {

@@ -1,6 +1,6 @@
-"""What the master's HTTP answers in JSON, for its OpenAPI document, and what may be asked. PURE: types, nothing else.
+"""JSON types of the master's HTTP answers and requests, for its OpenAPI document. PURE: types only.
 
-A test holds real documents against these, and neither may have a key more or less.
+A test compares real documents with these types: neither may have additional keys.
 """
 
 from __future__ import annotations
@@ -19,29 +19,31 @@ from penstock.wire.jobs_api import NodeRank
 from penstock.wire.master_api import Load
 from penstock.wire.reservation_api import FreeRun, Label, Rdl, Reserved
 
-#: The year 9999: no later time is meant.
+#: The year 9999: later times are invalid.
 UnixTime = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800, description="Unix time in seconds")]
 Amount = dict[Literal["cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes"], float]
 Columns = dict[Literal["cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes"], list[float]]
 
 
-# ---------------------------------------------------------------- what may be asked
+# ---------------------------------------------------------------- requests
 
 
 class ExplainQuery(Said, frozen=True, kw_only=True):
-    """Of ``GET /explain``."""
+    """The query of ``GET /explain``."""
 
     job: Annotated[str, msgspec.Meta(min_length=1, description="the id of a job; /status lists them")]
 
 
 class ReservationsQuery(Said, frozen=True, kw_only=True):
-    """Of ``GET /reservations``: what is promised ``at`` that time; by default now."""
+    """The query of ``GET /reservations``: the promises ``at`` that time; default: now."""
 
     at: UnixTime | UnsetType = UNSET
 
 
 class PlanQuery(Said, frozen=True, kw_only=True):
-    """Of ``GET /plan``: from ``since`` (by default now) to ``until`` (by default a day later), added up ``by``."""
+    """The query of ``GET /plan``: from ``since`` (default: now) to ``until`` (default: a day later), summed up
+    ``by``.
+    """
 
     since: UnixTime | UnsetType = UNSET
     until: UnixTime | UnsetType = UNSET
@@ -49,15 +51,15 @@ class PlanQuery(Said, frozen=True, kw_only=True):
 
 
 class Ask(Said, frozen=True, kw_only=True):
-    """What is to be promised, as an expression of RDL (docs/reservations.md), and to whom; ``name`` is for people."""
+    """A request to reserve: an expression of RDL (docs/reservations.md) and the owner; ``name`` is a label."""
 
     rdl: Rdl
-    user: Annotated[str, msgspec.Meta(min_length=1, description="who is it for?")]
+    user: Annotated[str, msgspec.Meta(min_length=1, description="the owner of the reservation")]
     name: Label = ""
 
 
 class AskInstead(Said, frozen=True, kw_only=True):
-    """What is to be promised instead."""
+    """A request that replaces a reservation."""
 
     rdl: Rdl
 
@@ -66,8 +68,9 @@ class AskInstead(Said, frozen=True, kw_only=True):
 
 
 class Resource(Said, frozen=True, kw_only=True):
-    """Of the connected nodes together, in ``unit``; of disks and links the mean share. ``slack`` is
-    Σ max(0, T_alloc × capacity − used) (UBIS §IV.A)."""
+    """A resource summed over the connected nodes, in ``unit``; for disks and links the mean share. ``slack`` is Σ
+    max(0, T_alloc × capacity − used) (UBIS §IV.A).
+    """
 
     unit: Literal["cores", "bytes", "share"]
     capacity: float
@@ -77,7 +80,9 @@ class Resource(Said, frozen=True, kw_only=True):
 
 
 class NodeStatus(Said, frozen=True, kw_only=True):
-    """A node. ``load`` is what it said last; ``away_s`` how long it has not answered; ``rates`` in bytes/s."""
+    """A node. ``load`` is its latest report; ``away_s`` the time since its connection was lost; ``rates`` in
+    bytes/s.
+    """
 
     state: Literal["connected", "draining", "drained", "away", "expected"]
     draining: Draining | None
@@ -96,9 +101,9 @@ class NodeStatus(Said, frozen=True, kw_only=True):
 
 
 class JobStatus(Said, frozen=True, kw_only=True):
-    """A job. ``waits``: why; ``stages``: how many tasks of each are ready; ``progress``: what its framework said.
+    """A job. ``waits``: the reason; ``stages``: ready tasks by stage; ``progress``: its framework's report.
 
-    ``rank`` is its place in the order of the jobs (1 is the first; 0: it has just come), ``reason`` why it has that;
+    ``rank`` is its place in the order of the jobs (1 is the first; 0: not ranked yet), ``reason`` the reason for it;
     ``queue``, ``expected_left_s`` and ``known_jobs`` are null where the policy has no such number.
     """
 
@@ -125,7 +130,7 @@ class JobStatus(Said, frozen=True, kw_only=True):
 
 
 class Tasks(Said, frozen=True, kw_only=True):
-    """Tasks that are ready or placed now; ``ended``: how → how many, since the start of the master."""
+    """Tasks that are ready or placed now; ``ended``: kind of end → number, since the start of the master."""
 
     ready: int
     placed: int
@@ -133,14 +138,14 @@ class Tasks(Said, frozen=True, kw_only=True):
 
 
 class Memory(Said, frozen=True, kw_only=True):
-    """What jobs may reserve of the connected nodes' memory, and what is reserved for those that are admitted."""
+    """The reservable memory of the connected nodes, and the memory reserved for admitted jobs."""
 
     reservable_bytes: float
     reserved_bytes: float
 
 
 class PromisedNow(Said, frozen=True, kw_only=True):
-    """What a reservation is promised now."""
+    """The present promise of a reservation."""
 
     cores: float
     memory_bytes: float
@@ -148,8 +153,9 @@ class PromisedNow(Said, frozen=True, kw_only=True):
 
 
 class Status(Said, frozen=True, kw_only=True):
-    """What the master knows. ``decisions``: what was counted since its start; ``started_at`` is Unix time; ``models``:
-    each model of prediction → why it is not available, empty: it is."""
+    """The master's state. ``decisions``: counters since its start; ``started_at`` is Unix time; ``models``: model of
+    prediction → why it is not available, empty: available.
+    """
 
     version: str
     started_at: float
@@ -175,7 +181,9 @@ class Status(Said, frozen=True, kw_only=True):
 
 
 class StageExplained(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Ready tasks of a stage: what how many nodes lack for the first of them (``lacks``; of slack ``slack_lacks``)."""
+    """Ready tasks of a stage: ``lacks`` maps each thing the first task lacks to a number of nodes (``slack_lacks``: of
+    slack).
+    """
 
     stage: str
     opportunistic: bool | Literal["only"]
@@ -186,12 +194,12 @@ class StageExplained(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Explanation(Said, frozen=True, kw_only=True):
-    """Why a job waits: its ``place`` of how many (``of``), the last ten ``before_it``, ``why`` (the rule and the
-    numbers), what it holds and how many containers more it may have (``room_containers`` null: any number).
+    """Why a job waits: its ``place`` of how many (``of``), the last ten jobs ``before_it``, ``why`` (the rule and the
+    numbers), its containers and how many more it may have (``room_containers`` null: any number).
 
-    ``sentence`` says where the job stands and why, in words, ``reason`` is the part of it that the policy gives;
-    ``queue``, ``expected_left_s`` and ``known_jobs`` are null where the policy has no such number. ``ranks`` are those
-    of its containers, node by node.
+    ``sentence`` describes the job's place and the reason in words; ``reason`` is the policy's part of it. ``queue``,
+    ``expected_left_s`` and ``known_jobs`` are null where the policy has no such number. ``ranks`` are those of its
+    containers, node by node.
     """
 
     job: str
@@ -222,8 +230,9 @@ class Explanation(Said, frozen=True, kw_only=True):
 
 
 class ReservationsThen(Said, frozen=True, kw_only=True):
-    """``promised``: reservation → amounts and ``bundles`` at that time; ``free``: what nobody is promised from then on,
-    run by run; ``reservations``: all there are, as they stand."""
+    """``promised``: reservation → amounts and ``bundles`` at that time; ``free``: unreserved amounts from then on, run
+    by run; ``reservations``: all reservations in their present state.
+    """
 
     at: float
     promised: dict[str, dict[str, float]]
@@ -233,7 +242,8 @@ class ReservationsThen(Said, frozen=True, kw_only=True):
 
 class Plan(Said, frozen=True, kw_only=True):
     """Each amount holds from the time at its place in ``times`` to the next one, the last to ``until``; ``promised`` is
-    by user or by reservation."""
+    by user or by reservation.
+    """
 
     step_s: float
     until: float
@@ -244,13 +254,13 @@ class Plan(Said, frozen=True, kw_only=True):
 
 # ---------------------------------------------------------------- GET /profiles
 
-#: Resources × slots, in cores, bytes/s and bytes; of a run a slot that was not measured is null.
+#: Resources × slots, in cores, bytes/s and bytes; an unmeasured slot of a run is null.
 Series = list[list[float]]
 MeasuredSeries = list[list[float | None]]
 
 
 class RunSettings(Said, frozen=True, kw_only=True):
-    """What tells one run from another beforehand: the input's size and the bounds."""
+    """The parameters known before a run: the input's size and the bounds."""
 
     input_bytes: int
     cores: float
@@ -258,7 +268,7 @@ class RunSettings(Said, frozen=True, kw_only=True):
 
 
 class ProfileEntry(Said, frozen=True, kw_only=True):
-    """An application that ran as executors. ``error``: model → its relative error, null: untried."""
+    """An application that ran as executors. ``error``: model → its relative error, null: untested."""
 
     application: str
     user: str
@@ -269,8 +279,9 @@ class ProfileEntry(Said, frozen=True, kw_only=True):
 
 
 class RunUsed(Said, frozen=True, kw_only=True):
-    """What one run used: the mean of its executors. ``stages`` are the slots at whose end a stage ended, ``last_part``
-    the part of the last slot that had passed at its end."""
+    """The use of one run: the mean of its executors. ``stages`` are the slots at whose end a stage ended, ``last_part``
+    the elapsed fraction of the last slot at the run's end.
+    """
 
     run: str
     ended_at: float
@@ -283,7 +294,7 @@ class RunUsed(Said, frozen=True, kw_only=True):
 
 
 class ForecastSaid(Said, frozen=True, kw_only=True):
-    """What the next run with these settings will use, and by which model; ``low`` and ``high`` bound the mean."""
+    """The forecast of the next run with these settings, and its model; ``low`` and ``high`` bound the mean."""
 
     settings: RunSettings
     by: str
@@ -298,14 +309,14 @@ class ForecastSaid(Said, frozen=True, kw_only=True):
 
 
 class ForetoldSaid(Said, frozen=True, kw_only=True):
-    """What was forecast before a run; null: too little was known."""
+    """The forecast made before a run; null: too few runs were known."""
 
     run: str
     forecast: ForecastSaid | None
 
 
 class ApplicationProfile(Said, frozen=True, kw_only=True):
-    """An application's runs, in the order in which they ended, and forecasts; a slot takes ``slot_s`` seconds."""
+    """An application's runs in the order of their ends, and forecasts; a slot takes ``slot_s`` seconds."""
 
     application: str
     user: str

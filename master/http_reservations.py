@@ -1,8 +1,8 @@
-"""Reservations over HTTP: everybody who may see the status may see what is promised; who has the token may change it.
+"""Reservations over HTTP: every client with access to the status can read them; the token is required to change them.
 
-``GET /reservations`` (``?at=`` Unix time: what is promised then), ``GET /plan`` (over time, ``?since=&until=&by=``),
-``POST /reservations``, ``PUT`` and ``DELETE /reservations/ID``. Changes need ``Authorization: Bearer …`` with what is
-in the file ``http_token_file``; whoever has that acts as an operator, on behalf of the ``user`` that he names.
+``GET /reservations`` (``?at=`` Unix time: the promises then), ``GET /plan`` (over time, ``?since=&until=&by=``), ``POST
+/reservations``, ``PUT`` and ``DELETE /reservations/ID``. Changes need ``Authorization: Bearer …`` with the content of
+the file ``http_token_file``; a client with that token acts as an operator, on behalf of the named ``user``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.wire.reservation_api import OnBehalf, ReservationId, Reservations,
 
 Call = Callable[[OnBehalf], Awaitable[Result]]
 _STATUS = {ErrorCode.BAD_REQUEST: 400, ErrorCode.REFUSED: 409, ErrorCode.UNAVAILABLE: 503}
-#: `GET /plan` shows so much of the time ahead where nobody says how much.
+#: Default time span of `GET /plan`.
 _AHEAD_S = 86_400.0
 _AWAY = "this master takes no reservations; see its log: its store could not be opened"
 _NONE = "There is none of that id."
@@ -45,7 +45,7 @@ class ReservationSite:
         self._token_file = token_file
 
     def routes(self) -> list[Operation]:
-        """For the master's site."""
+        """Return the operations for the master's site."""
         away = {503: "This master takes no reservations, or cannot write one down."}
         one = {"id": ReservationId}
         return [
@@ -151,14 +151,14 @@ class ReservationSite:
         return desk
 
     def _known(self, request: web.Request) -> str:
-        """Raises Refused: there is none of the address's id."""
+        """Return the id in the address. Raises Refused: no reservation has it."""
         named = request.match_info["id"]
         if named not in self._present().entries:
             raise Refused(404, f"there is no reservation {named[:128]!r}; /reservations lists them", "id")
         return named
 
     def _permitted(self, request: web.Request) -> None:
-        """Raises Refused: why somebody may not change anything."""
+        """Check the token. Raises Refused: the client may not change reservations."""
         if self._token_file is None:
             raise Refused(403, "no reservations by HTTP here; set http_token_file, or use `penstock reserve`")
         try:

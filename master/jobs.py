@@ -1,4 +1,4 @@
-"""What users ask about jobs, as agents relay it: which there are, why they wait, to have them stopped or put first."""
+"""Users' requests about jobs, relayed by agents: list, explain, cancel, and order by hand."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from penstock.wire.reservation_api import OnBehalf
 def answer(
     cluster: Cluster, dispatch: Callable[[CancelAsked | OrderAsked], object], asked: OnBehalf, now: float
 ) -> Result:
-    """``dispatch`` carries an event out; ``now`` is monotonic time.
+    """Answer a request. ``dispatch`` carries an event out; ``now`` is monotonic time.
 
-    Raises:
-        RpcError: ``bad_request``: it makes no sense, or there is no such job; ``refused``: it is somebody else's.
+    Raises: RpcError: ``bad_request``: the request is invalid, or the job unknown; ``refused``: it is another user's
+    job.
     """
     if asked.call not in api.REQUESTS:
         raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.REQUESTS)}")
@@ -46,7 +46,7 @@ def answer(
 def _order(
     cluster: Cluster, dispatch: Callable[[OrderAsked], object], jobs: tuple[str, ...], asked: OnBehalf
 ) -> api.JobsOrdered:
-    """All of them, or an error and none."""
+    """Order all of the jobs, or raise an error and order none."""
     for job in jobs:
         if (found := _own(cluster, job, asked)).ended_at is not None:
             raise refused(f"job {job!r} has ended: {found.outcome}", field="job")
@@ -69,7 +69,7 @@ def _list(cluster: Cluster, wanted: api.ListJobs, asked: OnBehalf) -> api.Jobs:
 
 
 def _own(cluster: Cluster, job: str, asked: OnBehalf) -> api.JobView:
-    """Raises: RpcError: there is none, or it is not this user's."""
+    """Return a job. Raises: RpcError: it is unknown, or belongs to another user."""
     found = find(cluster, job)
     if found is None:
         raise bad_request(f"there is no job {job!r}", field="job", remedy="see `penstock jobs`")

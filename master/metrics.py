@@ -1,4 +1,4 @@
-"""``/metrics``: Prometheus text from the status, at scrape time. Labels are bounded: states, ways to end; no ids."""
+"""``/metrics``: Prometheus text from the status, at scrape time. Labels are bounded: states, kinds of ends; no ids."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Status = Callable[[], dict[str, Any]]
 _NODE_STATES = ("connected", "draining", "drained", "away", "expected")
 _ENDS = tuple(by.value for by in EndedBy)
 _JOB_STATES = tuple(JobStanding)
-#: Ranks and queues beyond these are not told apart: few jobs run before the first ten have ended.
+#: Higher ranks and queues are combined: few jobs run before the first ten have ended.
 _MOST_RANKS = _MOST_QUEUES = 10
-#: What the cluster counts (``decisions`` of the status) → the metric, and what it counts.
+#: The cluster's counters (``decisions`` of the status) → the metric and its help text.
 _COUNTERS = {
     "rounds": ("rounds", "Scheduling rounds that had something to place."),
     "tasks": ("tasks_received", "Tasks that were given to the master to be placed."),
@@ -44,11 +44,11 @@ class MasterCollector(Collector):
         self._status = status
 
     def describe(self) -> list[Metric]:
-        """Nothing is collected at registration."""
+        """Return no metrics: nothing is collected at registration."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics."""
+        """Yield the metrics."""
         status = self._status()
         nodes, jobs = status["nodes"].values(), status["jobs"].values()
         yield _by("nodes", "Nodes.", "state", _counted(_NODE_STATES, (node["state"] for node in nodes)))
@@ -98,7 +98,7 @@ class MasterCollector(Collector):
 
 
 def _order(jobs: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    """By place in the order and not by job: jobs come and go, and each would be a time series of its own."""
+    """Yield metrics by place in the order, because each job would be a time series of its own."""
     ranked = {job["rank"]: job for job in jobs if job["rank"]}
     yield GaugeMetricFamily("penstock_master_ranked_jobs", "Jobs that have a place in the order.", value=len(ranked))
     service = GaugeMetricFamily(
@@ -106,7 +106,7 @@ def _order(jobs: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     )
     left = GaugeMetricFamily(
         "penstock_master_rank_expected_left_seconds",
-        "Service within which half of the jobs like the one with this rank end; none where nobody can tell.",
+        "Service within which half of the jobs like the one with this rank end; no sample where that is unknown.",
         labels=["rank"],
     )
     for rank in sorted(ranked)[:_MOST_RANKS]:
@@ -120,7 +120,7 @@ def _order(jobs: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
 
 
 def _counted(states: Iterable[str], found: Iterable[str]) -> dict[str, int]:
-    """Those that nobody is in, too: an alert cannot see what is not there."""
+    """Count the states, with 0 for those without members: an alert cannot see a missing series."""
     return dict.fromkeys(states, 0) | Counter(found)
 
 

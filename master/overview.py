@@ -1,4 +1,6 @@
-"""The cluster at a glance, for who asks through his host's agent (``penstock top``, ``penstock status --cluster``)."""
+"""A summary of the cluster for users who ask through their host's agent (``penstock top``, ``penstock status
+--cluster``).
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,18 @@ from penstock.wire.agent_api import Status
 from penstock.wire.master_api import CommandEnded
 from penstock.wire.reservation_api import OnBehalf
 
-#: A screen of a large cluster, and a message that is far from too long; ``GET /status`` has all.
+#: One screen of a large cluster, in a message well below the size limit; ``GET /status`` has all.
 MOST_NODES, MOST_JOBS, MOST_PREEMPTIONS = 500, 200, 20
-#: So old may be what is answered, seconds.
+#: Largest age of an answer, seconds.
 _FRESH_S = 1.0
-#: What of the document is for everybody; the rest (who changed what, which reservation is promised what) for operators.
+#: The keys visible to all users; the others (who changed what, which reservation is promised what) are for operators.
 _FOR_ALL = frozenset({"version", "started_at", "resources", "tasks", "memory", "decisions", "ordering", "models"})
 
 
 class Overview:
-    """Remembers the latest preemptions; everything else is in the status document. However many ask however often, that
-    is made once a second."""
+    """Stores the latest preemptions; everything else is in the status document, which is computed at most once a
+    second.
+    """
 
     def __init__(self, status: Callable[[], Mapping[str, Any]], clock: Callable[[], float] = time.monotonic) -> None:
         self._status = status
@@ -34,7 +37,7 @@ class Overview:
         self._preempted: deque[dict[str, Any]] = deque(maxlen=MOST_PREEMPTIONS)
 
     def heard(self, event: e.Said | e.Answered, at: float) -> None:
-        """What a node said, before it is dealt with; ``at`` is Unix time."""
+        """Note a node's message before it is handled; ``at`` is Unix time."""
         if not isinstance(event, e.Said) or not isinstance(said := event.message, CommandEnded):
             return
         if said.ended.by is EndedBy.PREEMPTED:
@@ -42,7 +45,7 @@ class Overview:
             self._preempted.append(one)
 
     def answer(self, asked: OnBehalf) -> Status:
-        """What this user may see: nodes and sums, and of jobs his own; operators see everybody's."""
+        """Return the part visible to this user: nodes and sums, and the user's own jobs; operators see all jobs."""
         whole = self._whole()
         nodes, jobs = whole["nodes"], whole["jobs"]
         rest = whole if asked.operator else {key: said for key, said in whole.items() if key in _FOR_ALL}
@@ -70,6 +73,6 @@ class Overview:
 
 
 def _node(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what its load says of single jobs: those have rows of their own, for who may see them."""
+    """Remove the jobs from a node's load: they have rows of their own, visible to users with access."""
     load = row.get("load", {})
     return {**row, "load": {key: said for key, said in load.items() if key != "jobs"}}

@@ -1,4 +1,4 @@
-"""``GET /profiles`` and ``GET /profiles/USER/APPLICATION``: what executors used, and what is forecast of the next."""
+"""``GET /profiles`` and ``GET /profiles/USER/APPLICATION``: the use of executors, and forecasts of the next ones."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from penstock.openapi import Operation, Refused
 
 #: The rows of usage, and their units.
 RESOURCES = ("cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
-#: Of so many of the latest runs it is said what would have been forecast before them.
+#: Number of latest runs for which the earlier forecast is shown.
 _LATEST = 5
-#: Forecasts are made for so many settings at most, those of the latest runs.
+#: Largest number of settings with a forecast, those of the latest runs.
 _SETTINGS = 20
 
 Known = Callable[[str], Application]
 
 
 class UnknownApplicationError(Exception):
-    """Nothing is kept of it; says of which something is."""
+    """No runs of the application are stored; the message names applications with runs."""
 
 
 class Profiles:
-    """Reads in the thread that has the store; nothing here decides anything."""
+    """Serves profiles; reads in the thread that has the store, and decides nothing."""
 
     def __init__(self, forecasting: Forecasting) -> None:
         self._forecasting = forecasting
 
     def routes(self) -> list[Operation]:
-        """For the master's HTTP address."""
+        """Return the operations for the master's HTTP address."""
         away = {503: "The store cannot be had."}
         return [
             Operation(
@@ -119,7 +119,7 @@ def _overview(store: Depository, known: Known) -> list[dict[str, Any]]:
 
 
 def _from_those_before(runs: list[Run], number: int, predictor: Predictor) -> dict[str, Any] | None:
-    """What would have been forecast of a run; None where bounds would have been reserved."""
+    """Return the forecast made from the runs before one; None where bounds would have been reserved."""
     settings = runs[number].settings
     forecast = predictor.predict(settings, runs[:number])
     return None if forecast.reservation else _forecast(settings, forecast)
@@ -155,10 +155,10 @@ def _forecast(settings: Settings, forecast: Forecast) -> dict[str, Any]:
 
 
 def _rows(usage: Floats) -> list[list[float | None]]:
-    """Return the rows as JSON has them; null is a slot that was not measured."""
+    """Return the rows for JSON; null is an unmeasured slot."""
     return [[None if math.isnan(value) else round(value, 4) for value in row] for row in usage.tolist()]
 
 
 def _number(value: float) -> float | None:
-    """JSON has neither NaN nor infinity."""
+    """Return the number for JSON, which has neither NaN nor infinity."""
     return round(value, 6) if math.isfinite(value) else None

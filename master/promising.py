@@ -1,5 +1,6 @@
-"""Reservations of a running master: the desk beside the cluster, and a store that knows of every answer before it is
-given."""
+"""Reservations of a running master: the desk beside the cluster, and a store that records each answer before it is
+sent.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +29,27 @@ from penstock.wire.errors import ErrorCode, RpcError, unavailable
 from penstock.wire.reservation_api import OnBehalf
 
 log = structlog.get_logger()
-#: How often time passes for the plan, at least (seconds).
+#: Longest time between two updates of the plan (seconds).
 _LOOK_S = 1.0
-#: The calls that ask for a promise.
+#: The calls that request a reservation.
 _PROMISES = frozenset({"reserve", "update_reservation"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What there was of a reservation, in case that what was answered cannot be written down."""
+    """The earlier state of a reservation, restored when a change cannot be stored."""
 
     entry: Entry | None
     reservation: Reservation | None
     past: list[KeptPast]
 
 
-#: An entry, its reservation (None: dropped for good), its turns and what was cut: another object for each change.
+#: An entry, its reservation (None: dropped for good), its turns and cuts; changes replace these objects.
 _Kept = tuple[Entry, Reservation | None, tuple[Turn | Cut, ...]]
 
 
 class Promising:
-    """:meth:`start`, then calls, then :meth:`close`. ``store`` None: what is promised is forgotten with the process."""
+    """:meth:`start`, then calls, then :meth:`close`. ``store`` None: reservations are lost with the process."""
 
     def __init__(
         self,
@@ -60,26 +61,25 @@ class Promising:
         fresh_id: Callable[[], str],
         wake: Callable[[], object],
     ) -> None:
-        """``wake`` has a round run soon."""
+        """``wake`` schedules a round soon."""
         self.desk = desk
         self._store = store
         self._cluster = cluster
         self.follower = Follower(desk, lead_s)
         self._fresh_id = fresh_id
         self._wake = wake
-        #: How often something was promised (anew), could not be, and could be kept no longer.
+        #: Counts of reservations accepted (also changed), rejected, and no longer kept.
         self.counts = {"accepted": 0, "rejected": 0, "missed": 0}
         self._lock = asyncio.Lock()
-        self._written: dict[str, _Kept] = {}  # as the store knows them
-        self._expected = Bundle()  # what the nodes had together before this process began
+        self._written: dict[str, _Kept] = {}  # as in the store
+        self._expected = Bundle()  # the nodes' capacity before this process started
         self._gathered_at = time.monotonic() + cluster.settings.node_timeout_s
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Take back what was promised, and let time pass from now on.
+        """Restore the reservations, and start updating the plan.
 
-        Raises:
-            StoreError: what was promised cannot be read; no master may promise anew beside it.
+        Raises: StoreError: the reservations cannot be read; a master must not accept new ones beside them.
         """
         if self._store is not None:
             found: Bundle | None = await asyncio.to_thread(self._store.capacity)
@@ -98,7 +98,7 @@ class Promising:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Promise nothing more."""
+        """Stop accepting reservations."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -106,11 +106,10 @@ class Promising:
             await asyncio.to_thread(self._store.close)
 
     async def call(self, asked: OnBehalf) -> Result:
-        """One of the calls; what it changed is written down when this returns.
+        """Answer a call; its changes are stored when this returns.
 
-        Raises:
-            RpcError: as :func:`master.reservations.calls.answer`; ``unavailable``: it cannot be written down, and then
-                nothing has changed.
+        Raises: RpcError: as :func:`master.reservations.calls.answer`; ``unavailable``: the change cannot be stored, and
+        nothing has changed.
         """
         async with self._lock:
             fresh = self._fresh_id()
@@ -142,14 +141,14 @@ class Promising:
         while True:
             try:
                 await self._look()
-            except Exception as error:  # the root of a task: what is promised is followed whatever one look meets
+            except Exception as error:  # the root of a task: no error may stop the updates of the plan
                 log.error("the plan could not be looked after", exc_info=error)
             await asyncio.sleep(self._until_next_s())
             if self.desk.entries:
                 self._wake()
 
     def _until_next_s(self) -> float:
-        """To the next moment at which something is promised or due, but not longer than is looked after capacity."""
+        """Return the time to the next change of promises, at most the interval of capacity updates."""
         now = time.time()
         changes_at = self.follower.changes_at(now)
         return _LOOK_S if changes_at is None else max(0.01, min(_LOOK_S, changes_at - now))
@@ -159,14 +158,14 @@ class Promising:
             await self._follow()
 
     async def _follow_or_log(self) -> None:
-        """Before a call is answered; what could not be written down is tried again with the next look."""
+        """Update before a call is answered; changes that cannot be stored are retried with the next update."""
         try:
             await self._follow()
         except StoreError as error:
             log.error("what became of reservations could not be written down", why=str(error))
 
     async def _follow(self) -> None:
-        """What time and the cluster changed: ended, planned further, planned anew, dropped; told, and written down."""
+        """Apply the effects of time and of the cluster's changes to the plan; tell the jobs, and store the changes."""
         for each in (*self._follow_capacity(), *self.desk.advance(time.time())):
             self._tell(each)
         if self._store is None:
@@ -182,7 +181,7 @@ class Promising:
         await self._write_capacity()
 
     def _follow_capacity(self) -> list[Dropped | Returned]:
-        """What the nodes have together; while they gather after a start, at least what they had before."""
+        """Update the capacity from the nodes; while they gather after a start, at least the earlier capacity."""
         nodes = self._cluster.nodes.values()
         capacity = _together(nodes)
         drained = _together(node for node in nodes if node.draining is not None)
@@ -192,7 +191,7 @@ class Promising:
         return self.desk.set_capacity(capacity, time.time(), drained)
 
     def _tell(self, changed: Dropped | Returned) -> None:
-        """Tell the jobs of a reservation what became of it; its owner without jobs finds it in the list."""
+        """Tell the jobs of a reservation about its change; without jobs the list shows it to its owner."""
         if isinstance(changed, Returned):
             why = f"its reservation {changed.turn} is promised again"
             log.info("a promise that was dropped is kept again", reservation=changed.turn, owner=changed.owner)
@@ -245,14 +244,15 @@ class Promising:
 
 
 def _together(nodes: Iterable[Node]) -> Bundle:
-    """All that they have; of a rate that a node does not tell, it has nothing."""
+    """Return the nodes' total capacity; an unreported rate counts as 0."""
     each = [(node.capacity.cores, *_rates(node), node.capacity.memory_bytes) for node in nodes]
     return Bundle.of(map(sum, zip(*each, strict=True))) if each else Bundle()
 
 
 def _rates(node: Node) -> tuple[int, int]:
-    """Disk and network of a node in bytes/s; 0: unknown. A report is rounded down to KiB/s: the least whole number of
-    them that holds what the node has counts, so that all of a link can be promised."""
+    """Return a node's disk and network rates in bytes/s; 0: unknown. Reports are rounded down to KiB/s; the next whole
+    number is used, so that all of a link can be promised.
+    """
     if node.availability is None:
         return 0, 0
     _, disk, network, _ = node.availability.capacity
@@ -263,6 +263,6 @@ def _unknown_rates(nodes: Iterable[Node]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"disk_bytes_per_s": [], "network_bytes_per_s": []}
     for node in sorted(nodes, key=lambda node: node.name):
         for names, rate in zip(found.values(), _rates(node), strict=True):
-            if not rate and node.capacity.memory_bytes:  # else it never registered
+            if not rate and node.capacity.memory_bytes:  # otherwise it never registered
                 names.append(node.name)
     return found

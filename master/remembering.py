@@ -1,6 +1,7 @@
-"""What a master tells the one that comes after it, written down beside the event loop: what operators have said of
-nodes, how jobs ended, what was learnt of sizes and lengths, and which jobs are first by hand. A store that cannot be
-had stops nothing: then that is forgotten with the process."""
+"""Storage of the state for the next master, outside the event loop: operators' requests about nodes, how jobs ended,
+learnt sizes and lengths, and orders by hand. An unavailable store stops nothing: then the state is lost with the
+process.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from master.store.remembered import RememberedStore
 
 log = structlog.get_logger()
 
-#: What ends meanwhile is written down together (seconds).
+#: Changes within this time are stored together (seconds).
 _TOGETHER_S = 0.1
-#: What could not be written down is tried again after so long, and not only when more comes.
+#: Seconds until a failed write is retried, even without new changes.
 _RETRY_S = 10.0
-#: So long an operator waits for it at most.
+#: Longest time an operator's call waits for a write (seconds).
 _PATIENCE_S = 2.0
 
 
@@ -30,7 +31,7 @@ class Remembering:
     """:meth:`start`, then :meth:`keep` and :meth:`written`, then :meth:`close`."""
 
     def __init__(self, database: str) -> None:
-        """``database`` as :class:`~master.store.database.Database` has it."""
+        """``database`` as in :class:`~master.store.database.Database`."""
         self._url = database
         self._store: RememberedStore | None = None
         self._unwritten = Keep()
@@ -40,7 +41,7 @@ class Remembering:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> Remembered:
-        """What the master before this one has written down; nothing where the store cannot be had."""
+        """Return the state stored by the previous master; empty where the store is unavailable."""
         try:
             database = await asyncio.to_thread(Database, self._url)
             store = RememberedStore(database)
@@ -59,22 +60,22 @@ class Remembering:
         return known
 
     def keep(self, changed: Keep) -> None:
-        """To be written down soon."""
+        """Queue changes to be stored soon."""
         if self._store is None:
             return
         kept = self._unwritten.then(changed)
-        if len(kept.jobs) > 2 * MOST:  # a store that is away for long: those that ended first
+        if len(kept.jobs) > 2 * MOST:  # the store has been unavailable for long: drop the jobs that ended first
             kept = replace(kept, jobs=dict(list(kept.jobs.items())[-2 * MOST :]))
         self._unwritten = kept
         self._due.set()
 
     async def written(self) -> None:
-        """Until what there was to keep has been written down, or that has failed or takes long, as the log says."""
+        """Wait until queued changes are stored, or storing has failed or takes too long; the log has the errors."""
         if self._task is not None and self._unwritten:
             await asyncio.wait([self._attempt], timeout=_PATIENCE_S)
 
     async def close(self) -> None:
-        """Write down what is left."""
+        """Store the remaining changes."""
         if self._task is None or self._store is None:
             return
         self._stop.set()
@@ -97,7 +98,7 @@ class Remembering:
         await self._write(self._store)
 
     async def _write(self, store: RememberedStore) -> bool:
-        """All that there is now; whether it is written down."""
+        """Store all queued changes; return whether that succeeded."""
         if not self._unwritten:
             return True
         writing, self._unwritten = self._unwritten, Keep()

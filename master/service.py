@@ -1,4 +1,4 @@
-"""The RPC server: agents connect, register, report and relay; the cluster's decisions go back to them."""
+"""The RPC server: agents connect, register, report and relay; the cluster's decisions are sent to them."""
 
 from __future__ import annotations
 
@@ -29,29 +29,30 @@ from penstock.wire.jobs_api import JobsOrdered
 from penstock.wire.reservation_api import OnBehalf
 
 log = structlog.get_logger()
-#: Refusals of a taken name that are remembered, so that each is logged once.
+#: Number of stored refusals of a taken name, each of which is logged once.
 _TAKEN_NAMES_MAX = 1000
 
 
 class MasterService:
-    """Feeds the cluster's core and carries out what it says; runs rounds when there is something to place."""
+    """Feeds the cluster's core and carries out its instructions; runs rounds when there is work to place."""
 
     def __init__(self, cluster: Cluster, registry: CollectorRegistry) -> None:
         self.cluster = cluster
         self.connections: set[AgentConnection] = set()
         self._by_node: dict[str, AgentConnection] = {}
-        self._taken_names: set[tuple[str, str]] = set()  # (node, host) of refusals that were logged
-        self._unheard: dict[tuple[str, str], asyncio.Future[None]] = {}  # ends of commands, until origins know them
+        self._taken_names: set[tuple[str, str]] = set()  # (node, host) of logged refusals
+        # ends of commands that origins have not confirmed
+        self._unheard: dict[tuple[str, str], asyncio.Future[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._round: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._last_round = -cluster.settings.interval_s
         self._port: Listener | None = None
-        #: For the port; set before :meth:`listen`.
+        #: TLS contexts of the port; set before :meth:`listen`.
         self.contexts: tls.Contexts | None = None
-        #: What answers what executors will use; without one their bounds are reserved, and no run is kept.
+        #: Answers forecasts; without it, bounds are reserved, and no run is stored.
         self.forecasting: Forecasting | None = None
-        #: What writes down what the next master is to know; without one it is forgotten.
+        #: Stores the state for the next master; without it, that state is lost.
         self.remembering: Remembering | None = None
         silence = Gauge(
             "penstock_master_heartbeat_age_max_seconds",
@@ -66,59 +67,57 @@ class MasterService:
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
         )
         self.address = ""
-        #: What shows the cluster to who asks through his host's agent.
+        #: Shows the cluster to users who ask through their host's agent.
         self.overview: Overview | None = None
-        #: What answers operators about our configuration.
+        #: Answers operators about the master's configuration.
         self.configuring: Configuring | None = None
-        #: What answers calls about reservations; none are taken until somebody does.
+        #: Answers calls about reservations; none are accepted until it is set.
         self.reservations: Callable[[OnBehalf], Awaitable[Result]] | None = None
 
     async def on_behalf(self, asked: OnBehalf) -> Result:
-        """A call about reservations.
+        """Answer a call about reservations.
 
-        Raises:
-            RpcError: the answer; ``unavailable`` where nobody answers.
+        Raises: RpcError: the answer; ``unavailable`` where reservations are not served.
         """
         if self.reservations is None:
             raise unavailable("this master takes no reservations", remedy="see its log: its store could not be opened")
         return await self.reservations(asked)
 
     async def of_cluster(self, asked: OnBehalf) -> Result:
-        """What this user may see of the cluster."""
+        """Return the part of the cluster's state visible to this user."""
         if self.overview is None:
             raise unavailable("this master does not show its cluster")
         return self.overview.answer(asked)
 
     async def of_nodes(self, asked: OnBehalf) -> Result:
-        """A call about nodes that are drained; a coroutine, so that it is answered in its turn."""
+        """Answer a call about drained nodes; a coroutine, so that it is answered in order."""
         said = drains.answer(self.cluster, asked, self._dispatch, time.time())
         if self.remembering is not None:
             await self.remembering.written()
         return said
 
     async def of_jobs(self, asked: OnBehalf) -> Result:
-        """A call about jobs, in its turn, too. What was put first by hand is written down before that is said."""
+        """Answer a call about jobs, also in order. An order by hand is stored before it is confirmed."""
         said = jobs.answer(self.cluster, self._dispatch, asked, time.monotonic())
         if isinstance(said, JobsOrdered) and self.remembering is not None:
             await self.remembering.written()
         return said
 
     async def of_configuration(self, asked: OnBehalf, node: str) -> Result:
-        """A call about our own configuration, by an operator on ``node``."""
+        """Answer a call about the master's configuration, by an operator on ``node``."""
         if self.configuring is None:
             raise unavailable("this master has no configuration that it could show or change")
         return self.configuring.answer(asked, node)
 
     def wake(self) -> None:
-        """Have a round run as soon as one may: something is due."""
+        """Run a round as soon as allowed."""
         self.cluster.changed = True
         self._plan_round()
 
     async def listen(self, place: Endpoint) -> None:
-        """Open the socket for agents; a TCP port needs :attr:`contexts`. :attr:`address` tells which port was chosen.
+        """Open the socket for agents; a TCP port needs :attr:`contexts`. :attr:`address` returns the chosen port.
 
-        Raises:
-            OSError: the port or path is taken.
+        Raises: OSError: the port or path is taken.
         """
         self._port = Listener(lambda: RpcPeer(AgentConnection(self), unparsed=True), _refused)
         if isinstance(place, UnixEndpoint):
@@ -130,7 +129,7 @@ class MasterService:
         self._watch_nodes()
 
     async def close(self) -> None:
-        """Close all connections; the agents keep their work and register again when there is a master."""
+        """Close all connections; the agents keep their work and register again with the next master."""
         for timer in (self._round, self._watch):
             if timer is not None:
                 timer.cancel()
@@ -142,17 +141,16 @@ class MasterService:
             await self._port.wait_closed()
 
     def judge_anew(self) -> None:
-        """Whom the CA lets in may have changed: who was let in before shows it his certificate again."""
+        """Check all connections against the present CA and its list."""
         for connection in list(self.connections):
             connection.judge_anew()
 
-    # ------------------------------------------------------------ what connections say
+    # ------------------------------------------------------------ messages of connections
 
     def register(self, connection: AgentConnection, message: api.Register) -> None:
         """Make this the node's connection.
 
-        Raises:
-            RpcError: another live connection has this name; or the message is at fault.
+        Raises: RpcError: another live connection has this name; or the message is invalid.
         """
         now = time.monotonic()
         other = self._by_node.get(message.node)
@@ -172,7 +170,7 @@ class MasterService:
         self._carry_out(instructions)
 
     def _log_taken_name(self, node: str, newcomer: AgentConnection, holder: AgentConnection) -> None:
-        """Log the refusal once for each host that asks: its agent asks again every second or two."""
+        """Log the refusal once per host, because its agent retries every second or two."""
         if (node, newcomer.host) in self._taken_names:
             return
         if len(self._taken_names) < _TAKEN_NAMES_MAX:
@@ -186,10 +184,9 @@ class MasterService:
         )
 
     def said_by(self, connection: AgentConnection, event: e.Said | e.Answered) -> None:
-        """An event of the node's present connection; one of a former connection is out of date.
+        """Handle an event of the node's present connection; ignore those of former connections.
 
-        Raises:
-            RpcError: the message is at fault.
+        Raises: RpcError: the message is invalid.
         """
         if self._by_node.get(connection.node) is connection:
             if self.overview is not None:
@@ -197,24 +194,24 @@ class MasterService:
             self._dispatch(event)
 
     def gone(self, connection: AgentConnection) -> None:
-        """A connection ended."""
+        """Handle the end of a connection."""
         self.connections.discard(connection)
         if self._by_node.get(connection.node) is connection:
             del self._by_node[connection.node]
             self._dispatch(e.NodeAway(connection.node))
 
     async def end_heard(self, said: api.CommandEnded) -> None:
-        """Until its origin has heard how a command ended: the node repeats it to the next master if this one ends."""
+        """Wait until the origin has confirmed a command's end; otherwise the node repeats it to the next master."""
         key = (said.job, said.task)
         if self.cluster.untold(key):
             await asyncio.shield(self._unheard.setdefault(key, self._loop.create_future()))
 
     def heard(self, event: e.Forecasted | e.Learnt | e.Remembered) -> None:
-        """What was done in the background is known."""
+        """Handle the result of work in the background."""
         self._dispatch(event)
 
     def reconfigure(self, settings: MasterSettings) -> None:
-        """Other settings from now on."""
+        """Apply new settings."""
         self._dispatch(e.Reconfigured(settings))
 
     # ------------------------------------------------------------ decisions
@@ -263,9 +260,9 @@ class MasterService:
         rounds = self.cluster.counts["rounds"]
         try:
             self._dispatch(e.RoundDue(time.time()))
-        except Exception as error:  # the root of a round: agents are served whatever one round meets
+        except Exception as error:  # the root of a round: no error may stop the service of agents
             log.error("a round failed", exc_info=error)
-        if self.cluster.counts["rounds"] > rounds:  # there was something to place
+        if self.cluster.counts["rounds"] > rounds:  # there was work to place
             self._round_seconds.observe(time.monotonic() - self._last_round)
 
     def _silence_s(self) -> float:
@@ -273,12 +270,12 @@ class MasterService:
         return max((now - connection.heard_at for connection in self._by_node.values()), default=0.0)
 
     def _watch_nodes(self) -> None:
-        """Nodes fall silent without an event: look once per heartbeat, also when there is nothing to place."""
+        """Watch for silent nodes, which cause no event: run a round once per heartbeat even without work to place."""
         self._watch = self._loop.call_later(self.cluster.settings.heartbeat_s, self._watch_nodes)
         if self._round is None:
             self._run_round()
 
 
 def _refused(address: str, error: Exception) -> None:
-    """A connection that never was one."""
+    """Log a failed attempt to connect."""
     log.warning("no connection", address=address, why=tls.why(error, "the agent"))

@@ -1,5 +1,6 @@
-"""Models are learnt in a process of their own: it takes seconds to minutes, and from a thread it would hold up the
-master's loop, which needs the same interpreter."""
+"""Training of models in a separate process: it takes seconds to minutes, and a thread would block the master's event
+loop, which needs the same interpreter.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from master.prediction import Predictor, Rules, Run
 from master.prediction.models import Model, Neighbours, Svr
 from penstock import extras
 
-#: Learns from runs; None: it was stopped before it was done. Raises TrainingError.
+#: Trains on runs; None: stopped early. Raises TrainingError.
 Train = Callable[[Rules, Sequence[Run], Event], Predictor | None]
 
 _LOW_PRIORITY = 10
-#: How soon it is seen that training is to stop.
+#: Interval of checks for a stop.
 _LOOK_S = 0.2
-#: The most that it may take of a processor; what it learns from is bounded so that it takes a tenth of that.
+#: Limit of processor time; the training data are bounded so that training takes a tenth of it.
 MOST_CPU_S = 120
-#: Numerical libraries take every processor that there is unless they are told.
+#: Numerical libraries use all processors unless limited.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -35,7 +36,7 @@ def models() -> dict[str, str]:
 
 
 class TrainingError(Exception):
-    """One line: why nothing was learnt."""
+    """One line: why training failed."""
 
 
 def in_a_process(
@@ -45,10 +46,9 @@ def in_a_process(
     models: Sequence[type[Model]] = (Svr, Neighbours),
     most_cpu_s: int = MOST_CPU_S,
 ) -> Predictor | None:
-    """Blocks until a predictor has learnt, or ``stopping`` is set.
+    """Block until a predictor is trained, or ``stopping`` is set.
 
-    Raises:
-        TrainingError: the process failed, or took more than ``most_cpu_s`` of a processor.
+    Raises: TrainingError: the process failed, or exceeded ``most_cpu_s`` of processor time.
     """
     command = [sys.executable, "-I", "-m", "master.training", str(most_cpu_s)]
     with subprocess.Popen(
@@ -61,7 +61,7 @@ def in_a_process(
                 answer, errors = process.communicate(asked, timeout=_LOOK_S)
                 break
             except subprocess.TimeoutExpired:
-                asked = None  # it is being sent already
+                asked = None  # being sent already
             if stopping.is_set():
                 process.kill()
                 return None
@@ -78,7 +78,7 @@ def in_a_process(
 
 
 def main() -> None:
-    """Runs on standard input, a predictor on standard output."""
+    """Read runs from standard input, and write a predictor to standard output."""
     os.nice(_LOW_PRIORITY)
     most_cpu_s = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_CPU, (most_cpu_s, most_cpu_s + 1))
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Under its own name, so that what is pickled here is known there.
+    # Run under the module's own name, so that pickled classes resolve in the master.
     from master.training import main as run
 
     run()

@@ -1,4 +1,4 @@
-"""PURE. The cluster's decisions: events in, instructions out. :class:`master.core.cluster.Cluster` is the one door."""
+"""PURE. The cluster's decisions: events in, instructions out, through :class:`master.core.cluster.Cluster` alone."""
 
 from master.core.cluster import Cluster
 from master.core.settings import MasterSettings

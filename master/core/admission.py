@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def look(cluster: Cluster, now: float) -> None:
-    """What may be reserved has changed, or who waits for it: between two rounds, too, jobs are admitted at once."""
+    """Admit jobs between two rounds, because the reservable memory or the set of waiting jobs has changed."""
     cluster.room_changed = False
     waiting = [name for name, job in cluster.jobs.items() if job.described and not job.admitted]
     if len(waiting) == 1:
@@ -27,18 +27,19 @@ def look(cluster: Cluster, now: float) -> None:
 
 
 def reservable_bytes(cluster: Cluster) -> int:
-    """The memory of the nodes that take work, less what is promised to containers that are nobody's task."""
+    """Return the memory of the nodes that take work, less the memory promised to containers outside any job."""
     return int(cluster.table.reservable[cluster.table.taking()].sum())
 
 
 def reserved_bytes(cluster: Cluster) -> int:
-    """M(j) of the admitted jobs together."""
+    """Return the memory reserved by all admitted jobs, the sum of M(j)."""
     return sum(job.memory_bytes for job in cluster.jobs.values() if job.admitted)
 
 
 def never_fits(cluster: Cluster, job: Job) -> str:
-    """Why a job cannot be admitted however long it waits; empty where it can. A node that is drained comes back, and
-    containers that are nobody's task end."""
+    """Return why a job can never be admitted; empty where it can. Drained nodes and the memory of containers outside
+    any job count as available, because a drained node comes back and a container ends.
+    """
     if job.admitted or not job.memory_bytes:
         return ""
     total = int(cluster.table.memory_capacity[cluster.table.here()].sum())
@@ -48,23 +49,23 @@ def never_fits(cluster: Cluster, job: Job) -> str:
 
 
 def complete(cluster: Cluster, now: float) -> bool:
-    """Whether all nodes are here that a restarted master, or a lost connection, would have to be waited for."""
+    """Return whether no node is missing: the time to return after a restart is over, and all nodes are connected."""
     first = cluster.gathers_since
     gathered = first is not None and now - first > cluster.settings.node_timeout_s
     return gathered and all(node.connected for node in cluster.nodes.values())
 
 
 def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
-    """Admit what fits, in the order of the jobs (Ursa: "the enforcement of SRJF in job admission … is similar as in
-    EJF").
+    """Admit the jobs that fit, in the order of the jobs (Ursa: "the enforcement of SRJF in job admission … is similar
+    as in EJF").
 
-    The first that does not fit now is waited for: what stands behind it is admitted only if the first then starts no
-    later (:mod:`master.core.backfill`), so a large job does not starve. Under an order in which others keep coming
-    before it, it is waited for once it has waited ``admission_wait_max_s``: from then on nothing else is admitted that
-    reserves memory. One that could not be admitted even in an empty cluster is passed over until nodes join; one that
-    reserves nothing cannot keep anybody waiting for memory. ``max_running_jobs`` bounds how many are admitted at once
-    (LAS_MQ §4), ``user_max_jobs`` how many of one user; who waits for that keeps nobody else waiting. Opportunistic
-    tasks need no admission.
+    The first job that does not fit becomes the one to wait for. A job behind it is admitted only if the first job then
+    starts no later (:mod:`master.core.backfill`), so a large job does not starve. Once a job has waited
+    ``admission_wait_max_s`` it goes to the front, and no other job that reserves memory is admitted before it;
+    otherwise an ordering could keep putting new jobs first. A job too large even for an empty cluster is passed over
+    until nodes join. A job that reserves no memory delays no other job. ``max_running_jobs`` bounds the number of
+    admitted jobs (LAS_MQ §4), ``user_max_jobs`` the number per user; a job that waits for the latter delays no other.
+    Opportunistic tasks need no admission.
     """
     room = _Room(cluster)
     first: _First | None = None
@@ -76,7 +77,7 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
             _waits(cluster, job, kind, _too_large(cluster, job, room.total_bytes, never=never))
         elif not room.for_user(job.user):
             limit = cluster.settings.user_max_jobs
-            job.waits_since = None  # it is not the cluster that keeps it waiting
+            job.waits_since = None  # a limit of the user delays the job, not the cluster
             _waits(cluster, job, "user jobs", f"{job.user} runs {counted(limit, 'job')}, which is user_max_jobs")
         elif not room.jobs:
             limit = cluster.settings.max_running_jobs
@@ -90,7 +91,7 @@ def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
         elif wanted <= room.free_bytes and first.lets_pass(job, room):
             _admit(cluster, job, room, now, f"; job {first.job.job} ({first.job.name}) before it starts no later")
         else:
-            before = f"job {first.job.job} ({first.job.name}) stands before it and waits, too"
+            before = f"job {first.job.job} ({first.job.name}) is ahead of it and also waits"
             might = "; there is room for it, but that one might start later" if wanted <= room.free_bytes else ""
             _waits(cluster, job, "behind", before + might)
 
@@ -105,10 +106,10 @@ def _admit(cluster: Cluster, job: Job, room: _Room, now: float, passed: str = ""
 
 
 class _First:
-    """The first job in line that waits for memory, and who may pass it.
+    """The first job in line that waits for memory; decides which jobs behind it may pass.
 
-    Under ``max_running_jobs`` nobody who passes keeps it waiting: it starts when another job ends, which gives back a
-    place with the memory.
+    Under ``max_running_jobs`` a job that passes does not delay it: the first job starts when another job ends, which
+    frees a place as well as the memory.
     """
 
     def __init__(self, cluster: Cluster, job: Job, room: _Room, now: float) -> None:
@@ -119,7 +120,7 @@ class _First:
         self._backfill: Backfill | None = None
 
     def lets_pass(self, job: Job, room: _Room) -> bool:
-        """Whether a job that has room is admitted before it."""
+        """Return whether a job that fits is admitted before the first job."""
         if self._late or (job.user == self.job.user and not room.for_user(job.user, 2)):
             return False
         if self._backfill is None:
@@ -147,7 +148,7 @@ def _too_large(cluster: Cluster, job: Job, total_bytes: int, *, never: bool) -> 
 
 
 class _Room:
-    """What may still be reserved, and how many jobs may still be admitted."""
+    """The memory that may still be reserved, and the number of jobs that may still be admitted."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.total_bytes = reservable_bytes(cluster)
@@ -160,22 +161,22 @@ class _Room:
 
     @property
     def free_bytes(self) -> int:
-        """Not reserved; below 0 where nodes have gone."""
+        """Return the unreserved memory; negative after nodes have left."""
         return self.total_bytes - self.reserved_bytes
 
     def for_user(self, user: str, jobs: int = 1) -> bool:
-        """Whether so many more jobs of this user may be admitted."""
+        """Return whether this user may have that many more jobs admitted."""
         return self._users[user] + jobs <= self._of_a_user
 
     def take(self, user: str, wanted: int) -> None:
-        """A job is admitted."""
+        """Count a job that is being admitted."""
         self._users[user] += 1
         self.reserved_bytes += wanted
         self.jobs -= 1
 
 
 def _in_line(cluster: Cluster, order: Sequence[str], now: float) -> list[Job]:
-    """Those that wait, in their order; before all others who has waited too long, by when it began to."""
+    """Return the waiting jobs in their order; jobs that have waited too long come first, by time of submission."""
     jobs = (cluster.jobs[name] for name in order)
     waiting = [job for job in jobs if not job.admitted and not job.cancelled_by]
     for job in waiting:
@@ -192,11 +193,11 @@ def _late(cluster: Cluster, job: Job, now: float) -> bool:
 
 
 def _waits(cluster: Cluster, job: Job, kind: str, why: str) -> None:
-    """The origin is told when the kind of reason changes; the numbers are in the status."""
+    """Record why a job waits; tell its origin when the kind of reason changes. The status shows the current numbers."""
     if not job.slack_only:
         job.waits_why = why
     elif not job.ready_count:
-        job.waits_why = ""  # all that it has runs
+        job.waits_why = ""  # all its tasks run
     waiting = api.TellWaiting(job=job.job, why=why, never=kind == "never")
     if job.waits_told != kind and cluster.propose(job.origin, waiting):
         job.waits_told = kind

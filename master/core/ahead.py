@@ -1,11 +1,11 @@
-"""Commands are placed beyond the slots where the kernel knows the order of jobs (docs/ranks.md).
+"""Placement of commands beyond the slots, on nodes whose kernel knows the order of jobs (docs/ranks.md).
 
-Algorithm 1 places work where a node has less than EPT of it (Ursa §4.2.2). All work of the node counts there, that of
-jobs behind as well, though the node's kernel gives the processors to the jobs in their order (agent/core/ranks.py): a
-short job would wait until a long one's commands are over, and processors idle while commands in slots wait for a disk.
-So what finds no room by Algorithm 1 may go to a node that has the memory, and on which either the job itself and the
-jobs before it have fewer commands than the node has slots, or fewer than :data:`MOST_BEYOND` times as many run. No job
-has more commands on a node than it has slots.
+Algorithm 1 places work where a node has less than EPT of it (Ursa §4.2.2). It counts all work of the node, including
+that of jobs behind, although the node's kernel gives processors to the jobs in their order (agent/core/ranks.py). A
+short job would wait for a long job's commands, and processors would idle while commands in slots wait for a disk.
+Therefore a command that Algorithm 1 cannot place may go to a node that has the memory, if either the job and the jobs
+before it have fewer commands there than the node has slots, or fewer than :data:`MOST_BEYOND` times as many commands as
+slots run there. No job has more commands on a node than the node has slots.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from master.core.cluster import Cluster
 
 
-#: More commands than a node has: of nodes with as many ahead, that with the fewest commands is taken.
+#: More than the commands of any node: the number of commands decides only between nodes with as many slots left.
 _MANY = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class _Commands:
-    """Commands of the CPU on the nodes: how many of which job, an element for each pair of a node and a job."""
+    """The numbers of commands on the nodes; one element for each pair of a node and a job."""
 
     workers: Rows
-    places: Floats  # of the job in the order; infinite where it is not in it
+    places: Floats  # the job's position in the order; infinite where the job is not in the order
     counts: Floats
 
     @classmethod
     def of(cls, cluster: Cluster, picture: Picture, places: dict[str, int]) -> _Commands:
-        """Of the nodes of the picture."""
+        """Count the commands on the nodes of the snapshot."""
         found = [
             (worker, places.get(job, np.inf), count)
             for worker, row in enumerate(picture.rows.tolist())
@@ -52,22 +52,22 @@ class _Commands:
         return cls(columns[0].astype(np.intp), columns[1], columns[2])
 
     def at(self, place: float, workers: int) -> Floats:
-        """How many each node has of the job at this place."""
+        """Return each node's number of commands of the job at this position."""
         there = self.places == place
         counted: Floats = np.bincount(self.workers[there], self.counts[there], workers).astype(float)
         return counted
 
     def up_to(self, place: float, workers: int) -> Floats:
-        """How many each node has of the jobs up to this place, the job there included."""
+        """Return each node's number of commands of the jobs up to and including this position."""
         before = self.places <= place
         counted: Floats = np.bincount(self.workers[before], self.counts[before], workers).astype(float)
         return counted
 
 
 def due(cluster: Cluster, now: float) -> bool:
-    """Return whether to look: a command waits, and something has changed that matters here or a heartbeat has passed.
+    """Return whether to try: a command waits, and a relevant change happened or a heartbeat's time has passed.
 
-    The jobs are ranked for it, which a round that places nothing does not do otherwise.
+    Only this needs the ranking in a round that places nothing.
     """
     table = cluster.table
     if now < cluster.ahead_due or not table.most_commands[: len(table.nodes)].any():
@@ -76,10 +76,9 @@ def due(cluster: Cluster, now: float) -> bool:
 
 
 def place(cluster: Cluster, ranking: Ranking, offered: dict[str, dict[str, list[Task]]] | None) -> set[str]:
-    """Place what Algorithm 1 found no place for and may start ahead of others, in the order of the jobs.
+    """Place commands that Algorithm 1 could not place and that may start ahead of others, in the order of the jobs.
 
-    Of jobs in ``offered`` only these tasks, by stage, may be placed; None: there is no such limit. Return the jobs of
-    which something was placed.
+    ``offered`` limits the jobs in it to these tasks, by stage; None means no limit. Return the jobs with a placed task.
     """
     cluster.ahead_due = cluster.now + cluster.settings.heartbeat_s
     places = {job: place for place, job in enumerate(ranking.order())}
@@ -100,12 +99,12 @@ def place(cluster: Cluster, ranking: Ranking, offered: dict[str, dict[str, list[
 
 
 def _waits(cluster: Cluster, job: Job) -> bool:
-    """Whether commands of a job wait for a regular place."""
+    """Return whether commands of a job wait for a regular place."""
     return bool(job.ready_count) and any(stage.commands for stage in stages_of(cluster, job).values())
 
 
 class _Nodes:
-    """The nodes as one job after the other looks at them, in the order of the jobs."""
+    """The nodes as seen by one job after the other, in the order of the jobs."""
 
     def __init__(self, cluster: Cluster, places: dict[str, int]) -> None:
         self._picture = picture = Picture(cluster)
@@ -121,18 +120,18 @@ class _Nodes:
 
     @property
     def full(self) -> bool:
-        """Whether no node takes anything more."""
+        """Return whether no node takes another command."""
         return not (self._count < self._most).any()
 
     def turn_to(self, job: Job) -> None:
-        """Look at them for this job from now on."""
+        """Make this the job that commands are placed for."""
         place, workers = self._places[job.job], len(self._taken)
         self._ahead = self._commands.up_to(place, workers) + self._taken
         self._own = self._commands.at(place, workers)
         self._refused = set()
 
     def take(self, task: Task) -> int | None:
-        """Take a place for a command where those ahead leave the most slots; return the worker, if there is one."""
+        """Reserve room for a command where the jobs ahead leave the most slots; return the worker, or None."""
         request = task.request
         assert request is not None and request.command is not None
         cores, memory_bytes = request.command.cpu_cores, request.memory_bytes
@@ -157,11 +156,11 @@ class _Nodes:
         return worker
 
     def node(self, worker: int) -> Node:
-        """Of a worker."""
+        """Return the node of a worker."""
         return self._picture.node(worker)
 
     def why(self, worker: int) -> str:
-        """Say it of the task that was placed there last."""
+        """Explain the latest placement on this worker."""
         before, slots = self._ahead[worker] - 1, self._slots[worker]
         if before < slots:
             return f"ahead: of {slots:g} slots the jobs up to this one's have {before:g}"

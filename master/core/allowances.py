@@ -1,7 +1,8 @@
-"""What one user may hold of the cluster at once: cores and memory that are promised to what is placed of his.
+"""Limits on the cores and memory that one user's placed tasks may hold at once.
 
-Of a user's tasks as many are offered to placement as his allowance has room for: were each offered that fits alone,
-placement would fill nodes with what may then not be had. What is promised by reservations counts, too: limits go first.
+Only as many of a user's tasks are offered to placement as the user's limit has room for. If every task were offered
+that fits on its own, placement would fill nodes with tasks that then exceed the limit. Reserved resources count as
+held: limits take precedence over reservations.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A task that waits for a regular place, and what it would hold. ``nowhere``: no node that it may go to takes work,
-    so what it would hold keeps nobody waiting."""
+    """A task that waits for a regular place, and the amounts it would hold. ``nowhere``: no eligible node takes work,
+    so the task must not delay others of its user."""
 
     job: Job
     task: Task
@@ -39,15 +40,15 @@ class Asking:
 
 
 def of(cluster: Cluster) -> Allowances | None:
-    """Those of a round that begins; None where no limit is set."""
+    """Return the limits for a round that begins; None where no limit is set."""
     settings = cluster.settings
     return Allowances(cluster) if settings.user_max_cores or settings.user_max_memory_bytes else None
 
 
 def amounts_of(cluster: Cluster, job: Job, task: Task) -> Amounts:
-    """What a task will hold where it is placed: of an executor, of which it is known what it will use, the most."""
+    """Return the amounts a placed task will hold; for an executor with a forecast, its largest demand."""
     assert task.request is not None
-    if task.elastic:  # of no one is more wanted than the largest node that it may go to has
+    if task.elastic:  # an executor gets at most the capacity of the largest eligible node
         most_cores, most_bytes = executors.largest(cluster, job, task)
         names, table = task.request.nodes, cluster.table
         rows = [table.rows[name] for name in names if name in table.rows] if names else slice(len(table.nodes))
@@ -58,13 +59,13 @@ def amounts_of(cluster: Cluster, job: Job, task: Task) -> Amounts:
 
 
 def asking(cluster: Cluster, picture: Picture, job: Job, task: Task) -> Asking:
-    """A task as the limit of its user sees it."""
+    """Return a task with the amounts that count towards its user's limit."""
     allowed = picture.allowed(task)
     return Asking(job, task, amounts_of(cluster, job, task), allowed is not None and not allowed.any())
 
 
 def user_of(cluster: Cluster, held: Held) -> str:
-    """Whose it is. Its origin's word goes before that of the node that holds it."""
+    """Return the user of a held task. The origin's statement takes precedence over that of the holding node."""
     job = cluster.jobs.get(held.job)
     if job is not None and job.user:
         return job.user
@@ -75,14 +76,16 @@ def user_of(cluster: Cluster, held: Held) -> str:
 
 
 class Allowances:
-    """The books of one round. What is on its way out counts until its node is rid of it, and so does what a restarted
-    master has adopted: nobody is stopped because a limit fell."""
+    """The amounts held by each user in one round. A task being withdrawn counts until its node has released it, as do
+    tasks adopted after a restart of the master. Lowering a limit stops no running task.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         settings = cluster.settings
         self._most: Amounts = (settings.user_max_cores or math.inf, settings.user_max_memory_bytes or math.inf)
         self._held: dict[str, list[float]] = {}
-        self._closed: dict[tuple[str, int], str] = {}  # (user, resource) → why the first in his line waits for it
+        # (user, resource) → why the first task in the user's line waits for the resource
+        self._closed: dict[tuple[str, int], str] = {}
         self._offered: list[Asking] = []
         for node in cluster.nodes.values():
             for held in node.held.values():
@@ -90,28 +93,29 @@ class Allowances:
                     self._add(user, (held.cores or float(held.uses_core()), float(held.memory_bytes)))
 
     def held(self, user: str) -> Amounts:
-        """What he holds, with what is offered now."""
+        """Return the amounts a user holds, including the tasks offered in this round."""
         cores, memory = self._held.get(user, (0.0, 0.0))
         return cores, memory
 
     def take(self, user: str, amounts: Amounts) -> str:
-        """Have the user hold so much more; or why not."""
+        """Add these amounts to the user's; return why not where they exceed the limit."""
         why = self.why_not(user, amounts)
         if not why:
             self._add(user, amounts)
         return why
 
     def why_not(self, user: str, amounts: Amounts) -> str:
-        """Why he may not hold so much more; empty where he may."""
+        """Return why the user may not hold that much more; empty where allowed."""
         lacking = self._lacking(user, amounts)
-        return self._said(user, lacking[0], amounts[lacking[0]]) if lacking else ""
+        return self._limit_text(user, lacking[0], amounts[lacking[0]]) if lacking else ""
 
     def offer(self, asking: Iterable[Asking]) -> tuple[list[Asking], dict[str, str]]:
-        """Which of them to offer to placement, and by job why others are not; ``asking`` in the order of the jobs.
+        """Return the tasks to offer to placement, and by job why others are held back; ``asking`` in the order of the
+        jobs.
 
-        The first of a user that finds no room is waited for: what is behind it gets none of what it lacks, unless that
-        is more than the user may ever have. What was offered in vain goes last until all that waits of his has been:
-        one for which no node has room must not keep the rest waiting.
+        The first task of a user that exceeds the limit blocks the resources it lacks for the tasks behind it, unless it
+        wants more than the limit itself. A task offered in vain goes to the end of the line until all of the user's
+        waiting tasks have been offered: a task that fits on no node must not delay the rest.
         """
         by_user: dict[str, list[Asking]] = {}
         for one in asking:
@@ -133,7 +137,7 @@ class Allowances:
         return offered, over
 
     def settle(self, *, tried: bool = True) -> None:
-        """After placement: what has found no place is given back. ``tried``: placement was asked for one."""
+        """After placement, give back the amounts of tasks not placed. ``tried``: placement actually tried them."""
         for one in self._offered:
             if not one.task.node:
                 self._add(one.job.user, (-one.amounts[0], -one.amounts[1]))
@@ -141,7 +145,7 @@ class Allowances:
         self._offered = []
 
     def _next(self, user: str, amounts: Amounts) -> str:
-        """As :meth:`take`, for the next in his line."""
+        """As :meth:`take`, for the next task in the user's line."""
         wanted = [resource for resource, amount in enumerate(amounts) if amount]
         for resource in wanted:
             if (user, resource) in self._closed:
@@ -150,7 +154,7 @@ class Allowances:
         if not lacking:
             self._add(user, amounts)
             return ""
-        why = self._said(user, lacking[0], amounts[lacking[0]])
+        why = self._limit_text(user, lacking[0], amounts[lacking[0]])
         if all(amounts[resource] <= self._most[resource] for resource in wanted):
             self._closed |= {(user, resource): why for resource in lacking}
         return why
@@ -161,7 +165,7 @@ class Allowances:
             held[resource] += amount
 
     def _lacking(self, user: str, amounts: Amounts) -> list[int]:
-        """The resources of which he may not have so much more."""
+        """Return the resources of which the user may not have that much more."""
         held = self._held.get(user, (0.0, 0.0))
         return [
             resource
@@ -169,7 +173,7 @@ class Allowances:
             if amount and has + amount > most + _EPSILON
         ]
 
-    def _said(self, user: str, resource: int, wanted: float) -> str:
+    def _limit_text(self, user: str, resource: int, wanted: float) -> str:
         has, most, key = self.held(user)[resource], self._most[resource], _KEYS[resource]
         if wanted > most:
             return f"it wants {_amount(resource, wanted)}, a user may hold {_amount(resource, most)} ({key})"

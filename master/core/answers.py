@@ -1,4 +1,4 @@
-"""What becomes of decisions once the agent has carried them out, or refused."""
+"""Results of decisions: the agent has carried them out, or refused them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusal]) -> None:
-    """Every decision of the request was carried out but for the refused ones."""
+    """Record that the agent carried out every decision of the request except the refused ones."""
     node = cluster.nodes.get(name)
     decisions = node.unanswered.pop(number, None) if node is not None else None
     if node is None or decisions is None:
-        return  # said on a connection that was lost meanwhile: registration told what is true
+        return  # sent on a connection that was lost since: the registration reported the true state
     reasons = {refusal.index: refusal.reason for refusal in refusals}
     for index, decision in enumerate(decisions):
         reason = reasons.get(index)
@@ -26,7 +26,8 @@ def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusa
                 _assigned(cluster, node, number, decision, reason)
             case api.Withdraw():
                 held = node.held.get((decision.job, decision.task))
-                # A framework's task is gone at once, a command when it has ended; a refusal says that it was not there.
+                # A framework's task is released at once, a command when it has ended; a refusal means that the node did
+                # not have it.
                 if held is not None and held.leaving_in is not None and (reason is not None or not held.command):
                     lifecycle.rid_of(cluster, node, held)
             case api.Promote():
@@ -46,7 +47,7 @@ def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, r
     key = (decision.job, decision.request.task)
     held = node.held.get(key)
     if held is None or held.assigned_in != number:
-        return  # it has ended already: the node's word about that came first
+        return  # the task has ended already: the node's report of that arrived first
     job, task = cluster.jobs.get(key[0]), cluster.task(key)
     if reason is None:
         held.accepted = True

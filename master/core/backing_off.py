@@ -1,4 +1,4 @@
-"""Preempted opportunistic work: which nodes it keeps away from, and how much of it a node may hold meanwhile."""
+"""Back-off of preempted opportunistic work: the nodes a task avoids, and the number of such tasks a node may hold."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def preempted(cluster: Cluster, node: Node, task: Task, ended: Ended, now: float) -> None:
-    """Back off after a node ended a command for its resources; the command is no longer among what the node holds.
+    """Back off after a node ended a command for its resources; the node's held tasks no longer include the command.
 
-    A command without an exit status did not run: the node handed it back, and nothing is known against the node. The
-    same holds for a drained node, which ends all its opportunistic work.
+    A command without an exit status did not run: the node handed it back, which says nothing against the node. The same
+    holds for a drained node, which ends all its opportunistic work.
     """
     first_s, most_s = cluster.settings.preemption_backoff_s, cluster.settings.preemption_backoff_max_s
     if not first_s or ended.exit_status is None or node.draining is not None:

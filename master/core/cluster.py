@@ -1,6 +1,6 @@
-"""The cluster's one door: ``handle(event, now) → instructions``.
+"""The only interface to the cluster's state: ``handle(event, now) → instructions``.
 
-``now`` is monotonic time in seconds. A message that makes no sense raises RpcError and changes nothing.
+``now`` is monotonic time in seconds. An invalid message raises RpcError and changes nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress
 from penstock.wire.errors import bad_request, refused
 
-#: Decisions of one request together; far below the frame limit, and a node works through it in milliseconds.
+#: Largest size of one request's decisions; far below the frame limit, and a node processes it in milliseconds.
 _REQUEST_BYTES = 1024 * 1024
 
 
@@ -55,14 +55,14 @@ class Cluster:
     """The state of the cluster and every decision made about it."""
 
     def __init__(self, settings: MasterSettings, draw: Callable[[], float] = lambda: 0.0) -> None:
-        """``draw`` gives random numbers in [0, 1) to policies that want some."""
+        """``draw`` returns random numbers in [0, 1) for policies that need them."""
         self.settings = settings
         self.nodes: dict[str, Node] = {}
         self.task_lengths = TaskLengths()
         self.table = NodeTable(settings, self.task_lengths)
         self.jobs: dict[str, Job] = {}
         self.past = PastJobs()
-        self.leaving: dict[Key, dict[str, None]] = {}  # nodes that still hold a copy of a task that nobody wants
+        self.leaving: dict[Key, dict[str, None]] = {}  # nodes that still hold an unwanted copy of a task
         self.sizes = JobSizes()
         self.ordering = ordering_of(settings.ordering_settings(), self.sizes)
         self._slack_ordering = ordering_of(settings.ordering_settings(), self.sizes)
@@ -71,22 +71,22 @@ class Cluster:
         self.places = Places()
         self.plan: Plan = NothingPromised()
         self.history = History()
-        self.unlearnt: dict[str, learning.Unlearnt] = {}  # jobs that are over, in the order in which they are due
+        self.unlearnt: dict[str, learning.Unlearnt] = {}  # finished jobs that are still to be learnt from, by due time
         self.memory = MemoryEstimates()
         self.executors = Executors(settings.executor_placement, draw)
         self.counts: Counter[str] = Counter()
         self.ready_tasks = 0
         self.gathers_since: float | None = None  # the first registration, or the latest loss of a node; monotonic
-        self.gathers_until = -math.inf  # nothing is placed before, monotonic
-        self.changed = False  # since the last round, something that may let a task be placed
-        self.room_changed = False  # what may be reserved, or who waits for it
+        self.gathers_until = -math.inf  # nothing is placed earlier; monotonic
+        self.changed = False  # something changed since the last round that may let a task be placed
+        self.room_changed = False  # the reservable memory or the set of waiting jobs changed
         self.promotable = False  # opportunistic work may be on some node
-        self.ordered_at = -math.inf  # when the order of jobs was looked at for the agents, monotonic
-        self.order_due = math.inf  # when it is to be looked at again
-        self.ahead_due = 0.0  # when commands are to be looked for again that may start ahead of others (monotonic)
-        self.order_owed = False  # … before the next heartbeat, as jobs have come or gone
-        self.now = 0.0  # of the latest event, monotonic
-        self._unix_at = 0.0  # Unix time less monotonic time, as of the last round
+        self.ordered_at = -math.inf  # when the order of jobs was last computed for the agents, monotonic
+        self.order_due = math.inf  # when to compute that order next
+        self.ahead_due = 0.0  # when to look next for commands that may start ahead of others (monotonic)
+        self.order_owed = False  # jobs have come or gone: compute the order before the next heartbeat
+        self.now = 0.0  # time of the latest event, monotonic
+        self._unix_at = 0.0  # Unix time minus monotonic time, as of the last round
         self._sequence = 0
         self._spoken_to: dict[str, None] = {}
         self._out: list[Instruction] = []
@@ -103,10 +103,9 @@ class Cluster:
         }
 
     def handle(self, event: e.Event, now: float) -> list[Instruction]:
-        """Decide.
+        """Handle an event and return the resulting instructions.
 
-        Raises:
-            RpcError: the message is at fault; nothing has changed.
+        Raises: RpcError: the message is invalid; nothing has changed.
         """
         self.now = now
         match event:
@@ -136,26 +135,28 @@ class Cluster:
 
     @property
     def wants_round(self) -> bool:
-        """Whether a round could place or promote something that the last one could not, or another order is due."""
+        """Return whether a round could place or promote something that the last one could not, or a new order is
+        due.
+        """
         return self.order_owed or (self.changed and (self.ready_tasks > 0 or self.promotable))
 
-    # ------------------------------------------------------------ for the modules of this room
+    # ------------------------------------------------------------ for the modules of this package
 
     def unix(self, now: float) -> float:
-        """Unix time, as jobs' times of submission are; the order of jobs is all that it decides."""
+        """Return Unix time, as used for times of submission; it only affects the order of jobs."""
         return now + self._unix_at
 
     def rank_opportunistic(self, now: float) -> Ranking:
-        """The same ordering, for opportunistic work: by the share of it that each job has."""
+        """Rank the jobs for opportunistic work, by the share of it that each job has."""
         total = totals(self)
         views = job_views(self, [job for job in self.jobs.values() if job.described], total, opportunistic=True)
         ranking = self._slack_ordering.rank(views, cluster_view(total, self.unix(now)))
         return self.hand_orders.arrange(ranking, views)
 
     def rank(self, now: float) -> Ranking:
-        """What is promised comes first, then the order of the jobs that are described, then those that are early.
+        """Rank the jobs: guaranteed jobs first, then described jobs in the configured order, then early jobs.
 
-        Within that order some have their places by hand.
+        Orders by hand are applied within the configured order.
         """
         total, at = totals(self), self.unix(now)
         views = job_views(self, [job for job in self.jobs.values() if job.described], total)
@@ -165,7 +166,9 @@ class Cluster:
         return ranking
 
     def propose(self, node: str, decision: api.AnyDecision) -> int:
-        """Put a decision into the node's next request; its number, or 0 where the node is not connected."""
+        """Add a decision to the node's next request; return the request's number, or 0 where the node is not
+        connected.
+        """
         known = self.nodes.get(node)
         if known is None or not known.connected:
             return 0
@@ -179,31 +182,31 @@ class Cluster:
         return known.number + len(known.outbox)
 
     def instruct(self, instruction: Predict | StoreRun | EndHeard) -> None:
-        """Have the shell do something in the background, or answer."""
+        """Emit an instruction for work in the background, or for an answer."""
         self._out.append(instruction)
 
     def order_anew(self) -> None:
-        """Look at the order of jobs for the agents at once, or ``interval_s`` after the last look."""
+        """Recompute the order of jobs for the agents at once, or ``interval_s`` after the last time."""
         self.order_due, self.order_owed = min(self.order_due, self.ordered_at + self.settings.interval_s), True
 
     def explain(self, what: str, **facts: object) -> None:
-        """Have something logged."""
+        """Emit a log entry."""
         self._out.append(Explain(what, facts))
 
     def hang_up(self, node: str, reason: str) -> None:
-        """Have a connection closed."""
+        """Close the connection to a node."""
         self._out.append(Hangup(node, reason))
 
     def new_job(self, job: str, origin: str, now: float) -> Job:
-        """A job that nobody spoke of before; its origin is expected to come if it is not here."""
+        """Add a job that the master does not know yet; its origin is expected to register if it is away."""
         self._sequence += 1
-        self.unlearnt.pop(job, None)  # one that ended with its origin has come back, and is counted when it ends
+        self.unlearnt.pop(job, None)  # a job that ended with its origin has come back, and is counted when it ends
         created = self.jobs[job] = Job(job, origin, self._sequence)
         self.expect(origin, now)
         return created
 
     def expect(self, name: str, now: float) -> Node:
-        """A node that others speak of: it has ``node_timeout_s`` to register."""
+        """Return the node, adding it if only others have reported it; a new node has ``node_timeout_s`` to register."""
         node = self.nodes.get(name)
         if node is None:
             node = self.nodes[name] = Node(name, away_since=now, draining=self.drains.draining(name))
@@ -212,20 +215,20 @@ class Cluster:
 
     @property
     def fresh(self) -> bool:
-        """Whether nobody has spoken of any job yet."""
+        """Return whether no job has been reported yet."""
         return self._sequence == 0
 
     def untold(self, key: Key) -> bool:
-        """Whether its origin has yet to hear how a task ended."""
+        """Return whether the end of a task has yet to reach the job's origin."""
         job = self.jobs.get(key[0])
         return job is not None and key[1] in job.untold
 
     def task(self, key: Key) -> Task | None:
-        """A task that has not ended."""
+        """Return a task that has not ended; None where there is none."""
         job = self.jobs.get(key[0])
         return job.tasks.get(key[1]) if job is not None else None
 
-    # ------------------------------------------------------------ what people ask for
+    # ------------------------------------------------------------ requests of people
 
     def _asked(self, event: e.Asked) -> None:
         match event:
@@ -285,22 +288,23 @@ class Cluster:
         by = job.cancelled_by if job is not None else past.cancelled_by if past is not None else ""
         if by:
             raise refused(f"job {message.job!r} was cancelled by {by}", field="job")
-        if job is None or not job.described or job.origin == node.name:  # its own origin has forgotten it: it is over
+        # its own origin does not know it any more: it is over
+        if job is None or not job.described or job.origin == node.name:
             raise bad_request(f"unknown job {message.job[:128]!r}", field="job", remedy="register_job first")
         if message.user not in {"", job.user}:
             raise refused(f"job {message.job!r} belongs to {job.user}", field="job")
-        job.served_by(node.name, job.priority)  # the answer carries it
+        job.served_by(node.name, job.priority)  # the answer carries the priority
         job.work.told_last.discard(node.name)
         node.serves.add(job.job)
 
     def joined(self, job: str) -> api.JobJoined:
-        """What is answered to a :class:`~penstock.wire.master_api.JoinJob` that was heeded."""
+        """Return the answer to an accepted :class:`~penstock.wire.master_api.JoinJob`."""
         known = self.jobs[job]
         return api.JobJoined(name=known.name, user=known.user, priority=known.priority)
 
     def _job_ended(self, node: Node, message: api.JobEnded, now: float) -> None:
         job = self.jobs.get(message.job)
-        if job is None:  # its end was found out at registration
+        if job is None:  # registration has already shown that it ended
             if message.use is not None:
                 learning.received(self, node, message.use)
             return
@@ -318,7 +322,7 @@ class Cluster:
         check_tasks(message)
         lifecycle.add_tasks(self, job, message)
         if job.cancelled_by:
-            cancelling.stop(self, job)  # its origin did not know yet
+            cancelling.stop(self, job)  # the origin did not know of the cancellation yet
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
         job = standing.own(self, node, message.job)
@@ -345,7 +349,7 @@ class Cluster:
         self.table.follow_lengths()
 
     def _reconfigure(self, settings: MasterSettings) -> None:
-        """What is placed stays where it is. Another ordering begins with nothing remembered of whose turn it is."""
+        """Apply new settings. Placed tasks stay where they are. A changed ordering starts without its earlier state."""
         before = self.settings
         self.settings = after = before.changed(settings)
         self.table.reconfigure(after)
@@ -362,7 +366,7 @@ class Cluster:
         self.order_due = -math.inf
 
     def _hand_over(self) -> list[Instruction]:
-        """Number what was proposed and give it to the shell, and what is to be written down."""
+        """Number the proposed decisions, and hand them and the changes to be stored to the shell."""
         for name in self._spoken_to:
             node = self.nodes.get(name)
             if node is None:

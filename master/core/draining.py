@@ -1,8 +1,8 @@
-"""Nodes that are drained: nothing new is placed on them, and what the master placed there ends, or is stopped and done
-again elsewhere. Nothing is lost by it, and no loss is counted.
+"""Drained nodes: the master places nothing new on them, and its tasks there end, or are stopped and redone elsewhere.
+No work is lost, and no loss is counted.
 
-The node remembers over its restarts that it takes no work and says so when it registers. What an operator has said to
-this master goes before that: a node that was away meanwhile hears of it when it is back.
+A node stores its drain across restarts and reports it at registration. An operator's request to this master takes
+precedence: a node that was away receives the request when it is back.
 """
 
 from __future__ import annotations
@@ -23,32 +23,30 @@ if TYPE_CHECKING:
 
 
 def asked(cluster: Cluster, event: e.DrainAsked | e.UndrainAsked) -> None:
-    """An operator wants it.
+    """Handle an operator's request.
 
-    Raises:
-        RpcError: ``bad_request`` for ``nodes``: one is not known; then nothing has changed.
+    Raises: RpcError: ``bad_request`` for ``nodes``: a node is unknown; nothing has changed.
     """
     for node in known(cluster, event.nodes):
         if isinstance(event, e.UndrainAsked):
-            _say(cluster, node, None, event.by)
+            _set_drain(cluster, node, None, event.by)
             continue
         if node.draining is None:
-            _say(cluster, node, Draining(event.by, event.at), event.by)
+            _set_drain(cluster, node, Draining(event.by, event.at), event.by)
         if event.stop:
             _stop(cluster, node, f"node {node.name} is drained by {event.by}")
 
 
 def known(cluster: Cluster, names: tuple[str, ...]) -> list[Node]:
-    """Those nodes, each once.
+    """Return the named nodes, each once.
 
-    Raises:
-        RpcError: ``bad_request`` for ``nodes``: one has never registered here. (One that is away for long, or since
-            before this master began, is known as long as it is drained.)
+    Raises: RpcError: ``bad_request`` for ``nodes``: a node has never registered here. (A node that has been away for
+    long, or since before this master started, is known while it is drained.)
     """
     nodes: dict[str, Node] = {}
     for name in names:
         node, draining = cluster.nodes.get(name), cluster.drains.draining(name)
-        if draining is not None:  # it was here once
+        if draining is not None:  # it has registered before
             node = node or Node(name, away_since=cluster.now, draining=draining)
         elif node is None or not node.version:
             here = ", ".join(sorted(each.name for each in cluster.nodes.values() if each.version)[:10])
@@ -58,7 +56,9 @@ def known(cluster: Cluster, names: tuple[str, ...]) -> list[Node]:
 
 
 def registered(cluster: Cluster, node: Node, said: Draining | None) -> None:
-    """What a node remembers, and what it was to hear while it was away."""
+    """Compare the drain a node reports at registration with the operator's latest request, and send it where they
+    differ.
+    """
     node.draining_in, node.own = 0, None
     known = cluster.drains.get(node.name)
     node.draining = said if known is None else known.draining
@@ -71,24 +71,24 @@ def registered(cluster: Cluster, node: Node, said: Draining | None) -> None:
 
 
 def confirmed(cluster: Cluster, node: Node, number: int, decision: api.Drain) -> None:
-    """The node has written it down; what it was told since goes before that."""
+    """Handle the node's confirmation that it stored the request, unless a later request followed."""
     if decision.draining is None and number >= node.draining_in:
         cluster.drains.confirmed(node.name)
 
 
 def refused(cluster: Cluster, node: Node, decision: api.Drain, reason: str) -> None:
-    """An agent that does not understand it: nothing is placed there all the same."""
+    """Log that an agent does not support drains; the master places nothing there all the same."""
     cluster.explain("drain refused", node=node.name, draining=decision.draining is not None, reason=reason)
 
 
 def heard(node: Node, message: api.Heartbeat) -> None:
-    """What else runs there, as far as the node knew of the drain when it said so."""
+    """Take the node's other running work from a heartbeat sent after the node knew of the drain."""
     if node.draining is not None and message.decided >= node.draining_in:
         node.own = message.own
 
 
 def state(node: Node) -> str:
-    """``draining``, ``drained``, ``connected``, ``away``, or ``expected`` (only others have spoken of it)."""
+    """Return ``draining``, ``drained``, ``connected``, ``away``, or ``expected`` (reported only by others)."""
     if not node.connected:
         return "away" if node.version or node.draining is not None else "expected"
     if node.draining is None:
@@ -97,7 +97,7 @@ def state(node: Node) -> str:
 
 
 def told(cluster: Cluster, node: Node) -> NodeDrain:
-    """How far a node is, and what still runs there."""
+    """Return a node's drain: its state, and the work that still runs there."""
     own = node.own or []
     left = [*_held(cluster, node), *own[: max(0, MOST_NAMED - len(node.held))]]
     return NodeDrain(
@@ -111,7 +111,7 @@ def told(cluster: Cluster, node: Node) -> NodeDrain:
 
 
 def note(cluster: Cluster) -> str:
-    """What is to be said beside why something waits: which nodes take no work; empty where all do."""
+    """Return a note on drained nodes for the reason why something waits; empty where all nodes take work."""
     names = [name for name in cluster.drains if name in cluster.nodes]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f" (drained: {', '.join(names[:3])}{more})" if names else ""
@@ -120,8 +120,8 @@ def note(cluster: Cluster) -> str:
 # ---------------------------------------------------------------- inside
 
 
-def _say(cluster: Cluster, node: Node, draining: Draining | None, by: str) -> None:
-    """From now on; the node is told at once, or when it is back."""
+def _set_drain(cluster: Cluster, node: Node, draining: Draining | None, by: str) -> None:
+    """Set or clear a node's drain; the node is told at once, or when it is back."""
     if node.draining == draining:
         return
     cluster.drains.say(node.name, draining)
@@ -141,8 +141,9 @@ def _propose(cluster: Cluster, node: Node) -> None:
 
 
 def _stop(cluster: Cluster, node: Node, why: str) -> None:
-    """What the master placed there: commands wait for a place again, a framework hears that its tasks are lost, as if
-    the node were. A task that only the node has told us of stays until its origin is back."""
+    """Stop the master's tasks on a node: commands wait for a place again, and a framework is told that its tasks are
+    lost. A task known only from the node itself stays until its origin is back.
+    """
     for held in list(node.held.values()):
         job, task = cluster.jobs.get(held.job), cluster.task(held.key)
         if held.leaving_in is not None or job is None or task is None or task.request is None:

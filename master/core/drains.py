@@ -1,4 +1,4 @@
-"""What operators have said of nodes: which are drained, and which are to take work again and do not know it yet."""
+"""Operators' drain requests: nodes that are drained, and nodes that take work again but have not confirmed it."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from penstock.wire.cluster_api import Draining
 
 @dataclass(frozen=True, slots=True)
 class DrainSaid:
-    """Of one node: it is drained, or (None) it takes work again."""
+    """The request for one node: its drain, or None where it takes work again."""
 
     draining: Draining | None
 
 
 class Drains:
-    """Node → what was said of it, be it here or not. What a node knows itself, and takes work, is forgotten."""
+    """Node → latest request, for connected and absent nodes. A confirmed end of a drain is removed."""
 
     def __init__(self) -> None:
         self._said: dict[str, DrainSaid] = {}
-        #: What is to be written down since :meth:`take_changes`; None: nothing is said of the node any more.
+        #: Changes to be stored since :meth:`take_changes`; None: the request is removed.
         self._changed: dict[str, DrainSaid | None] = {}
 
     def get(self, node: str) -> DrainSaid | None:
-        """What was said of it; None: nothing."""
+        """Return the request for a node; None where there is none."""
         return self._said.get(node)
 
     def draining(self, node: str) -> Draining | None:
-        """Who drains it, if anybody does."""
+        """Return the node's drain; None where it is not drained."""
         said = self._said.get(node)
         return said.draining if said is not None else None
 
     def __iter__(self) -> Iterator[str]:
-        """Those that are drained, in the order in which that was said."""
+        """Iterate over the drained nodes, in the order of the requests."""
         return (node for node, said in self._said.items() if said.draining is not None)
 
     def say(self, node: str, draining: Draining | None) -> None:
-        """It is so from now on."""
+        """Set the request for a node."""
         said = DrainSaid(draining)
         if self._said.get(node) != said:
             self._said[node] = self._changed[node] = said
 
     def confirmed(self, node: str) -> None:
-        """The node has written down itself that it takes work."""
+        """The node has stored that it takes work."""
         said = self._said.get(node)
         if said is not None and said.draining is None:
             del self._said[node]
             self._changed[node] = None
 
     def remember(self, said: Mapping[str, DrainSaid]) -> None:
-        """What the master before this one wrote down."""
+        """Restore the requests stored by the previous master."""
         self._said.update(said)
 
     def take_changes(self) -> dict[str, DrainSaid | None]:
-        """What is to be written down, each once."""
+        """Return the changes to be stored since the last call."""
         changed, self._changed = self._changed, {}
         return changed

@@ -1,4 +1,4 @@
-"""What agents say about how tasks ended, or are to end."""
+"""Agents' messages about tasks that ended or are to end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float) -> None:
-    """A framework finished tasks that it executes itself. It may say so at any node that takes part in its job; the
-    holder must let go, unless it is the one that says so: it let go before.
+    """Handle tasks that a framework executes itself and has finished. The message may come through any node that takes
+    part in the job. The holding node is told to release the task, unless it sent the message: then it has already done
+    so.
 
-    Raises:
-        RpcError: ``refused``: this node does not.
+    Raises: RpcError: ``refused``: this node does not take part in the job.
     """
     for name in message.tasks:
         _let_go(cluster, node, (message.job, name))
@@ -32,7 +32,7 @@ def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float)
             continue
         holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
         if holder is node and held is not None and not held.command:
-            lifecycle.drop(cluster, node, held)  # that agent let go before it told us
+            lifecycle.drop(cluster, node, held)  # that agent released the task before it sent the message
             backing_off.done(node, held)
         elif holder is not None and held is not None:
             lifecycle.withdraw(cluster, holder, held, "its framework says that it is done")
@@ -41,17 +41,17 @@ def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float)
             cluster.counts["ended_exit"] += 1
             cluster.changed = True
         else:
-            task.node = task.node or node.name  # it was executed before we knew, or knew again, that it was placed
+            task.node = task.node or node.name  # executed before the master knew of its placement
             lifecycle.end(
                 cluster, job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}")
             )
 
 
 def _let_go(cluster: Cluster, node: Node, key: tuple[str, str]) -> None:
-    """A node no longer holds a framework's task that it was told to give up: it has said first that it is done.
+    """Release a framework's task on a node that was told to withdraw it, since the node has reported it done first.
 
-    Until its answer to that the books would take what others got there meanwhile for this task's memory. What the node
-    has not accepted yet is a later copy than the one it speaks of.
+    Otherwise, until the node answers the withdrawal, memory that other tasks got there meanwhile would be counted as
+    this task's. A copy that the node has not accepted yet is later than the reported one, so it stays.
     """
     held = node.held.get(key)
     if held is not None and held.leaving_in is not None and held.accepted and not held.command:
@@ -59,10 +59,9 @@ def _let_go(cluster: Cluster, node: Node, key: tuple[str, str]) -> None:
 
 
 def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, now: float) -> None:
-    """The origin no longer wants them. A placed command ends when its node says how; everything else ends now.
+    """Cancel tasks that the origin no longer wants. A placed command ends when its node reports how; others end now.
 
-    Raises:
-        RpcError: ``refused``: this is not the origin.
+    Raises: RpcError: ``refused``: this node is not the job's origin.
     """
     if message.job not in cluster.jobs:
         return
@@ -81,11 +80,11 @@ def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, n
 
 
 def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: float) -> None:
-    """A command ended on its node. A copy that was withdrawn because it is elsewhere by now ends silently.
+    """Handle the end of a command on its node. A withdrawn copy that has been placed elsewhere since ends silently.
 
-    A connection keeps its order: what ends before its assignment was answered is an earlier copy, whose end was said
-    only now. That end counts as well, unless that copy was stopped: then the present one goes on. After
-    a restart of ours only its origin knows what it is: where that has yet to register, the end is kept until then.
+    Messages on a connection keep their order, so an end that arrives before the assignment's answer is that of an
+    earlier copy. It counts as the task's end unless that copy was stopped: then the present copy continues. After a
+    restart of the master only the origin knows the task: until the origin registers, the end is kept.
     """
     key = (message.job, message.task)
     job, task, held = cluster.jobs.get(message.job), cluster.task(key), node.held.get(key)
@@ -101,10 +100,11 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
         if job is not None and task is not None and task.node == node.name:
             if message.ended.by is not EndedBy.PREEMPTED:
                 lifecycle.end(cluster, job, task, message.ended)
-            elif task.request is not None:  # it did nothing wrong: back to its job's queue (UBIS §IV.C)
+            # preempted through no fault of its own: back to its job's queue (UBIS §IV.C)
+            elif task.request is not None:
                 backing_off.preempted(cluster, node, task, message.ended, now)
                 lifecycle.requeue(cluster, job, task)
-            else:  # what it is only its origin knows, which says so when it registers
+            else:  # only its origin knows the task, and reports it at registration
                 lifecycle.forget(cluster, job, task)
         return
     was_here = task is not None and (task.node or task.was_on) == node.name
@@ -116,7 +116,9 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
 
 
 def _origin_is_to_come(cluster: Cluster, message: api.CommandEnded) -> bool:
-    """Whether it may still be said what job that is: not of one that is over, nor once its origin has said it."""
+    """Return whether the origin may still report the job: neither for a finished job, nor once the origin has
+    reported.
+    """
     job, past = cluster.jobs.get(message.job), cluster.past.get(message.job)
     origin = cluster.nodes.get(job.origin if job is not None else message.origin)
     if (past is not None and past.cancelled_by) or (origin is not None and origin.connected):

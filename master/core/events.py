@@ -1,4 +1,4 @@
-"""What happens to the cluster. Each event is handled by :meth:`master.core.cluster.Cluster.handle`."""
+"""Events of the cluster. Each one is handled by :meth:`master.core.cluster.Cluster.handle`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Message = (
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A node's agent said something. ``Register`` opens its connection; every other message needs one."""
+    """A message of a node's agent. ``Register`` opens its connection; every other message needs one."""
 
     node: str
     message: Message
@@ -61,23 +61,23 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class NodeAway:
-    """The connection is gone. The node has ``node_timeout_s`` to come back; nothing is placed on it meanwhile."""
+    """The connection was lost. The node has ``node_timeout_s`` to come back; meanwhile nothing is placed on it."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class RoundDue:
-    """Time for a scheduling round; ``at`` is Unix time, as jobs' times of submission are."""
+    """A scheduling round is due; ``at`` is Unix time, like jobs' times of submission."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Forecasted:
-    """The answer to ``Predict``: what an executor with these settings will use, resources × slots of ``slot_s``.
+    """The answer to ``Predict``: the predicted use of an executor with these settings, resources × slots of ``slot_s``.
 
-    ``by`` says who predicts it and ``error`` by how much he missed runs that were held back (NaN: there were none).
+    ``by`` names the predictor, ``error`` is its error on runs that were held back (NaN: there were none).
     """
 
     application: str
@@ -90,15 +90,16 @@ class Forecasted:
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """Another run of an application is in the depository, or its models have been trained: forecasts are stale."""
+    """The depository has another run of an application, or its models have been trained: forecasts are stale."""
 
     application: str
 
 
 @dataclass(frozen=True, slots=True)
 class DrainAsked:
-    """An operator (``by``) wants no more work on these nodes, at Unix time ``at``; with ``stop`` what the master placed
-    there is stopped, too."""
+    """An operator (``by``) drains these nodes at Unix time ``at``; ``stop`` also stops the tasks that the master placed
+    there.
+    """
 
     nodes: tuple[str, ...]
     by: str
@@ -108,7 +109,7 @@ class DrainAsked:
 
 @dataclass(frozen=True, slots=True)
 class UndrainAsked:
-    """These nodes take work again; an operator (``by``) says so."""
+    """An operator (``by``) lets these nodes take work again."""
 
     nodes: tuple[str, ...]
     by: str
@@ -116,7 +117,7 @@ class UndrainAsked:
 
 @dataclass(frozen=True, slots=True)
 class CancelAsked:
-    """A job is to be stopped with all that runs of it; ``by`` is who wants that, and may."""
+    """A job is to be stopped with all its tasks; ``by`` is the authorized requester."""
 
     job: str
     by: str
@@ -124,7 +125,9 @@ class CancelAsked:
 
 @dataclass(frozen=True, slots=True)
 class OrderAsked:
-    """``by`` wants these jobs first, in this order: of his own, or (an operator) ``of_all``; without jobs none is."""
+    """``by`` orders these jobs first: its own jobs or, for an operator, ``of_all``. No jobs: the order by hand is
+    removed.
+    """
 
     jobs: tuple[str, ...]
     by: str
@@ -133,16 +136,17 @@ class OrderAsked:
 
 @dataclass(frozen=True, slots=True)
 class Reconfigured:
-    """Other settings from now on, as far as a running master can change them (:meth:`MasterSettings.changed`)."""
+    """New settings, as far as a running master can change them (:meth:`MasterSettings.changed`)."""
 
     settings: MasterSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What the master before this one has written down (``Keep``): before anything else is heard. ``jobs`` are those
-    that are over, in the order in which they ended; ``sizes`` what was learnt of the sizes of jobs; ``orders`` which
-    jobs are first by hand; ``needed`` what jobs that recur needed; ``lengths`` those of the latest tasks."""
+    """The state stored by the previous master (``Keep``), handled before any other event. ``jobs``: finished jobs in
+    the order of their ends; ``sizes``: learnt sizes of jobs; ``orders``: orders by hand; ``needed``: needs of recurring
+    jobs; ``lengths``: lengths of the latest tasks.
+    """
 
     drains: Mapping[str, DrainSaid]
     jobs: Sequence[Past]

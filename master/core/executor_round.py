@@ -1,5 +1,6 @@
-"""A round's second half of placement: executors, by their profiles, one machine's heartbeat after the other (Elasecutor
-§III.B, Algorithm 1)."""
+"""The second half of a round's placement: executors, by their profiles, one node's heartbeat after the other
+(Elasecutor §III.B, Algorithm 1).
+"""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
     from master.core.cluster import Cluster
 
 
-#: An executor that waits, and what it will use.
+#: A waiting executor and its forecast.
 _Known = tuple[Job, Task, e.Forecasted]
 
 
 @dataclass(slots=True)
 class _Asking:
-    """An executor that waits; ``allowed`` (connected nodes) is None where it may go everywhere."""
+    """A waiting executor; ``allowed`` (connected nodes) is None where every node is allowed."""
 
     rank: int
     job: Job
@@ -45,10 +46,10 @@ class _Asking:
 
 
 def place(cluster: Cluster, ranking: Ranking, now: float, limits: Allowances | None) -> None:
-    """Those of whom a forecast is known, on the nodes that have reported since they were last looked at.
+    """Place executors with a forecast on the nodes that have reported since they were last examined.
 
-    All nodes are looked at when somebody new waits, and once in the time of a heartbeat, since what is available
-    changes with time, too.
+    All nodes are examined when a new executor waits, and once per heartbeat time, because availability also changes
+    with time.
     """
     state = cluster.executors
     known, not_offered = _forecast(cluster, ranking)
@@ -65,7 +66,7 @@ def place(cluster: Cluster, ranking: Ranking, now: float, limits: Allowances | N
         nodes[worker].executors_due = False
     if not known or not looked_at:
         none = dict.fromkeys((job.job for job, _, _ in known), "no node is connected") if not nodes else state.lacks
-        _say(cluster, none | not_offered)
+        _record_waits(cluster, none | not_offered)
         if limits is not None:
             limits.settle(tried=False)
         return
@@ -79,11 +80,11 @@ def place(cluster: Cluster, ranking: Ranking, now: float, limits: Allowances | N
     if everywhere:
         first = {one.job.job: one for one in reversed(left)}
         state.lacks = {job: room.lacks(one.demand, one.allowed) for job, one in first.items()}
-        _say(cluster, state.lacks | not_offered)
+        _record_waits(cluster, state.lacks | not_offered)
 
 
 def say_what_waits(cluster: Cluster) -> None:
-    """After regular placement, which speaks of other tasks."""
+    """Set the jobs' reasons for waiting executors, after regular placement, which covers other tasks."""
     for name, why in cluster.executors.waits.items():
         job = cluster.jobs.get(name)
         if job is not None and job.admitted and not job.waits:
@@ -91,8 +92,9 @@ def say_what_waits(cluster: Cluster) -> None:
 
 
 def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[_Known], dict[str, str]]:
-    """Those of whom a forecast is known, in the order of their jobs; it is asked for of the others. And by job, why
-    some can be had nowhere: those that reserve their bounds, as nothing is known of them."""
+    """Return the waiting executors with a forecast, in the order of their jobs, and request the missing forecasts. Also
+    return, by job, why an executor that reserves its bounds for lack of a forecast fits on no node.
+    """
     by_job: dict[str, list[Task]] = {}
     for task in cluster.executors.waiting.values():
         by_job.setdefault(task.job, []).append(task)
@@ -114,14 +116,14 @@ def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[_Known], dict[st
 def _within(
     cluster: Cluster, picture: Picture, known: list[_Known], limits: Allowances
 ) -> tuple[list[_Known], dict[str, str]]:
-    """Those for whose largest demands their users' limits leave room; and by job why others wait."""
+    """Return the executors whose largest demands fit their users' limits, and by job why the others wait."""
     offered, over = limits.offer([allowances.asking(cluster, picture, job, task) for job, task, _ in known])
     names = {(one.task.job, one.task.name) for one in offered}
     return [one for one in known if (one[1].job, one[1].name) in names], over
 
 
 def _asking(picture: Picture, nodes: list[Node], known: list[_Known]) -> list[_Asking]:
-    """Each with what it wants of the nodes that it may go to. Those that want the same share one profile."""
+    """Return each executor with its demand on the nodes it may use. Executors with equal demands share one profile."""
     capacity = capacities(nodes)
     profiles: dict[tuple[int, tuple[str, ...]], Profile] = {}
     found: list[_Asking] = []
@@ -136,8 +138,8 @@ def _asking(picture: Picture, nodes: list[Node], known: list[_Known]) -> list[_A
     return found
 
 
-def _say(cluster: Cluster, lacking: dict[str, str]) -> None:
-    """Why executors wait, by job: what they lack, or the forecast."""
+def _record_waits(cluster: Cluster, lacking: dict[str, str]) -> None:
+    """Record by job why executors wait: the resources they lack, or a missing forecast."""
     waits: dict[str, str] = {}
     waiting: dict[str, int] = {}
     for task in cluster.executors.waiting.values():
@@ -148,7 +150,7 @@ def _say(cluster: Cluster, lacking: dict[str, str]) -> None:
 
 
 class _Placing:
-    """One heartbeat after the other, until nobody fits any more."""
+    """Placement, one heartbeat after the other, until no executor fits."""
 
     def __init__(self, cluster: Cluster, grid: Grid, asking: list[_Asking], now: float) -> None:
         self._cluster = cluster
@@ -166,12 +168,12 @@ class _Placing:
 
     @property
     def wanted(self) -> Mask:
-        """Which resources any of them wants (resources)."""
+        """Return which resources any executor wants (resources)."""
         return np.asarray(self._demands.peaks[: len(self._demands)].any(axis=0))
 
     def on(self, room: Vacancies) -> list[_Asking]:
-        """Place them there; returns who is left."""
-        choosy: dict[int, list[Key]] = {}  # machine → who may go there, and not everywhere
+        """Place executors in the free capacity; return those not placed."""
+        choosy: dict[int, list[Key]] = {}  # machine → executors restricted to some machines that include it
         for key, one in self._asking.items():
             if one.allowed is None:
                 self._pending.add(key, one.number, one.rank)
@@ -185,7 +187,7 @@ class _Placing:
         return list(self._asking.values())
 
     def _heartbeat(self, room: Vacancies, machine: int, choosy: list[Key]) -> None:
-        """The pinned stand in the line of their own machines only."""
+        """Place executors on one machine; restricted executors queue only at their allowed machines."""
         here = [key for key in choosy if key in self._asking]
         for key in here:
             self._pending.add(key, self._asking[key].number, self._asking[key].rank)

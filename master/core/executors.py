@@ -1,8 +1,8 @@
-"""Executors in the cluster: what is forecast of them, what they used, which stages of their jobs have ended.
+"""Executors in the cluster: their forecasts, their measured use, and the ended stages of their jobs.
 
-They are no business of Algorithm 1, nor of slack: what each is promised follows what it is predicted to use
-(Elasecutor §III), and :mod:`master.core.executor_round` places them. One that may use nothing but slack is a command
-like any other there.
+Neither Algorithm 1 nor opportunistic placement handles them: an executor is promised its predicted use (Elasecutor
+§III), and :mod:`master.core.executor_round` places it. An executor that may use only slack is placed like any other
+command there.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from penstock.wire.agent_api import StageProgress
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
 
-#: So many names of ended stages of a job are remembered.
+#: Largest number of ended stages stored for a job.
 _MOST_STAGES = 4096
 
 
 class Executors:
-    """What the cluster remembers of them. ``draw`` gives numbers in [0, 1) to policies that want chance."""
+    """The cluster's state of executors. ``draw`` returns numbers in [0, 1) for random policies."""
 
     def __init__(self, policy: str, draw: Callable[[], float]) -> None:
         self.policy = executor_policy(policy, draw)
         self.forecasts = Forecasts()
         self.usage = UsageReports()
         self.waiting: dict[Key, Task] = {}
-        self.waits: dict[str, str] = {}  # job → why executors of it wait
-        self.lacks: dict[str, str] = {}  # job → what all nodes lacked for them when they were looked at
-        self.news = False  # since all nodes were looked at: who waits, what is forecast, or which nodes there are
-        self.looked_at = -math.inf  # when all nodes were looked at, monotonic
+        self.waits: dict[str, str] = {}  # job → why its executors wait
+        self.lacks: dict[str, str] = {}  # job → resources that all nodes lacked for its executors when last examined
+        self.news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
+        self.looked_at = -math.inf  # when all nodes were examined, monotonic
 
     def ready(self, task: Task) -> None:
-        """It waits for a node."""
+        """Add an executor that waits for a node."""
         self.waiting[task.job, task.name] = task
         self.news = True
 
     def over(self, job: str) -> None:
-        """A job is."""
+        """Remove the state of a job that is over."""
         self.waits.pop(job, None)
         self.usage.forget_unfinished(job)
 
 
 def foreseen(cluster: Cluster, job: Job, task: Task) -> bool:
-    """Whether it is an executor that does not need its bounds, as it is known what it will use, or is being asked."""
+    """Return whether a task is an executor that does not reserve its bounds: it has a forecast, or one is requested."""
     if not task.elastic:
         return False
     forecast = cluster.executors.forecasts.of(key_of(job, task))
@@ -63,14 +63,14 @@ def foreseen(cluster: Cluster, job: Job, task: Task) -> bool:
 
 
 def ask(cluster: Cluster, job: Job, task: Task) -> None:
-    """Have it said what an executor will use, unless that is known, or asked already."""
+    """Request a forecast for an executor, unless it is known or already requested."""
     asked = cluster.executors.forecasts.ask(key_of(job, task))
     if asked is not None:
         cluster.instruct(asked)
 
 
 def heard(cluster: Cluster, event: e.Forecasted | e.Learnt) -> None:
-    """The answer; or what was forecast of an application is out of date, and asked for again by those who wait."""
+    """Store a forecast, or drop the stale forecasts of an application; waiting executors then request new ones."""
     forecasts = cluster.executors.forecasts
     if isinstance(event, e.Forecasted):
         forecasts.take(event)
@@ -81,14 +81,14 @@ def heard(cluster: Cluster, event: e.Forecasted | e.Learnt) -> None:
 
 
 def waiting_of(cluster: Cluster, job: Job) -> list[Task]:
-    """The executors of a job that wait for a place, and of which it is known what they will use."""
+    """Return the waiting executors of a job that have a forecast."""
     state = cluster.executors
     waiting = [task for task in state.waiting.values() if task.job == job.job] if state.waiting else []
     return [task for task in waiting if state.forecasts.of(key_of(job, task)) is not None]
 
 
 def largest(cluster: Cluster, job: Job, task: Task) -> tuple[float, int]:
-    """The most cores and bytes of memory that one of those will hold, as other work sees it."""
+    """Return the most cores and bytes of memory that an executor with a forecast will hold, as seen by other work."""
     forecast = cluster.executors.forecasts.of(key_of(job, task))
     assert forecast is not None
     wanted = Demand.of(job, task, forecast.profile)
@@ -96,11 +96,11 @@ def largest(cluster: Cluster, job: Job, task: Task) -> tuple[float, int]:
     return max(forecast.profile.cpu_cores, default=cores), max(forecast.profile.memory_bytes, default=int(memory))
 
 
-# ---------------------------------------------------------------- what they used
+# ---------------------------------------------------------------- measured use
 
 
 def reported(cluster: Cluster, node: Node, uses: list[api.ExecutorUse]) -> None:
-    """Parts of what executors of a node used."""
+    """Store reported parts of the use of a node's executors."""
     usage = cluster.executors.usage
     for use in uses:
         key = (use.job, use.task)
@@ -112,7 +112,7 @@ def reported(cluster: Cluster, node: Node, uses: list[api.ExecutorUse]) -> None:
 
 
 def ended(cluster: Cluster, job: Job, task: Task, end: Ended) -> None:
-    """An executor is over."""
+    """Complete the measured use of an executor that ended."""
     _keep(cluster, (task.job, task.name), *cluster.executors.usage.ended(job, task, end))
 
 
@@ -127,7 +127,9 @@ def _keep(cluster: Cluster, key: Key, stored: StoreRun | None, why: str) -> None
 
 
 def stages(cluster: Cluster, job: Job, told: list[StageProgress]) -> None:
-    """A framework says how far a job is. A stage has ended when all its tasks are done; once, whatever comes later."""
+    """Record a framework's progress report. A stage ends once, when all its tasks are done, regardless of later
+    reports.
+    """
     done = [stage.stage for stage in told if stage.done >= stage.tasks > 0 and stage.stage not in job.stages_ended]
     if not done or len(job.stages_ended) + len(done) > _MOST_STAGES:
         return
@@ -138,14 +140,14 @@ def stages(cluster: Cluster, job: Job, told: list[StageProgress]) -> None:
 
 
 def tell_stages(cluster: Cluster, job: Job, node: str) -> None:
-    """How many have ended, where any has."""
+    """Tell a node how many stages have ended, if any."""
     if job.stages_ended:
         count = len(job.stages_ended)
         cluster.propose(node, api.TellStages(job=job.job, ended=count, why=f"{next(reversed(job.stages_ended))} ended"))
 
 
 def registered(cluster: Cluster, node: Node) -> None:
-    """A node is there again: what its executors were not told meanwhile."""
+    """Tell a node that is back of the stages that ended while it was away."""
     cluster.executors.news = True
     for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and held.leaving_in is None):
         job = cluster.jobs.get(name)
@@ -157,7 +159,9 @@ def registered(cluster: Cluster, node: Node) -> None:
 
 
 def _stuck(cluster: Cluster, node: Node, use: api.ExecutorUse) -> None:
-    """Its node has nothing left to give: copies of its tasks are best run where most is available."""
+    """Suggest a helper for a stuck executor, whose node has no resources left: the run's executor with the most
+    available.
+    """
     job, task = cluster.jobs.get(use.job), cluster.task((use.job, use.task))
     if job is None or task is None or task.node != node.name:
         return
@@ -175,7 +179,9 @@ def _stuck(cluster: Cluster, node: Node, use: api.ExecutorUse) -> None:
 
 
 def _same_run(cluster: Cluster, job: Job, task: Task) -> list[Task]:
-    """The placed executors of the same run: those of one user that name the same, else those of one job."""
+    """Return the other placed executors of the same run: the user's executors that name the run, or else those of the
+    job.
+    """
     run = task.request.executor.run if task.request is not None and task.request.executor is not None else ""
     jobs = [each for each in cluster.jobs.values() if each.user == job.user] if run else [job]
     return [
@@ -189,7 +195,7 @@ def _same_run(cluster: Cluster, job: Job, task: Task) -> list[Task]:
 
 
 def _room(node: Node) -> float:
-    """The sum of what is available, as fractions of what there is (as in :class:`~master.placement.MostAvailable`)."""
+    """Return the sum of the available fractions of resources (as in :class:`~master.placement.MostAvailable`)."""
     if node.availability is None:
         capacity = node.capacity
         return node.cores_free() / capacity.cores + node.memory_free_bytes() / capacity.memory_bytes

@@ -1,4 +1,4 @@
-"""What is forecast of the executors that wait: asked for once, kept while it is used and true."""
+"""Forecasts of waiting executors: requested once, and stored while they are used and valid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _Key = tuple[str, Settings, Sizing]
 
 
 def key_of(job: Job, task: Task) -> _Key:
-    """What an executor is forecast by. Applications of different users have nothing in common but perhaps a name."""
+    """Return the key of an executor's forecast. The user is part of it: equal application names of users are
+    unrelated.
+    """
     request = task.request
     assert request is not None
     assert request.command is not None
@@ -25,7 +27,7 @@ def key_of(job: Job, task: Task) -> _Key:
 
 
 class Forecasts:
-    """Bounded: the one that was used the longest ago is forgotten first, and asked for again if it is wanted."""
+    """A bounded store; the least recently used forecast is removed first, and requested again when needed."""
 
     def __init__(self, most: int = 1024) -> None:
         self._most = most
@@ -33,21 +35,21 @@ class Forecasts:
         self._asked: set[_Key] = set()
 
     def of(self, key: _Key) -> e.Forecasted | None:
-        """As far as it is known."""
+        """Return the forecast; None where it is unknown."""
         known = self._known.pop(key, None)
         if known is not None:
             self._known[key] = known
         return known
 
     def ask(self, key: _Key) -> Predict | None:
-        """What is to be asked; nothing where it is known, or the answer under way."""
+        """Return the request to send; None where the forecast is known or already requested."""
         if key in self._known or key in self._asked:
             return None
         self._asked.add(key)
         return Predict(*key)
 
     def take(self, answer: e.Forecasted) -> None:
-        """The answer."""
+        """Store an answer."""
         key = answer.application, answer.settings, answer.sizing
         self._asked.discard(key)
         self._known[key] = answer
@@ -55,6 +57,6 @@ class Forecasts:
             del self._known[next(iter(self._known))]
 
     def forget(self, application: str) -> None:
-        """There is more to know of an application by now."""
+        """Drop an application's forecasts, because more is known about it now."""
         for key in [key for key in self._known if key[0] == application]:
             del self._known[key]

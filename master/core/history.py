@@ -1,4 +1,4 @@
-"""What recurring jobs needed before: their R until they have said it themselves (Ursa §4.2.2)."""
+"""Needs of recurring jobs in earlier runs: used as a job's R until the job has reported its own (Ursa §4.2.2)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import dataclass
 
 from penstock.model import KINDS
 
-#: (user, name of the job): the same name of another user is another job.
+#: (user, name of the job): equal names of different users are different jobs.
 Name = tuple[str, str]
-#: A length is foretold from so many runs at least, the latest ones, and is taken to be wrong by up to this factor.
+#: A length is predicted from at least this many runs, from at most this many latest runs, with an error up to this
+#: factor.
 _LEAST_RUNS, _LATEST_RUNS, _ERRS_BY = 2, 5, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Of a whole job: bytes per kind of the tasks that were placed, and container-seconds that it received.
+    """The needs of a whole job: bytes per kind of its placed tasks, and container-seconds received.
 
-    ``lengths_s`` are the times from admission to the end of the latest runs, those that are known.
+    ``lengths_s`` are the known times from admission to the end of the latest runs.
     """
 
     work: tuple[float, ...] = (0.0,) * len(KINDS)
@@ -26,17 +27,19 @@ class Needed:
     lengths_s: tuple[float, ...] = ()
 
     def ends_after_s(self, elapsed_s: float) -> float:
-        """Return how long a run that has lasted so long goes on at least: half of the shortest; 0: nobody knows."""
+        """Return the least remaining time of a run that has lasted ``elapsed_s``: half of the shortest length; 0:
+        unknown.
+        """
         return max(0.0, min(self.lengths_s) / _ERRS_BY - elapsed_s) if self._known else 0.0
 
     @property
     def ends_within_s(self) -> float:
-        """Return how long the next run takes at most: twice the longest; inf: nobody knows."""
+        """Return the longest expected time of the next run: twice the longest length; inf: unknown."""
         return max(self.lengths_s) * _ERRS_BY if self._known else math.inf
 
     @property
     def is_valid(self) -> bool:
-        """Whether there is an amount for each kind, and all are finite and not negative."""
+        """Return whether there is an amount for each kind, and all are finite and not negative."""
         amounts = (*self.work, self.service_s, *self.lengths_s)
         return len(self.work) == len(KINDS) and all(0 <= amount < math.inf for amount in amounts)
 
@@ -46,7 +49,7 @@ class Needed:
 
 
 class History:
-    """Bounded: the name that was used the longest ago is forgotten first."""
+    """A bounded store; the least recently used name is removed first."""
 
     def __init__(self, most: int = 1024) -> None:
         self._most = most
@@ -54,11 +57,13 @@ class History:
         self._changed: dict[Name, Needed | None] = {}
 
     def of(self, name: Name) -> Needed | None:
-        """What a job of this name needed, as far as is known."""
+        """Return the needs of a job of this name; None where they are unknown."""
         return self._known.get(name)
 
     def learn(self, name: Name, needed: Needed) -> None:
-        """A job of this name is done. The last run counts as much as all before it: inputs grow and shrink."""
+        """Learn from a finished job of this name. The last run weighs as much as all earlier ones: inputs grow and
+        shrink.
+        """
         before = self._known.pop(name, None)
         if before is not None:
             work = tuple((old + new) / 2 for old, new in zip(before.work, needed.work, strict=True))
@@ -68,14 +73,14 @@ class History:
             gone = next(iter(self._known))
             del self._known[gone]
             self._changed[gone] = None
-        self._changed.pop(name, None)  # in the order in which they were used
+        self._changed.pop(name, None)  # keep the order of use
         self._known[name] = self._changed[name] = needed
 
     def take_changes(self) -> dict[Name, Needed | None]:
-        """Return what is to be written down since the last call; None: forgotten."""
+        """Return the changes to be stored since the last call; None: removed."""
         changed, self._changed = self._changed, {}
         return changed
 
     def restore(self, kept: Iterable[tuple[Name, Needed]]) -> None:
-        """Take over what an earlier master wrote down; what cannot be calculated with is left out."""
+        """Restore the entries stored by an earlier master; skip invalid ones."""
         self._known |= {name: needed for name, needed in kept if needed.is_valid}

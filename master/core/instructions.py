@@ -1,4 +1,4 @@
-"""What the shell is told to do."""
+"""Instructions to the shell."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SendDecisions:
 
 @dataclass(frozen=True, slots=True)
 class Hangup:
-    """Close the node's connection: it has been silent for too long. ``NodeAway`` is not wanted for it."""
+    """Close the node's connection: it has been silent for too long. No ``NodeAway`` follows."""
 
     node: str
     reason: str
@@ -39,7 +39,7 @@ class Hangup:
 
 @dataclass(frozen=True, slots=True)
 class Explain:
-    """Log what happened: who, why, which numbers."""
+    """Log an event with its facts."""
 
     what: str
     facts: dict[str, object]
@@ -47,7 +47,7 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class Predict:
-    """Say what an executor of an application will use; its answer is the event ``Forecasted``."""
+    """Predict the use of an application's executor; the answer is the event ``Forecasted``."""
 
     application: str
     settings: Settings
@@ -56,8 +56,9 @@ class Predict:
 
 @dataclass(frozen=True, slots=True)
 class StoreRun:
-    """Keep what an executor used, slot by slot of ``slot_s``; ``run`` names the run of the application that it was
-    part of. Its answer is the event ``Learnt``."""
+    """Store the use of an executor, in slots of ``slot_s``; ``run`` names the run of the application that the executor
+    belonged to. The answer is the event ``Learnt``.
+    """
 
     application: str
     run: str
@@ -67,12 +68,12 @@ class StoreRun:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Write down, for the master that comes after this one: what operators have said of nodes (``drains``) and how jobs
-    ended (``jobs``), by their names; None: forget it. A node that is to take work again, but does not know yet, is
-    ``drains[node] = DrainSaid(None)``. ``sizes`` is what was learnt of the sizes of jobs, by kind, ``orders`` which
-    jobs are first by hand (:class:`~master.core.hand_orders.HandOrders`), ``needed`` what jobs that recur needed, and
-    ``lengths`` those of the latest tasks, None where there is nothing new. It is given back as the event
-    ``Remembered``."""
+    """Store state for the next master, by name; None: remove the entry. ``drains``: operators' drain requests; a node
+    that takes work again but has not confirmed it is ``drains[node] = DrainSaid(None)``. ``jobs``: how jobs ended.
+    ``sizes``: learnt sizes of jobs, by kind. ``orders``: orders by hand (:class:`~master.core.hand_orders.HandOrders`).
+    ``needed``: needs of recurring jobs. ``lengths``: lengths of the latest tasks, None where unchanged. The next master
+    receives all this as the event ``Remembered``.
+    """
 
     drains: Mapping[str, DrainSaid | None] = field(default_factory=dict)
     jobs: Mapping[str, Past | None] = field(default_factory=dict)
@@ -85,7 +86,7 @@ class Keep:
         return any((self.drains, self.jobs, self.sizes, self.orders, self.needed, self.lengths))
 
     def then(self, later: Keep) -> Keep:
-        """Return this and what came later in one, with what came last at the end."""
+        """Merge this with later changes; a later change goes to the end."""
         return Keep(
             _then(self.drains, later.drains),
             _then(self.jobs, later.jobs),
@@ -102,7 +103,7 @@ def _then(before: Mapping[K, V], later: Mapping[K, V]) -> dict[K, V]:
 
 @dataclass(frozen=True, slots=True)
 class EndHeard:
-    """A job's origin has heard how one of its tasks ended, or is not to hear of it any more."""
+    """A job's origin has confirmed how one of its tasks ended, or no longer needs to be told."""
 
     job: str
     task: str

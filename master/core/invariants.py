@@ -1,4 +1,4 @@
-"""What is true of the cluster's state after every event. Property tests and the simulator check it."""
+"""Invariants of the cluster's state that hold after every event. Property tests and the simulator check them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ if TYPE_CHECKING:
 
 
 def broken(cluster: Cluster) -> list[str]:
-    """Every invariant that does not hold; empty when all is well."""
+    """Describe every violated invariant; empty where all hold."""
     return _tasks(cluster) + _holdings(cluster) + _rows(cluster)
 
 
 def _tasks(cluster: Cluster) -> list[str]:
-    """A task is ready or placed, never both; a placed one is held by its node."""
+    """Check that each task is either ready or placed, and that a placed task is held by its node."""
     wrong: list[str] = []
     ready = 0
     for job in cluster.jobs.values():
         if job.origin not in cluster.nodes:
-            wrong.append(f"{job.job}: nobody waits for its origin {job.origin}")
+            wrong.append(f"{job.job}: its origin {job.origin} is not among the nodes")
         waiting = {name for tasks in job.ready.values() for name in tasks}
         ready += sum(len(tasks) for tasks in job.ready.values())
         if waiting - job.tasks.keys():
@@ -38,7 +38,7 @@ def _tasks(cluster: Cluster) -> list[str]:
 
 
 def _holdings(cluster: Cluster) -> list[str]:
-    """What a node holds is the place of its task, or on its way out; so no task is wanted on two nodes."""
+    """Check that a node holds only tasks placed there or being withdrawn; so no task is wanted on two nodes."""
     wrong: list[str] = []
     for node in cluster.nodes.values():
         if not node.connected and node.outbox:
@@ -50,14 +50,14 @@ def _holdings(cluster: Cluster) -> list[str]:
             task = cluster.task(held.key)
             at_home = task is not None and task.node == node.name
             if held.leaving_in is None and not at_home:
-                wrong.append(f"{held.key} stays on {node.name} for nobody")
+                wrong.append(f"{held.key} stays on {node.name}, where it is not wanted")
             if held.leaving_in is not None and at_home and task is not None and not task.unwanted:
                 wrong.append(f"{held.key} is withdrawn from {node.name}, where it is wanted")
     return wrong
 
 
 def _rows(cluster: Cluster) -> list[str]:
-    """The table's rows say what the records say, but for those that are to be brought up to date."""
+    """Check that the table's rows match the records, except rows marked as stale."""
     table = cluster.table
     wrong = [] if [node.name for node in table.nodes] == list(table.rows) else ["the table's rows are out of order"]
     if {node.name for node in table.nodes} != cluster.nodes.keys():

@@ -1,8 +1,8 @@
-"""What a job that is over teaches: how much service it received on all nodes that served it, counted once.
+"""Learning from finished jobs: the service received on all nodes that served the job, counted once.
 
-Its origin says what the job received there when it ends it. Other nodes, and an origin where containers of the job
-still run, tell their last part with their next heartbeat: the job is counted when the last of them has, and after
-:data:`PATIENCE` heartbeats without it.
+When the origin ends a job, it reports the service that the job received there. Other nodes, and an origin that still
+runs containers of the job, report their last part with their next heartbeat. The job is counted when the last node has
+reported, or after :data:`PATIENCE` heartbeats.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from master.core.records import Job, Node
     from penstock.wire.master_api import JobUse
 
-#: So many heartbeats a job that is over waits for the last part of its service.
+#: Heartbeats for which a finished job waits for the last report of its service.
 PATIENCE = 3
 
 
 @dataclass(slots=True)
 class Unlearnt:
-    """A job that is over, and the nodes that have yet to tell the last of what it received there.
+    """A finished job, and the nodes that have yet to report the last part of its service.
 
-    ``teaches``: it was done, so that its size is that of a whole job; ``at_least`` where no node has told of any.
-    ``lengths_s`` is the time since its admission, where that is known.
+    ``teaches``: the job was completed, so its size is that of a whole job. ``at_least``: the size to use where no node
+    reported any service. ``lengths_s``: the time since its admission, if known.
     """
 
     user: str
@@ -45,7 +45,7 @@ class Unlearnt:
 
 
 def job_over(cluster: Cluster, job: Job, *, teaches: bool, waits: bool) -> None:
-    """Count a job that is over, or remember it until it can be; ``waits``: its nodes may have more to tell."""
+    """Count a finished job, or store it until it can be counted; ``waits``: its nodes may have more to report."""
     some = LEAST if job.work.done and not job.executors_of else 0.0
     nodes = {name for name in {job.origin, *job.hosts, *job.work.seen} if waits and _may_tell(cluster, job, name)}
     due = cluster.now + PATIENCE * cluster.settings.heartbeat_s
@@ -58,7 +58,7 @@ def job_over(cluster: Cluster, job: Job, *, teaches: bool, waits: bool) -> None:
 
 
 def received(cluster: Cluster, node: Node, use: JobUse) -> None:
-    """Count what a node says that a job received that is over."""
+    """Add a node's report on a finished job."""
     over = cluster.unlearnt.get(use.job)
     if over is None or node.name not in over.waits_for:
         return
@@ -68,13 +68,13 @@ def received(cluster: Cluster, node: Node, use: JobUse) -> None:
 
 
 def node_lost(cluster: Cluster, node: str) -> None:
-    """A node tells nothing any more."""
+    """Stop waiting for a lost node's reports."""
     for job, over in list(cluster.unlearnt.items()):
         _told(cluster, job, over, node)
 
 
 def overdue(cluster: Cluster, now: float) -> None:
-    """Count the jobs that have waited long enough."""
+    """Count the jobs whose time to wait is over."""
     while cluster.unlearnt:
         job, over = next(iter(cluster.unlearnt.items()))
         if now < over.due:
@@ -99,7 +99,7 @@ def _learn(cluster: Cluster, job: str, over: Unlearnt) -> None:
     service_s = over.work.service_s
     if over.teaches:
         cluster.history.learn((over.user, over.name), Needed(tuple(over.work.ended), service_s, over.lengths_s))
-        # Where no node told of any, as older agents do of jobs shorter than a heartbeat, the smallest size there is.
+        # Older agents report no service for jobs shorter than a heartbeat: then use the smallest size.
         cluster.sizes.learn(over.user, over.application, service_s or over.at_least)
         cluster.order_anew()
     past = cluster.past.get(job)

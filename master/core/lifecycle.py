@@ -1,4 +1,4 @@
-"""What becomes of jobs and tasks: every accepted task is ready, placed, or has ended, and it ends once."""
+"""Lifecycle of jobs and tasks: every accepted task is ready, placed, or has ended, and it ends once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
-    """The origin says what the job is."""
+    """Store the origin's description of a job."""
     job.name, job.user = state.name, state.user
     job.memory_bytes, job.submitted_at, job.reservation = state.memory_bytes, state.submitted_at, state.reservation
     if not job.described:
-        # Who was admitted by a former master has the priority that that one told everybody.
+        # A job admitted by a former master keeps the priority that all agents know from that master.
         job.priority = state.priority if state.admitted else first_priority(state.submitted_at)
         for node in [node for node, told in job.hosts.items() if told is None]:
             job.served_by(node, state.priority)
@@ -38,7 +38,7 @@ def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
         why = f"{cluster.settings.ordering}: submitted at {job.submitted_at:.3f}, until the order is looked at"
         job.told(job.origin, cluster.propose(job.origin, priority_of(job, why)))
     cluster.order_anew()
-    job.admitted = job.admitted or state.admitted  # after a restart of ours: what was reserved stays reserved
+    job.admitted = job.admitted or state.admitted  # memory reserved before a restart of the master stays reserved
     if job.admitted and not state.admitted:
         cluster.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
 
@@ -54,11 +54,11 @@ def end_job(
     listed: bool = True,
     more_to_tell: bool = True,
 ) -> None:
-    """A job is over: its tasks are withdrawn, its reservation is free.
+    """End a job: withdraw its tasks and free its reservation.
 
-    ``told`` is why, where its framework did not end it itself; ``released_by`` an origin that gave back what its
-    framework's tasks held there when it ended the job; ``lost``: it ended with its origin; ``listed``: it is
-    remembered among the jobs that ended; ``more_to_tell``: nodes may have yet to tell of some of its service.
+    ``told``: the reason, where the job's framework did not end it. ``released_by``: an origin that released the
+    framework's tasks there when it ended the job. ``lost``: the job ended with its origin. ``listed``: the job is
+    stored with the finished jobs. ``more_to_tell``: nodes may yet report more of its service.
     """
     if job.described and listed:
         listing.remember(cluster, job, told, lost=lost)
@@ -75,7 +75,7 @@ def end_job(
         learning.job_over(cluster, job, teaches=not job.tasks and job.work.complete, waits=more_to_tell)
     if job.some_executors:
         cluster.executors.over(job.job)
-    for name in job.hosts if not lost else ():  # one that was lost may come back
+    for name in job.hosts if not lost else ():  # a lost job may come back
         if (host := cluster.nodes.get(name)) is not None:
             host.serves.discard(job.job)
     if not lost:
@@ -89,7 +89,7 @@ def end_job(
 
 
 def attained(cluster: Cluster, node: Node, load: api.Load) -> None:
-    """A node says what jobs have received there, and hold."""
+    """Store a node's report of the service that jobs received there, and of what they hold."""
     for use in load.jobs:
         job = cluster.jobs.get(use.job)
         if job is None:
@@ -97,7 +97,7 @@ def attained(cluster: Cluster, node: Node, load: api.Load) -> None:
         elif standing.takes_part(node, job):
             job.work.attained(node.name, use)
             if use.last:
-                if any(key[0] == job.job for key in node.held):  # it was given more meanwhile
+                if any(key[0] == job.job for key in node.held):  # the node was given more meanwhile
                     job.work.told_last.discard(node.name)
             elif node.name not in job.hosts:
                 job.served_by(node.name, job.priority if job.described else None)
@@ -107,7 +107,7 @@ def attained(cluster: Cluster, node: Node, load: api.Load) -> None:
 
 
 def add_tasks(cluster: Cluster, job: Job, message: api.ReadyTasks) -> None:
-    """Tasks become ready. Those known already stay what they are, and their origin, which forgot, hears it again."""
+    """Add ready tasks. A known task keeps its state, and its origin, which has lost it, is told that state again."""
     requests = message.tasks
     if cluster.settings.memory_estimate:
         requests = cluster.memory.stated(job, message.stage, requests)
@@ -119,7 +119,7 @@ def add_tasks(cluster: Cluster, job: Job, message: api.ReadyTasks) -> None:
             tell_if_placed(cluster, job, known)
             continue
         if request.task in job.untold:
-            told = job.untold[request.task]  # both were lost on their way: where it ran, and how it ended
+            told = job.untold[request.task]  # both messages to the origin were lost: the task's node, and its end
             if told.node:
                 cluster.propose(job.origin, api.TellPlaced(job=job.job, task=told.task, node=told.node))
             cluster.propose(job.origin, told)
@@ -140,17 +140,19 @@ def _see_executor(job: Job, task: Task) -> None:
 
 
 def held_of(cluster: Cluster, task: Task) -> Held | None:
-    """What it occupies on its node."""
+    """Return what a task occupies on its node; None where it is not placed."""
     node = cluster.nodes.get(task.node)
     return node.held.get((task.job, task.name)) if node is not None else None
 
 
 def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None, opportunistic: Opportunistic) -> None:
-    """A node's report of what it holds carries neither all of the request nor what is allowed; its origin's does."""
+    """Update a task from its origin's request: a node's report of a held task lacks parts of the request, and
+    ``opportunistic``.
+    """
     job = cluster.jobs[task.job]
     if task.request is None:
         job.work.task_announced(task.stage, request.usage)
-    if task.node:  # what is ready lies where its origin's word has put it
+    if task.node:  # the state of a ready task follows its origin's request already
         task.opportunistic = opportunistic
     job.some_opportunistic |= bool(opportunistic)
     task.request, task.need = request, None
@@ -165,7 +167,7 @@ def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None, 
 
 
 def make_ready(cluster: Cluster, job: Job, task: Task) -> None:
-    """It waits for a node."""
+    """Make a task wait for a node."""
     job.ready.setdefault((task.stage, task.opportunistic), {})[task.name] = task
     job.stage_changed(task.stage)
     job.fits_in = -1
@@ -180,7 +182,7 @@ def make_ready(cluster: Cluster, job: Job, task: Task) -> None:
 
 
 def unready(cluster: Cluster, job: Job, task: Task) -> None:
-    """It no longer waits for a node."""
+    """Stop a task from waiting for a node."""
     stage = job.ready.get((task.stage, task.opportunistic))
     if stage is not None and stage.pop(task.name, None) is not None:
         job.stage_changed(task.stage)
@@ -207,7 +209,7 @@ def assign(
     queued: bool = False,
     profile: Profile | None = None,
 ) -> None:
-    """Propose a task to a node, regular or ``on_slack``; its memory is held until the node is known to be rid of it."""
+    """Propose a task to a node, regular or ``on_slack``; its memory counts as held until the node has released it."""
     request = task.request
     assert request is not None
     unready(cluster, job, task)
@@ -253,7 +255,7 @@ def assign(
 
 
 def assign_executor(cluster: Cluster, job: Job, task: Task, node: Node, demand: Demand, why: str, now: float) -> None:
-    """Propose an executor to a node; in the books of other work its largest demands are held until it ends."""
+    """Propose an executor to a node; towards other work, its largest demands are held until it ends."""
     profile = demand.profile
     assign(cluster, job, task, node, why, profile=profile)
     held = node.held[job.job, task.name]
@@ -263,7 +265,7 @@ def assign_executor(cluster: Cluster, job: Job, task: Task, node: Node, demand: 
 
 
 def tell_placed(cluster: Cluster, job: Job, task: Task) -> None:
-    """The origin learns where the task went; an origin that is away learns it when it is back."""
+    """Tell the origin the task's node; an origin that is away is told when it is back."""
     if not task.told:
         why = f"{task.node} accepted it"
         told = api.TellPlaced(job=job.job, task=task.name, node=task.node, why=why)
@@ -271,14 +273,14 @@ def tell_placed(cluster: Cluster, job: Job, task: Task) -> None:
 
 
 def tell_if_placed(cluster: Cluster, job: Job, task: Task) -> None:
-    """As :func:`tell_placed`, where the task's node has accepted it."""
+    """As :func:`tell_placed`, if the task's node has accepted it."""
     held = held_of(cluster, task)
     if held is not None and held.accepted:
         tell_placed(cluster, job, task)
 
 
 def end(cluster: Cluster, job: Job, task: Task, ended: Ended) -> None:
-    """A task is over. Its origin is told until it says that it heard."""
+    """End a task. Its origin is told until it confirms."""
     if ended.ok and task.request is not None:
         cluster.memory.learn(job, task.stage, task.request.usage, ended.memory_peak_bytes)
     if task.elastic:
@@ -293,19 +295,19 @@ def end(cluster: Cluster, job: Job, task: Task, ended: Ended) -> None:
 
 
 def keep_end(job: Job, task: str, node: str, ended: Ended) -> api.TellEnded:
-    """How a task ended on a node is kept until its origin has heard it; what it is to hear."""
+    """Store how a task ended on a node until its origin confirms; return the message to the origin."""
     told = job.untold[task] = api.TellEnded(job=job.job, task=task, node=node, ended=ended, why=ended.reason)
     return told
 
 
 def heard(cluster: Cluster, job: Job, task: str) -> None:
-    """Its origin knows how a task ended: whoever said so may forget it."""
+    """Drop a task's end after its origin confirmed it; its node may then drop it as well."""
     if job.untold.pop(task, None) is not None:
         cluster.instruct(EndHeard(job.job, task))
 
 
 def forget(cluster: Cluster, job: Job, task: Task) -> None:
-    """A task is no longer one of its job's: what it was to do counts as done."""
+    """Remove a task from its job; its work counts as done."""
     unready(cluster, job, task)
     del job.tasks[task.name]
     if task.request is not None:
@@ -313,7 +315,7 @@ def forget(cluster: Cluster, job: Job, task: Task) -> None:
 
 
 def requeue(cluster: Cluster, job: Job, task: Task) -> None:
-    """It is not where it was to be, and did not end there: it waits for a node again."""
+    """Make a task wait for a node again: it is not on its node, and did not end there."""
     cluster.executors.usage.forget((task.job, task.name))
     task.was_on, task.node, task.on_slack, task.told = task.node, "", False, False
     if task.unwanted:
@@ -323,7 +325,9 @@ def requeue(cluster: Cluster, job: Job, task: Task) -> None:
 
 
 def lost(cluster: Cluster, job: Job, task: Task, why: str) -> None:
-    """A task went with its node. A command is placed again (it may run more than once); a framework decides itself."""
+    """Handle a task lost with its node. A command is placed again (it may run more than once); a framework decides
+    itself.
+    """
     task.losses += 1
     again = task.request is not None and task.request.command is not None
     if task.unwanted or (again and task.losses < cluster.settings.max_losses):
@@ -334,7 +338,7 @@ def lost(cluster: Cluster, job: Job, task: Task, why: str) -> None:
 
 
 def withdraw(cluster: Cluster, node: Node, held: Held, why: str) -> None:
-    """Have a node give up what it holds; until it did, the memory counts."""
+    """Tell a node to release a task; its memory counts until the node has."""
     if held.leaving_in is not None:
         return
     held.leaving_in = cluster.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
@@ -344,14 +348,14 @@ def withdraw(cluster: Cluster, node: Node, held: Held, why: str) -> None:
 
 
 def drop(cluster: Cluster, node: Node, held: Held) -> None:
-    """The node no longer holds it."""
+    """Remove a held task from a node."""
     del node.held[held.key]
     cluster.table.touch(node)
     unmark(cluster, node, held)
 
 
 def unmark(cluster: Cluster, node: Node, held: Held) -> None:
-    """A copy that nobody wants any more is gone."""
+    """Remove the mark of an unwanted copy that is gone."""
     copies = cluster.leaving.get(held.key)
     if copies is not None:
         copies.pop(node.name, None)
@@ -360,7 +364,7 @@ def unmark(cluster: Cluster, node: Node, held: Held) -> None:
 
 
 def rid_of(cluster: Cluster, node: Node, held: Held) -> None:
-    """The node no longer holds it, and has nothing to say about how it ended."""
+    """Handle that a node released a task and will not report how it ended."""
     drop(cluster, node, held)
     cluster.changed = True
     job = cluster.jobs.get(held.job)

@@ -1,4 +1,4 @@
-"""Jobs as they are told of: to their users, to operators, and when they are over."""
+"""Views of jobs for their users, for operators, and for the list of finished jobs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from penstock.wire.jobs_api import MOST_JOBS, JobView, ListJobs, StageView
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
 
-#: So many stages of a job are told one by one.
+#: Largest number of stages in a view of a job.
 MOST_STAGES = 200
 
 
 def listed(cluster: Cluster, asked: ListJobs, user: str | None) -> list[JobView]:
-    """Those that are over, then those that are there; ``user`` None: everybody's. Of very many the latest."""
+    """List finished jobs, then current ones; ``user`` None: of all users. Only the latest :data:`MOST_JOBS` are
+    listed.
+    """
     found: list[JobView] = []
     if asked.ended:
         leaving = _leaving(cluster)
@@ -32,7 +34,7 @@ def listed(cluster: Cluster, asked: ListJobs, user: str | None) -> list[JobView]
 
 
 def find(cluster: Cluster, job: str) -> JobView | None:
-    """One job, with its stages, its failures and its ranks on the nodes."""
+    """Return one job, with its stages, its failures and its ranks on the nodes."""
     known = cluster.jobs.get(job)
     if known is not None and known.described:
         ranks = on_nodes(known, cluster.nodes.values())
@@ -42,7 +44,7 @@ def find(cluster: Cluster, job: str) -> JobView | None:
 
 
 def remember(cluster: Cluster, job: Job, why: str, *, lost: bool) -> None:
-    """A job is over."""
+    """Store a job that is over."""
     word, line = outcome(job, why, lost=lost)
     ended_at = cluster.unix(cluster.now)
     said = msgspec.structs.replace(
@@ -53,7 +55,7 @@ def remember(cluster: Cluster, job: Job, why: str, *, lost: bool) -> None:
 
 
 def view(job: Job, place: Place) -> JobView:
-    """As it is now."""
+    """Return a job's present view."""
     work, ready = job.work, job.ready_count
     progress = stages(job)
     to_come, waiting = work.to_come()
@@ -94,7 +96,7 @@ def view(job: Job, place: Place) -> JobView:
 
 
 def stages(job: Job) -> list[StageView]:
-    """How far each stage is: as its framework says, or as its tasks came and ended, whichever is further."""
+    """Return each stage's progress: the larger of the framework's report and the count of its tasks."""
     told = {stage.stage: stage for stage in job.work.told}
     merged: list[StageView] = []
     for name in dict.fromkeys([*told, *job.work.tallies]):
@@ -106,12 +108,12 @@ def stages(job: Job) -> list[StageView]:
 
 
 def without_details(of: JobView) -> JobView:
-    """For a list of many."""
+    """Return the view without details, for long lists."""
     return msgspec.structs.replace(of, progress=[], failures=[])
 
 
 def _leaving(cluster: Cluster) -> dict[str, set[str]]:
-    """The nodes where something of a job is still being stopped."""
+    """Return, by job, the nodes that are still stopping tasks of it."""
     found: dict[str, set[str]] = {}
     for (job, _), nodes in cluster.leaving.items():
         found.setdefault(job, set()).update(nodes)
@@ -119,7 +121,7 @@ def _leaving(cluster: Cluster) -> dict[str, set[str]]:
 
 
 def _ended(leaving: dict[str, set[str]], past: Past) -> JobView:
-    """One that is over has ended when the last node is rid of what it ran."""
+    """Return the view of a finished job; it is ``ending`` until the last node has released its tasks."""
     holding = leaving.get(past.view.job)
     if holding is None:
         return past.view

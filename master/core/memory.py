@@ -1,7 +1,7 @@
 """The memory of tasks that do not state it: min{r × M(j), m2i(t) × I(t)} (Ursa §4.2.1).
 
-Who knows the operators has better defaults of m2i: :mod:`penstock.opgraph` states the memory of its tasks itself. Here
-m2i is 2, the paper's for a filter, until a stage recurs whose commands were seen to peak.
+Frameworks that know the operators have better defaults of m2i: :mod:`penstock.opgraph` states the memory of its tasks
+itself. Here m2i is 2, the paper's value for a filter, until a stage recurs whose commands' peaks have been measured.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ _Stage = tuple[str, str, str]
 
 
 class MemoryEstimates:
-    """Remembers m2i of recurring stages; the one that was used the longest ago is forgotten first."""
+    """Stores m2i of recurring stages; the least recently used entry is removed first."""
 
     def __init__(self, most: int = 4096) -> None:
         self._most = most
         self._learned: dict[_Stage, float] = {}
 
     def stated(self, job: Job, stage: str, requests: list[TaskRequest]) -> list[TaskRequest]:
-        """These ready tasks, each with its memory. r is a task's part of the input of all ready tasks of its job."""
+        """Return these ready tasks, each with its memory. r is a task's share of the input of all ready tasks of its
+        job.
+        """
         inputs = [input_bytes(request.usage) for request in requests]
         total = job.ready_input_bytes + sum(inputs)
         learned = self._learned.get((job.user, job.name, stage))
@@ -36,7 +38,7 @@ class MemoryEstimates:
         ]
 
     def learn(self, job: Job, stage: str, usage: KindAmounts, peak_bytes: int) -> None:
-        """A command of this stage ended well: the largest ratio of its stage counts."""
+        """Learn from a command of this stage that succeeded: the largest ratio of its stage counts."""
         own = input_bytes(usage)
         if not own or not peak_bytes:
             return
@@ -48,12 +50,12 @@ class MemoryEstimates:
 
     def _estimated(self, request: TaskRequest, share: float, learned: float | None, own: float) -> TaskRequest:
         if request.command is not None and learned is None:
-            return request  # what a program needs cannot be told from its input
+            return request  # the memory of an arbitrary program does not follow from its input
         by_input = (learned or _DEFAULT_M2I) * own
-        wanted = min(share, by_input) if share else by_input  # without an M(j), the second term
+        wanted = min(share, by_input) if share else by_input  # without an M(j), use the second term
         return msgspec.structs.replace(request, memory_bytes=int(wanted))
 
 
 def input_bytes(usage: KindAmounts) -> float:
-    """I(t): what a task reads. Its CPU monotask reads what the others brought (Ursa §4.1.3)."""
+    """Return I(t), the bytes a task reads. Its CPU monotask reads what its other monotasks fetched (Ursa §4.1.3)."""
     return usage.cpu or usage.disk + usage.network

@@ -1,4 +1,4 @@
-"""Jobs that are over, and how they ended: the latest of each user, for whoever asks later."""
+"""Finished jobs and their outcomes: the latest jobs of each user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.wire.jobs_api import JobView, TaskFailure
 if TYPE_CHECKING:
     from master.core.records import Job, Task
 
-#: So many of one user are remembered, so many in all, and so many failed tasks of a job.
+#: Bounds on the finished jobs of one user, on all finished jobs, and on the failed tasks listed for a job.
 MOST_OF_A_USER = 100
 MOST = 2000
 MOST_FAILURES = 20
@@ -22,14 +22,14 @@ MOST_FAILURES = 20
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A job that is over: what is said of it, and who cancelled it, if anybody did."""
+    """A finished job: its view, and the user who cancelled it, if it was cancelled."""
 
     view: JobView
     cancelled_by: str = ""
 
 
 class PastJobs:
-    """Bounded: of each user, and in all, those that ended first are forgotten first."""
+    """A bounded store; the jobs that ended first are removed first, of each user and in all."""
 
     def __init__(self, most_of_a_user: int = MOST_OF_A_USER, most: int = MOST) -> None:
         self._most_of_a_user = most_of_a_user
@@ -42,15 +42,15 @@ class PastJobs:
         return len(self._jobs)
 
     def __iter__(self) -> Iterator[Past]:
-        """In the order in which they ended."""
+        """Iterate in the order in which the jobs ended."""
         return iter(self._jobs.values())
 
     def get(self, job: str) -> Past | None:
-        """A job by its id, if it is still remembered."""
+        """Return a job by its id; None where it is not stored."""
         return self._jobs.get(job)
 
     def remember(self, past: Past) -> None:
-        """It is over."""
+        """Store a finished job."""
         job, user = past.view.job, past.view.user
         self.forget(job)
         self._changed.pop(job, None)
@@ -63,7 +63,7 @@ class PastJobs:
             self.forget(next(iter(self._jobs)))
 
     def forget(self, job: str) -> None:
-        """It was the oldest; or its origin says that it is there after all."""
+        """Remove a job: it was the oldest, or its origin reports that it still exists."""
         past = self._jobs.pop(job, None)
         if past is not None:
             self._changed[job] = None
@@ -73,19 +73,19 @@ class PastJobs:
                 del self._of_user[past.view.user]
 
     def take_changes(self) -> dict[str, Past | None]:
-        """What is to be written down since the last call, in the order in which it happened; None: forgotten."""
+        """Return the changes since the last call, in their order; None: removed."""
         changed, self._changed = self._changed, {}
         return changed
 
     def restore(self, jobs: Iterable[Past]) -> None:
-        """What the master before this one wrote down; of what no longer has room here is told that it is forgotten."""
+        """Restore the jobs stored by the previous master; report removals of those that exceed the bounds here."""
         for past in jobs:
             self.remember(past)
         self._changed = {job: past for job, past in self._changed.items() if past is None}
 
 
 def remember_sizes(sizes: JobSizes, kept: Iterable[KnownSizes], jobs: Iterable[Past]) -> None:
-    """What the master before this one had learnt of sizes; where it kept nothing, what the ends of its jobs tell."""
+    """Restore the sizes learnt by the previous master; where it stored none, learn them from its finished jobs."""
     kept = list(kept)
     sizes.restore(kept)
     for past in jobs if not kept else ():
@@ -94,7 +94,7 @@ def remember_sizes(sizes: JobSizes, kept: Iterable[KnownSizes], jobs: Iterable[P
 
 
 def note_end(job: Job, task: Task, ended: Ended) -> None:
-    """A task of a job is over."""
+    """Count a task's end in its job's failures and cancellations."""
     if ended.ok:
         return
     if ended.by is EndedBy.CANCELLED:
@@ -114,8 +114,9 @@ def note_end(job: Job, task: Task, ended: Ended) -> None:
 
 
 def outcome(job: Job, why: str, *, lost: bool) -> tuple[str, str]:
-    """How a job that is over ended, in a word and in a line. ``why`` says it of one whose framework did not end it;
-    ``lost``: it ended with its host."""
+    """Return how a finished job ended, as a word and as a line. ``why``: the reason where the framework did not end it;
+    ``lost``: the job ended with its host.
+    """
     if job.cancelled_by:
         return "cancelled", f"cancelled by {job.cancelled_by}"
     if lost:

@@ -1,4 +1,4 @@
-"""Where jobs stand, for people: in the latest order of the jobs, and on the nodes that run them."""
+"""Positions of jobs for display: in the latest order of the jobs, and on the nodes that run them."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from master.core.records import Job, Node
 from master.ordering import Ranking, Reason
 from penstock.wire.jobs_api import NodeRank
 
-#: So many of those before a job are named, the nearest, and so many of its nodes.
+#: Bounds on the named jobs before a job (the nearest), and on its nodes.
 MOST_BEFORE = 10
 MOST_NODES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a job stands in the order of the jobs: 1 is the first ``of`` so many."""
+    """A job's position in the order of the jobs: ``rank`` 1 is the first of ``of`` jobs."""
 
     rank: int
     of: int
     reason: Reason
 
 
-#: Of a job that has come since the order was looked at last, or is over.
+#: The position of a finished job, or of one that came after the latest ranking.
 NOWHERE = Place(0, 0, Reason(""))
 
 
 class Places:
-    """The latest ranking that was made, for whatever purpose. To look at it changes nothing of what is decided."""
+    """The latest ranking, made for any purpose. Reading it affects no decision."""
 
     def __init__(self) -> None:
         self._ranking: Ranking | None = None
-        self._ranks: dict[str, int] | None = None  # worked out when somebody asks
+        self._ranks: dict[str, int] | None = None  # computed on demand
 
     def ranked(self, ranking: Ranking) -> None:
-        """The jobs were ranked anew."""
+        """Store a new ranking."""
         self._ranking, self._ranks = ranking, None
 
     def of(self, job: str) -> Place:
-        """Return where a job stands."""
+        """Return a job's position."""
         if self._ranking is None:
             return NOWHERE
         if self._ranks is None:
@@ -49,7 +49,7 @@ class Places:
 
 
 def on_nodes(job: Job, nodes: Iterable[Node]) -> list[NodeRank]:
-    """Return a job's rank on each node where its containers have one, as far as their agents have told."""
+    """Return a job's rank on each node where its containers have one, as reported by the agents."""
     found: list[NodeRank] = []
     for node in nodes:
         ranks = node.ranks.jobs if node.ranks is not None else []

@@ -1,4 +1,4 @@
-"""The first step of a round: what is promised now, by reservations made ahead of time (Rayon §5.2, plan follower)."""
+"""The first step of a round: the resources now promised by reservations (Rayon §5.2, plan follower)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """To one reservation, now: cores and bytes of memory, in so many bundles. What it is promised of disks and network
-    the plan counts; tasks have slots of those, and no rates that could be guaranteed."""
+    """A reservation's present promise: cores and bytes of memory, in ``bundles`` bundles.
+
+    The plan also counts disks and network, but tasks have slots of those, and no rates that could be guaranteed.
+    """
 
     cores: float
     memory_bytes: float
@@ -18,22 +20,22 @@ class Promised:
 
 
 class Plan(Protocol):
-    """Knows the reservations."""
+    """Access to the reservations."""
 
     def promised(self, at: float) -> Mapping[str, Promised]:
-        """Reservation → what it is promised at this time (Unix); those without a promise then are not in it."""
+        """Return reservation → its promise at Unix time ``at``; a reservation without a promise then is left out."""
         ...
 
     def saw(self, at: float, waiting: Collection[str]) -> None:
-        """After each round (Unix time): the reservations that lack some of what they are promised, with tasks ready."""
+        """Note, after each round (Unix time), the reservations that lack part of their promise and have ready tasks."""
 
 
 class NothingPromised:
     """The plan of a cluster without reservations."""
 
     def promised(self, at: float) -> Mapping[str, Promised]:
-        """None."""
+        """Return no promise."""
         return {}
 
     def saw(self, at: float, waiting: Collection[str]) -> None:
-        """Nobody has one."""
+        """Ignore the report."""

@@ -1,8 +1,8 @@
-"""The order of the jobs reaches the queues of the agents (Ursa §4.2.3, "Monotask ordering").
+"""Transfer of the order of jobs to the agents' queues (Ursa §4.2.3, "Monotask ordering").
 
-A priority is a number that only means something against those of other jobs. It is said anew only where the order of
-jobs has changed, to as few jobs as will do: the longest part of the order that the numbers show already stays as it is,
-and each of the others gets a number between those of its neighbours.
+A priority is a number that is only meaningful relative to those of other jobs. It is sent again only where the order of
+jobs has changed, for as few jobs as possible: the longest part of the order that the numbers already match keeps its
+numbers, and each other job gets a number between those of its neighbours.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from master.core.records import Job
     from master.ordering import Ranking
 
-#: Numbers that lie closer leave no room between them: then all jobs get new ones.
+#: Numbers closer than this leave no room in between: then all jobs get new ones.
 _CLOSEST = 1e-5
 
 
 def first_priority(submitted_at: float) -> float:
-    """Of a job that nobody has put in its place yet: by submission (Unix time). Under ``ejf`` and ``fifo`` it stays."""
+    """Return the priority of an unranked job: by submission (Unix time). Under ``ejf`` and ``fifo`` it is final."""
     return -submitted_at
 
 
 def spread(cluster: Cluster, ranking: Ranking, now: float) -> None:
-    """Tell the agents that serve a job its place, where it has changed.
+    """Tell the agents that serve a job its priority, where it has changed.
 
-    That is looked at once a heartbeat, and, at most every ``interval_s``, when a job has come, ended, or been learnt
-    from. A job whose place was changed within a heartbeat, and that has received service since, keeps it: its own
-    service changes the order bit by bit. What else changes the order is told at once, and a new job always is.
+    The order is computed once a heartbeat and, at most every ``interval_s``, when a job has come, has ended, or has
+    been learnt from. A job that was moved within a heartbeat, and has received service since, keeps its priority: its
+    own service changes the order gradually. Other changes of the order, and new jobs, are sent at once.
     """
     cluster.ordered_at, cluster.order_due, cluster.order_owed = now, now + cluster.settings.heartbeat_s, False
     order = [job for name in ranking.order() if (job := cluster.jobs[name]).hosts]
@@ -54,7 +54,7 @@ def spread(cluster: Cluster, ranking: Ranking, now: float) -> None:
 
 
 def priority_of(job: Job, why: str) -> api.SetPriority:
-    """What is said of a job's place."""
+    """Return the message with a job's priority."""
     return api.SetPriority(job=job.job, priority=job.priority, why=why)
 
 
@@ -67,10 +67,10 @@ def _tell(cluster: Cluster, job: Job, why: str) -> None:
 def renumbered(
     order: Sequence[str], told: Mapping[str, float], fixed: Collection[str] = (), fresh: Collection[str] = ()
 ) -> dict[str, float]:
-    """Which numbers to change, and to what, so that larger ones stand first in ``order``.
+    """Return the priorities to change, and their new values, so that ``order`` is by descending priority.
 
-    Jobs in ``fixed`` keep their number; where it is out of place they are passed over. The numbers of ``fresh`` jobs
-    say nothing yet: they stay where they are right as it happens, and put no other job out of place.
+    Jobs in ``fixed`` keep their number; they are skipped where it is out of place. The numbers of ``fresh`` jobs carry
+    no meaning yet: they stay where they happen to be right, and never displace another job.
     """
     staying = _staying(order, told, fresh)
     line = [(job, told[job] if job in staying else None) for job in order if job in staying or job not in fixed]
@@ -82,7 +82,7 @@ def renumbered(
 
 
 def _between_neighbours(line: Sequence[tuple[str, float | None]]) -> dict[str, float]:
-    """A number for each that has none: evenly between those that have one, in steps of 1 at the ends."""
+    """Return a number for each job without one: evenly spaced between its neighbours', in steps of 1 at the ends."""
     changed: dict[str, float] = {}
     start = 0
     upper: float | None = None
@@ -102,7 +102,7 @@ def _between_neighbours(line: Sequence[tuple[str, float | None]]) -> dict[str, f
 
 
 def _staying(order: Sequence[str], told: Mapping[str, float], fresh: Collection[str]) -> set[str]:
-    """The longest part of the order whose numbers fall already, and the fresh jobs whose numbers fit in between."""
+    """Return the longest part of the order with descending numbers, and the fresh jobs whose numbers fit in between."""
     known = _longest_descending([job for job in order if job not in fresh], told)
     staying = set(known)
     between: list[list[str]] = [[]]
@@ -119,7 +119,7 @@ def _staying(order: Sequence[str], told: Mapping[str, float], fresh: Collection[
 
 
 def _longest_descending(order: Sequence[str], told: Mapping[str, float]) -> set[str]:
-    """The longest part of the order whose numbers fall already (patience sorting)."""
+    """Return the longest part of the order with descending numbers (patience sorting)."""
     tails: list[float] = []  # the negated number that ends the best run of each length
     ends: list[str] = []
     before: dict[str, str | None] = {}

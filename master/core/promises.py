@@ -1,8 +1,8 @@
-"""The plan follower (Rayon §5.2): what the plan promises now becomes guarantees, and room is made for what is due.
+"""The plan follower (Rayon §5.2): turn the plan's present promises into guarantees, and make room for promised tasks.
 
-Work that nobody promised anything is in the way of what is promised only where there is no other room; then its newest
-commands are stopped and wait for a place again, as few as will do. What a framework runs by itself cannot be stopped
-from here: its slots go to whoever is promised something as they fall free.
+Unpromised work is stopped only where a promised task has no other room: then as few commands as possible, newest
+first, are stopped and wait for a place again. A framework's own tasks cannot be stopped from here: their slots go to
+promised jobs as they become free.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from penstock.model import KINDS, ResourceKind
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
 
-#: So many promised tasks find room by others' leaving it in one round; the next round goes on.
+#: Promised tasks for which room is made in one round; the next round continues.
 _AT_ONCE = 200
 #: Fractions of cores add up with errors of this size.
 EPSILON = 1e-6
 
 
 def guarantees(cluster: Cluster, at: float) -> tuple[dict[str, str], dict[str, Guarantee]]:
-    """Job → its reservation; reservation → what its jobs are promised together now (Unix time), and hold.
+    """Return job → its reservation, and reservation → the present promise to its jobs together and what they hold.
 
-    Reservations without jobs, or that are promised nothing now, are left out.
+    ``at`` is Unix time. Reservations without jobs, or without a present promise, are left out.
     """
     members = {job.job: job.reservation for job in cluster.jobs.values() if job.reservation}
     if not members:
@@ -49,8 +49,9 @@ def guarantees(cluster: Cluster, at: float) -> tuple[dict[str, str], dict[str, G
 
 
 def make_room(cluster: Cluster, now: float, limits: Allowances | None) -> None:
-    """After placement: stop what is in the way of tasks that are promised a place and have none, or no slot. Not for
-    those whose users hold all that they may: they would not be placed in that room."""
+    """After placement, stop other work that blocks promised tasks without a place or slot. Tasks of users at their
+    limits are skipped: they would not be placed in that room.
+    """
     at = cluster.unix(now)
     members, promised = guarantees(cluster, at)
     cluster.plan.saw(at, _waiting(cluster, members, promised))
@@ -63,7 +64,7 @@ def make_room(cluster: Cluster, now: float, limits: Allowances | None) -> None:
     for task in list(_lacking(cluster, members, promised, limits)):
         fewest: _Node | None = None
         chosen: list[Held] = []
-        for node in cluster.nodes.values():  # all of them, where anybody lacks a place
+        for node in cluster.nodes.values():  # examine all nodes where a promised task lacks a place
             if not node.takes_work:
                 continue
             if node.name not in looked_at:
@@ -78,18 +79,20 @@ def make_room(cluster: Cluster, now: float, limits: Allowances | None) -> None:
 
 
 def _waiting(cluster: Cluster, members: dict[str, str], promised: dict[str, Guarantee]) -> set[str]:
-    """Reservations that lack some of what they are promised now, and have tasks that are ready for it."""
+    """Return the reservations that lack part of their present promise and have ready tasks."""
     waiting = {members[job] for job in members if (found := cluster.jobs[job]).admitted and found.ready_count}
     return {one for one in waiting if one in promised and promised[one].lacking}
 
 
 def _give_slots(nodes: list[_Node], protected: dict[str, str], promised: dict[str, Guarantee]) -> None:
-    """Commands that wait on their nodes for slots of others get them, as far as their reservation is promised that."""
+    """Give slots of other jobs to commands that wait for one on their nodes, as far as their reservation's promise
+    goes.
+    """
     waiting = [(one, held) for one in nodes for held in one.waiting()]
     if not waiting:
         return
     promised = {name: replace(one, held=one.held[:]) for name, one in promised.items()}
-    for _, held in waiting:  # what waits holds nothing yet
+    for _, held in waiting:  # a waiting command holds nothing yet
         promised[protected[held.job]].take([-amount for amount in held.holds()])
     for one, held in waiting:
         guarantee = promised[protected[held.job]]
@@ -101,7 +104,7 @@ def _give_slots(nodes: list[_Node], protected: dict[str, str], promised: dict[st
 def _lacking(
     cluster: Cluster, members: dict[str, str], promised: dict[str, Guarantee], limits: Allowances | None
 ) -> Iterable[Task]:
-    """Ready tasks that are within what their reservation is promised, in the order in which their jobs came."""
+    """Yield ready tasks within their reservation's promise, in the order in which their jobs came."""
     count = 0
     for name in sorted(members, key=lambda name: (cluster.jobs[name].submitted_at, cluster.jobs[name].sequence)):
         guarantee, job = promised.get(members[name]), cluster.jobs[name]
@@ -121,7 +124,7 @@ def _lacking(
 
 @dataclass(frozen=True, slots=True)
 class _Takes:
-    """What a task takes of a node; ``kind`` is of the slot that it runs in, None: none."""
+    """The resources a task takes of a node; ``kind`` is that of its slot, None where it runs in no slot."""
 
     cores: float
     memory_bytes: int
@@ -131,7 +134,7 @@ class _Takes:
 def _takes(cluster: Cluster, task: Task) -> _Takes:
     request = task.request
     assert request is not None
-    if task.elastic:  # it runs in no slot, and its largest demands are held for it
+    if task.elastic:  # an executor runs in no slot, and holds its largest demands
         cores, memory_bytes = executors.largest(cluster, cluster.jobs[task.job], task)
         return _Takes(cores, memory_bytes, None)
     command = request.command
@@ -142,9 +145,9 @@ def _takes(cluster: Cluster, task: Task) -> _Takes:
 
 
 class _Node:
-    """What a node would have free if everything left that has been told to.
+    """The resources of a node that would be free once all withdrawn tasks have left.
 
-    Its slots are had by the commands that came first: later ones wait on the node for them.
+    Its slots belong to the commands that came first: later ones wait on the node for them.
     """
 
     def __init__(self, cluster: Cluster, node: Node, protected: Mapping[str, str]) -> None:
@@ -165,7 +168,7 @@ class _Node:
         self._slots = {kind: int(slots) for kind, slots in zip(KINDS, node.slots, strict=True)}
 
     def waiting(self) -> list[Held]:
-        """Commands that are promised their place, and for which no slot is left."""
+        """Return promised commands for which no slot is left."""
         return [
             held
             for kind, line in self._in_line.items()
@@ -174,12 +177,12 @@ class _Node:
         ]
 
     def give_slot(self, kind: ResourceKind) -> None:
-        """The newest of others that has one leaves it."""
+        """Stop the newest command of another job that has a slot of this kind."""
         victims = self._with_slots(kind)[:1]
         self.stop(victims, f"what is promised waits for a slot of {kind}")
 
     def in_the_way_of(self, task: Task, takes: _Takes) -> list[Held] | None:
-        """Whom to stop for a task to fit; None: it cannot be made to fit here."""
+        """Return the commands to stop so that a task fits; None: it cannot fit here."""
         request, kind = task.request, takes.kind
         assert request is not None
         if request.nodes and self._node.name not in request.nodes:
@@ -199,7 +202,7 @@ class _Node:
         return victims if cores >= -EPSILON and memory >= 0 and not short else None
 
     def stop(self, victims: list[Held], why: str) -> None:
-        """They wait for a place again."""
+        """Stop these commands; they wait for a place again."""
         for held in victims:
             self._others.remove(held)
             if held in self._in_line[held.kind]:  # executors have no slot
@@ -214,12 +217,12 @@ class _Node:
                 lifecycle.requeue(self._cluster, job, task)
 
     def keep_for(self, takes: _Takes) -> None:
-        """Another task must not count on the same room."""
+        """Reserve the room, so that no other task counts on it."""
         self._memory -= takes.memory_bytes
         self._cores -= takes.cores
         if takes.kind is not None:
             self._slots[takes.kind] -= 1
 
     def _with_slots(self, kind: ResourceKind) -> list[Held]:
-        """Others' commands that have a slot, newest first."""
+        """Return other jobs' commands that have a slot, newest first."""
         return [held for held in reversed(self._in_line[kind][: self._slots[kind]]) if held.job not in self._protected]

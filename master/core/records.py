@@ -1,4 +1,4 @@
-"""What the master keeps about nodes, jobs and tasks."""
+"""The master's records of nodes, jobs and tasks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from penstock.wire.ranks_api import NodeRanks
 
 #: (job, task)
 Key = tuple[str, str]
-#: The kinds (columns) of which a task wants some spare, cores to be promised, the nodes that it names (none: any).
+#: The kinds (columns) of which a task wants spare rate, the promised cores, and the nodes it names (none: any).
 Asks = tuple[tuple[int, ...], float, tuple[str, ...]]
 
 
 @dataclass(slots=True)
 class Held:
-    """What a task occupies on a node, from the moment it is proposed until the node is known to be rid of it.
+    """A task's holdings on a node, from the proposal until the node is known to have released them.
 
     The numbers are those of the ``decide`` requests of the node's present connection; 0 means "before it".
     """
@@ -43,58 +43,60 @@ class Held:
     promoted_in: int | None = None
     promotion_refused_at: int = -1  # the heartbeat count of the node when it refused
     queued: bool = False  # sent to wait for slack on the node
-    leaving_in: int | None = None  # withdrawn: what it does no longer matters, what it holds does
+    leaving_in: int | None = None  # the request that withdrew it: its actions no longer matter, its holdings do
     executor: bool = False  # regular, and its limits follow a profile: it neither waits for a slot nor holds one
-    profile: Profile | None = None  # as far as we have sent it
-    beside: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # promised of what the profile does not name
+    profile: Profile | None = None  # as far as it has been sent
+    # promised amounts of resources outside the profile
+    beside: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     assigned_at: float = 0.0  # of an executor, monotonic
-    user: str = ""  # whose job it is
+    user: str = ""  # the job's user
 
     @property
     def key(self) -> Key:
-        """Its name in the cluster."""
+        """Return the task's key in the cluster."""
         return self.job, self.task
 
     @property
     def regular(self) -> bool:
-        """Whether its memory is promised; a proposed promotion counts at once."""
+        """Return whether its memory is promised; a proposed promotion counts at once."""
         return not self.opportunistic or self.promoted_in is not None
 
     @property
     def unknown_size(self) -> bool:
-        """A command that says nothing about its work."""
+        """Return whether it is a command without an estimate of its work."""
         return self.command and self.usage.of(self.kind) <= 0
 
     def uses_core(self) -> bool:
-        """Whether it will take a CPU slot."""
+        """Return whether it will take a CPU slot."""
         return self.usage.cpu > 0 or (self.unknown_size and self.kind is ResourceKind.CPU)
 
     @property
     def needs_slot(self) -> bool:
-        """Whether it takes slots where it is regular. Executors do not, nor do commands of the CPU that are promised
-        cores: their node withholds these from its slots."""
+        """Return whether it takes slots as a regular task. Executors take none, nor do CPU commands with promised
+        cores: their node withholds these cores from its slots.
+        """
         return not self.executor and not (self.command and self.cores and self.kind is ResourceKind.CPU)
 
     @property
     def in_a_slot(self) -> bool:
-        """Whether it takes slots as long as it runs; opportunistic commands run without one."""
+        """Return whether it takes slots while it runs; opportunistic commands run without one."""
         return self.needs_slot and (self.regular or not self.command)
 
     def coming(self, decided: int) -> bool:
-        """Whether a Load that knows the decisions up to ``decided`` knows it not at all, or not as regular yet."""
+        """Return whether a Load as of decision ``decided`` does not include it, or not as regular yet."""
         return self.assigned_in > decided or (self.promoted_in or 0) > decided
 
     def holds(self) -> tuple[float, float, float, float]:
-        """Cores, disk slots, network slots and bytes of memory while it is placed."""
+        """Return the cores, disk slots, network slots and bytes of memory that it holds while placed."""
         cores = self.cores or float(self.uses_core())
         disk = float(self.usage.disk > 0 or (self.unknown_size and self.kind is ResourceKind.DISK))
         network = float(self.usage.network > 0 or (self.unknown_size and self.kind is ResourceKind.NETWORK))
         return cores, disk, network, float(self.memory_bytes)
 
     def seen_promised(self, decided: int) -> bool:
-        """Whether a Load that knows the decisions up to ``decided`` counts its memory as promised.
+        """Return whether a Load as of decision ``decided`` counts its memory as promised.
 
-        Answers come before such a Load: what was refused, or given up at once, is not held any more when it is read.
+        Answers arrive before the Load: refused or released tasks are no longer held when the Load is read.
         """
         if self.assigned_in > decided:
             return False
@@ -105,40 +107,40 @@ class Held:
 class Task:
     """An accepted task: ready while ``node`` is empty, placed otherwise; it leaves its job when it ends.
 
-    ``opportunistic`` is what it allows, ``on_slack`` how it is placed.
+    ``opportunistic`` is the placement it allows, ``on_slack`` its actual placement.
     """
 
     job: str
     name: Name
     stage: str
     opportunistic: Opportunistic
-    request: TaskRequest | None  # None: only its node has told us of it, after a restart of ours
+    request: TaskRequest | None  # None: known only from its node, after a restart of the master
     node: str = ""
     on_slack: bool = False
-    was_on: str = ""  # where it was before it became ready again: its end may still come from there
+    was_on: str = ""  # its node before it became ready again, which may still report its end
     told: bool = False  # the origin knows its node
-    why: str = ""  # it was placed there
-    unwanted: bool = False  # cancelled; it ends as soon as its node is rid of it
+    why: str = ""  # the reason for its placement
+    unwanted: bool = False  # cancelled; it ends as soon as its node has released it
     losses: int = 0
     refusals: dict[str, int] = field(default_factory=dict)  # node → its heartbeat count when it refused this task
-    unfit_since: float | None = None  # no node of the cluster could ever hold it since then
+    unfit_since: float | None = None  # since then, no node of the cluster could ever hold it
     fits_in: int = -1  # the shape of the cluster in which some node could hold it
-    in_vain: bool = False  # its user's limit would have let it be placed, and no node had room
-    need: Need | None = None  # but for which nodes it may go to, once somebody asked
-    pauses: dict[str, Pause] = field(default_factory=dict)  # node → since it was preempted there
+    in_vain: bool = False  # its user's limit admitted it, but no node had room
+    need: Need | None = None  # computed on demand, without the nodes it may go to
+    pauses: dict[str, Pause] = field(default_factory=dict)  # node → its pause since a preemption there
 
     @property
     def elastic(self) -> bool:
-        """Whether it is an executor that is placed by its profile."""
+        """Return whether it is an executor placed by its profile."""
         return self.request is not None and self.request.executor is not None and self.opportunistic != "only"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitingStage:
-    """The ready tasks of a stage that want regular room, as far as it takes to see that no node has any.
+    """Ready tasks of a stage that want regular room, summarized so that a full cluster is noticed quickly.
 
-    ``least_bytes`` is the least memory that one of them wants, by what else it asks for. ``commands``: there are
-    commands that take a CPU slot.
+    ``least_bytes`` is the least memory that one of them wants, by its other demands. ``commands``: some are commands
+    that take a CPU slot.
     """
 
     first: Task
@@ -149,10 +151,9 @@ class WaitingStage:
 
 @dataclass(slots=True)
 class Job:
-    """A job. ``described`` is false while only nodes that hold tasks of it have told us of it.
+    """A job. ``described`` is false while it is known only from nodes that hold its tasks.
 
-    ``hosts`` are the nodes that have a queue for it: node → the priority that it is known by there, None where that is
-    to be told.
+    ``hosts`` are the nodes that have a queue for it: node → its priority there, None where that is to be sent.
     """
 
     job: str
@@ -160,56 +161,57 @@ class Job:
     sequence: int
     name: str = ""
     user: str = ""
-    executors_of: str = ""  # the application that its executors were declared to be of
+    executors_of: str = ""  # the application declared by its executors
     memory_bytes: int = 0
     submitted_at: float = 0.0
     admitted: bool = False
-    admitted_at: float | None = None  # monotonic; None: not, or by a former master
+    admitted_at: float | None = None  # monotonic; None: not admitted, or by a former master
     described: bool = False
-    complete: bool = True  # all tasks that its origin still waits for are known here
+    complete: bool = True  # all tasks that its origin still awaits are known
     tasks: dict[str, Task] = field(default_factory=dict)
-    ready: dict[tuple[str, Opportunistic], dict[str, Task]] = field(default_factory=dict)  # (stage, what it allows)
-    waiting: dict[str, WaitingStage] | None = None  # by stage, in their order; None: to be summed up
-    summed_up: dict[str, WaitingStage | None] = field(default_factory=dict)  # stages that have not changed since
+    ready: dict[tuple[str, Opportunistic], dict[str, Task]] = field(default_factory=dict)  # (stage, allowed placement)
+    waiting: dict[str, WaitingStage] | None = None  # by stage, in their order; None: to be computed
+    summed_up: dict[str, WaitingStage | None] = field(default_factory=dict)  # summaries of unchanged stages
     fits_in: int = -1  # the shape of the cluster in which some node could hold each of its ready tasks
     ready_count: int = 0
-    ready_input_bytes: float = 0.0  # I of the ready tasks together
+    ready_input_bytes: float = 0.0  # I, summed over the ready tasks
     work: Work = field(default_factory=Work)
     hosts: dict[str, float | None] = field(default_factory=dict)
     hosts_to_tell: bool = False
     priority: float = 0.0  # in the agents' queues, larger first
     moved_at: float = -math.inf  # when the priority changed, monotonic
-    moved_with_s: float = 0.0  # the service that it had received by then
-    ranked: bool = False  # it was in an order that agents were told
+    moved_with_s: float = 0.0  # the service received by then
+    ranked: bool = False  # it was in an order sent to agents
     untold: dict[str, TellEnded] = field(default_factory=dict)  # ends that the origin has not confirmed yet
     some_opportunistic: bool = False  # it has, or had, tasks that may run on slack
     some_executors: bool = False  # it has, or had, tasks that are executors
-    stages_ended: dict[str, None] = field(default_factory=dict)  # in the order in which they were seen to have
-    since_birth: bool = False  # it is known here since it was submitted, so all its tasks were placed from here
-    reservation: str = ""  # that it is one of
-    waits_why: str | Callable[[], str] = ""  # why something of it waits, or what finds that out of the latest round
+    stages_ended: dict[str, None] = field(default_factory=dict)  # in the order in which their ends were seen
+    since_birth: bool = False  # known since its submission, so all its tasks were placed by this master
+    reservation: str = ""  # the reservation it belongs to
+    # the reason why a task waits, or a function that derives it from the latest round
+    waits_why: str | Callable[[], str] = ""
     waits_told: str = ""
-    waits_since: float | None = None  # for admission, monotonic
-    cancelled_by: str = ""  # who; its origin has not said yet that it has ended it
+    waits_since: float | None = None  # start of the wait for admission, monotonic
+    cancelled_by: str = ""  # the requester; the origin has not confirmed the cancellation yet
     failed_tasks: int = 0
     cancelled_tasks: int = 0
-    failures: list[TaskFailure] = field(default_factory=list)  # the first of them
+    failures: list[TaskFailure] = field(default_factory=list)  # the first failures
 
     @property
     def waits(self) -> str:
-        """Return why something of it waits, for the status; found out only when somebody asks."""
+        """Return why a task of the job waits, for the status; derived only on demand."""
         if not isinstance(self.waits_why, str):
             self.waits_why = self.waits_why()
         return self.waits_why
 
     @property
     def application(self) -> str:
-        """What it is a run of: what its executors declare, else its name."""
+        """Return the application: the one declared by its executors, else the job's name."""
         return self.executors_of or self.name
 
     @property
     def standing(self) -> JobStanding:
-        """Where it stands."""
+        """Return the state of the job."""
         if not self.described:
             return JobStanding.EXPECTED
         active = len(self.tasks) > self.ready_count or self.work.slots > 0
@@ -219,16 +221,16 @@ class Job:
 
     @property
     def slack_only(self) -> bool:
-        """Whether all its tasks take nothing but slack, for which no admission is needed."""
+        """Return whether all its tasks use only slack, for which no admission is needed."""
         return bool(self.tasks) and all(task.opportunistic == "only" for task in self.tasks.values())
 
     def stage_changed(self, stage: str) -> None:
-        """Forget what was summed up of the ready tasks of a stage."""
+        """Drop the summary of a stage's ready tasks."""
         self.waiting = None
         self.summed_up.pop(stage, None)
 
     def ready_for_regular(self) -> dict[str, list[Task]]:
-        """Its ready tasks by stage, but for executors, and for those that want slack and nothing else."""
+        """Return the ready tasks by stage, without executors and slack-only tasks."""
         stages: dict[str, list[Task]] = {}
         for (stage, allows), tasks in self.ready.items():
             if allows != "only":
@@ -237,7 +239,7 @@ class Job:
         return {stage: some for stage, some in stages.items() if some} if self.some_executors else stages
 
     def placed(self) -> tuple[int, int]:
-        """How many of its tasks are placed: regular and opportunistic."""
+        """Return the numbers of placed tasks, regular and opportunistic."""
         placed = len(self.tasks) - self.ready_count
         if not self.some_opportunistic:
             return placed, 0
@@ -245,12 +247,12 @@ class Job:
         return placed - opportunistic, opportunistic
 
     def served_by(self, node: str, priority: float | None) -> None:
-        """A node has a queue for it, where it is known by this priority (None: nobody can say)."""
+        """Record that a node has a queue for the job, with this priority (None: unknown)."""
         self.hosts[node] = priority
         self.hosts_to_tell |= priority != self.priority
 
     def told(self, node: str, number: int) -> None:
-        """A node was told its priority in this request; 0: it is away and has to be told later."""
+        """Record that a node was sent the priority in this request; 0: it is away and is told later."""
         if number:
             self.hosts[node] = self.priority
         self.hosts_to_tell |= not number
@@ -258,7 +260,7 @@ class Job:
 
 @dataclass(slots=True)
 class Node:
-    """A node. One that never registered is only expected: some origin awaits a task on it, or it is an origin."""
+    """A node. A node that never registered is only expected: an origin, or the holder of a task some origin awaits."""
 
     name: str
     away_since: float | None  # None: connected
@@ -268,42 +270,43 @@ class Node:
     load: Load = field(default_factory=lambda: Load(rates=KindAmounts(), pending=KindAmounts(), idle=KindAmounts()))
     last_heard: float = 0.0
     heartbeats: int = 0
-    number: int = 0  # of the last decide request
-    decided: int = 0  # of the last one that `load` knows of
-    outbox: list[list[AnyDecision]] = field(default_factory=list)  # the requests after `number`, not handed over yet
+    number: int = 0  # of the latest decide request
+    decided: int = 0  # of the latest request included in `load`
+    # requests after `number` that have not been handed over yet
+    outbox: list[list[AnyDecision]] = field(default_factory=list)
     outbox_weight: int = 0
     unanswered: dict[int, list[AnyDecision]] = field(default_factory=dict)
     held: dict[Key, Held] = field(default_factory=dict)
-    #: Jobs that it said it serves when it registered, or that came there since.
+    #: Jobs it serves: reported at registration, or added since.
     serves: set[str] = field(default_factory=set)
-    external_memory_bytes: int = 0  # promised to regular containers that are nobody's task
-    availability: Availability | None = None  # what it said last on this connection
-    availability_at: float = 0.0  # when, monotonic
-    ranks: NodeRanks | None = None  # the order of the jobs there, as it told last on this connection
-    executors_due: bool = False  # it has reported since it was last looked at for executors
-    draining: Draining | None = None  # no work goes there
-    draining_in: int = 0  # the request that told it so on its present connection
+    external_memory_bytes: int = 0  # promised to regular containers outside any job
+    availability: Availability | None = None  # the latest on this connection
+    availability_at: float = 0.0  # when it was reported, monotonic
+    ranks: NodeRanks | None = None  # the order of the jobs there, the latest on this connection
+    executors_due: bool = False  # it has reported since it was last examined for executors
+    draining: Draining | None = None  # set: no work is placed there
+    draining_in: int = 0  # the request of its present connection that announced the drain
     slack_limit: SlackLimit | None = None  # since opportunistic work was preempted there
-    own: list[Remaining] | None = None  # while draining: what else runs there, once it has said so
+    own: list[Remaining] | None = None  # while draining: other work there, once reported
 
     @property
     def slots(self) -> tuple[float, float, float]:
-        """How many monotasks of each kind may run at once."""
+        """Return the number of slots of each kind."""
         capacity = self.capacity
         return float(capacity.cpu_slots), float(capacity.disk_slots), float(capacity.network_slots)
 
     @property
     def connected(self) -> bool:
-        """Whether it can be told something."""
+        """Return whether messages can be sent to the node."""
         return self.away_since is None
 
     @property
     def takes_work(self) -> bool:
-        """Whether anything may be placed on it."""
+        """Return whether tasks may be placed on the node."""
         return self.away_since is None and self.draining is None
 
     def take_load(self, load: Load, decided: int) -> None:
-        """A new report: what it promises beyond the tasks that we know of is promised to others."""
+        """Store a report. Memory it promises beyond the known tasks counts as promised to other work."""
         self.load = load
         self.decided = decided
         if load.t_alloc is not None and math.isfinite(load.t_alloc) and load.t_alloc >= 0:
@@ -317,15 +320,15 @@ class Node:
         self.external_memory_bytes = max(0, load.promised_memory_bytes - ours)
 
     def memory_free_bytes(self) -> int:
-        """Not promised to anybody. May be negative when the node promises more than it has."""
+        """Return the unpromised memory. Negative when the node promises more than it has."""
         ours = sum(held.memory_bytes for held in self.held.values() if held.regular)
         return self.capacity.memory_bytes - self.external_memory_bytes - ours
 
     def cores_free(self) -> float:
-        """Cores that may still be promised to commands.
+        """Return the cores that may still be promised to commands.
 
-        The node counts a placed command from when it starts, so neither sum below has all of them; the larger one is
-        exact when nothing but placed commands runs there.
+        The node counts a placed command from its start, so neither sum below includes all commands; the larger one is
+        exact when only placed commands run there.
         """
         regular = [held for held in self.held.values() if held.regular and held.cores]
         coming = sum(held.cores for held in regular if held.coming(self.decided))
@@ -334,7 +337,7 @@ class Node:
 
 
 def weight_bytes(decision: AnyDecision) -> int:
-    """About how many bytes a decision takes on the wire, so that no request exceeds the frame limit."""
+    """Return the approximate bytes of a decision on the wire, so that no request exceeds the frame limit."""
     weight = 512 + len(decision.why)
     if isinstance(decision, Assign) and decision.request.command is not None:
         command = decision.request.command

@@ -1,6 +1,7 @@
-"""An agent registers: after a lost connection, its own restart, or ours. What it says is compared with what we know.
+"""Registration of an agent after a lost connection, its restart, or a restart of the master; reconciles both sides'
+state.
 
-An agent is believed about what its node holds, an origin about what its frameworks want.
+The agent's report of what its node holds is authoritative, as is the origin's report of what its frameworks want.
 """
 
 from __future__ import annotations
@@ -20,16 +21,14 @@ if TYPE_CHECKING:
 
 
 def register(cluster: Cluster, message: api.Register, now: float) -> None:
-    """See the module's docstring.
+    """Register an agent, as the module's docstring describes.
 
-    Raises:
-        RpcError: ``bad_request``: another protocol, a number that cannot be calculated with, or another node's job;
-            nothing has changed.
+    Raises: RpcError: ``bad_request``: another protocol, an invalid number, or another node's job; nothing has changed.
     """
     _check(cluster, message)
     new = message.node not in cluster.nodes
     if cluster.fresh and (message.jobs or message.placed):
-        # A former master gave out work that its origin may not have heard of; the node that has it may not be back yet.
+        # A former master may have assigned work that its origin does not know of, on a node that is not back yet.
         cluster.gathers_until = now + cluster.settings.gather_s
     if cluster.gathers_since is None:
         cluster.gathers_since = now
@@ -80,7 +79,7 @@ def _check(cluster: Cluster, message: api.Register) -> None:
 
 
 def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key, Held]:
-    """Numbers start again; returns what we believed that it holds."""
+    """Reset the connection's numbers and store the reported holdings; return the holdings known before."""
     node.away_since = None
     node.last_heard = now
     node.heartbeats += 1
@@ -110,7 +109,7 @@ def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key
 
 
 def _jobs(cluster: Cluster, node: Node, message: api.Register, now: float) -> list[Job]:
-    """The jobs of this origin: those that it no longer has are over."""
+    """Update the jobs of this origin; jobs it no longer has are over."""
     listed = {state.job for state in message.jobs}
     for job in [job for job in cluster.jobs.values() if job.origin == node.name and job.job not in listed]:
         why = "its job ended while its origin was away"
@@ -127,7 +126,7 @@ def _jobs(cluster: Cluster, node: Node, message: api.Register, now: float) -> li
 
 
 def _holdings(cluster: Cluster, node: Node, message: api.Register, before: dict[Key, Held], now: float) -> None:
-    """What the node holds: adopted where it is wanted, withdrawn where it is not; and what it no longer holds."""
+    """Adopt the node's wanted holdings, withdraw unwanted ones, and handle those it no longer has."""
     for placed in message.placed:
         held = node.held[placed.job, placed.task]
         why = _adopt(cluster, node, placed, held, now)
@@ -141,7 +140,7 @@ def _holdings(cluster: Cluster, node: Node, message: api.Register, before: dict[
 
 
 def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now: float) -> str:
-    """Make it the task's place; or say why it must not be here."""
+    """Make the node the task's place; return why it must not be there, or an empty string."""
     job = cluster.jobs.get(placed.job)
     if job is None:
         if (past := cluster.past.get(placed.job)) is not None and past.cancelled_by:
@@ -161,7 +160,7 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
         task.node, task.told = node.name, False
     task.on_slack = placed.opportunistic
     job.some_opportunistic |= placed.opportunistic
-    if node.name != job.origin:  # which says itself what it knows
+    if node.name != job.origin:  # the origin reports its own priorities
         before = node.name in job.hosts or not job.described
         job.served_by(node.name, None if before else job.priority)
     if task.request is not None:
@@ -173,8 +172,9 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
 
 
 def _unwanted(job: Job, task: Task | None, name: str, node: Node) -> str:
-    """Why a node must not have what it says that it holds; empty where it may. Of jobs that are known since they
-    were submitted it is known here where their tasks were placed; of others the node is believed."""
+    """Return why a node must not hold a task; empty where it may. For jobs known since their submission the master
+    knows where their tasks were placed; for others it trusts the node.
+    """
     if task is None:
         known = job.described and (job.complete or job.since_birth)
         return "it has ended as far as its origin knows" if known or name in job.untold else ""
@@ -187,7 +187,7 @@ def _unwanted(job: Job, task: Task | None, name: str, node: Node) -> str:
 
 
 def _missing(cluster: Cluster, node: Node, task: Task, *, never_there: bool) -> None:
-    """We believed that the node holds it. Either our proposal was lost, or the word of how it ended."""
+    """Handle a task missing on its node: either the proposal was lost, or the report of its end."""
     job = cluster.jobs[task.job]
     if never_there:
         lifecycle.requeue(cluster, job, task)
@@ -196,7 +196,7 @@ def _missing(cluster: Cluster, node: Node, task: Task, *, never_there: bool) -> 
 
 
 def _wanted(cluster: Cluster, message: api.Register, now: float) -> set[Key]:
-    """The tasks that the frameworks of this origin want."""
+    """Store the tasks that this origin's frameworks want, and return their keys."""
     wanted: set[Key] = set()
     for ready in message.ready:
         job = cluster.jobs.get(ready.job)
@@ -211,7 +211,7 @@ def _wanted(cluster: Cluster, message: api.Register, now: float) -> set[Key]:
 
 
 def _tell_ends(cluster: Cluster, message: api.Register, jobs: list[Job]) -> None:
-    """Ends that the origin has not confirmed. For tasks that it believes to be ready, :func:`_wanted` says more."""
+    """Send ends that the origin has not confirmed. For tasks it considers ready, :func:`_wanted` sends more."""
     ready = {(ready.job, request.task) for ready in message.ready for request in ready.tasks}
     for job in jobs:
         for told in job.untold.values():
@@ -220,7 +220,7 @@ def _tell_ends(cluster: Cluster, message: api.Register, jobs: list[Job]) -> None
 
 
 def _catch_up(cluster: Cluster, job: Job, wanted: set[Key]) -> None:
-    """Tell the origin where its tasks are; let go what it gave up while it could not say so."""
+    """Tell the origin where its tasks are; release the tasks it gave up while disconnected."""
     for task in list(job.tasks.values()):
         if job.complete and (job.job, task.name) not in wanted and not task.unwanted:
             _given_up(cluster, job, task)
@@ -229,7 +229,7 @@ def _catch_up(cluster: Cluster, job: Job, wanted: set[Key]) -> None:
 
 
 def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
-    """The origin was told that the task is on a node."""
+    """Reconcile a task that the origin was told is on a node."""
     request = awaited.request
     job = cluster.jobs.get(awaited.job)
     if job is None or request.task in job.untold:
@@ -248,7 +248,7 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
     else:
         held = lifecycle.held_of(cluster, task)
         lifecycle.know(cluster, task, request, held, awaited.opportunistic)
-        # Of two copies, the one that the framework was told of is meant; a command that is only elsewhere may stay.
+        # Of two copies, keep the one known to the framework; a command found only elsewhere may stay there.
         if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
             task.told = task.node == awaited.node
             return
@@ -264,7 +264,7 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
 
 
 def _expect_there(cluster: Cluster, holder: Node, task: Task, request: TaskRequest) -> None:
-    """The node is away; what it is said to hold counts until it tells."""
+    """Record the task as held by an absent node, until the node reports."""
     held = Held(
         job=task.job,
         task=task.name,
@@ -278,7 +278,7 @@ def _expect_there(cluster: Cluster, holder: Node, task: Task, request: TaskReque
 
 
 def _given_up(cluster: Cluster, job: Job, task: Task) -> None:
-    """Its framework was done with it, or cancelled it, and the word of that was lost."""
+    """Release a task that its framework completed or cancelled, where the message was lost."""
     holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
     if holder is not None and held is not None:
         lifecycle.withdraw(cluster, holder, held, "its origin no longer waits for it")

@@ -1,8 +1,8 @@
-"""A scheduling round: what was lost; then plan → order → admit → place → place opportunistic work.
+"""A scheduling round: expire lost nodes; then plan → order → admit → place → place opportunistic work.
 
-Each step is an object of its own that another can take the place of: the plan (:mod:`master.core.plan`), the ordering
-(:mod:`master.ordering`), admission, Algorithm 1 (:mod:`master.placement`), UBIS (:mod:`master.core.slack`). Between
-admission and placement opportunistic work is promoted, as in UBIS, Algorithm 1.
+Each step is a replaceable object: the plan (:mod:`master.core.plan`), the ordering (:mod:`master.ordering`), admission,
+Algorithm 1 (:mod:`master.placement`), UBIS (:mod:`master.core.slack`). Between admission and placement, opportunistic
+work is promoted, as in UBIS, Algorithm 1.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from penstock.model.units import counted
 if TYPE_CHECKING:
     from master.core.cluster import Cluster
 
-#: A stage that waits, and what its tasks ask for; summed up where the round need not look at them.
+#: A waiting stage and its tasks' needs; summarized where the round need not examine them.
 _Line = tuple[Job, str, "list[Need] | _Hopeless"]
-#: The first of tasks of which none can be placed in this round, and how many they are.
+#: The first of several tasks that cannot be placed in this round, and their number.
 _Hopeless = tuple[Need, int]
 
 
 def run(cluster: Cluster, now: float) -> None:
-    """One round."""
+    """Run one round."""
     _expire(cluster, now)
     if now < cluster.gathers_until:
         cluster.changed = True
@@ -69,15 +69,15 @@ def run(cluster: Cluster, now: float) -> None:
     lines, placement, over = _regular(cluster, hopeful, ranking, limits, looks_ahead=looks_ahead)
     promises.make_room(cluster, now, limits)
     slack.place(cluster, now)
-    _say_what_waits(cluster, lines, placement, over)
+    _record_waits(cluster, lines, placement, over)
     if cluster.executors.waiting:
         executor_round.say_what_waits(cluster)
 
 
 def _order_matters(cluster: Cluster) -> bool:
-    """Whether the jobs are to be ranked even if no node has room for what waits.
+    """Return whether to rank the jobs even if no node has room for waiting work.
 
-    An ordering that remembers what it saw is asked in every round, as it would decide otherwise later.
+    An ordering with memory is asked in every round, because skipping it would change its later decisions.
     """
     settings = cluster.settings
     return (
@@ -89,8 +89,9 @@ def _order_matters(cluster: Cluster) -> bool:
 
 
 def _expire(cluster: Cluster, now: float) -> None:
-    """Nodes that were away, or silent, for too long are lost. One that was drained before it went is being worked on:
-    nobody waits for what runs there, but the jobs that were submitted there would end with it."""
+    """Remove nodes that were away or silent for too long. An empty node drained before it left gets longer: nothing
+    waits for its work, but the jobs submitted there would end with it.
+    """
     timeout_s = cluster.settings.node_timeout_s
     for node in cluster.table.silent(now, timeout_s):
         if node.away_since is None:
@@ -104,7 +105,7 @@ def _expire(cluster: Cluster, now: float) -> None:
 
 
 def _lose(cluster: Cluster, node: Node, why: str) -> None:
-    """Its tasks are lost or placed again; the jobs that it is the origin of are over."""
+    """Remove a lost node: its tasks are lost or placed again, and the jobs it is the origin of are over."""
     del cluster.nodes[node.name]
     cluster.gathers_since = cluster.now
     cluster.table.remove(node)
@@ -125,7 +126,7 @@ def _lose(cluster: Cluster, node: Node, why: str) -> None:
 
 
 def _refuse_unfit(cluster: Cluster, now: float) -> None:
-    """End each task that no node can ever hold: at once if the cluster is complete, else later."""
+    """End each task that no node can ever hold: at once if the cluster is complete, else after ``node_timeout_s``."""
     if not cluster.ready_tasks or not len(cluster.table.here()):
         return
     timeout_s, shape = 0.0 if admission.complete(cluster, now) else cluster.settings.node_timeout_s, cluster.table.shape
@@ -141,7 +142,7 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
                 reason = not opportunistic and too_large
                 if not reason and not executors.foreseen(cluster, job, task):
                     reason = unfit(cluster, task)
-                if not reason:  # what is foreseen of an executor changes
+                if not reason:  # an executor's forecast changes
                     task.unfit_since, task.fits_in = None, -1 if task.elastic else shape
                     job.fits_in = min(job.fits_in, task.fits_in)
                     continue
@@ -152,7 +153,7 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
 
 
 def _in_order(cluster: Cluster) -> list[Job]:
-    """Earlier jobs first; the order in which ties are broken."""
+    """Return the jobs by submission; this order breaks ties."""
     return sorted(cluster.jobs.values(), key=lambda job: (job.submitted_at, job.sequence))
 
 
@@ -164,8 +165,8 @@ def _regular(
     *,
     looks_ahead: bool,
 ) -> tuple[list[_Line], TaskPlacement, dict[str, str]]:
-    """Place what may have regular room, that which could do with slack included; returns what was to be placed where,
-    and by job why some was not to be: its user holds all that he may.
+    """Place tasks that allow regular room, including those that also allow slack. Return the lines of tasks, the
+    placement used, and by job why tasks were not offered: their user is at a limit.
 
     UBIS, Algorithm 1, gives slack only once "the scheduler cannot allocate any more regular containers".
     """
@@ -203,8 +204,9 @@ def _lines(
     tasks: dict[str, list[Task]] | None,
     hopeful: set[tuple[str, str]],
 ) -> list[_Line]:
-    """A job's stages, task by task. Where none of them can be placed, the last one, which is what is said of the job;
-    not where only some tasks are offered (``tasks``), nor where some may go on slack."""
+    """Return a job's stages with the needs of each task. Where none can be placed, return a summary of the last stage,
+    which explains the job's wait; not where only some tasks are offered (``tasks``), nor where some may use slack.
+    """
     if tasks is None and not job.some_opportunistic:
         stages = waiting.stages_of(cluster, job)
         if not hopeful or not any((job.job, name) in hopeful for name in stages):
@@ -216,7 +218,7 @@ def _lines(
 def _offered(
     cluster: Cluster, picture: Picture, ranking: Ranking, limits: Allowances
 ) -> tuple[dict[str, dict[str, list[Task]]], dict[str, str]]:
-    """By job and stage the tasks for which their users' limits leave room; and by job why others wait."""
+    """Return by job and stage the tasks within their users' limits, and by job why the others wait."""
     ready = {name: job.ready_for_regular() for name, job in cluster.jobs.items() if job.admitted and job.ready_count}
     asking = [
         allowances.asking(cluster, picture, cluster.jobs[name], task)
@@ -236,8 +238,8 @@ def _offered(
     }, over
 
 
-def _say_what_waits(cluster: Cluster, lines: list[_Line], placement: TaskPlacement, over: dict[str, str]) -> None:
-    """What found neither regular room nor slack, and what it lacks of the former: worked out when somebody asks."""
+def _record_waits(cluster: Cluster, lines: list[_Line], placement: TaskPlacement, over: dict[str, str]) -> None:
+    """Record why tasks without a place wait; the missing regular room is derived on demand."""
     for name, why in over.items():
         job = cluster.jobs[name]
         if count := sum(len(tasks) for tasks in job.ready_for_regular().values()):
@@ -250,7 +252,7 @@ def _say_what_waits(cluster: Cluster, lines: list[_Line], placement: TaskPlaceme
 
 
 def _left(job: Job, needs: list[Need]) -> tuple[Need | None, int]:
-    """The first of those that have no place yet, and how many they are."""
+    """Return the first task without a place, and the number of such tasks."""
     left = [need for need in needs if not job.tasks[need.task].node]
     return (left[0], len(left)) if left else (None, 0)
 

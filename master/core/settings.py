@@ -14,11 +14,11 @@ _FIXED = ("heartbeat_s", "executor_placement", "executor_slot_s", "executor_hori
 
 @dataclass(frozen=True, slots=True)
 class MasterSettings:
-    """What :class:`master.core.cluster.Cluster` must know; ``master/config.py`` says what each is.
+    """The settings that :class:`master.core.cluster.Cluster` needs; ``master/config.py`` describes each.
 
-    ``ept_s`` is Ursa's expected processing time; 0: it follows the lengths of tasks (master/placement/lengths.py).
-    The default rates stand in for a node's until it has measured its own (its first heartbeats say 0); the one of the
-    CPU counts per core.
+    ``ept_s`` is Ursa's expected processing time; 0: derived from the lengths of tasks (master/placement/lengths.py).
+    The default rates are used until a node has measured its own (its first heartbeats report 0); the CPU rate is per
+    core.
     """
 
     interval_s: float = 0.1
@@ -62,17 +62,16 @@ class MasterSettings:
     executor_horizon_slots: int = 600
 
     def changed(self, fresh: MasterSettings) -> MasterSettings:
-        """These with what of ``fresh`` may change while a master runs.
+        """Return ``fresh``, with the values that a running master cannot change taken from these settings.
 
-        What agents were told, and what executors' forecasts and promises were made with, stays.
+        Values sent to agents, and those that executors' forecasts and promises were made with, do not change.
         """
         return replace(fresh, **{name: getattr(self, name) for name in _FIXED})
 
     def ordering_settings(self) -> OrderingSettings:
-        """What the ordering must know.
+        """Return the settings of the ordering.
 
-        Raises:
-            ValueError: a number that makes no queue.
+        Raises: ValueError: a number is invalid for a queue.
         """
         return OrderingSettings(
             name=self.ordering,
@@ -88,13 +87,14 @@ class MasterSettings:
         )
 
     def peaks(self) -> Peaks:
-        """What Tetris takes tasks to want at most. A node tells what its monotasks get of disks and link, and not how
-        fast those are, so that is what the defaults say."""
+        """Return the peak use that Tetris assumes for tasks. The defaults give the speeds of disks and links, because a
+        node reports the rates of its monotasks, but not the speeds of its devices.
+        """
         rates = (self.default_cpu_bytes_per_s, self.default_disk_bytes_per_s, self.default_network_bytes_per_s)
         return Peaks(rates, self.tetris_peak_to_mean)
 
     def default_rates(self, capacity: Capacity) -> tuple[float, float, float]:
-        """Bytes/s per kind of a node that has measured nothing yet."""
+        """Return bytes/s per kind for a node that has measured nothing yet."""
         return (
             self.default_cpu_bytes_per_s * max(capacity.cores, 1.0),
             self.default_disk_bytes_per_s,

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 def promote(cluster: Cluster, limits: Allowances | None) -> None:
-    """Opportunistic tasks become regular where they are, oldest first, before anything new is placed (UBIS §IV.D); as
-    far as their users may hold more of the cluster."""
+    """Promote opportunistic tasks on their nodes, oldest first, before new tasks are placed (UBIS §IV.D), within their
+    users' limits.
+    """
     table = cluster.table
     table.settle()
     some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
@@ -43,7 +44,7 @@ def _may_be_promoted(cluster: Cluster, node: Node, held: Held) -> bool:
 
 
 def _promote(cluster: Cluster, node: Node, held: Held, limits: Allowances | None) -> None:
-    """Where its memory, its cores and, of a command, the slot that it ran without can be promised."""
+    """Promote a task where its memory, its cores and, for a command, the slot that it ran without can be promised."""
     free, cores = node.memory_free_bytes(), node.cores_free()
     if held.memory_bytes > free or held.cores > cores + 1e-9:
         return
@@ -60,7 +61,7 @@ def _promote(cluster: Cluster, node: Node, held: Held, limits: Allowances | None
 
 
 def place(cluster: Cluster, now: float) -> None:
-    """What has found no regular room, and allows it, goes on slack; the order is that of the opportunistic shares."""
+    """Place tasks that found no regular room, and allow slack, by the order of the opportunistic shares."""
     waiting = {
         job.job: deque(
             task
@@ -78,13 +79,13 @@ def place(cluster: Cluster, now: float) -> None:
     picture = Picture(cluster)
     slack = picture.slack()
     _by_turns(cluster, waiting, picture, slack, cluster.rank_opportunistic(now))
-    _say_what_waits(cluster, picture, slack, list(waiting))
+    _record_waits(cluster, picture, slack, list(waiting))
 
 
 def _by_turns(
     cluster: Cluster, waiting: dict[str, deque[Task]], picture: Picture, slack: Slack, ranking: Ranking
 ) -> None:
-    """The job that goes first gives a task; so does the one that goes first then, and so on."""
+    """Place one task of the first job at a time; each placement may change which job is first."""
     queues = {job: waiting[job] for job in ranking.order() if job in waiting}
     keys = {job: ranking.key(job, 0.0) for job in queues}
     while queues:
@@ -106,8 +107,8 @@ def _by_turns(
             keys[job] = ranking.key(job, 0.0)
 
 
-def _say_what_waits(cluster: Cluster, picture: Picture, slack: Slack, jobs: list[str]) -> None:
-    """Of jobs all of whose other work is placed: what the rest, which takes nothing but slack, lacks."""
+def _record_waits(cluster: Cluster, picture: Picture, slack: Slack, jobs: list[str]) -> None:
+    """Record why slack-only tasks wait, of jobs whose other tasks are all placed."""
     for name in jobs:
         job = cluster.jobs[name]
         only = [(stage, tasks) for (stage, allows), tasks in job.ready.items() if allows == "only"]

@@ -1,4 +1,4 @@
-"""The cluster as one round sees it: one frozen picture, made when the round begins, that every decision of it reads."""
+"""The cluster as one round sees it: a frozen snapshot, made at the start of the round and read by all its decisions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Picture:
-    """The nodes that take work, by their rows in the table: worker 0 is the node of the first of them."""
+    """The nodes that take work, in the order of their rows in the table: worker 0 is the node of the first row."""
 
     def __init__(self, cluster: Cluster) -> None:
         cluster.table.settle()
@@ -29,11 +29,11 @@ class Picture:
         self.rows: Rows = cluster.table.taking()
 
     def node(self, worker: int) -> Node:
-        """Of a worker."""
+        """Return the node of a worker."""
         return self._cluster.table.nodes[int(self.rows[worker])]
 
     def placement(self) -> TaskPlacement:
-        """What regular tasks are placed by in this round."""
+        """Return this round's placement of regular tasks."""
         settings = self._cluster.settings
         if settings.placement == "ursa":
             return AlgorithmOne(self.workers(), chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware)
@@ -49,7 +49,7 @@ class Picture:
         return PeakPlacement(settings.placement, unreserved, peaks)
 
     def workers(self) -> Workers:
-        """What regular placement sees (Ursa §4.2.2)."""
+        """Return the workers for regular placement (Ursa §4.2.2)."""
         table, rows = self._cluster.table, self.rows
         return Workers(
             table.ept_s,
@@ -63,7 +63,7 @@ class Picture:
         )
 
     def slack(self) -> Slack:
-        """What opportunistic work may use: T_alloc × capacity − utilization (UBIS, Algorithm 1, line 21)."""
+        """Return the room for opportunistic work: T_alloc × capacity − utilization (UBIS, Algorithm 1, line 21)."""
         table, rows = self._cluster.table, self.rows
         return Slack(
             t_alloc=table.t_alloc[rows],
@@ -75,17 +75,17 @@ class Picture:
         )
 
     def need(self, task: Task) -> Need:
-        """What a ready task asks of regular placement."""
+        """Return a ready task's demand on regular placement."""
         need = base_need(self._cluster, task)
         if not self._choosy(task):
             return need
         return Need(need.job, need.task, need.amounts, need.cores, need.unknown_size, self._allowed(task), need.holds)
 
     def asked(self, task: Task) -> Asked:
-        """What a ready task asks of the slack.
+        """Return a ready task's demand on slack.
 
-        The slots that a framework's monotasks wait for it needs idle; a command waits for none, as slack is what those
-        who hold the slots leave unused. It uses more than it says, so no resource may be used up.
+        A framework's task needs idle slots for its monotasks. A command needs no slot, because slack is the unused part
+        of held slots. A command uses more than it states, so no resource may be exhausted.
         """
         request = task.request
         assert request is not None
@@ -103,7 +103,7 @@ class Picture:
         return Asked(task.job, task.name, holds(request), (0.0, 0.0, 0.0, memory), needs, slot, allowed)
 
     def allowed(self, task: Task) -> Mask | None:
-        """Which nodes a task may go to (workers); None: to all."""
+        """Return which workers a task may go to; None: all."""
         return self._allowed(task) if self._choosy(task) else None
 
     def named(self, names: Sequence[str]) -> Mask:
@@ -113,14 +113,15 @@ class Picture:
         return mask
 
     def _choosy(self, task: Task) -> bool:
-        """Whether it may not go everywhere."""
+        """Return whether some nodes are excluded."""
         request = task.request
         assert request is not None
         return bool(request.nodes or task.refusals) or (task.job, task.name) in self._cluster.leaving
 
     def _allowed(self, task: Task) -> Mask:
-        """Which nodes may be asked: its own choice, less those that refused it and have not reported since, and those
-        that still hold an earlier copy of it."""
+        """Return which workers may be asked: the named nodes, without those that refused the task and have not reported
+        since, and without those that still hold an earlier copy.
+        """
         request = task.request
         assert request is not None
         mask = np.full(len(self.rows), not request.nodes)
@@ -139,7 +140,7 @@ class Picture:
 
 
 def reserved(node: Node, peaks: Peaks) -> tuple[float, float, float]:
-    """Cores that its regular tasks have without a promise of them, and their peaks of disk and network in bytes/s."""
+    """Return the cores that regular tasks use without a promise, and their peaks of disk and network in bytes/s."""
     cores = disk = network = 0.0
     for held in node.held.values():
         if held.regular:
@@ -150,7 +151,7 @@ def reserved(node: Node, peaks: Peaks) -> tuple[float, float, float]:
 
 
 def base_need(cluster: Cluster, task: Task) -> Need:
-    """Return what a ready task asks of any node that it may go to."""
+    """Return a ready task's demand on any node that it may go to."""
     if task.need is None:
         task.need = _need_of(task, network=cluster.settings.network_aware)
     return task.need
@@ -171,7 +172,7 @@ def _need_of(task: Task, *, network: bool) -> Need:
 
 
 def holds(request: TaskRequest) -> tuple[float, float, float, float]:
-    """Cores, disk slots, network slots and bytes of memory while it is placed."""
+    """Return the cores, disk slots, network slots and bytes of memory that a placed task holds."""
     slots = [float(request.usage.of(kind) > 0) for kind in KINDS]
     if request.command is not None and not any(slots):
         slots[COLUMN[request.command_kind]] = 1.0
@@ -180,7 +181,7 @@ def holds(request: TaskRequest) -> tuple[float, float, float, float]:
 
 
 def unfit(cluster: Cluster, task: Task) -> str:
-    """Why no node of the cluster, were it empty, could hold the task; empty where one could."""
+    """Return why no node of the cluster could hold the task even when empty; empty where one could."""
     request = task.request
     assert request is not None
     cores = request.command.cpu_cores if request.command is not None else 0.0

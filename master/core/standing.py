@@ -1,7 +1,7 @@
-"""Which node may say what of a job: everything its origin, that tasks are done whoever takes part in it.
+"""Authorization of nodes' messages about jobs: the origin may send all, every participant that tasks are done.
 
-A node is believed about itself: what it holds, whom it serves, and who asked it to join. What no honest agent would say
-is refused here, so that one node's mistakes, or its owner's, stay its own.
+A node's reports about itself are trusted: its holdings, the jobs it serves, and the users who asked it to join.
+Messages that a correct agent never sends are refused here, so that one faulty or malicious node affects only itself.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 
 def own(cluster: Cluster, node: Node, job: str) -> Job:
-    """A job of this origin.
+    """Return a job of this origin.
 
-    Raises:
-        RpcError: ``bad_request``: there is none; ``refused``: it is another one's.
+    Raises: RpcError: ``bad_request``: the job is unknown; ``refused``: it belongs to another node.
     """
     known = cluster.jobs.get(job)
     if known is None:
@@ -31,12 +30,12 @@ def own(cluster: Cluster, node: Node, job: str) -> Job:
 
 
 def takes_part(node: Node, job: Job) -> bool:
-    """Whether it registered the job, or joined it, or was given something of it."""
+    """Return whether the node registered the job, joined it, or was assigned a task of it."""
     return node.name == job.origin or node.name in job.hosts or job.job in node.serves
 
 
 def check_part(node: Node, job: Job) -> None:
-    """Raises: RpcError: ``refused``: it is none of this node's business."""
+    """Raises: RpcError: ``refused``: the node does not take part in the job."""
     if not takes_part(node, job) and not any(key[0] == job.job for key in node.held):
         raise refused(
             f"job {job.job!r} belongs to node {job.origin!r}; {node.name!r} has neither joined it nor a task of it",
@@ -46,11 +45,10 @@ def check_part(node: Node, job: Job) -> None:
 
 
 def check_registration(cluster: Cluster, message: api.Register) -> None:
-    """A node names jobs as its own, and wants tasks of no others.
+    """Check that a node registers only its own jobs, and wants tasks of these only.
 
-    Raises:
-        RpcError: ``bad_request``: one belongs to another node. After a restart of ours that is known from who came
-            first, and may be wrong: whose name an id carries is believed rather.
+    Raises: RpcError: ``bad_request``: a job belongs to another node. After a restart of the master, ownership follows
+    the first registration, which may be wrong: the node named in the job's id takes precedence.
     """
     for state in message.jobs:
         known = cluster.jobs.get(state.job)
@@ -65,5 +63,7 @@ def check_registration(cluster: Cluster, message: api.Register) -> None:
 
 
 def maker(job: str) -> str:
-    """The node whose agent made an id, as agents make them: its name, what that run of it is called, a number."""
+    """Return the node whose agent made an id. Agents make ids of the node's name, the agent run's name, and a
+    number.
+    """
     return job.rsplit("-", 2)[0]

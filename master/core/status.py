@@ -1,4 +1,4 @@
-"""The status document: what the master knows, and why what waits does wait."""
+"""The status document: the master's state, and the reasons why jobs wait."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def document(cluster: Cluster, now: float) -> dict[str, Any]:
     }
 
 
-#: What is counted since the start, besides ends.
+#: Counters since the start, besides ends.
 COUNTERS = (
     "rounds", "tasks", "admitted", "assigned", "refused", "promoted", "withdrawn", "placed_again", "nodes_lost",
     "decisions", "preempted_for_promises", "stopped_for_drains",
@@ -47,7 +47,7 @@ COUNTERS = (
 
 
 def ended(cluster: Cluster) -> dict[str, int]:
-    """How many tasks ended how, since the start."""
+    """Return the numbers of tasks that ended since the start, by kind of end."""
     prefix = "ended_"
     return {name.removeprefix(prefix): n for name, n in sorted(cluster.counts.items()) if name.startswith(prefix)}
 

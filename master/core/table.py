@@ -1,6 +1,6 @@
-"""The nodes as arrays: a row per node, brought up to date where something changed, so that no round looks at them all.
+"""The nodes as arrays, one row per node; only changed rows are recomputed, so no round examines every node.
 
-What changes a node's records calls :meth:`NodeTable.touch`; a heartbeat brings its row up to date at once. Each round
+Code that changes a node's records calls :meth:`NodeTable.touch`; a heartbeat recomputes the row at once. Each round
 reads the rows as they are then.
 """
 
@@ -25,26 +25,26 @@ _CPU = ResourceKind.CPU
 
 @dataclass(slots=True)
 class _Stock:
-    """Sums over what a node holds."""
+    """Sums over the tasks that a node holds."""
 
-    pending: list[float]  # of tasks that the last report does not know of, bytes per kind
+    pending: list[float]  # of tasks missing in the last report, bytes per kind
     unsized: list[float]  # commands of unknown size per kind
-    spoken: list[float]  # slots per kind that are spoken for by tasks on their way
-    launched: list[float]  # UBIS: what was launched since counts in full: cores, disk and network slots, bytes
+    spoken: list[float]  # slots per kind needed by tasks on their way
+    launched: list[float]  # UBIS: tasks launched since count in full: cores, disk and network slots, bytes
     memory_bytes: float = 0.0  # of regular tasks
     cores: float = 0.0  # promised to regular commands
-    coming_cores: float = 0.0  # of these, of those that the last report does not know of
+    coming_cores: float = 0.0  # the part of `cores` missing in the last report
     opportunistic: int = 0
-    queued: int = 0  # sent to wait on the node, which its last report does not know
-    commands: dict[str, int] = field(default_factory=dict)  # by job, of those that take a CPU slot
+    queued: int = 0  # sent to wait on the node and missing in its last report
+    commands: dict[str, int] = field(default_factory=dict)  # by job, commands that take a CPU slot
 
 
 class NodeTable:
-    """Arrays over n rows; ``connected`` is false of nodes that are away, ``takes_work`` of drained ones, too.
+    """Arrays over n rows; ``connected`` is false for absent nodes, ``takes_work`` also for drained ones.
 
-    ``rates``, ``pending``, ``slots`` and ``idle`` are n × 3 (cpu, disk, network), ``slack`` is
-    n × 4 (cores, disk slots, network slots, bytes), all others n. ``heard`` is when the
-    node was last heard, or has been away since (monotonic). Units as in :class:`master.placement.workers.Workers`.
+    ``rates``, ``pending``, ``slots`` and ``idle`` are n × 3 (cpu, disk, network), ``slack`` is n × 4 (cores, disk
+    slots, network slots, bytes), all others n. ``heard`` is the time of the node's last message, or of its loss of
+    connection (monotonic). Units as in :class:`master.placement.workers.Workers`.
     """
 
     _WIDE = ("rates", "pending", "slots", "idle")
@@ -73,29 +73,29 @@ class NodeTable:
     takes_work: Mask
 
     def __init__(self, settings: MasterSettings, lengths: TaskLengths) -> None:
-        """``lengths`` tells EPT, and is told of the tasks that are placed."""
+        """``lengths`` gives EPT, and collects the lengths of placed tasks."""
         self._settings = settings
         self._lengths = lengths
-        self.ept_s = 0.0  # EPT in seconds: the operator's, or by the tasks that were placed
+        self.ept_s = 0.0  # EPT in seconds: configured, or derived from placed tasks
         self.nodes: list[Node] = []
         self.rows: dict[str, int] = {}
-        self.shape = 0  # rises when a node comes, goes, or has other capacities
-        self.commands: list[dict[str, int]] = []  # of each row, by job: commands that hold a CPU slot, or wait for one
+        self.shape = 0  # increases when a node comes, goes, or changes capacity
+        self.commands: list[dict[str, int]] = []  # of each row, by job: commands that hold a CPU slot or wait for one
         self._touched: dict[str, None] = {}
-        self._unsized: set[str] = set()  # nodes with commands of unknown size, which count as EPT
+        self._unsized: set[str] = set()  # nodes with commands of unknown size, each of which counts as EPT
         self._size = 0
-        self._large: tuple[int, Node | None] = (-1, None)  # the node with the most memory in some shape
+        self._large: tuple[int, Node | None] = (-1, None)  # the node with the most memory, for one `shape`
         self._grow(16)
         self.follow_lengths()
 
     def reconfigure(self, settings: MasterSettings) -> None:
-        """Other settings from now on, for every row."""
+        """Apply new settings to every row."""
         self._settings = settings
         self.follow_lengths()
         self._touched.update(dict.fromkeys(self.rows))
 
     def see_length(self, node: Node, usage: KindAmounts) -> None:
-        """Count the length of a task that goes to a node, at the rates of the slots there."""
+        """Count the length of a task assigned to a node, at the rates of the node's slots."""
         row = self.rows[node.name]
         rates, slots = self.rates[row].tolist(), self.slots[row].tolist()
         work = (usage.cpu, usage.disk, usage.network)
@@ -104,26 +104,26 @@ class NodeTable:
             self._lengths.see(length_s)
 
     def follow_lengths(self) -> None:
-        """Derive EPT anew where the operator gave none; rows whose pending work depends on it follow a change."""
+        """Derive EPT again where it is not configured; mark the rows whose pending work depends on a changed EPT."""
         ept_s = self._settings.ept_s or self._lengths.ept_s(self._settings.interval_s)
         if ept_s != self.ept_s:
             self.ept_s = ept_s
             self._touched.update(dict.fromkeys(self._unsized))
 
-    # ------------------------------------------------------------ keeping it true
+    # ------------------------------------------------------------ updates
 
     def add(self, node: Node) -> None:
-        """A node became known; the last row is its."""
+        """Add a row for a new node, at the end."""
         if len(self.nodes) == self._size:
             self._grow(2 * self._size)
         self.rows[node.name] = len(self.nodes)
         self.nodes.append(node)
         self.commands.append({})
-        self.refresh(node)  # at once: since when it is away tells when it is lost
+        self.refresh(node)  # at once: `heard` decides when an absent node is lost
         self.shape += 1
 
     def remove(self, node: Node) -> None:
-        """A node is lost; the rows behind it move up, so that ties go on to go to who came first."""
+        """Remove a lost node's row; later rows move up, so that ties still go to the earlier node."""
         row = self.rows.pop(node.name)
         del self.nodes[row], self.commands[row]
         for name in (*self._WIDE, *self._PLAIN, "slack", *self._MASKS):
@@ -136,16 +136,16 @@ class NodeTable:
         self.shape += 1
 
     def touch(self, node: Node) -> None:
-        """Something of it changed."""
+        """Mark a node's row as stale."""
         self._touched[node.name] = None
 
     def settle(self) -> None:
-        """Bring up to date what was touched."""
+        """Recompute the stale rows."""
         for name in list(self._touched):
             self.refresh(self.nodes[self.rows[name]])
 
     def refresh(self, node: Node) -> None:
-        """Compute a node's row anew."""
+        """Recompute a node's row."""
         self._touched.pop(node.name, None)
         row = self.rows[node.name]
         stock = _take_stock(node)
@@ -193,26 +193,26 @@ class NodeTable:
         self.takes_work[row] = node.takes_work
         self.heard[row] = node.last_heard if node.away_since is None else node.away_since
 
-    # ------------------------------------------------------------ reading it
+    # ------------------------------------------------------------ queries
 
     def stale(self, node: Node) -> bool:
-        """Whether its row is to be brought up to date."""
+        """Return whether a node's row is stale."""
         return node.name in self._touched
 
     def here(self) -> Rows:
-        """The rows of the connected nodes, in the order in which they became known."""
+        """Return the rows of the connected nodes, in the order in which they were added."""
         return np.flatnonzero(self.connected[: len(self.nodes)])
 
     def taking(self) -> Rows:
-        """The rows of those that take work: connected, and not drained."""
+        """Return the rows of the nodes that take work: connected, and not drained."""
         return np.flatnonzero(self.takes_work[: len(self.nodes)])
 
     def silent(self, now: float, for_s: float) -> list[Node]:
-        """The nodes that have been away, or silent, for longer than that."""
+        """Return the nodes that have been away or silent for longer than ``for_s``."""
         return [self.nodes[row] for row in np.flatnonzero(now - self.heard[: len(self.nodes)] > for_s)]
 
     def could_hold(self, memory_bytes: float, cores: float, *, opportunistic: Opportunistic) -> bool:
-        """Whether any node that is known, were it empty, could hold a task."""
+        """Return whether any known node could hold a task when empty."""
         if self._large[0] != self.shape:
             self._large = (self.shape, max(self.nodes, key=lambda node: node.capacity.memory_bytes, default=None))
         large_one = self._large[1]
@@ -230,7 +230,7 @@ class NodeTable:
     # ------------------------------------------------------------ inside
 
     def _rates(self, node: Node) -> tuple[float, float, float]:
-        """Bytes/s per kind; a default where the node has measured nothing yet."""
+        """Return bytes/s per kind; a default where the node has measured nothing yet."""
         said, default = node.load.rates, self._settings.default_rates(node.capacity)
         return (
             sound(said.cpu) or default[0],
@@ -249,17 +249,17 @@ class NodeTable:
 
 
 def usable(t_alloc: float, opportunistic: Opportunistic) -> float:
-    """Which part of an empty node work may have: regular room is all of it, slack T_alloc of it."""
+    """Return the usable part of an empty node: all of it for regular work, T_alloc of it for slack."""
     return max(0.0 if opportunistic == "only" else 1.0, t_alloc if opportunistic else 0.0)
 
 
 def sound(value: float) -> float:
-    """An agent's number as one that can be calculated with."""
+    """Return an agent's number made safe for calculations."""
     return value if math.isfinite(value) and value > 0 else 0.0
 
 
 def _take_stock(node: Node) -> _Stock:
-    """One pass over what a node holds."""
+    """Sum up what a node holds, in one pass."""
     stock = _Stock([0.0] * len(KINDS), [0.0] * len(KINDS), [0.0] * len(KINDS), [0.0] * 4)
     decided = node.decided
     for held in node.held.values():
@@ -286,7 +286,7 @@ def _take_stock(node: Node) -> _Stock:
 
 
 def _count_on_its_way(stock: _Stock, held: Held) -> None:
-    """Its slot is not taken, and its work not in the queues, as of the node's last report."""
+    """Count the slot and the work of a task that the node's last report does not include."""
     if held.uses_core() and not held.cores:
         stock.spoken[0] += 1
     if held.command and held.kind is not _CPU:

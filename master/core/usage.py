@@ -1,7 +1,7 @@
-"""What executors used, put together from their nodes' reports (Elasecutor §III.A): one run each, or nothing.
+"""Measured use of executors, assembled from their nodes' reports (Elasecutor §III.A) into one complete run each.
 
-A report's last part and the word of how the executor ended come in either order; a run is kept when both have come,
-the executor ended well, and no slot is missing.
+A report's last part and the executor's end arrive in either order. A run is stored when both have arrived, the executor
+ended well, and no slot is missing.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from master.prediction.runs import LEAST_PART, Run, Settings
 from penstock.model import Ended, EndedBy
 from penstock.wire.master_api import ExecutorUse, SlotAmounts
 
-#: Slots of an executor that are put together at most; agents double a slot's length before.
+#: Largest number of slots assembled for an executor; agents double the slot's length before that.
 MOST_SLOTS = 10_000
-#: What ends a program that has no end of its own, as the workers of engines end executors: 128 + SIGTERM.
+#: Exit status of a program without an end of its own, which engines stop as they stop workers: 128 + SIGTERM.
 _TERMINATED = 143
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Of which application and run an executor was, and with which settings."""
+    """The application, run and settings of an executor."""
 
     application: str
     run: str
@@ -36,7 +36,9 @@ class Identity:
 
 @dataclass(slots=True)
 class _Report:
-    """Of one executor on one node. ``missing`` says which slots never came; what comes from slot 0 on mends it."""
+    """The report on one executor on one node. ``missing`` describes missing slots; a report from slot 0 on clears
+    it.
+    """
 
     node: str
     slot_s: float = 0.0
@@ -47,11 +49,11 @@ class _Report:
     last_part: float = 1.0
     missing: str = "nothing was reported"
     complete: bool = False
-    identity: Identity | None = None  # once it has ended well
+    identity: Identity | None = None  # set once it has ended well
     stuck: bool = False
 
     def add(self, use: ExecutorUse) -> None:
-        """The next part, or all from the beginning again."""
+        """Add the next part, or start again from slot 0."""
         if use.first == 0:
             self.slot_s, self.slots, self.mean, self.peak, self.missing = use.slot_s, 0, [], [], ""
         if not self.missing and (use.first != self.slots or use.slot_s != self.slot_s):
@@ -72,7 +74,7 @@ class _Report:
         self.complete |= use.ended
 
     def run(self, settings: Settings) -> Run:
-        """All of it. The ends of stages that do not fit it are left out."""
+        """Return the whole run, without the ends of stages where they do not match it."""
         mean = amounts(self.mean)
         peak = np.maximum(amounts(self.peak), mean)
         fits = bool(self.stages) and self.stages[-1] == self.slots and _rise([0, *self.stages])
@@ -80,7 +82,9 @@ class _Report:
 
 
 class UsageReports:
-    """By executor. Of those that ended well and wait for their last part so many are kept, the latest."""
+    """Reports by executor. Bounded number of executors that ended well and wait for their last part; the oldest go
+    first.
+    """
 
     def __init__(self, most_waiting: int = 256) -> None:
         self._most_waiting = most_waiting
@@ -91,18 +95,20 @@ class UsageReports:
         return len(self._reports)
 
     def reported(self, node: str, use: ExecutorUse, *, held: bool) -> tuple[StoreRun | None, str]:
-        """A part of a report; what is to be kept because of it, or why nothing is. ``held``: that node has it now."""
+        """Add a part of a report; return the run to store, or why there is none. ``held``: the node holds the executor
+        now.
+        """
         key = (use.job, use.task)
         known = self._reports.get(key)
         if known is None or known.node != node:
             if not held:
-                return None, ""  # it was requeued, or cancelled, and its node did not know yet
+                return None, ""  # requeued or cancelled, and its node did not know yet
             known = self._reports[key] = _Report(node)
         known.add(use)
         return self._finish(key, known)
 
     def gets_stuck(self, node: str, use: ExecutorUse) -> bool:
-        """Whether it is stuck there and was not when it was last reported on."""
+        """Return whether the executor is stuck there and was not in the last report."""
         known = self._reports.get((use.job, use.task))
         if known is None or known.node != node:
             return False
@@ -110,7 +116,7 @@ class UsageReports:
         return use.stuck and not before
 
     def ended(self, job: Job, task: Task, ended: Ended) -> tuple[StoreRun | None, str]:
-        """How an executor ended; what is to be kept because of it, or why nothing is."""
+        """Handle an executor's end; return the run to store, or why there is none."""
         key = (task.job, task.name)
         if not _well(ended) or task.request is None or task.request.executor is None:
             self.forget(key)
@@ -125,30 +131,32 @@ class UsageReports:
         return stored, why
 
     def forget(self, key: Key) -> None:
-        """It is to run again, or did not end well: what it used is nobody's profile."""
+        """Drop a report: the executor is to run again, or did not end well, so its use is not representative."""
         self._reports.pop(key, None)
         self._waiting.pop(key, None)
 
     def forget_unfinished(self, job: str) -> None:
-        """A job is over; of those that ended well the last part may still come."""
+        """Drop the reports of a finished job, except those of executors that ended well, whose last part may still
+        come.
+        """
         for key in [key for key, report in self._reports.items() if key[0] == job and report.identity is None]:
             del self._reports[key]
 
     def gone(self, node: str) -> None:
-        """A node is lost, and what it had still to say."""
+        """Drop the reports of a lost node."""
         for key in [key for key, report in self._reports.items() if report.node == node]:
             self.forget(key)
 
     def _finish(self, key: Key, report: _Report) -> tuple[StoreRun | None, str]:
-        who = report.identity
-        if who is None or not report.complete:
+        identity = report.identity
+        if identity is None or not report.complete:
             return None, ""
         self.forget(key)
         if report.missing or not report.slots:
             return None, report.missing or "it ended before its first slot did"
         if not any(report.mean):
             return None, "none of its slots was measured"
-        return StoreRun(who.application, who.run, report.slot_s, report.run(who.settings)), ""
+        return StoreRun(identity.application, identity.run, report.slot_s, report.run(identity.settings)), ""
 
 
 def _rise(ends: list[int]) -> bool:
@@ -156,5 +164,5 @@ def _rise(ends: list[int]) -> bool:
 
 
 def _well(ended: Ended) -> bool:
-    """Whether it did what it was there for: it said so, or somebody other than Penstock told it to stop."""
+    """Return whether the executor did its work: it exited with success, or was stopped from outside Penstock."""
     return ended.ok or (ended.by in (EndedBy.EXIT, EndedBy.SIGNAL) and ended.exit_status == _TERMINATED)

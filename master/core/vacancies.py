@@ -1,7 +1,7 @@
-"""What is available to executors on the nodes, slot by slot, as a round sees it, and what those that wait want.
+"""Free capacity for executors on the nodes, slot by slot, as a round sees it, and the demands of waiting executors.
 
-A node says what it has over time when that changes (:class:`~penstock.wire.master_api.Availability`); what it was given
-since comes off, and time has passed. A node that has said nothing has what it did not promise.
+A node reports its availability over time when that changes (:class:`~penstock.wire.master_api.Availability`); later
+assignments and the elapsed time are subtracted here. Without a report, a node's unpromised capacity is available.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _NAMES = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes"
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What an executor wants: its profile, and ``beside`` it the promise of what that does not name (resources)."""
+    """An executor's demand: its profile, and ``beside``, the promises of resources outside the profile (resources)."""
 
     profile: Profile
     beside: tuple[float, float, float, float]
 
     @classmethod
     def of(cls, job: Job, task: Task, profile: Profile) -> Demand:
-        """Of one that waits."""
+        """Return the demand of a waiting executor."""
         request = task.request
         assert request is not None
         assert request.command is not None
@@ -59,16 +59,16 @@ class Demand:
 
     @property
     def same(self) -> object:
-        """Equal for those that want the same."""
+        """Return a key that is equal for equal demands."""
         return id(self.profile), self.beside
 
     def over(self, grid: Grid) -> Floats:
-        """Resources × slots from its start on."""
+        """Return resources × slots, from the executor's start on."""
         wanted: Floats = demand(self.profile, grid.slot_s, grid.slots) + np.array(self.beside)[:, None]
         return wanted
 
     def at_most(self, held: Floats) -> Demand:
-        """Of one that holds one amount (resources × 1) until it ends, of what it is promised at all."""
+        """Return the demand of an executor that holds a constant amount (resources × 1) of the promised resources."""
         values = held[:, 0].tolist()
         named = {
             name: (amount if name == "cpu_cores" else round(amount),)
@@ -80,14 +80,16 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The slots of a round: how long, and how many. The last one stands for all that is to come."""
+    """The slots of a round: their length and number. The last slot stands for all later time."""
 
     slot_s: float
     slots: int
 
     @classmethod
     def of(cls, settings: MasterSettings, profiles: Sequence[Profile], *, elastic: bool) -> Grid:
-        """For the longest of these; long ones are looked at in longer slots. One for who knows nothing of time."""
+        """Return a grid for the longest profile; long profiles get longer slots. Policies without time get a single
+        slot.
+        """
         slot_s = max([settings.executor_slot_s, *(profile.slot_s for profile in profiles)])
         ending = [profile for profile in profiles if not lasting(profile)]
         while True:
@@ -99,7 +101,7 @@ class Grid:
 
 @dataclass(slots=True, eq=False)
 class Vacancies:
-    """The machines that a round looks at: those of ``nodes``, each the worker of that number in the round's picture."""
+    """The machines that a round examines: those of ``nodes``; ``workers`` has their numbers in the round's snapshot."""
 
     grid: Grid
     machines: Machines
@@ -107,7 +109,7 @@ class Vacancies:
     workers: Ints
 
     def lacks(self, one: Demand, allowed: Mask | None) -> str:
-        """What keeps an executor from how many nodes, in words."""
+        """Describe how many nodes lack which resources for an executor."""
         wanted = one.over(self.grid)
         machines = self.machines
         may = [machine for machine in range(len(machines)) if allowed is None or allowed[self.workers[machine]]]
@@ -134,14 +136,15 @@ def _slack(machines: Machines, machine: int) -> Floats:
 
 
 def capacities(nodes: Sequence[Node]) -> Floats:
-    """Nodes × resources; 0 of what nobody knows."""
+    """Return nodes × resources; 0 where unknown."""
     found: Floats = np.array([_capacity(node) for node in nodes]).reshape(len(nodes), len(RESOURCES))
     return found
 
 
 def within(profile: Profile, capacity: Floats) -> Profile:
-    """The profile where a node (n × resources) could hold it, were it empty; else no value above what the largest of
-    them has: more than all there is nobody can want."""
+    """Return the profile if one of the nodes (n × resources) could hold it when empty; else limit its values to the
+    largest node's, because an executor cannot use more than that.
+    """
     known = np.where(capacity > 0, capacity, np.inf)
     peaks = [max(getattr(profile, name), default=0) for name in _NAMES]
     if not len(known) or np.all(known >= peaks, axis=1).any():
@@ -157,7 +160,9 @@ def within(profile: Profile, capacity: Floats) -> Profile:
 
 
 def vacancies(grid: Grid, nodes: Sequence[Node], workers: Sequence[int], wanted: Mask, now: float) -> Vacancies:
-    """Of the ``workers`` among the ``nodes``. A resource that nobody who waits wants is looked at as an unknown one."""
+    """Return the free capacity of ``workers`` among ``nodes``. Resources that no waiting executor wants count as
+    unknown.
+    """
     chosen = [nodes[worker] for worker in workers]
     capacity = capacities(chosen)
     available = np.array([_available(node, grid, now) for node in chosen])
@@ -170,7 +175,7 @@ def vacancies(grid: Grid, nodes: Sequence[Node], workers: Sequence[int], wanted:
 
 
 def _capacity(node: Node) -> Floats:
-    """0 of what nobody knows."""
+    """Return the capacity of a node; 0 where unknown."""
     if node.availability is None:
         return np.array([node.capacity.cores, 0.0, 0.0, float(node.capacity.memory_bytes)])
     capacity: Floats = amounts([node.availability.capacity])[:, 0]
@@ -178,7 +183,7 @@ def _capacity(node: Node) -> Floats:
 
 
 def _available(node: Node, grid: Grid, now: float) -> Floats:
-    """AR(j), resources × slots from now on."""
+    """Return AR(j), resources × slots from now on."""
     said = node.availability
     if said is None:
         free = np.array([node.cores_free(), 0.0, 0.0, float(node.memory_free_bytes())])
@@ -199,7 +204,7 @@ def _available(node: Node, grid: Grid, now: float) -> Floats:
 
 
 def _first_end(node: Node, grid: Grid, now: float) -> int:
-    """Slots until the first executor there is predicted to end; all of them where nobody knows."""
+    """Return the slots until the first executor's predicted end; all slots where unknown."""
     profiles = [(held.profile, held.assigned_at) for held in node.held.values() if held.profile is not None]
     ends = [end_in(profile, now - at, grid.slot_s, grid.slots) for profile, at in profiles]
     return min(ends, default=grid.slots)

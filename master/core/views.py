@@ -1,4 +1,4 @@
-"""The jobs and the cluster as the ordering of a round sees them: frozen, and made once."""
+"""The jobs and the cluster as the ordering of a round sees them: frozen, and created once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of the nodes that take work: cores, disk slots, network slots and bytes of memory; bytes/s per kind."""
+    """Sums over the nodes that take work: cores, disk slots, network slots and bytes of memory; bytes/s per kind."""
 
     capacity: tuple[float, float, float, float]
     rates: tuple[float, float, float]
 
 
 def totals(cluster: Cluster) -> Totals:
-    """What the nodes that take work have together."""
+    """Return the sums over the nodes that take work."""
     table, here = cluster.table, cluster.table.taking()
     slots, rates = table.slots[here].sum(axis=0).tolist(), table.rates[here].sum(axis=0).tolist()
     memory = float(table.memory_capacity[here].sum())
@@ -31,12 +31,12 @@ def totals(cluster: Cluster) -> Totals:
 
 
 def cluster_view(total: Totals, at: float) -> ClusterView:
-    """The cluster at ``at``, Unix time."""
+    """Return the cluster's view at ``at``, Unix time."""
     return ClusterView(at, total.capacity, max(1.0, total.capacity[0]))
 
 
 def job_views(cluster: Cluster, jobs: Iterable[Job], total: Totals, *, opportunistic: bool = False) -> list[JobView]:
-    """One view per job; what it holds is its regular share, or its ``opportunistic`` one: they are accounted apart."""
+    """Return one view per job, with its regular or its ``opportunistic`` holdings, which are accounted separately."""
     settings = cluster.settings
     rates = [max(rate, 1.0) for rate in total.rates]
     slots = max(1.0, total.capacity[0])
@@ -67,12 +67,12 @@ def job_views(cluster: Cluster, jobs: Iterable[Job], total: Totals, *, opportuni
     return views
 
 
-#: What tasks hold is summed up only for the ordering that looks at it.
+#: Holdings are summed up only for orderings that use them.
 _NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
 def held_by(cluster: Cluster, job: Job, *, opportunistic: bool = False) -> tuple[float, ...]:
-    """Of its placed tasks; of a framework that schedules its tasks itself the slots, as cores."""
+    """Return the holdings of its placed tasks; for a framework that schedules its own tasks, its slots as cores."""
     total = [0.0, 0.0, 0.0, 0.0]
     for task in job.tasks.values():
         node = cluster.nodes.get(task.node) if task.node else None
@@ -97,17 +97,18 @@ def _stages(job: Job) -> tuple[StageView, ...]:
 
 
 def _can_run(job: Job) -> int:
-    """Tasks left of the stages that wait for no other; those that came here are ready or placed."""
+    """Return the tasks left in stages that wait for no other; tasks sent to the master are ready or placed."""
     under_way = set(job.work.under_way())
     return len(job.tasks) + sum(max(0, s.tasks - s.done) for s in job.work.own if s.stage in under_way)
 
 
 def _remaining(cluster: Cluster, job: Job, rates: list[float], slots: float) -> tuple[float, ...]:
-    """R in seconds of the whole cluster per kind: what history says is still to come, and at least what is announced.
+    """Return R per kind, in seconds of the whole cluster: the rest expected from history, and at least the announced
+    rest.
 
-    Of tasks that were told of and did not come here, a framework says the bytes as far as it knows them (Dask does of
-    the next stages only); once some are done, the time that those took may say more. It is then divided among the
-    kinds as the bytes' times are, and counts as CPU where nothing was said of bytes.
+    Of tasks not sent to the master, a framework reports the bytes it knows (Dask only for the next stages). Once tasks
+    are done, their mean time may give a larger estimate, which is then divided among the kinds like the bytes' times;
+    it counts as CPU where no bytes were reported.
     """
     work = job.work
     left = [amount / rate for amount, rate in zip(work.left(), rates, strict=True)]

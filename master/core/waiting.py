@@ -1,8 +1,8 @@
-"""The waiting stages for which a node may have room, found before the jobs are ranked and anything is scored.
+"""The waiting stages for which a node may have room, found before the jobs are ranked and nodes are scored.
 
 A task finds no node in a round (F = −∞ everywhere: Ursa §4.2.2, Eq. 1) if no node has the memory, the cores and the D
-that the task asks for. Within a round these only fall. So a stage none of whose tasks finds a node when the round
-begins places nothing in it, whatever the order of the jobs, and need not be looked at.
+that it wants. Within a round these only decrease. A stage whose tasks fit no node at the start of a round therefore
+places none in it, in any order of the jobs, and need not be examined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def stages_of(cluster: Cluster, job: Job) -> dict[str, WaitingStage]:
-    """Return a job's stages as :meth:`Job.ready_for_regular` has them, each summed up when it has changed."""
+    """Return a job's stages as in :meth:`Job.ready_for_regular`, each summarized again only after a change."""
     if job.waiting is None:
         known = job.summed_up
         names = dict.fromkeys(stage for stage, allows in job.ready if allows != "only")
@@ -36,9 +36,9 @@ def stages_of(cluster: Cluster, job: Job) -> dict[str, WaitingStage]:
 
 
 def possible(cluster: Cluster, jobs: list[Job]) -> set[tuple[str, str]]:
-    """Return the (job, stage) for which some node may have room; those that are left out place nothing in this round.
+    """Return the (job, stage) pairs for which some node may have room; the others place nothing in this round.
 
-    Only Algorithm 1 is known well enough to leave something out.
+    Only Algorithm 1 allows such a prediction; for other placements every pair is returned.
     """
     stages = ((job.job, name, stage) for job in jobs for name, stage in stages_of(cluster, job).items())
     if cluster.settings.placement != "ursa":
@@ -48,7 +48,7 @@ def possible(cluster: Cluster, jobs: list[Job]) -> set[tuple[str, str]]:
 
 
 class _Room:
-    """The most memory in bytes that is free on one node, among the nodes that have all else that a task asks for."""
+    """The most free memory in bytes on one node, among the nodes that satisfy a task's other demands."""
 
     def __init__(self, cluster: Cluster) -> None:
         picture, table = Picture(cluster), cluster.table
@@ -93,7 +93,7 @@ def is_command(task: Task) -> bool:
 
 
 def _asked(cluster: Cluster, tasks: list[Task]) -> Iterator[tuple[Asks, float]]:
-    """What each task asks for. Refusals and earlier copies bar some nodes, too; they are for placement to look at."""
+    """Yield each task's demands. Refusals and earlier copies also exclude nodes; placement checks those."""
     for task in tasks:
         need, request = base_need(cluster, task), task.request
         assert request is not None

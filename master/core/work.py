@@ -1,4 +1,4 @@
-"""What the master knows of a job's work: what it has received, what was announced, what is left of it."""
+"""The master's knowledge of a job's work: received, announced, and left."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from penstock.model import KINDS, KindAmounts
 from penstock.wire.agent_api import StageProgress
 from penstock.wire.master_api import JobUse
 
-#: So many stages of a job are remembered; of one that comes again after so many others the service is forgotten.
+#: Largest number of stages stored for a job; the service of the oldest ones is dropped.
 MOST_STAGES = 4096
-#: A node that says less by no more than this has added up the same parts in another order.
+#: A decrease of a node's report by no more than this is a rounding error of sums in another order.
 _ROUNDING_S = 1e-3
 
 
 @dataclass(slots=True)
 class StageTally:
-    """A stage whose tasks the master places: how many it was told of, how many are done, bytes per kind of the rest."""
+    """A stage whose tasks the master places: the numbers of announced and finished tasks, and bytes per kind of the
+    rest.
+    """
 
     tasks: int = 0
     done: int = 0
@@ -25,10 +27,10 @@ class StageTally:
 
 @dataclass(slots=True)
 class Work:
-    """Of one job. Work is in bytes per kind, service in container-seconds.
+    """The work of one job, in bytes per kind; service is in container-seconds.
 
-    ``told`` is how far a framework that schedules its tasks itself says it is, ``tallies`` counts the tasks that the
-    master places. ``service`` is by stage what was attained while the stage was under way.
+    ``told`` is the reported progress of a framework that schedules its own tasks, ``tallies`` counts the tasks that the
+    master places. ``service`` is, by stage, the service attained while the stage was under way.
     """
 
     announced: list[float] = field(default_factory=lambda: [0.0] * len(KINDS))
@@ -37,43 +39,47 @@ class Work:
     told: list[StageProgress] = field(default_factory=list)
     service: dict[str, float] = field(default_factory=dict)
     service_s: float = 0.0
-    seen: dict[str, JobUse] = field(default_factory=dict)  # by node: what it told last
-    told_last: set[str] = field(default_factory=set)  # nodes where nothing of it is left, and all has been told
-    finished: bool = False  # its framework left in order
-    _under_way: list[str] | None = None  # None: to be found out
+    seen: dict[str, JobUse] = field(default_factory=dict)  # by node: its last report
+    told_last: set[str] = field(default_factory=set)  # nodes with nothing left of the job, and all reported
+    finished: bool = False  # its framework completed it
+    _under_way: list[str] | None = None  # None: to be computed
 
     @property
     def known(self) -> bool:
-        """Whether anybody has said anything of its tasks."""
+        """Return whether any tasks have been reported."""
         return bool(self.told or self.tallies)
 
     @property
     def slots(self) -> int:
-        """Slots that it holds on all nodes."""
+        """Return the slots it holds on all nodes."""
         return sum(use.running for use in self.seen.values())
 
     @property
     def own(self) -> list[StageProgress]:
-        """The stages whose tasks its framework schedules itself: told of, and none of their tasks came here."""
+        """Return the stages whose tasks its framework schedules itself: reported, with no task sent to the master."""
         return [stage for stage in self.told if stage.stage not in self.tallies]
 
     @property
     def tasks_left(self) -> int:
-        """Of all stages that somebody told of; of those whose tasks come here at least the tasks that came."""
+        """Return the tasks left in all reported stages; in stages with tasks sent to the master, at least those
+        tasks.
+        """
         told = {stage.stage: stage.tasks - stage.done for stage in self.told}
         came = {stage: tally.tasks - tally.done for stage, tally in self.tallies.items()}
         return sum(max(0, told.get(stage, 0), came.get(stage, 0)) for stage in told.keys() | came.keys())
 
     @property
     def complete(self) -> bool:
-        """Whether its framework was done: as it says itself, or as far as its latest progress lets tell."""
+        """Return whether its framework completed it, as reported by the framework or inferred from its latest
+        progress.
+        """
         if self.finished:
             return True
         left = sum(stage.tasks - stage.done for stage in self.told)
         return 10 * left <= sum(stage.tasks for stage in self.told)
 
     def task_announced(self, stage: str, usage: KindAmounts) -> None:
-        """A task became known."""
+        """Count a new task."""
         self._under_way = None
         _add(self.announced, usage)
         if stage not in self.tallies and len(self.tallies) >= MOST_STAGES:
@@ -83,7 +89,7 @@ class Work:
         _add(tally.left, usage)
 
     def task_ended(self, stage: str, usage: KindAmounts) -> None:
-        """A task ended, however it did: it is no longer work to be done."""
+        """Count a task that ended in any way: its work is no longer left."""
         self._under_way = None
         _add(self.ended, usage)
         tally = self.tallies.get(stage)
@@ -92,13 +98,13 @@ class Work:
             _subtract(tally.left, usage)
 
     def left(self) -> list[float]:
-        """Of what was announced by tasks, per kind."""
+        """Return the rest of the announced work, per kind."""
         return [max(0.0, all_of_it - ended) for all_of_it, ended in zip(self.announced, self.ended, strict=True)]
 
     def to_come(self) -> tuple[list[float], int]:
-        """Of the tasks that were told of and did not come here: bytes per kind, and how many they are.
+        """Return the bytes per kind, and the number, of reported tasks that were not sent to the master.
 
-        What ended here since then is not left, though it was when it was told.
+        Tasks that ended here since the report are subtracted.
         """
         work, tasks = [0.0] * len(KINDS), 0
         for stage in self.told:
@@ -113,20 +119,21 @@ class Work:
 
     @property
     def done(self) -> int:
-        """Tasks that are done, of all stages that somebody told of."""
+        """Return the finished tasks of all reported stages."""
         told = {stage.stage: stage.done for stage in self.told}
         here = {stage: tally.done for stage, tally in self.tallies.items()}
         return sum(max(told.get(stage, 0), here.get(stage, 0)) for stage in told.keys() | here.keys())
 
     def tell(self, stages: list[StageProgress]) -> None:
-        """Its framework says how far it is; stages that it no longer names are over."""
+        """Store a framework's progress; stages no longer named are over."""
         self.told, self._under_way = stages, None
         named = {stage.stage for stage in stages}
         self.service = {stage: s for stage, s in self.service.items() if stage in named or stage in self.tallies}
 
     def attained(self, node: str, use: JobUse) -> None:
-        """A node says what the job has received there so far. One that says less than before has started anew, and
-        so does one after its last."""
+        """Add a node's report of the service received there so far. A decrease means that the node's count has
+        restarted, as does a report after the last one.
+        """
         before = self.seen.get(node)
         known = before.service_s if before is not None else 0.0
         gained = use.service_s - known
@@ -146,7 +153,7 @@ class Work:
             del self.service[next(iter(self.service))]
 
     def under_way(self) -> list[str]:
-        """Stages with tasks left that wait for no other stage."""
+        """Return the stages with tasks left that wait for no other stage."""
         if self._under_way is not None:
             return self._under_way
         unfinished = {stage.stage for stage in self.told if stage.done < stage.tasks}
@@ -156,18 +163,18 @@ class Work:
         return self._under_way
 
     def gone(self, node: str) -> None:
-        """A node is lost, and the slots that the job held there; what it received there it has received."""
+        """Drop the slots held on a lost node; service received there still counts."""
         use = self.seen.get(node)
         if use is not None:
             self.seen[node] = JobUse(job=use.job, service_s=use.service_s)
 
 
-#: Of a stage none of whose tasks came.
+#: The tally of a stage without tasks sent to the master.
 _NOTHING = StageTally()
 
 
 def _usage(stage: StageProgress) -> KindAmounts:
-    """What is left of a stage in bytes per kind; of whom says only how much in all, CPU."""
+    """Return the rest of a stage in bytes per kind; a framework's undivided total counts as CPU."""
     return stage.usage if any(_by_kind(stage.usage)) else KindAmounts(cpu=float(stage.input_bytes))
 
 

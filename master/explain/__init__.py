@@ -1,1 +1,1 @@
-"""Why the master decides as it does: a job's place and what it lacks; a round over a recorded state, step by step."""
+"""Explanations of the master's decisions: a job's place and missing resources; a recorded round, step by step."""

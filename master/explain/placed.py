@@ -1,4 +1,4 @@
-"""Why is my job where it is? Its tasks that are placed, with the rule and the numbers that put them there."""
+"""A job's placed tasks, with the rule and the numbers behind each placement."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from master.core import Cluster
 from master.core.listing import find
 from master.explain import why
 
-#: So many placed tasks are told one by one: the latest.
+#: Number of placed tasks listed: the latest.
 MOST_TOLD = 100
 
 
 def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
-    """What a job's user is told of it: :func:`master.explain.why.document`, and beside it ``placed`` (tasks by node),
-    ``last_placed`` and ``ended``; of a job that is over ``ended`` alone.
+    """Return the explanation for the job's user: :func:`master.explain.why.document`, plus ``placed`` (tasks by node),
+    ``last_placed`` and ``ended``; for a finished job only ``ended``.
 
-    Raises:
-        UnknownJobError: the master knows no job of this id.
+    Raises: UnknownJobError: the master knows no job of this id.
     """
     view = find(cluster, job)
     if view is not None and job not in cluster.jobs:

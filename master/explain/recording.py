@@ -1,4 +1,4 @@
-"""A recorded state: the nodes, the jobs and their ready tasks as a round sees them, and the settings. JSON."""
+"""A recorded state as JSON: the nodes, the jobs and their ready tasks as a round sees them, and the settings."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Kinds = tuple[Amount, Amount, Amount]
 
 
 class SnapshotError(Exception):
-    """One line for the operator: which file, which part of it, what is wrong."""
+    """One line for the operator: the file, the part of it, and the error."""
 
 
 class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Unknown keys are errors that name them."""
+    """A struct that rejects unknown keys with an error that names them."""
 
 
 class RecordedNode(_Struct, frozen=True, kw_only=True):
-    """A connected node. Three values are of cpu, disk, network; ``rates`` are bytes/s, ``pending`` bytes.
+    """A connected node. Triples are of cpu, disk, network; ``rates`` are bytes/s, ``pending`` bytes.
 
     ``reserved`` are the cores of placed tasks and their peaks of disk and network in bytes/s, as Tetris counts them.
     """
@@ -52,7 +52,7 @@ class RecordedNode(_Struct, frozen=True, kw_only=True):
 
 
 class RecordedTask(_Struct, frozen=True, kw_only=True):
-    """A ready task: bytes of work per kind and of memory. ``nodes`` are those that it may go to, if not to all."""
+    """A ready task: bytes of work per kind, and of memory. ``nodes`` limits it to some nodes; None: all."""
 
     task: str
     work: Kinds
@@ -63,7 +63,7 @@ class RecordedTask(_Struct, frozen=True, kw_only=True):
 
 
 class RecordedProgress(_Struct, frozen=True, kw_only=True):
-    """A stage's tasks, and what it has received in container-seconds."""
+    """A stage's numbers of tasks, and the container-seconds it has received."""
 
     stage: str
     tasks: int
@@ -96,8 +96,9 @@ class RecordedJob(_Struct, frozen=True, kw_only=True):
 
 
 class Recording(_Struct, frozen=True, kw_only=True):
-    """``at`` is Unix time; ``capacity`` of the cluster: cores, disk slots, network slots, bytes of memory;
-    ``sizes`` what is known of the sizes of such jobs."""
+    """A recorded state. ``at`` is Unix time; ``capacity`` is the cluster's cores, disk slots, network slots and bytes
+    of memory; ``sizes`` are the known sizes of similar jobs.
+    """
 
     penstock_snapshot: int = FORMAT
     at: float
@@ -107,17 +108,17 @@ class Recording(_Struct, frozen=True, kw_only=True):
     jobs: list[RecordedJob]
     sizes: list[KnownSizes] = []
 
-    # ------------------------------------------------------------ as the steps of a round take it
+    # ------------------------------------------------------------ inputs of a round's steps
 
     def ranking(self) -> Ranking:
-        """The order of the jobs."""
+        """Return the ranking of the jobs."""
         sizes = JobSizes()
         sizes.restore(self.sizes)
         ordering = ordering_of(self.settings.cluster_settings().ordering_settings(), sizes)
         return ordering.rank(self.views(), self.cluster())
 
     def views(self) -> list[JobView]:
-        """The jobs."""
+        """Return the jobs' views."""
         return [
             JobView(
                 job=job.job,
@@ -139,11 +140,11 @@ class Recording(_Struct, frozen=True, kw_only=True):
         ]
 
     def cluster(self) -> ClusterView:
-        """The cluster."""
+        """Return the cluster's view."""
         return ClusterView(self.at, self.capacity, max(1.0, self.capacity[0]))
 
     def stages(self) -> list[Stage]:
-        """What is to be placed, earlier jobs first."""
+        """Return the stages to be placed, earlier jobs first."""
         places = {node.name: place for place, node in enumerate(self.nodes)}
         network = self.settings.network_aware
         jobs = sorted((job for job in self.jobs if job.admitted), key=lambda job: job.submitted_at)
@@ -155,7 +156,7 @@ class Recording(_Struct, frozen=True, kw_only=True):
         ]
 
     def placement(self) -> TaskPlacement:
-        """What the nodes are for the placement that the settings name."""
+        """Return the nodes in the form of the configured placement."""
         settings, column = self.settings.cluster_settings(), self._column
         if settings.placement == "ursa":
             workers = Workers(
@@ -196,7 +197,7 @@ def _need(job: str, task: RecordedTask, places: dict[str, int], *, network: bool
 
 
 def record(cluster: Cluster, now: float) -> Recording:
-    """The state that a round would see now (monotonic time)."""
+    """Record the state that a round would see at ``now`` (monotonic time)."""
     picture = Picture(cluster)
     table = cluster.table
     total, peaks = totals(cluster), cluster.settings.peaks()
@@ -205,7 +206,7 @@ def record(cluster: Cluster, now: float) -> Recording:
         name: value
         for name in MasterConfig.__struct_fields__
         if (value := getattr(cluster.settings, name, None)) is not None
-    } | {"ept_s": table.ept_s}  # that of this moment, where it follows the tasks
+    } | {"ept_s": table.ept_s}  # the present value, where it is derived from tasks
     return Recording(
         at=cluster.unix(now),
         settings=MasterConfig(**settings),
@@ -271,10 +272,9 @@ def _task(picture: Picture, task: Task) -> RecordedTask:
 
 
 def read(text: bytes, where: str) -> Recording:
-    """A recording from JSON.
+    """Return a recording from JSON.
 
-    Raises:
-        SnapshotError: it is none, or says something that cannot be; ``where`` (a file) stands before it.
+    Raises: SnapshotError: the text is not a valid recording; the message begins with ``where`` (a file).
     """
     try:
         recording = msgspec.json.decode(text, type=Recording)
@@ -297,7 +297,7 @@ def _checked(recording: Recording, where: str) -> Recording:
     for field, all_of_them in (("nodes", names), ("jobs", jobs)):
         twice = next((name for name in all_of_them if all_of_them.count(name) > 1), None)
         if twice is not None:
-            raise SnapshotError(f"{where}: {field}: {twice!r} stands there twice")
+            raise SnapshotError(f"{where}: {field}: {twice!r} is listed twice")
     known = set(names)
     for job in recording.jobs:
         for stage, tasks in job.stages.items():

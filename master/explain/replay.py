@@ -1,4 +1,4 @@
-"""One round over a recorded state, in the order of its decisions."""
+"""Replay of one round over a recorded state, in the order of its decisions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from penstock.model.units import counted
 
 
 def explained(recording: Recording) -> dict[str, Any]:
-    """What a round would decide, as JSON: ``order`` of the jobs, ``decisions``, and what was ``left`` and why.
+    """Return a round's decisions as JSON: the ``order`` of the jobs, ``decisions``, and the tasks ``left``, with
+    reasons.
 
-    Each decision has the stage's score, its key (the larger goes first) and the task's F, or what another placement
-    scores it by, on every node: null where it must not go.
+    Each decision has the stage's score, its key (the larger goes first) and, for every node, the task's F or the other
+    placement's score: null where the task must not go.
     """
     settings = recording.settings.cluster_settings()
     ranking = recording.ranking()
@@ -77,7 +78,7 @@ def _decision(account: Account, names: list[str]) -> dict[str, Any]:
 
 
 def text(said: dict[str, Any], best: int = 3) -> str:
-    """The same to read: each task with its ``best`` nodes."""
+    """Return the replay as text: each task with its ``best`` nodes."""
     lines = [f"Order ({said['ordering']}):"]
     lines += [f"  {i}. {each['job']} {each['name']}: {each['why']}" for i, each in enumerate(said["order"], start=1)]
     stage = None

@@ -1,4 +1,4 @@
-"""Where a job stands and why, in one sentence: in the order of the jobs, and on nodes that have another order."""
+"""A job's place and the reason for it in one sentence: in the order of the jobs, and on nodes with another order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from master.core.places import Place
 from penstock.model.units import counted
 from penstock.wire.ranks_api import NodeRanks
 
-#: So many of those before a job are named, the nearest, and so many nodes.
+#: Number of jobs before a job that are named (the nearest), and of nodes.
 _NAMED = 3
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
@@ -21,8 +21,9 @@ def sentence(
     nodes: Mapping[str, NodeRanks],
     named: Callable[[str], str] = str,
 ) -> str:
-    """Return the sentence. ``order`` has all jobs, the first first; ``nodes`` are those that have told their ranks;
-    ``named`` makes a name for people of a job's id."""
+    """Return the sentence. ``order`` has all jobs, the first first; ``nodes`` are those that reported ranks; ``named``
+    returns the display name for a job's id.
+    """
     known, before = set(order), order[: place.rank - 1]
 
     def called(ranked: str) -> str:
@@ -35,7 +36,7 @@ def sentence(
 
 
 def ordinal(rank: int) -> str:
-    """Return ``third`` for 3; numbers from the eleventh on."""
+    """Return ``third`` for 3; digits from the eleventh on."""
     if rank <= len(_ORDINALS):
         return _ORDINALS[rank - 1]
     ending = {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th") if rank % 100 not in {11, 12, 13} else "th"
@@ -45,7 +46,7 @@ def ordinal(rank: int) -> str:
 def _elsewhere(
     job: str, before: Collection[str], nodes: Mapping[str, NodeRanks], called: Callable[[str], str]
 ) -> list[str]:
-    """Return what to say of nodes where something else goes before the job, or what should does not."""
+    """Describe the nodes where other containers go before the job, or where jobs before it do not."""
     found: dict[str, list[str]] = {}
     for node, ranks in nodes.items():
         here = [name for name, _ in ranks.jobs]
@@ -61,7 +62,7 @@ def _elsewhere(
 
 
 def _list(names: Sequence[str]) -> str:
-    """Return the names; of many the last ones, and how many more there are."""
+    """Return the names; of many, the last ones and the number of the rest."""
     more = len(names) - _NAMED
     if more > 0:
         return f"{', '.join(names[-_NAMED:])} and {counted(more, 'other')}"

@@ -1,4 +1,4 @@
-"""Why is my job waiting? Its place in the order with the numbers, and what it lacks on how many nodes."""
+"""Why a job waits: its place in the order with the numbers, and the resources it lacks on how many nodes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from master.placement import why_not
 
 
 class UnknownJobError(Exception):
-    """There is no such job; says which there are."""
+    """The job is unknown; the message lists known jobs."""
 
 
 def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
-    """``GET /explain?job=…``.
+    """Return the document of ``GET /explain?job=…``.
 
-    Raises:
-        UnknownJobError: the master knows no job of this id.
+    Raises: UnknownJobError: the master knows no job of this id.
     """
     known = cluster.jobs.get(job)
     if known is None or not known.described:
@@ -76,7 +75,9 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
 def _standing(
     known: Job, place: Place, ordering: str, order: Sequence[str], jobs: Mapping[str, Job], nodes: Collection[Node]
 ) -> dict[str, Any]:
-    """Where a job stands and why, in words and in numbers. Other users' jobs have no name here, but their ids."""
+    """Return a job's place and its reason, as text and as numbers. Other users' jobs appear by id only, without
+    names.
+    """
 
     def named(other: str) -> str:
         its = jobs.get(other)

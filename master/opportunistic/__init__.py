@@ -1,4 +1,4 @@
-"""PURE. Work on what others leave unused (UBIS, Algorithm 1)."""
+"""PURE. Opportunistic work on resources that regular work leaves unused (UBIS, Algorithm 1)."""
 
 from master.opportunistic.backoff import Pause, SlackLimit, pause_after
 from master.opportunistic.ubis import Amounts, Asked, Given, Slack, why_not

@@ -39,11 +39,11 @@ def pause_after(before: Pause | None, now: float, first_s: float, most_s: float)
 
 @dataclass(slots=True)
 class SlackLimit:
-    """How many opportunistic tasks a node may hold at once after a preemption.
+    """The number of opportunistic tasks a node may hold at once after a preemption.
 
-    A preemption shows how many the node could not hold: the limit is then what was left. Each task that ends there
-    without a preemption raises it by one, as each acknowledgement raises a TCP window in slow start. It is lifted at
-    ``until``, monotonic time in seconds.
+    A preemption shows that the node could not hold all its tasks: the limit is then the number that remained. Each task
+    that ends there without a preemption raises it by one, like an acknowledgement raises a TCP window in slow start.
+    The limit is lifted at ``until``, monotonic time in seconds.
     """
 
     most: int

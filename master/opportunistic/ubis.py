@@ -1,8 +1,8 @@
 """UBIS, Algorithm 1, lines 21–29: opportunistic containers while T_alloc × capacity exceeds utilization.
 
-The paper fills one node at a time, when its heartbeat comes. A round sees all nodes, so each task goes to the node that
-has the largest share of slack left; what a node is given is bounded just the same. The paper knows CPU and memory; disk
-and network, which it leaves to future work (§VII), are treated as CPU is.
+The paper fills one node at a time, on its heartbeat. A round sees all nodes, so each task goes to the node with the
+largest fraction of slack left, under the same bound per node. The paper covers CPU and memory; disk and network, which
+it leaves to future work (§VII), are treated like CPU.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from penstock.model.units import counted, format_bytes
 
 #: Cores, disk slots, network slots, bytes of memory.
 Amounts = tuple[float, float, float, float]
-#: Sums of fractions of cores are compared with this much forgiveness.
+#: Tolerance for sums of fractions of cores.
 _EPSILON = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """What a task asks of the slack.
+    """A task's demand on slack.
 
-    ``takes`` counts as used until a report has seen it. Of it ``fits`` must be left: memory, and the cores that are
-    stated; else any slack will do, since CPU, disk and network can be shared for a while (UBIS §IV.C). Of each resource
-    in ``needs`` there must be some. ``slot`` is the kind of slot that the task would wait for: it needs an idle one.
+    ``takes`` counts as used until a report includes it. Of it, ``fits`` must be left: memory, and the stated cores. For
+    other resources any slack suffices, because CPU, disk and network can be shared for a while (UBIS §IV.C); each
+    resource in ``needs`` must have some. ``slot`` is the kind of slot that the task would wait for: one must be idle.
     """
 
     job: str
@@ -41,7 +41,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """A task and its worker, with the rule and the numbers that led to it."""
+    """A task and its worker, with the rule and the numbers behind the choice."""
 
     asked: Asked
     worker: int
@@ -52,10 +52,11 @@ class Given:
 class Slack:
     """Unused resources of n workers; :meth:`give` consumes them.
 
-    ``left`` (n × 4, as :data:`Amounts`) is T_alloc × capacity − utilization, in which everything that was launched
-    since the last heartbeat counts in full ("the scheduler assumes the newly allocated containers will utilize all
-    allocated resources"). ``idle`` (n × 3) are free slots. ``queue`` (n) is how many more commands may wait there.
-    ``room`` (n) is how many more tasks each node may hold on slack after a preemption; None: no node has a limit.
+    ``left`` (n × 4, as :data:`Amounts`) is T_alloc × capacity − utilization, in which all tasks launched since the last
+    heartbeat count in full ("the scheduler assumes the newly allocated containers will utilize all allocated
+    resources"). ``idle`` (n × 3) are free slots. ``queue`` (n) is the number of commands that may still wait on each
+    node. ``room`` (n) is the number of tasks each node may still hold on slack after a preemption; None: no node has a
+    limit.
     """
 
     t_alloc: Floats
@@ -64,10 +65,11 @@ class Slack:
     idle: Floats
     queue: Floats
     room: Floats | None = None
-    _hopeless: set[object] = field(default_factory=set)  # slack only shrinks: what found none finds none
+    # slack only shrinks, so a demand without a worker finds none later
+    _hopeless: set[object] = field(default_factory=set)
 
     def give(self, asked: Asked) -> Given | None:
-        """Serve a task where the largest share of slack is left; None where it finds none."""
+        """Place a task where the largest fraction of slack is left; return None where it fits nowhere."""
         shape = (asked.takes, asked.fits, asked.needs, asked.slot) if asked.allowed is None else None
         if not len(self.left) or shape in self._hopeless:
             return None
@@ -85,7 +87,7 @@ class Slack:
         return given
 
     def queue_up(self, asked: Asked) -> Given | None:
-        """Let a command that finds no slack wait on the node that lacks the least; None where no queue has room."""
+        """Let a command without slack wait on the node that lacks the least; return None where no queue has room."""
         if not (self.queue >= 1).any():
             return None
         barred = (self.queue < 1) | (self.capacity * self.t_alloc[:, None] < np.array(asked.fits) - _EPSILON).any(
@@ -105,17 +107,17 @@ class Slack:
         return given
 
     def lacks(self, asked: Asked) -> dict[str, int]:
-        """What keeps a task from how many workers."""
-        return {what: int(mask.sum()) for what, mask in self._bars(asked).items() if mask.any()}
+        """Return the reasons that bar a task, and from how many workers each."""
+        return {reason: int(mask.sum()) for reason, mask in self._bars(asked).items() if mask.any()}
 
     def _take(self, worker: int, asked: Asked) -> None:
-        """Count a task that the worker is given."""
+        """Subtract a placed task from the worker."""
         self.left[worker] -= asked.takes
         if self.room is not None:
             self.room[worker] -= 1
 
     def _bars(self, asked: Asked) -> dict[str, Mask]:
-        """Which workers each thing keeps it from."""
+        """Return, for each reason, the workers that it bars."""
         short = (self.left < np.array(asked.fits) - _EPSILON) | ((self.left <= 0) & np.array(asked.needs))
         bars = {name: short[:, column] for column, name in enumerate(COLUMN_NAMES)}
         if asked.slot is not None:
@@ -135,8 +137,8 @@ class Slack:
 
 
 def why_not(asked: Asked, slack: Slack) -> str:
-    """What a task lacks, in words, for the status page."""
+    """Describe the resources a task lacks, for the status page."""
     if not len(slack.left):
         return "no node is connected"
-    said = [f"{count} {'lacks' if count == 1 else 'lack'} {what}" for what, count in slack.lacks(asked).items()]
+    said = [f"{count} {'lacks' if count == 1 else 'lack'} {reason}" for reason, count in slack.lacks(asked).items()]
     return f"of {counted(len(slack.left), 'node')} {', '.join(said) or 'none had slack when it was its turn'}"

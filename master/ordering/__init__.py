@@ -1,4 +1,4 @@
-"""PURE. In which order jobs are served, and how much each may hold: one module per policy, chosen by name."""
+"""PURE. The order in which jobs are served, and how much each may hold: one module per policy, chosen by name."""
 
 from master.ordering.by_hand import HandOrder, placed_by_hand
 from master.ordering.choice import NAMES, OrderingSettings, ordering_of

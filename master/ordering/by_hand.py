@@ -1,7 +1,7 @@
-"""Places by hand: jobs that their owner, or an operator, has put first take the places of others in a policy's order.
+"""Orders by hand: jobs put first by their owner or an operator take the places of other jobs in a policy's order.
 
-Among the places that the policy gives a user's jobs, those that he named come first, in his order; the others follow as
-the policy has them. So nobody else gains or loses. What an operator named comes first of all jobs.
+Among the places that the policy gives a user's jobs, the named jobs get the first ones, in the user's order; the others
+follow in the policy's order. So no other user gains or loses. Jobs named by an operator come before all other jobs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from master.ordering.view import Amounts
 
 @dataclass(frozen=True, slots=True)
 class HandOrder:
-    """``jobs``, the first first, as ``by`` wants it."""
+    """The jobs to put first, in this order, and ``by``, who set it."""
 
     by: str
     jobs: tuple[str, ...]
@@ -24,8 +24,9 @@ class HandOrder:
 def placed_by_hand(
     ranking: Ranking, users: Mapping[str, str], own: Mapping[str, HandOrder], of_all: HandOrder | None
 ) -> Ranking:
-    """``users`` says whose each job of the ranking is, ``own`` what users want of their jobs, ``of_all`` what an
-    operator wants of all. The ranking itself where nobody has named a job of it."""
+    """Apply orders by hand. ``users``: owner of each ranked job; ``own``: users' orders of their jobs; ``of_all``: an
+    operator's order of all jobs. Return the ranking itself where no ranked job is named.
+    """
     named = {job: order.by for user, order in own.items() for job in order.jobs if users.get(job) == user}
     named |= {job: of_all.by for job in of_all.jobs if job in users} if of_all is not None else {}
     if not named:
@@ -39,7 +40,7 @@ def placed_by_hand(
 
 
 def _first(order: Sequence[str], wanted: Sequence[str], places: Sequence[int]) -> list[str]:
-    """Have the wanted jobs take the first of these places, and the others that have one of them the rest."""
+    """Give the wanted jobs the first of these places, and the other jobs there the rest."""
     here = [order[at] for at in places]
     there = set(here)
     moved = dict.fromkeys([job for job in wanted if job in there] + here)
@@ -50,7 +51,7 @@ def _first(order: Sequence[str], wanted: Sequence[str], places: Sequence[int]) -
 
 
 class _ByHand:
-    """``stands_for`` says of each job which job's place it has."""
+    """A ranking by hand. ``stands_for`` maps each job to the job whose place it has."""
 
     def __init__(
         self, ranking: Ranking, stands_for: Mapping[str, str], order: list[str], named: Mapping[str, str]
@@ -62,33 +63,33 @@ class _ByHand:
 
     @property
     def whole_stages(self) -> bool:
-        """As the policy has it."""
+        """Return the policy's value."""
         return self._ranking.whole_stages
 
     def key(self, job: str, score: float) -> Key:
-        """That of the place."""
+        """Return the key of the job's place."""
         return self._ranking.key(self._stands_for[job], score)
 
     def charge(self, job: str, taken: Amounts) -> bool:
-        """The place is charged: where a policy counts what jobs hold, whoever has it gets as much as it allows for."""
+        """Charge the place: a policy that counts holdings allows the same amount to the job that has the place."""
         return self._ranking.charge(self._stands_for[job], taken)
 
     def room(self, job: str) -> float:
-        """That of the place."""
+        """Return the room of the job's place."""
         return self._ranking.room(self._stands_for[job])
 
     def order(self) -> list[str]:
-        """By hand; the rest as the policy has it."""
+        """Return the order by hand; unnamed jobs follow the policy."""
         return self._order
 
     def why(self, job: str) -> str:
-        """Who put it there, and what the policy says of it."""
+        """Name the user who placed the job, and the policy's reason."""
         said = self._ranking.why(job)
         by = self._named.get(job)
         return f"put first by {by} (penstock jobs --order); else {said}" if by is not None else said
 
     def reason(self, job: str) -> Reason:
-        """Say who put it there, or that others were put before it, and what the policy says of it."""
+        """Name the user who placed the job, or note that others were placed before it, with the policy's reason."""
         reason, by = self._ranking.reason(job), self._named.get(job)
         if by is not None:
             return replace(reason, said=f"put first by {by} (penstock jobs --order); else {reason.said}")

@@ -20,7 +20,8 @@ from master.ordering.srjf import SmallestRemainingJobFirst
 
 @dataclass(frozen=True, slots=True)
 class OrderingSettings:
-    """``name`` chooses; each of the others is read by the ordering that its name begins with.
+    """The settings of the orderings. ``name`` selects one; each other setting belongs to the ordering its name begins
+    with.
 
     ``weights`` are of tenants by their path (``research/eve``), for ``drf``.
     """
@@ -52,10 +53,9 @@ NAMES: tuple[str, ...] = tuple(_MAKERS)
 
 
 def ordering_of(settings: OrderingSettings, sizes: JobSizes | None = None) -> Ordering:
-    """A fresh ordering. ``sizes`` are those of ended jobs, for an ordering that learns; None: nothing is known.
+    """Return a new ordering. ``sizes`` are those of ended jobs, for an ordering that learns; None: nothing is known.
 
-    Raises:
-        ValueError: there is none of this name.
+    Raises: ValueError: no ordering has this name.
     """
     maker = _MAKERS.get(settings.name)
     if maker is None:

@@ -1,7 +1,7 @@
 """Dominant resource fairness over cores, disk slots, network slots and memory; weighted, with a tree of tenants.
 
-A job's dominant share is the largest part that it holds of any resource of the cluster. The tenants of one level are
-served by their dominant share ÷ weight, the smallest first; within a tenant its sub-tenants, and last its jobs.
+A job's dominant share is the largest fraction that it holds of any resource of the cluster. The tenants of one level
+are served by dominant share ÷ weight, the smallest first; within a tenant, its sub-tenants, and last its jobs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from master.ordering.view import Amounts, ClusterView, JobView
 
 
 class DominantResourceFairness:
-    """``weights`` are of tenants by their path; 1 where none is given."""
+    """``weights`` are of tenants by their path; the default is 1."""
 
     remembers = False
 
@@ -21,7 +21,7 @@ class DominantResourceFairness:
         self._weights = dict(weights or {})
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
-        """What the jobs hold now, by tenants."""
+        """Rank by the present holdings of jobs and tenants."""
         return _Dominant(jobs, cluster.capacity, self._weights)
 
 
@@ -45,7 +45,7 @@ class _Dominant:
         return (*(-self._shares[level] for level in self._paths[job]), -float(self._place[job]), score)
 
     def charge(self, job: str, taken: Amounts) -> bool:
-        """The job holds more, and so do its tenants, which moves their other jobs."""
+        """Add to the holdings of the job and its tenants, which also moves other jobs of the same tenants."""
         for level in self._paths[job]:
             held = self._held[level]
             for resource, amount in enumerate(taken):
@@ -54,27 +54,27 @@ class _Dominant:
         return len(self._paths[job]) > 1
 
     def room(self, job: str) -> float:
-        """No bound: whoever is furthest below goes first."""
+        """Return infinity: the ordering sets no bound, and the job furthest below its share goes first."""
         return float("inf")
 
     def order(self) -> list[str]:
-        """By what was held when the round began."""
+        """Return the order by the holdings at the start of the round."""
         return list(self._place)
 
     def why(self, job: str) -> str:
-        """The dominant share of each level."""
+        """Return the dominant share of each level."""
         said = [f"{name or 'job'} {part:.3g} of {resource}" for name, part, resource in self._dominant(job)]
         return f"drf: {', '.join(said)}, {self._place[job] + 1} of {len(self._place)}"
 
     def reason(self, job: str) -> Reason:
-        """Say what the job, and each tenant that it belongs to, holds most of."""
+        """Return the dominant resource of the job and of each tenant above it."""
         said = [
             f"{name or 'it'} holds {100 * part:.3g} % of the {resource}" for name, part, resource in self._dominant(job)
         ]
         return Reason(f"{', '.join(said)}, and the smallest share goes first")
 
     def _dominant(self, job: str) -> list[tuple[str, float, str]]:
-        """Return the tenant of each level ("": the job), its dominant share, and of which resource that is."""
+        """Return for each level the tenant ("" for the job), its dominant share, and the resource."""
         found = []
         for level in self._paths[job]:
             parts = self._parts(level)

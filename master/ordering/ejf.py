@@ -18,7 +18,7 @@ class EarliestJobFirst:
         self._weight_per_s = weight_per_s
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
-        """T is the time since the job was submitted."""
+        """Rank by T, the time since the job was submitted."""
         added = {job.job: self._weight_per_s * (cluster.now - job.submitted_at) for job in jobs}
         age_s = {job.job: cluster.now - job.submitted_at for job in jobs}
         why = {job: f"ejf: W·T {value:.3g}" for job, value in added.items()}

@@ -1,4 +1,4 @@
-"""Weighted fair sharing of containers, as YARN's Fair scheduler: the baseline of LAS_MQ §5."""
+"""Weighted fair sharing of containers, like YARN's Fair scheduler: the baseline of LAS_MQ §5."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from master.ordering.turns import Turns
 from master.ordering.view import ClusterView, JobView
 from penstock.model.units import counted, format_duration
 
-#: Container-seconds that a job may catch up on after it wanted less than its share, for a weight of 1.
+#: Container-seconds that a job may catch up on after wanting less than its share, for a weight of 1.
 LAG = 60.0
 
 
@@ -24,7 +24,7 @@ class Fair:
         self._seen: dict[str, float] = {}
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
-        """What a job holds counts for placement, what it has received since it came for the queues of the agents."""
+        """Rank by held containers for placement, and by service received since arrival for the agents' queues."""
         weights = {job.job: job.weight for job in jobs}
         self._turns.update(received_since(jobs, self._seen), weights)
         self._seen = {job.job: job.service for job in jobs}
@@ -44,7 +44,7 @@ class Fair:
 
 
 def _reason(job: JobView, received: float, share: float) -> Reason:
-    """``received`` is by how much more service ÷ weight the job had than the job that had the least."""
+    """Return the reason. ``received``: the job's service ÷ weight beyond that of the job with the least."""
     weighed = f", for its weight of {job.weight:g}" if job.weight != 1 else ""
     more = f"{format_duration(received)} more service than the job that received the least{weighed}"
     received_least = f"no job has received less{weighed}"

@@ -1,4 +1,4 @@
-"""Strictly by submission: no stage of a later job before one of an earlier job, however well it would fit."""
+"""First in, first out: no stage of a later job goes before one of an earlier job, however well it fits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from penstock.model.units import format_duration
 
 
 class FirstInFirstOut:
-    """Algorithm 1's score orders the stages within a job."""
+    """Ranks strictly by submission; Algorithm 1's score orders the stages within a job."""
 
     remembers = False
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
-        """By submission."""
+        """Rank by submission."""
         order = [job.job for job in sorted(jobs, key=lambda job: job.earliest)]
         age_s = {job.job: cluster.now - job.submitted_at for job in jobs}
         return Strict(order, _why(order), lambda job: _reason(age_s[job]))

@@ -11,7 +11,7 @@ from penstock.model.units import format_duration
 
 
 class LeastAttainedService:
-    """``quantum_s`` is what a container that is given now will have received before one can choose again."""
+    """``quantum_s``: the service that a container given now will have received before the next choice."""
 
     remembers = False
 
@@ -19,7 +19,7 @@ class LeastAttainedService:
         self._quantum_s = quantum_s
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
-        """Weights do not count."""
+        """Rank by received service, without weights."""
         levels = {job.job: job.service + self._quantum_s * job.containers for job in jobs}
         order = sorted(jobs, key=lambda job: (job.service, *job.earliest))
         growth = dict.fromkeys(levels, self._quantum_s)

@@ -1,7 +1,7 @@
-"""LAS_MQ: jobs are ordered without knowing anything about them in advance (§3).
+"""LAS_MQ: orders jobs without advance knowledge of them (§3).
 
-A job sinks from queue to queue with the service that it has received, or will have received when its stage ends; the
-queues share the cluster by weight, and within a queue jobs go one after the other.
+A job moves down from queue to queue with the service that it has received, or will have received when its stage ends.
+The queues share the cluster by weight; within a queue jobs are served one after the other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from master.ordering.turns import Turns
 from master.ordering.view import Amounts, ClusterView, JobView
 from penstock.model.units import counted, format_duration
 
-#: How jobs stand inside a queue: in the order in which they came to it, or by the containers that they need (§3.3).
+#: The order within a queue: by arrival in the queue, or by the number of containers needed (§3.3).
 Inside = Literal["fifo", "demand"]
 #: "We only apply the stage awareness when the stage progress is no less than 10 %" (§3.2).
 AWARE_FROM = 0.1
@@ -28,8 +28,8 @@ LAG = 60.0
 class LasMq:
     """The paper's design is the default, case 4 of its Fig. 3.
 
-    ``stage_aware`` off: the service received, and nothing else, moves a job (case 3). ``inside`` "fifo": jobs stand in
-    a queue in the order in which they came to it (case 2; case 1 with ``stage_aware`` off).
+    ``stage_aware`` off: only received service moves a job (case 3). ``inside`` "fifo": jobs are ordered by arrival in
+    the queue (case 2; case 1 with ``stage_aware`` off).
     """
 
     remembers = True
@@ -41,12 +41,13 @@ class LasMq:
         self._stage_aware = stage_aware
         self._inside = inside
         self._looks = 0
-        self._came: dict[str, tuple[int, int]] = {}  # job → its queue, and at which look it was first seen there
+        # job → its queue, and the number of the ranking that first saw it there
+        self._came: dict[str, tuple[int, int]] = {}
         self._turns: Turns[int] = Turns(LAG)
         self._seen: dict[str, float] = {}
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
-        """Algorithm 1, then the allocation of Algorithm 2."""
+        """Rank by Algorithm 1, then by the allocation of Algorithm 2."""
         services = {job.job: service(job) if self._stage_aware else job.service for job in jobs}
         queues: dict[int, list[JobView]] = {}
         for job in jobs:
@@ -64,7 +65,7 @@ class LasMq:
         return _Queues(queues, services, order, self._levels, cluster, self._inside)
 
     def _see(self, queues: dict[int, list[JobView]]) -> dict[str, int]:
-        """At which look each job came to the queue that it is in."""
+        """Return the number of the ranking in which each job came to its present queue."""
         self._looks += 1
         seen = {}
         for number, queue in queues.items():
@@ -76,7 +77,7 @@ class LasMq:
 
 
 def service(job: JobView) -> float:
-    """Container-seconds that the job has received, of its present stages those that it will have received (§3.2)."""
+    """Return the job's container-seconds: received, or for its present stages, expected at their end (§3.2)."""
     ahead = sum(
         stage.service / stage.progress - stage.service for stage in job.stages if AWARE_FROM <= stage.progress < 1
     )
@@ -113,10 +114,11 @@ class _Queues:
                 left -= given
 
     def key(self, job: str, score: float) -> Key:
-        """First what the queues' shares allow, queue by queue and job by job; then what is left over, evenly.
+        """Return a key that serves the queues' shares first, queue by queue and job by job, then distributes the rest
+        evenly.
 
-        Where a share ends in a part of a container, the queue whose turn it is gets the whole: so that none starves on
-        a cluster of fewer containers than queues.
+        Where a share ends in a fraction of a container, the queue whose turn it is gets a whole one, so that no queue
+        starves on a cluster with fewer containers than queues.
         """
         room, place = self._room[job], -float(self._place[job])
         if room >= 1 - 1e-9:
@@ -125,21 +127,21 @@ class _Queues:
         return (1.0, turn, place, score) if room > 1e-9 else (0.0, -float(self._beyond[job]), turn, place, score)
 
     def charge(self, job: str, taken: Amounts) -> bool:
-        """One container."""
+        """Count one container."""
         self._beyond[job] += self._room[job] <= 1e-9
         self._room[job] -= 1
         return False
 
     def room(self, job: str) -> float:
-        """Containers that Algorithm 2 gives it beyond those that it holds."""
+        """Return the containers that Algorithm 2 gives the job beyond those it holds."""
         return self._room[job]
 
     def order(self) -> list[str]:
-        """The queue whose turn it is first; within a queue as ``inside`` says."""
+        """Return the order: the queue whose turn it is first; within a queue by ``inside``."""
         return self._order
 
     def why(self, job: str) -> str:
-        """Its queue, its place in it, its service."""
+        """Return the job's queue, its place in the queue, and its service."""
         queue = self._queue[job]
         stands = "first come" if self._inside == "fifo" else f"its tasks need {self._views[job].needs:g} containers"
         return (
@@ -148,7 +150,7 @@ class _Queues:
         )
 
     def reason(self, job: str) -> Reason:
-        """Say its queue, what put it there, its place in it, and whether another queue is served first now."""
+        """Return the job's queue and service, its place in the queue, and whether another queue is served first now."""
         queue, needs, view = self._queue[job], self._views[job].needs, self._views[job]
         received, counted_as, upper = view.service, self._services[job], self._upper[queue]
         said = f"{format_duration(received)} of service so far"

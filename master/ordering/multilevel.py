@@ -1,4 +1,4 @@
-"""The multilevel queue of LAS_MQ (§3.1, §3.4–3.6): thresholds, and how queues share a cluster. It knows no jobs."""
+"""The multilevel queue of LAS_MQ (§3.1, §3.4–3.6): thresholds, and queues' shares of a cluster, independent of jobs."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-#: A weight that is still one.
+#: The smallest weight; smaller values would underflow.
 _LEAST = 1e-300
 
 
 @dataclass(frozen=True)
 class Multilevel:
-    """``queues`` queues, numbered from 0; a job is in the first whose threshold its service does not exceed.
+    """``queues`` queues, numbered from 0; a job is in the first one whose threshold is at least its service.
 
-    Service is in container-seconds. The threshold of queue 0 is ``first_threshold``, each other one ``step`` times that
-    of the queue before (α_{i+1} = p · α_i, §3.6); the last queue has none.
+    Service is in container-seconds. The threshold of queue 0 is ``first_threshold``, each later one ``step`` times the
+    one before (α_{i+1} = p · α_i, §3.6); the last queue has none.
 
     ``weights`` divide the cluster among the queues that have jobs. The paper asks for weights ("to avoid starvation in
-    lower priority queues", §3.1) and gives none. By default a queue weighs ``step`` times what the next one does, as
-    much less as its jobs are larger: then the first queue with jobs has at least 1 − 1 ÷ step of the cluster, however
-    many others have jobs, and each of them still moves. What other choices do to the paper's workloads is in
-    docs/results.md (las_mq/weights).
+    lower priority queues", §3.1) and gives no values. By default a queue weighs ``step`` times as much as the next one,
+    in inverse proportion to the sizes of their jobs. Then the first queue with jobs has at least 1 − 1 ÷ step of the
+    cluster, however many others have jobs, and each of them still progresses. For the effect of other weights on the
+    paper's workloads see docs/results.md (las_mq/weights).
     """
 
     queues: int = 10
@@ -32,7 +32,7 @@ class Multilevel:
     _thresholds: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raises: ValueError: a number that makes no queue; the message names it."""
+        """Raises: ValueError: a value is invalid; the message names it."""
         if self.queues < 1:
             raise ValueError(f"queues: {self.queues} is below 1")
         if not (math.isfinite(self.first_threshold) and self.first_threshold > 0):
@@ -52,15 +52,17 @@ class Multilevel:
         object.__setattr__(self, "_thresholds", thresholds)
 
     def queue_of(self, service: float) -> int:
-        """The queue of a job that has received so much (Algorithm 1: it leaves a queue when j_m > α_i)."""
+        """Return the queue for a job with this service (Algorithm 1: it leaves a queue when j_m > α_i)."""
         return bisect_left(self._thresholds, service)
 
     def upper(self, queue: int) -> float:
-        """The threshold of a queue in container-seconds: infinite for the last."""
+        """Return the threshold of a queue in container-seconds: infinite for the last."""
         return self._thresholds[queue] if queue < self.queues - 1 else math.inf
 
     def shares(self, busy: Sequence[int]) -> dict[int, float]:
-        """Fractions of the cluster for the queues that have jobs: together 1, as nothing is left unused (§3.5)."""
+        """Return the shares of the queues that have jobs, as fractions of the cluster with sum 1: nothing stays unused
+        (§3.5).
+        """
         queues = sorted(set(busy))
         total = sum(self.weights[queue] for queue in queues)
         return {queue: self.weights[queue] / total for queue in queues}

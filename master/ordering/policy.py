@@ -1,4 +1,4 @@
-"""What every ordering is: an object that ranks the jobs of a round."""
+"""The interface of orderings: objects that rank the jobs of a round."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Protocol
 
 from master.ordering.view import Amounts, ClusterView, JobView
 
-#: The larger goes first.
+#: The larger key goes first.
 Key = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a job has its place, for people and for programs.
+    """The reason for a job's place, for people and for programs.
 
-    ``said`` is plain words, without the place and the name of the policy. ``queue`` is the job's multilevel queue, 1 is
-    the first; ``left_s`` the container-seconds within which half of the jobs like it end that received as much, and
-    ``known_jobs`` how many jobs of its user and application are known. None: the policy has no such number.
+    ``said`` is plain text, without the place and the name of the policy. ``queue`` is the job's multilevel queue, from
+    1. ``left_s`` is the median of the remaining container-seconds of similar jobs that received as much, and
+    ``known_jobs`` the number of known jobs of its user and application. None: the policy has no such number.
     """
 
     said: str
@@ -28,51 +28,51 @@ class Reason:
 
 
 class Ranking(Protocol):
-    """The jobs of one round. :meth:`charge` lets the next choice see what was just given."""
+    """The jobs of one round. :meth:`charge` makes a placement count in the next choice."""
 
     @property
     def whole_stages(self) -> bool:
-        """Whether a stage is placed whole (Ursa); if not, a few tasks of it at a time, so that shares are kept to."""
+        """Return whether a stage is placed whole (Ursa); otherwise a few tasks at a time, so that shares are kept."""
         ...
 
     def key(self, job: str, score: float) -> Key:
-        """Of a stage of this job that Algorithm 1 scored so; the stage with the largest key is placed next."""
+        """Return the key of a stage of this job with this score of Algorithm 1; the largest key is placed next."""
         ...
 
     def charge(self, job: str, taken: Amounts) -> bool:
-        """A task of the job was placed and takes so much (cores, disk slots, network slots, bytes of memory).
+        """Count a placed task that takes these amounts (cores, disk slots, network slots, bytes of memory).
 
-        Returns whether the keys of other jobs may have changed with it; its own may in any case.
+        Return whether keys of other jobs may have changed; the job's own may change in any case.
         """
         ...
 
     def room(self, job: str) -> float:
-        """How many more containers the job may hold before others go first; infinite where there is no such bound."""
+        """Return the number of further containers the job may hold before others go first; infinite without a bound."""
         ...
 
     def order(self) -> list[str]:
-        """All jobs, first to last: the order in the agents' queues and in admission."""
+        """Return all jobs, first to last: the order in the agents' queues and in admission."""
         ...
 
     def why(self, job: str) -> str:
-        """One line: the rule and the numbers that gave the job its place."""
+        """Return one line: the rule and the numbers behind the job's place."""
         ...
 
     def reason(self, job: str) -> Reason:
-        """Return why the job has its place, as people are told it."""
+        """Return the reason for the job's place, for people."""
         ...
 
 
 class Ordering(Protocol):
-    """Chosen by name; may remember things from round to round, but knows no clock."""
+    """A policy chosen by name; may keep state between rounds, but reads no clock."""
 
     @property
     def remembers(self) -> bool:
-        """Whether what it saw when it was asked before makes a difference to what it says."""
+        """Return whether earlier rankings affect later ones."""
         ...
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
-        """The order of these jobs now."""
+        """Rank these jobs."""
         ...
 
 
@@ -88,26 +88,26 @@ class Scored:
         why: Mapping[str, str],
         reason: Callable[[str], Reason],
     ) -> None:
-        """``why`` is said per job, ``reason`` when asked for; ``order`` is by ``added``, ties by submission."""
+        """``why`` is given per job, ``reason`` is called on demand; ``order`` is by ``added``, ties by submission."""
         self._added = added
         self._order = order
         self._why = why
         self._reason = reason
 
     def key(self, job: str, score: float) -> Key:
-        """The score and what the job adds to it."""
+        """Return the score plus the job's number."""
         return (score + self._added[job],)
 
     def charge(self, job: str, taken: Amounts) -> bool:
-        """What a job holds does not change its place."""
+        """Return False: holdings do not affect the ranking."""
         return False
 
     def room(self, job: str) -> float:
-        """No bound."""
+        """Return infinity: there is no bound."""
         return float("inf")
 
     def order(self) -> list[str]:
-        """By what they add."""
+        """Return the order by the jobs' numbers."""
         return self._order
 
     def why(self, job: str) -> str:
@@ -127,7 +127,7 @@ def scored(
     *,
     by: Mapping[str, float] | None = None,
 ) -> Scored:
-    """The ranking of jobs that add so much. ``by`` orders them where nothing may be added; else what they add does."""
+    """Return the ranking of jobs with these added numbers. ``by`` gives the order where all added numbers may be 0."""
     first = by or added
     order = sorted(jobs, key=lambda job: (-first[job.job], *job.earliest))
     return Scored(added, [job.job for job in order], why, reason)
@@ -140,5 +140,5 @@ class Strict(Scored):
         super().__init__({job: -float(place) for place, job in enumerate(order)}, order, why, reason)
 
     def key(self, job: str, score: float) -> Key:
-        """The place first."""
+        """Return the place, then the score."""
         return (self._added[job], score)

@@ -1,8 +1,8 @@
-"""Promises come first (Rayon §5.1, steps 5 and 6): the plan's absolute promises as an order of jobs.
+"""Guarantees first (Rayon §5.1, steps 5 and 6): the plan's absolute promises as an order of jobs.
 
-Jobs of a reservation are served before all others until they hold together what it is promised now. Beyond that they
-are jobs like any others. Those whose reservation is promised nothing now go last: what would be idle anticipates work
-that has its own time, and best-effort work, whose only time this is, comes before it.
+Jobs of a reservation are served before all others until together they hold its present promise. Beyond that they rank
+like other jobs. Jobs whose reservation has no promise now go last: they have their own time later, so best-effort work
+takes idle resources first.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from master.ordering.policy import Key, Ranking, Reason
 from master.ordering.view import Amounts
 
-#: Fractions of cores add up with errors of this size.
+#: Tolerance for sums of fractions of cores.
 _EPSILON = 1e-6
 
 
 @dataclass(slots=True)
 class Guarantee:
-    """What the jobs of a reservation are promised now, and hold, together.
+    """A reservation's present promise, and the holdings of its jobs together.
 
-    Amounts are cores, disk slots, network slots and bytes of memory; 0 promised of a resource: nothing was said of it.
-    ``bundles`` is in how many pieces it is promised.
+    Amounts are cores, disk slots, network slots and bytes of memory; a promise of 0 means that the resource is
+    unspecified. ``bundles`` is the number of equal parts of the promise.
     """
 
     promised: Amounts
@@ -32,16 +32,16 @@ class Guarantee:
 
     @property
     def lacking(self) -> bool:
-        """Whether something may still be given: of no resource more than is promised."""
+        """Return whether more may be given: the holdings of every promised resource are below the promise."""
         return all(held < promised - _EPSILON for promised, held in self._said())
 
     def bundles_left(self) -> float:
-        """How many more of its bundles fit into what is promised."""
+        """Return the number of bundles missing from the promise."""
         missing = ((promised - held) / (promised / self.bundles) for promised, held in self._said())
         return max(0.0, min(missing, default=0.0))
 
     def take(self, taken: Amounts) -> None:
-        """A task of one of its jobs holds so much."""
+        """Count the amounts held by a task of one of its jobs."""
         for index, amount in enumerate(taken):
             self.held[index] += amount
 
@@ -50,8 +50,9 @@ class Guarantee:
 
 
 def promised_first(ranking: Ranking, members: Mapping[str, str], guarantees: Mapping[str, Guarantee]) -> Ranking:
-    """``members`` are the jobs that have a reservation; ``guarantees`` those reservations that are promised something
-    now. The ranking itself where no job has one."""
+    """Put guaranteed jobs first. ``members``: jobs with a reservation; ``guarantees``: reservations with a present
+    promise. Return the ranking itself where no job has a reservation.
+    """
     return _Promised(ranking, members, guarantees) if members else ranking
 
 
@@ -63,15 +64,15 @@ class _Promised:
 
     @property
     def whole_stages(self) -> bool:
-        """What is promised must not be exceeded by a stage that is placed whole."""
+        """A stage placed whole could exceed the promise, so guarantees exclude it."""
         return self._ranking.whole_stages and not any(one.lacking for one in self._guarantees.values())
 
     def key(self, job: str, score: float) -> Key:
-        """Whether it lacks something promised, and whether its time has come; then as the ordering says."""
+        """Return whether the job lacks promised resources, whether its time has come, then the ordering's key."""
         return (float(self._lacks(job)), float(not self._early(job)), *self._ranking.key(job, score))
 
     def charge(self, job: str, taken: Amounts) -> bool:
-        """Of a job with a promise: the others that share it lack less, too."""
+        """Charge the job; for a guaranteed job, the jobs of the same reservation lack less as well."""
         changed = self._ranking.charge(job, taken)
         guarantee = self._guarantees.get(self._members.get(job, ""))
         if guarantee is None:
@@ -81,27 +82,27 @@ class _Promised:
         return changed or guarantee.lacking != before
 
     def room(self, job: str) -> float:
-        """At least what it lacks."""
+        """Return at least the missing bundles."""
         room = self._ranking.room(job)
         if not self._lacks(job):
             return room
         return max(1.0, math.ceil(self._guarantees[self._members[job]].bundles_left()), room)
 
     def order(self) -> list[str]:
-        """Who lacks something promised; then as the ordering says; those whose time has not come last."""
+        """Return guaranteed jobs that lack resources first, early jobs last, each in the ordering's order."""
         return sorted(self._ranking.order(), key=lambda job: (not self._lacks(job), self._early(job)))
 
     def why(self, job: str) -> str:
-        """The ordering's reason, and what is lacking."""
+        """Return the ordering's reason, and the missing promise."""
         return self._promise(job) + self._ranking.why(job)
 
     def reason(self, job: str) -> Reason:
-        """The ordering's reason, and what is lacking."""
+        """Return the ordering's reason, and the missing promise."""
         reason = self._ranking.reason(job)
         return replace(reason, said=self._promise(job) + reason.said)
 
     def _promise(self, job: str) -> str:
-        """Return what the job's promise makes of its place; empty where it has none, or has all of it."""
+        """Describe the effect of the job's promise on its place; empty without a promise or with all of it held."""
         reservation = self._members.get(job)
         if reservation is None:
             return ""

@@ -1,4 +1,4 @@
-"""What the orderings by shares have in common: the job that is furthest below its share goes first."""
+"""Common parts of the orderings by shares: the job furthest below its share goes first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from master.ordering.view import Amounts, JobView
 
 
 class Shared:
-    """A ranking by a number per job, the smallest first, that grows by what a job is given within the round."""
+    """A ranking by a level per job, the smallest first, which grows as the job is given containers within the round."""
 
     whole_stages = False
 
@@ -22,8 +22,7 @@ class Shared:
         reason: Callable[[str], Reason],
         rooms: Mapping[str, float] | None = None,
     ) -> None:
-        """``growth`` is by how much a job's level rises with each container that it is given; ``reason`` is called when
-        somebody asks."""
+        """``growth``: the rise of a job's level per container given; ``reason`` is called on demand."""
         self._name = name
         self._levels = dict(levels)
         self._growth = growth
@@ -33,18 +32,18 @@ class Shared:
         self._rooms = dict(rooms) if rooms is not None else None
 
     def key(self, job: str, score: float) -> Key:
-        """The level, then the place in the order; the score orders the stages within a job."""
+        """Return the level, the place in the order, and the score for the stages within a job."""
         return (-self._levels[job], -float(self._place[job]), score)
 
     def charge(self, job: str, taken: Amounts) -> bool:
-        """One container."""
+        """Count one container."""
         self._levels[job] += self._growth[job]
         if self._rooms is not None:
             self._rooms[job] -= 1
         return False
 
     def room(self, job: str) -> float:
-        """What it may hold beyond what it holds."""
+        """Return the containers the job may hold beyond its present ones."""
         return float("inf") if self._rooms is None else self._rooms[job]
 
     def order(self) -> list[str]:
@@ -52,7 +51,7 @@ class Shared:
         return self._order
 
     def why(self, job: str) -> str:
-        """The level, and the place among all."""
+        """Return the level, and the place among all jobs."""
         return f"{self._name} {self._levels[job]:.4g}, {self._place[job] + 1} of {len(self._order)}"
 
     def reason(self, job: str) -> Reason:
@@ -61,5 +60,5 @@ class Shared:
 
 
 def received_since(jobs: Sequence[JobView], seen: Mapping[str, float]) -> dict[str, float]:
-    """Service of each job since it was seen; of one that was not, nothing."""
+    """Return the service of each job since it was last seen; 0 for a new job."""
     return {job.job: max(0.0, job.service - seen.get(job.job, job.service)) for job in jobs}

@@ -10,15 +10,15 @@ from master.ordering.view import Amounts, ClusterView, JobView
 from penstock.model import KINDS
 from penstock.model.units import format_duration
 
-#: A job with next to nothing left; its score stays far below the bonus of Algorithm 1 (1e9).
+#: The score of a job with almost nothing left; far below the bonus of Algorithm 1 (1e9).
 _MOST = 1e6
 
 
 class SmallestRemainingJobFirst:
     """Adds ``weight`` × the job's priority score to the score of its stages, "similar as in EJF".
 
-    A fit scores at most 4, and the priority scores of two jobs that together are all of the load differ by 0.2 where
-    their work differs by a fifth: the default weight lets that order them whatever the fit.
+    A fit scores at most 4. The priority scores of two jobs that make up the whole load differ by 0.2 where their work
+    differs by a fifth: the default weight makes that decide, whatever the fit.
     """
 
     remembers = False
@@ -27,7 +27,7 @@ class SmallestRemainingJobFirst:
         self._weight = weight
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
-        """L is the work that all these jobs have left."""
+        """Rank by the priority scores; L is the work left in all these jobs."""
         known = _known(jobs)
         left = _left(jobs, known)
         load = [sum(each[kind] for each in left.values()) for kind in range(3)]
@@ -38,24 +38,24 @@ class SmallestRemainingJobFirst:
 
 
 def _known(jobs: Sequence[JobView]) -> dict[str, Amounts]:
-    """Return R of the jobs that have said something, or of which something is remembered."""
+    """Return R of the jobs with announced or remembered work."""
     return {job.job: job.remaining for job in jobs if math.isfinite(job.needs) or any(job.remaining)}
 
 
 def _left(jobs: Sequence[JobView], known: Mapping[str, Amounts]) -> dict[str, Amounts]:
-    """Return R of each job. One of which nothing is known may be of any size: the mean."""
+    """Return R of each job; the mean for a job of unknown size."""
     mean = [sum(own[kind] for own in known.values()) / max(1, len(known)) for kind in range(3)]
     return {job.job: known.get(job.job, mean) for job in jobs}
 
 
 def priority_score(remaining: Amounts, load: Amounts) -> float:
-    """The inverse of (2L − R)·R, normalized by L·L: at least 1, larger for a job with less left.
+    """Return the inverse of (2L − R)·R, normalized by L·L: at least 1, larger for a job with less left.
 
-    ``remaining`` is R, ``load`` L, both per kind in one unit; here seconds of the whole cluster, so that a kind weighs
-    more the more time it will take. The paper leaves open how it normalizes by the vector L. A division by the number
-    L·L keeps what it says of the product ("when a resource r is heavily demanded, more weight is given to r"): as
-    (2L − R)·R = |L|² − |L − R|², this is the part of the squared load that goes when the job does. A division of each
-    component by L_r would take just that weight away.
+    ``remaining`` is R, ``load`` L, both per kind in one unit; here seconds of the whole cluster, so a kind weighs more
+    the more time it will take. The paper does not specify how it normalizes by the vector L. Dividing by the number L·L
+    keeps the property it states of the product ("when a resource r is heavily demanded, more weight is given to r"): as
+    (2L − R)·R = |L|² − |L − R|², this is the fraction of the squared load that goes when the job does. Dividing each
+    component by L_r would remove exactly that weight.
     """
     whole = sum(each * each for each in load)
     part = sum((2 * every - own) * own for own, every in zip(remaining, load, strict=True))

@@ -1,4 +1,6 @@
-"""PURE. Which node a ready task goes to: Ursa's load-balanced, stage-aware placement. Which executor a machine gets."""
+"""PURE. Placement of ready tasks on nodes (Ursa's load-balanced, stage-aware placement), and of executors on
+machines.
+"""
 
 from master.placement.executors import Demands, ExecutorPolicy, Launch, Machines, Pending
 from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy

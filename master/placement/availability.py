@@ -1,4 +1,4 @@
-"""What nodes say is available, and what was given away since, as the arrays that executors are placed by.
+"""Nodes' reported availability, less later assignments, as the arrays that executors are placed by.
 
 All arrays have the resources of :data:`master.placement.executors.RESOURCES`, then slots from now on; units are cores,
 bytes/s, bytes/s, bytes.
@@ -16,12 +16,13 @@ from master.placement.executors import RESOURCES
 from penstock.model import Profile
 from penstock.wire.master_api import SlotAmounts
 
-#: From what is said on the wire: cores/1000, KiB/s, KiB/s, MiB.
+#: Factors of the wire's units: cores/1000, KiB/s, KiB/s, MiB.
 _UNITS = np.array([1e-3, 1024.0, 1024.0, float(2**20)])
-#: Of what nobody knows there is so much, and so much of it is available: more than anybody wants, so nobody is kept
-#: out, and next to nothing of what there is, so that DRR, the largest fraction that remains, looks at the others.
+#: Capacity and availability of an unknown resource. The availability exceeds any demand, so no executor is kept out,
+#: and is a tiny fraction of the capacity, so that DRR, the largest remaining fraction, is decided by the other
+#: resources.
 UNKNOWN, UNKNOWN_AVAILABLE = 1e36, 1e21
-#: Boundaries that rounding puts a hair beside a multiple of a slot.
+#: Tolerance for boundaries that rounding moves off a multiple of a slot.
 _ROUNDING = 1e-6
 
 _GAP = (math.nan,) * len(RESOURCES)
@@ -30,16 +31,16 @@ Reduce = Callable[[Floats, Floats], Floats]
 
 
 def amounts(slots: Sequence[SlotAmounts | None]) -> Floats:
-    """Return slots as they come over the wire; one that was not measured is NaN."""
+    """Return slots in the wire's units as an array; an unmeasured slot is NaN."""
     values: Floats = (np.array([slot or _GAP for slot in slots], dtype=float) * _UNITS).T
     return values
 
 
 def over(values: Floats, slot_s: float, elapsed_s: float, to_s: float, slots: int, reduce: Reduce) -> Floats:
-    """Values per slot of ``slot_s`` that began ``elapsed_s`` ago, in ``slots`` slots of ``to_s`` from now on.
+    """Convert values per slot of ``slot_s`` that began ``elapsed_s`` ago to ``slots`` slots of ``to_s`` from now on.
 
-    Each new slot has the least, or the most, of what it reaches over (``reduce``). Behind its last slot everything
-    stays as it is there, and the last new one counts all that is to come.
+    Each new slot has the least or the most (``reduce``) of the old slots it overlaps. After the last old slot, its
+    values continue; the last new slot covers all later time.
     """
     had = values.shape[1]
     begins = (elapsed_s + to_s * np.arange(slots)) / slot_s
@@ -54,23 +55,25 @@ def over(values: Floats, slot_s: float, elapsed_s: float, to_s: float, slots: in
 
 
 def lasting(profile: Profile) -> bool:
-    """Whether it holds until the executor ends, whenever that is: one slot, as bounds are reserved."""
+    """Return whether the profile holds until the executor ends, at any time: a single slot, like reserved bounds."""
     return profile.slots == 1
 
 
 def slots_of(profile: Profile, to_s: float) -> int:
-    """How many slots of ``to_s`` it takes."""
+    """Return the number of slots of ``to_s`` that the profile takes."""
     return max(1, math.ceil(profile.slots * profile.slot_s / to_s - _ROUNDING))
 
 
 def demand(profile: Profile, to_s: float, slots: int) -> Floats:
-    """RD(i) of an executor that starts now, in slots of ``to_s``: all ``slots`` of them where it is lasting."""
+    """Return RD(i) of an executor that starts now, in slots of ``to_s``: all ``slots`` of them for a lasting
+    profile.
+    """
     wanted = slots if lasting(profile) else min(slots, slots_of(profile, to_s))
     return over(_values(profile), profile.slot_s, 0.0, to_s, wanted, np.maximum)
 
 
 def rest_of(profile: Profile, elapsed_s: float, to_s: float, slots: int) -> Floats:
-    """What an executor that was sent ``elapsed_s`` ago takes from now on; nothing behind its end."""
+    """Return the remaining demand of an executor that was sent ``elapsed_s`` ago; 0 after its end."""
     values = _values(profile)
     if not lasting(profile):
         values = np.concatenate((values, np.zeros((len(RESOURCES), 1))), axis=1)
@@ -78,13 +81,15 @@ def rest_of(profile: Profile, elapsed_s: float, to_s: float, slots: int) -> Floa
 
 
 def end_in(profile: Profile, elapsed_s: float, to_s: float, slots: int) -> int:
-    """Slots until an executor ends that was sent ``elapsed_s`` ago; all of them where nobody knows when."""
+    """Return the slots until the end of an executor that was sent ``elapsed_s`` ago; all slots where the end is
+    unknown.
+    """
     left_s = profile.slots * profile.slot_s - elapsed_s
     return min(slots, math.ceil(left_s / to_s - _ROUNDING)) if left_s > 0 and not lasting(profile) else slots
 
 
 def _values(profile: Profile) -> Floats:
-    """Resources × its slots; 0 of what it does not name."""
+    """Return resources × slots of the profile; 0 for resources it does not name."""
     series: tuple[Sequence[float], ...] = (
         profile.cpu_cores,
         profile.disk_bytes_per_s,

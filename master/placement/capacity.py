@@ -1,4 +1,6 @@
-"""YARN's capacity scheduler as Ursa §5.1.2 has it: to the machine that has most available, in the order of asking."""
+"""YARN's capacity scheduler as described in Ursa §5.1.2: the machine with the most available, in the order of
+asking.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ from master.placement.peak import fit, peak, reserving
 
 
 class MostAvailable:
-    """An executor is launched by the heartbeat of a machine than which no other that fits it has more available.
+    """Launches an executor on a machine's heartbeat if no other machine that fits it has more available.
 
-    "More" is the sum over the resources of free ÷ capacity.
+    "More" compares the sum over the resources of free ÷ capacity.
     """
 
     elastic = False
@@ -24,13 +26,13 @@ class MostAvailable:
         self._choices: Choices | None = None
 
     def demand(self, profile: Floats) -> Floats:
-        """The peak of every resource."""
+        """Return the peak of every resource."""
         return peak(profile, self.reserves)
 
     def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
-        """In the order of asking, those that have no better machine.
+        """Launch, in the order of asking, the executors that have no better machine.
 
-        One pass: while this machine fills, it only becomes a worse choice for those that it did not get.
+        One pass suffices: while this machine fills, it only becomes worse for the executors not launched yet.
         """
         capacity, free = machines.capacity[machine], machines.available(machine)[:, 0].copy()
         if self._choices is None or not self._choices.of(machines, pending.demands):
@@ -43,7 +45,8 @@ class MostAvailable:
         peaks = pending.demands.peaks[numbers]
         fits = fit(peaks, free, capacity)
         top = int(shares.argmax())
-        if shares[top] > (free / capacity).sum():  # most that wait fit there, and need no look at all the others
+        # most waiting executors fit on `top`, and need no comparison with all machines
+        if shares[top] > (free / capacity).sum():
             fits &= ~choices.fits[numbers, top]
         launches: list[Launch] = []
         for place in np.flatnonzero(fits).tolist():

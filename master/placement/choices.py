@@ -1,4 +1,4 @@
-"""Which machines could take which peak, brought up to date where something changed: no heartbeat compares them all."""
+"""Which machines fit which peaks, updated on changes only, so that no heartbeat compares all of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from master.placement.workers import Mask
 
 
 class Choices:
-    """Of all demands (n) and machines (m), as of the last :meth:`look`.
+    """Fits of all demands (n) on all machines (m), as of the last :meth:`look`.
 
-    ``fits`` is n × m, ``counts`` (n) how many machines each peak fits, ``shares`` (m) the sum over the resources of
-    free ÷ capacity.
+    ``fits`` is n × m, ``counts`` (n) is the number of machines each peak fits, ``shares`` (m) the sum over the
+    resources of free ÷ capacity.
     """
 
     def __init__(self, machines: Machines, demands: Demands) -> None:
@@ -28,11 +28,11 @@ class Choices:
         self._add(free)
 
     def of(self, machines: Machines, demands: Demands) -> bool:
-        """Whether it is of these."""
+        """Return whether this describes these machines and demands."""
         return self._machines is machines and self._demands is demands
 
     def look(self) -> None:
-        """Heed what was launched, what ended, and which demands are new."""
+        """Update for launches, ends, and new demands."""
         machines, known = self._machines, len(self.counts)
         peaks = self._demands.peaks[:known]
         for machine in machines.changed_since(self._seen):

@@ -1,4 +1,4 @@
-"""Dominant remaining resource (Elasecutor §III.B.2a): how much of a machine would lie idle.
+"""Dominant remaining resource (Elasecutor §III.B.2a): the fraction of a machine that would stay idle.
 
 Arrays: ``available`` is resources × slots from now on; ``horizon`` counts slots.
 """
@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-#: From R/C per resource (… × resources) to one number per machine (…).
+#: Maps R/C per resource (… × resources) to one number per machine (…).
 Metric = Callable[[Floats], Floats]
 
 
 def remaining(available: Floats, capacity: Floats, horizon: int) -> Floats:
-    """R(*, j, t) / C(*, j, t): what is left of each resource up to ``horizon``, as a fraction of its capacity.
+    """Return R(*, j, t) / C(*, j, t): the rest of each resource up to ``horizon``, as a fraction of its capacity.
 
-    Raises:
-        ValueError: the horizon is not within the slots.
+    Raises: ValueError: the horizon is not within the slots.
     """
     if not 0 < horizon <= available.shape[1]:
         raise ValueError(f"a horizon of {horizon} slots where {available.shape[1]} are known")
@@ -30,13 +29,13 @@ def remaining(available: Floats, capacity: Floats, horizon: int) -> Floats:
 
 
 def drr(fractions: Floats) -> Floats:
-    """The largest: if that is 10 %, every resource is used to 90 % at least."""
+    """Return the largest fraction: if it is 10 %, every resource is used to at least 90 %."""
     largest: Floats = fractions.max(axis=-1)
     return largest
 
 
 def trc(fractions: Floats) -> Floats:
-    """Total remaining capacity, the sum: what §V.F.4 compares DRR with."""
+    """Return the total remaining capacity, the sum, with which §V.F.4 compares DRR."""
     total: Floats = fractions.sum(axis=-1)
     return total
 
@@ -47,11 +46,12 @@ METRICS: dict[str, Metric] = {"drr": drr, "trc": trc}
 def remaining_with(
     available: Floats, capacity: Floats, first_end: int, cumulative: Floats, lengths: Ints, candidates: Ints
 ) -> tuple[Floats, Ints]:
-    """:func:`remaining` if one of n candidates were launched now, for each (n × resources), and each one's horizon (n).
+    """Return :func:`remaining` with one of n candidates launched now, for each (n × resources), and each one's horizon
+    (n).
 
-    ``first_end`` is when the first of those that run ends; ``candidates`` (n) chooses among all demands, of which
-    ``cumulative`` (all × resources × slots + 1) is the sum up to a slot and ``lengths`` (all) the duration. The horizon
-    includes the candidate: in Fig. 6, θ(1, j) is taken at 0.875 T, where executor 1 would end before those that run.
+    ``first_end`` is the end of the first running executor. ``candidates`` (n) selects from all demands; ``cumulative``
+    (all × resources × slots + 1) is their sum up to a slot and ``lengths`` (all) their duration. The horizon includes
+    the candidate: in Fig. 6, θ(1, j) is taken at 0.875 T, where executor 1 would end before the running ones.
     """
     horizon = np.minimum(lengths[candidates], first_end)
     left = np.zeros((available.shape[0], available.shape[1] + 1))

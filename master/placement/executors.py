@@ -1,10 +1,10 @@
-"""Executors, machines and what is promised on them over time; the protocol of every policy that places executors.
+"""Executors, machines and their promised resources over time; the protocol of all policies that place executors.
 
 An executor is a long-lived container whose demand varies (Elasecutor §III). All arrays have the resources of
 :data:`RESOURCES` in that order, then slots of equal length from now on.
 
-A policy that follows profiles looks ``slots`` ahead. One that reserves peaks knows nothing of the future: it looks one
-slot ahead, and what it holds there stays until it is given back.
+A policy that follows profiles looks ``slots`` ahead. A policy that reserves peaks uses a single slot, and its holdings
+last until they are released.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from master.placement.workers import COLUMN_NAMES, Mask
 
 RESOURCES = COLUMN_NAMES
 
-#: Sums and differences of the same numbers in another order differ by rounding; equality fits (Fig. 6, executor 2).
+#: Tolerance for rounding of sums in another order; equality fits (Fig. 6, executor 2).
 TOLERANCE = 1e-9
-#: So many slots are compared first: most that do not fit show it there.
+#: Number of slots compared first: most demands that do not fit already fail there.
 _FIRST_SLOTS = 16
 
 
 class Demands:
-    """Distinct demands, each under a number from 0. Executors of one application share one.
+    """Distinct demands, numbered from 0. Executors of one application share one.
 
-    Units: cores, bytes/s, bytes/s, bytes. ``amounts`` is n × resources × slots, zero behind an executor's end,
+    Units: cores, bytes/s, bytes/s, bytes. ``amounts`` is n × resources × slots, zero after an executor's end,
     ``cumulative`` n × resources × (slots + 1), ``lengths`` n, ``starts`` (the first slot) and ``peaks`` n × resources.
     """
 
@@ -49,10 +49,9 @@ class Demands:
         return self._used
 
     def add(self, demand: Floats) -> int:
-        """Its number. ``demand`` is resources × its own slots.
+        """Add a demand (resources × its own slots) and return its number.
 
-        Raises:
-            ValueError: it is longer than the plan looks ahead, empty, negative or not finite.
+        Raises: ValueError: it is longer than the plan looks ahead, empty, negative or not finite.
         """
         length = demand.shape[1]
         if not 0 < length <= self.slots:
@@ -71,7 +70,7 @@ class Demands:
         return number
 
     def of(self, number: int) -> Floats:
-        """One demand, resources × its own slots."""
+        """Return one demand, resources × its own slots."""
         view: Floats = self.amounts[number, :, : self.lengths[number]]
         return view
 
@@ -84,7 +83,7 @@ class Demands:
 
 
 class Pending:
-    """The executors that wait, in the order in which they asked; those with the same demand side by side."""
+    """The waiting executors in the order of asking, grouped by demand."""
 
     def __init__(self, demands: Demands) -> None:
         self.demands = demands
@@ -97,7 +96,7 @@ class Pending:
         return self._waiting
 
     def add(self, executor: Hashable, demand: int, rank: int | None = None) -> None:
-        """One more. ``rank`` is its place in the order, that of asking unless given; equal ranks in that of asking."""
+        """Add an executor. ``rank`` is its place in the order, by default that of asking, which also breaks ties."""
         self._asked += 1
         queue = self._queues.setdefault(demand, [])
         insort(queue, (self._asked if rank is None else rank, self._asked, executor), key=lambda entry: entry[:2])
@@ -105,7 +104,7 @@ class Pending:
         self._waiting += 1
 
     def remove(self, executor: Hashable, demand: int) -> None:
-        """One that waits with a demand, wherever it stands. Raises ValueError: it does not."""
+        """Remove a waiting executor with this demand. Raises ValueError: it does not wait."""
         queue = self._queues.get(demand, [])
         kept = [entry for entry in queue if entry[2] != executor]
         if len(kept) == len(queue):
@@ -117,18 +116,20 @@ class Pending:
         self._waiting -= 1
 
     def waiting(self) -> tuple[Ints, Ints]:
-        """The demands that somebody waits with, that of the first first, and how many wait with each."""
+        """Return the demands of waiting executors, in the order of their first executor, and the number waiting with
+        each.
+        """
         if self._order is None:
             self._order = np.array(sorted(self._queues, key=lambda demand: self._queues[demand][0][0]), dtype=np.intp)
         counts = np.array([len(self._queues[demand]) for demand in self._order.tolist()], dtype=np.intp)
         return self._order, counts
 
     def peek(self, demand: int, place: int = 0) -> Hashable:
-        """Who waits with a demand at a place of its queue."""
+        """Return the executor at a place of a demand's queue."""
         return self._queues[demand][place][2]
 
     def take(self, demand: int) -> Hashable:
-        """Remove the first that waits with a demand."""
+        """Remove and return the first executor that waits with a demand."""
         queue = self._queues[demand]
         executor = queue.pop(0)[2]
         self._order = None
@@ -140,14 +141,14 @@ class Pending:
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """What an executor holds from slot ``began`` of its machine's clock on (resources × slots)."""
+    """The holdings of an executor from slot ``began`` of its machine's clock on (resources × slots)."""
 
     amounts: Floats
     began: int
 
 
 class Machines:
-    """What is available on each machine, slot by slot, and who holds the rest: AR(j) of Table V.
+    """The available resources of each machine, slot by slot, and the executors' holdings: AR(j) of Table V.
 
     ``capacity`` is machines × resources.
     """
@@ -156,19 +157,21 @@ class Machines:
         self.names = list(names)
         self.capacity = capacity
         self.slots = slots
-        #: Machines × resources × (2 × slots): a window of ``slots`` wanders, so that a slot's end costs nothing.
+        #: Machines × resources × (2 × slots): a window of ``slots`` moves along it, so the end of a slot copies
+        #: nothing.
         self._free: Floats = np.repeat(capacity[:, :, None], 2 * slots if slots > 1 else 1, axis=2)
         self._origin: Ints = np.zeros(len(self.names), dtype=np.intp)
         self._passed = [0] * len(self.names)
-        self.changes = 0  # rises with each change of what is free somewhere
+        self.changes = 0  # increases with each change of the free resources
         self._changed_in: Ints = np.zeros(len(self.names), dtype=np.intp)
         self._held: list[dict[Hashable, _Held]] = [{} for _ in self.names]
         self._first_end: Ints = np.full(len(self.names), slots, dtype=np.intp)
 
     @classmethod
     def with_available(cls, names: Sequence[str], capacity: Floats, available: Floats, first_end: Ints) -> Machines:
-        """As their nodes report them, who holds what being their affair: ``available`` is machines × resources × slots;
-        ``first_end`` (machines) as :meth:`first_end`. What is there in the last slot stays."""
+        """Return machines with reported availability, whose holdings only their nodes know. ``available`` is machines ×
+        resources × slots; ``first_end`` (machines) as :meth:`first_end`. The last slot's values continue.
+        """
         slots = available.shape[2]
         made = cls(names, capacity, slots)
         made._free[:, :, :slots] = available
@@ -180,25 +183,25 @@ class Machines:
         return len(self.names)
 
     def available(self, machine: int) -> Floats:
-        """Resources × slots from now on; a view that changes with the machine."""
+        """Return resources × slots from now on; a view that changes with the machine."""
         origin = int(self._origin[machine])
         return self._free[machine, :, origin : origin + self.slots]
 
     def free(self) -> Floats:
-        """Machines × resources in the slot that runs: a copy."""
+        """Return machines × resources in the present slot: a copy."""
         if self.slots == 1:
             return self._free[:, :, 0].copy()
         free: Floats = self._free[np.arange(len(self)), :, self._origin]
         return free
 
     def first_end(self, machine: int) -> int:
-        """Slots until the first of those that run ends; all slots known where nobody runs."""
+        """Return the slots until the first running executor ends; all known slots where none runs."""
         passed = self._passed[machine]
         ends = [held.began + held.amounts.shape[1] - passed for held in self._held[machine].values()]
         return min((end for end in ends if end > 0), default=int(self._first_end[machine]))
 
     def changed_since(self, change: int) -> list[int]:
-        """The machines on which more or less is free than at that number of changes."""
+        """Return the machines whose free resources have changed since that number of changes."""
         found: list[int] = np.flatnonzero(self._changed_in > change).tolist()
         return found
 
@@ -207,12 +210,12 @@ class Machines:
         self._changed_in[machine] = self.changes
 
     def held(self, machine: int, executor: Hashable) -> Floats:
-        """What an executor still holds, resources × slots from now on."""
+        """Return an executor's remaining holdings, resources × slots from now on."""
         held = self._held[machine][executor]
         return held.amounts[:, self._passed[machine] - held.began :]
 
     def executors(self, machine: int) -> list[Hashable]:
-        """Who holds something there, in the order of launching."""
+        """Return the executors with holdings there, in the order of launching."""
         return list(self._held[machine])
 
     def launch(self, machine: int, executor: Hashable, demand: Floats) -> None:
@@ -226,17 +229,18 @@ class Machines:
         self._held[machine][executor] = _Held(demand, self._passed[machine])
 
     def end(self, machine: int, executor: Hashable) -> None:
-        """Give back what an executor holds from now on."""
+        """Release an executor's holdings from now on."""
         left = self.held(machine, executor)
         self.available(machine)[:, : left.shape[1]] += left
         self._changed(machine)
         del self._held[machine][executor]
 
     def replan(self, machine: int, executor: Hashable, wanted: Floats) -> Floats:
-        """Replace what an executor holds by ``wanted`` (resources × slots) as far as that is there; what it gets.
+        """Replace an executor's holdings by ``wanted`` (resources × slots) as far as available; return the granted
+        amounts.
 
-        What others hold is never touched: in a slot where too little is left of a resource, the executor gets the same
-        fraction of all, for it can progress no faster.
+        Other executors' holdings never change: in a slot with too little of one resource, the executor gets the same
+        fraction of every resource, because it can progress no faster.
         """
         self.end(machine, executor)
         room = np.maximum(self.available(machine)[:, : wanted.shape[1]], 0.0)
@@ -246,7 +250,7 @@ class Machines:
         return granted
 
     def tick(self, machine: int) -> None:
-        """A slot has passed. Peaks (one slot) know no time."""
+        """Advance by one slot. Policies with peaks (one slot) have no time."""
         if self.slots == 1:
             return
         self._changed(machine)
@@ -261,7 +265,7 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A decision: who, with which demand, where, and the rule and the numbers that led to it."""
+    """A decision: the executor, its demand, the machine, and the rule and the numbers behind it."""
 
     executor: Hashable
     demand: int
@@ -270,10 +274,11 @@ class Launch:
 
 
 class ExecutorPolicy(Protocol):
-    """Who is launched on a machine whose heartbeat has come.
+    """Chooses the executors to launch on a machine's heartbeat.
 
-    ``elastic``: what an executor holds follows its profile; else it holds one amount until it ends. ``by_stage``: an
-    executor is launched for one stage only. ``reserves`` (resources): what it holds of; the rest is anybody's.
+    ``elastic``: an executor's holdings follow its profile; otherwise they are constant until it ends. ``by_stage``: an
+    executor is launched for one stage only. ``reserves`` (resources): the resources it holds; the others are shared
+    freely.
     """
 
     @property
@@ -284,18 +289,19 @@ class ExecutorPolicy(Protocol):
     def reserves(self) -> Mask: ...
 
     def demand(self, profile: Floats) -> Floats:
-        """What an executor with this profile (resources × slots) holds: resources × slots, or × 1."""
+        """Return the holdings of an executor with this profile (resources × slots): resources × slots, or × 1."""
         ...
 
     def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
-        """Proposals in the order of decision; they change nothing, the caller carries them out."""
+        """Return proposals in the order of decision; the caller carries them out."""
         ...
 
 
 def fitting(demands: Demands, numbers: Ints, available: Floats, slack: Floats) -> Mask:
-    """Which demands are ≤ what is available in every slot (Algorithm 1, line 5; equality fits: Fig. 6, executor 2).
+    """Return which demands are ≤ the available resources in every slot (Algorithm 1, line 5; equality fits: Fig. 6,
+    executor 2).
 
-    ``slack`` (resources) is what rounding is allowed.
+    ``slack`` (resources) is the tolerance for rounding.
     """
     room = available + slack[:, None]
     left = np.flatnonzero(np.all(demands.starts[numbers] <= room[:, 0], axis=1))
@@ -312,7 +318,7 @@ def fitting(demands: Demands, numbers: Ints, available: Floats, slack: Floats) -
 
 
 def machines_with_room(machines: Machines, which: Ints, pending: Pending) -> list[int]:
-    """Those of ``which`` on which somebody who waits fits in the slot that runs: the others need no heartbeat."""
+    """Return the machines of ``which`` that fit some waiting executor in the present slot: others need no heartbeat."""
     numbers, _ = pending.waiting()
     room = machines.free()[which] + TOLERANCE * machines.capacity[which]
     starts = pending.demands.starts[numbers]

@@ -1,4 +1,4 @@
-"""The policies that place executors, by the names that scenarios and configurations call them."""
+"""The policies that place executors, by the names used in scenarios and configurations."""
 
 from __future__ import annotations
 
@@ -26,5 +26,7 @@ EXECUTOR_POLICIES = tuple(_MAKERS)
 
 
 def executor_policy(name: str, draw: Draw) -> ExecutorPolicy:
-    """A policy; ``draw`` gives random numbers in [0, 1) to those that want some. Raises KeyError: no such policy."""
+    """Return a policy; ``draw`` returns random numbers in [0, 1) for policies that need them. Raises KeyError: unknown
+    name.
+    """
     return _MAKERS[name](draw)

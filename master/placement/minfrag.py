@@ -1,4 +1,4 @@
-"""MinFrag (Elasecutor, Algorithm 1): on a heartbeat, again and again the executor that leaves least idle."""
+"""MinFrag (Elasecutor, Algorithm 1): on a heartbeat, repeatedly launch the executor that leaves the least idle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from master.placement.drr import METRICS, Floats, Ints, remaining_with
 from master.placement.executors import RESOURCES, TOLERANCE, Launch, Machines, Pending, fitting
 from master.placement.workers import Mask
 
-#: Scores are compared to so many digits: rounding is no reason to pass over who waits longer.
+#: Digits to which scores are compared: rounding must not decide against the executor that waits longer.
 _DIGITS = 12
 
 
@@ -26,14 +26,14 @@ class MinFrag:
         self.reserves: Mask = np.ones(len(RESOURCES), dtype=np.bool_)
 
     def demand(self, profile: Floats) -> Floats:
-        """The profile itself: the allocation is the predicted demand (§III.B.1a, Equation 2)."""
+        """Return the profile itself: the allocation is the predicted demand (§III.B.1a, Equation 2)."""
         return profile
 
     def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
-        """Algorithm 1. Ties go to the executor that waits longest.
+        """Run Algorithm 1. Ties go to the executor that waits longest.
 
-        While the machine fills, what is available only shrinks: who does not fit is dropped for good, and a candidate
-        is compared with the plan again only when its turn comes.
+        While the machine fills, its free resources only shrink: an executor that does not fit is dropped for good, and
+        a candidate is compared with the plan again only at its turn.
         """
         demands = pending.demands
         numbers, counts = pending.waiting()
@@ -71,7 +71,7 @@ class MinFrag:
 
     @staticmethod
     def _first_that_fits(scores: Floats, numbers: Ints, pending: Pending, room: Floats) -> int | None:
-        """The least score that still fits; those before it are marked with infinity."""
+        """Return the least score that still fits; mark lower ones with infinity."""
         amounts = pending.demands.amounts
         while True:
             best = int(scores.argmin())

@@ -1,4 +1,4 @@
-"""Reserving peaks, as the schedulers do that Elasecutor compares itself with (§V.A.2)."""
+"""Reservation of peaks, as in the schedulers that Elasecutor is compared with (§V.A.2)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _CPU, _MEMORY = RESOURCES.index("cpu"), RESOURCES.index("memory")
 
 
 def reserving(*without: str) -> Mask:
-    """All resources but those named."""
+    """Return all resources except the named ones."""
     return np.array([name not in without for name in RESOURCES])
 
 
 def peak(profile: Floats, reserves: Mask) -> Floats:
-    """The largest demand of each resource that is reserved, 0 of the others (resources × 1)."""
+    """Return the largest demand of each reserved resource, 0 for the others (resources × 1)."""
     held: Floats = np.where(reserves, profile.max(axis=1), 0.0)[:, None]
     return held
 
 
 def in_units(held: Floats) -> Floats:
-    """As many units of <1 core, 2 GB> as cover it."""
+    """Return the units of <1 core, 2 GB> that cover the holdings."""
     units = np.ceil(max(held[_CPU, 0] / UNIT_CORES, held[_MEMORY, 0] / UNIT_BYTES) - TOLERANCE)
     rounded = np.zeros_like(held)
     rounded[_CPU], rounded[_MEMORY] = units * UNIT_CORES, units * UNIT_BYTES
@@ -35,13 +35,13 @@ def in_units(held: Floats) -> Floats:
 
 
 def roomy(free: Floats, capacity: Floats) -> list[float]:
-    """What a peak may be at most to fit one machine (resources): :func:`fit` of one peak, in plain numbers."""
+    """Return the largest peak that fits one machine (resources): :func:`fit` for one peak, in plain numbers."""
     room: list[float] = (free + TOLERANCE * capacity).tolist()
     return room
 
 
 def fit(peaks: Floats, free: Floats, capacity: Floats) -> Mask:
-    """Which peaks fit a machine, or which machines a peak fits: one of the two is n × resources."""
-    # Over four columns, three "and" are several times as fast as a reduction of each row.
+    """Return which peaks fit a machine, or which machines fit a peak: one of the two is n × resources."""
+    # For four columns, three "and" operations are several times as fast as a reduction of each row.
     fits: Mask = reduce(np.logical_and, (peaks <= free + TOLERANCE * capacity).T)
     return fits

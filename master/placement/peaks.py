@@ -1,7 +1,7 @@
-"""Tasks placed by their peak demands, as Ursa §5.1.2 does for comparison: Tetris, Tetris2 and YARN's Capacity.
+"""Placement of tasks by peak demands, as compared in Ursa §5.1.2: Tetris, Tetris2 and YARN's Capacity.
 
-Each replaces Algorithm 1 and leaves the order of jobs to the ranking. A placed task keeps its peak until it ends: what
-ends within it is not looked at, "but let the worker wait until the entire task finishes".
+Each replaces Algorithm 1 and leaves the order of jobs to the ranking. A placed task holds its peak until it ends, even
+when some of its monotasks have ended: "but let the worker wait until the entire task finishes".
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from master.placement.ursa import Account, Placement
 from master.placement.workers import CPU, DISK, MEMORY, NETWORK, Floats, Need
 from penstock.model import ResourceKind
 
-#: What each looks at. YARN knows cores and memory; Tetris2 is Tetris "by ignoring the network demand".
+#: The resources each one considers. YARN knows cores and memory; Tetris2 is Tetris "by ignoring the network demand".
 COUNTS = {
     "tetris": (CPU, DISK, NETWORK, MEMORY),
     "tetris2": (CPU, DISK, MEMORY),
     "capacity": (CPU, MEMORY),
 }
-_WHAT = ("cores", "disk bandwidth", "network bandwidth", "memory")
-#: Sums of fractions differ by less, relative to the capacity.
+_RESOURCE_NAMES = ("cores", "disk bandwidth", "network bandwidth", "memory")
+#: Tolerance for sums of fractions, relative to the capacity.
 _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """What stands in for the peaks that the paper "collected in previous runs" and gives no figure of.
+    """Estimated peaks, in place of those that the paper "collected in previous runs" without giving figures.
 
-    A task's peak of disk and of network is ``to_mean`` times its mean over the task's life, which at ``rates`` (bytes/s
-    of one core, the disks, the link) is its CPU work, its disk's and its network's one after the other.
+    A task's peak of disk and of network is ``to_mean`` times its mean over the task's life. At ``rates`` (bytes/s of
+    one core, the disks, the link), the life is the time of its CPU, disk and network work in sequence.
     """
 
     rates: tuple[float, float, float]
     to_mean: float
 
     def of(self, cpu: float, disk: float, network: float) -> tuple[float, float]:
-        """Bytes/s of disk and of network of a task with so many bytes of work."""
+        """Return bytes/s of disk and of network of a task with this work in bytes."""
         core, disks, link = self.rates
         life_s = cpu / core + disk / disks + network / link
         scale = self.to_mean / life_s if life_s else 0.0
@@ -49,7 +49,9 @@ class Peaks:
 
 @dataclass(slots=True, eq=False)
 class Unreserved:
-    """n workers: ``capacity`` and what is ``free`` (n × 4: cores, bytes/s of disk and of network, bytes of memory)."""
+    """n workers: ``capacity`` and ``free`` resources (n × 4: cores, bytes/s of disk and of network, bytes of
+    memory).
+    """
 
     capacity: Floats
     free: Floats
@@ -58,8 +60,9 @@ class Unreserved:
     def of(
         cls, peaks: Peaks, *, cores: Floats, cores_free: Floats, memory: Floats, memory_free: Floats, reserved: Floats
     ) -> Unreserved:
-        """Workers that are alike but for cores and memory. ``reserved`` (n × 3) are the cores that regular tasks have
-        without a promise, which ``cores_free`` does not know of, and their peaks of disk and network."""
+        """Return workers that differ only in cores and memory. ``reserved`` (n × 3): the cores that regular tasks use
+        without a promise, which ``cores_free`` does not include, and their peaks of disk and network.
+        """
         disks, link = np.full(len(cores), peaks.rates[1]), np.full(len(cores), peaks.rates[2])
         free = np.column_stack((cores_free, disks, link, memory_free))
         free[:, :MEMORY] -= reserved
@@ -74,15 +77,15 @@ class PeakPlacement:
         self._counts = list(COUNTS[name])
         self._peaks = peaks
         self._capacity = workers.capacity[:, self._counts]
-        self._share: Floats = workers.free[:, self._counts] / self._capacity  # of the capacity, that is free
+        self._share: Floats = workers.free[:, self._counts] / self._capacity  # the free fraction of the capacity
 
     def place(
         self, stages: list[Stage], ranking: Ranking, *, account: Callable[[Account], None] | None = None
     ) -> list[Placement]:
-        """Task by task: the one with the largest key, where its score is the largest; nothing beyond any capacity.
+        """Place the task with the largest key, repeatedly, on the worker with the largest score, within all capacities.
 
-        Tetris scores the dot product of demand and what is free, Capacity the sum of what is free, each as fractions of
-        the capacity. What is free only falls within a round: who fits nowhere then is left.
+        Tetris scores the dot product of demand and free resources, Capacity the sum of free resources, as fractions of
+        the capacity. Free resources only fall within a round: a task that fits nowhere is dropped.
         """
         opened = [_Open(stage, self._demands(stage.needs)) for stage in stages if stage.needs and len(self._share)]
         placements: list[Placement] = []
@@ -106,9 +109,9 @@ class PeakPlacement:
         return placements
 
     def lacks(self, need: Need) -> dict[str, int]:
-        """What keeps a task from how many workers now."""
+        """Return the reasons that bar a task, and from how many workers each."""
         short = self._part(self._demands([need])[0]) > self._share + _TOLERANCE
-        said = {f"unreserved {_WHAT[kind]}": int(short[:, i].sum()) for i, kind in enumerate(self._counts)}
+        said = {f"unreserved {_RESOURCE_NAMES[kind]}": int(short[:, i].sum()) for i, kind in enumerate(self._counts)}
         if need.allowed is not None:
             said["permission for it (its nodes, or an earlier refusal)"] = int((~need.allowed).sum())
         return {what: count for what, count in said.items() if count}
@@ -124,12 +127,12 @@ class PeakPlacement:
         return demands
 
     def _part(self, demand: Floats) -> Floats:
-        """Of each worker's capacity (n × counted)."""
+        """Return the demand as a fraction of each worker's capacity (n × counted)."""
         part: Floats = demand / self._capacity
         return part
 
     def _score(self, opened: _Open, ranking: Ranking) -> bool:
-        """Find the place of a stage's next task; False where none of its tasks has one."""
+        """Find the worker for a stage's next task; return False where none of its tasks fits."""
         while opened.at < len(opened.demands):
             if not (self._part(opened.least[opened.at]) <= self._share + _TOLERANCE).all(axis=1).any():
                 return False
@@ -152,7 +155,7 @@ class PeakPlacement:
         worker, demand = opened.worker, self._part(opened.demands[opened.at])[opened.worker]
         free = self._share[worker]
         terms = ", ".join(
-            f"{_WHAT[kind]} {asked:.2g} of {there:.2g}"
+            f"{_RESOURCE_NAMES[kind]} {asked:.2g} of {there:.2g}"
             for kind, asked, there in zip(self._counts, demand, free, strict=True)
             if asked > 0
         )
@@ -162,19 +165,19 @@ class PeakPlacement:
 
 
 def _cores(need: Need) -> float:
-    """A task that computes has a core."""
+    """Return the cores of a task; a task with CPU work takes at least one."""
     return need.cores or float(need.amounts[CPU] > 0 or need.unknown_size is ResourceKind.CPU)
 
 
 class _Open:
-    """A stage while the round lasts: its tasks from ``at`` on, and the place of the first of them."""
+    """A stage during the round: its tasks from ``at`` on, and the worker for the first of them."""
 
     __slots__ = ("at", "demands", "key", "least", "score", "scores", "stage", "worker")
 
     def __init__(self, stage: Stage, demands: Floats) -> None:
         self.stage = stage
         self.demands = demands
-        self.least: Floats = np.minimum.accumulate(demands[::-1])[::-1]  # of this task and all behind it
+        self.least: Floats = np.minimum.accumulate(demands[::-1])[::-1]  # the minimum over this task and all later ones
         self.at = 0
         self.worker = -1
         self.score = 0.0

@@ -1,4 +1,4 @@
-"""A random machine among those that fit, and the policies of Spark that place so: static and dynamic (§V.A.2, §V.B)."""
+"""Placement on a random fitting machine, and Spark's policies that use it: static and dynamic (§V.A.2, §V.B)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from master.placement.peak import fit, in_units, peak, reserving, roomy
 
 
 class RandomFit:
-    """Peaks of all resources, on a random machine. ``draw`` gives numbers in [0, 1), as random as the caller likes.
+    """Reserves peaks of all resources, on a random machine. ``draw`` returns random numbers in [0, 1).
 
-    A heartbeat is one machine's. With n machines that fit an executor, this one is the drawn one with probability 1/n;
-    else the executor waits for the heartbeat of another. ``without`` names resources that are nobody's.
+    A heartbeat concerns one machine. With n machines that fit an executor, this one is drawn with probability 1/n;
+    otherwise the executor waits for another machine's heartbeat. ``without`` names resources that are not reserved.
     """
 
     elastic = False
@@ -30,11 +30,11 @@ class RandomFit:
         self.reserves = reserving(*without)
 
     def demand(self, profile: Floats) -> Floats:
-        """The peak of what it considers."""
+        """Return the peak of the reserved resources."""
         return peak(profile, self.reserves)
 
     def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
-        """In the order of asking, who draws this machine."""
+        """Launch, in the order of asking, the executors that draw this machine."""
         capacity, free = machines.capacity[machine], machines.available(machine)[:, 0].copy()
         choosing = self._choosing(machines, pending)
         numbers, counts = pending.waiting()
@@ -64,14 +64,14 @@ class RandomFit:
         return self._choices
 
     def _losers(self, choices: int) -> int:
-        """How many in a row draw another machine, with probability 1 − 1/choices each: one draw for all of them."""
+        """Return how many in a row draw another machine, each with probability 1 − 1/choices, by a single draw."""
         if choices == 1:
             return 0
         return int(log1p(-self._draw()) / log1p(-1 / choices))
 
 
 class Static(RandomFit):
-    """Spark's default: an executor holds its peak of CPU and memory for life; disk and network are nobody's."""
+    """Spark's default: an executor holds its peak of CPU and memory for life; disk and network are not reserved."""
 
     def __init__(self, draw: Callable[[], float]) -> None:
         super().__init__(draw, "disk", "network")
@@ -83,5 +83,5 @@ class Dynamic(Static):
     by_stage = True
 
     def demand(self, profile: Floats) -> Floats:
-        """The units that cover the peak of a stage's CPU and memory."""
+        """Return the units that cover the peak of a stage's CPU and memory."""
         return in_units(peak(profile, self.reserves))

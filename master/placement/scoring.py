@@ -1,4 +1,4 @@
-"""Ursa's StageScore (§4.2.2, Algorithm 1): the worker that each task of a stage would go to, and the score of that."""
+"""Ursa's StageScore (§4.2.2, Algorithm 1): the worker for each task of a stage, and the resulting score."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from master.placement.candidates import Candidates
 from master.placement.workers import Floats, Ints, Need, NeedsTable, State, Workers
 
-#: "Initialize stage_bonus to a large number": F is at most 4, so nothing that is not whole reaches it.
+#: "Initialize stage_bonus to a large number": F is at most 4, so no incomplete stage reaches it.
 STAGE_BONUS = 1e9
-#: So many values of F are looked at together: what a processor's caches hold.
+#: Number of values of F computed together: they fit into a processor's caches.
 _TOGETHER = 1 << 19
-#: A task whose best worker had grown worse so often is looked for with F of all that did.
+#: After this many outdated best workers for a task, F is recomputed on all outdated workers.
 _MISSES = 6
 
 
@@ -29,11 +29,11 @@ class Stage:
 
 @dataclass(slots=True)
 class Plan:
-    """What StageScore returns: score/|plan| + stage_bonus, and (index of the need, worker, F).
+    """The result of StageScore: score/|plan| + stage_bonus, and (index of the need, worker, F).
 
-    The tasks before ``tried`` were looked at; those of them that are not in the plan find no worker in this round.
-    ``most`` is what the score can be at most, now or later in the round. ``before`` and ``after`` are the workers of
-    the plan, one for each task, before and after it takes its place. ``candidates`` are for the next time.
+    The tasks before ``tried`` were examined; those missing in the plan find no worker in this round. ``most`` bounds
+    the score for the rest of the round. ``before`` and ``after`` are the plan's workers, one per task, before and after
+    the task takes its place. ``candidates`` are for the next scoring.
     """
 
     score: float
@@ -47,14 +47,14 @@ class Plan:
 
     @property
     def workers(self) -> set[int]:
-        """Where its tasks go."""
+        """Return the workers of the plan's tasks."""
         return {worker for _, worker, _ in self.chosen}
 
 
 class Alike:
-    """The needs of a stage, where those in a row that are the same count once: mostly all of a stage's tasks are.
+    """The needs of a stage, grouped into runs of equal ones: mostly all tasks of a stage are equal.
 
-    ``table`` has a row for each such group, ``counts`` are their sizes; group g ends before the need ``ends[g]``.
+    ``table`` has a row for each group, ``counts`` are the groups' sizes; group g ends before the need ``ends[g]``.
     """
 
     __slots__ = ("counts", "ends", "table")
@@ -83,9 +83,9 @@ def stage_score(
     limit: int = 0,
     room: int = 0,
 ) -> Plan:
-    """The function StageScore of Algorithm 1, of the tasks from ``start`` on; ``workers`` is left as it was.
+    """Run StageScore of Algorithm 1 for the tasks from ``start`` on; ``workers`` is unchanged afterwards.
 
-    With a ``limit`` the plan ends with so many tasks. At most ``room`` values of F are kept for the next scoring.
+    With a ``limit`` the plan ends after that many tasks. At most ``room`` values of F are kept for the next scoring.
     """
     alike = alike or Alike(stage.needs)
     table = alike.table
@@ -97,7 +97,7 @@ def stage_score(
     while group < len(alike.ends) and filling.wanting:
         part, first = table.part(group, group + at_once), group
         group += part.rows
-        at_once = min(together, 8 * at_once)  # the first found nobody: the next hardly will
+        at_once = min(together, 8 * at_once)  # the first group found no worker: the next ones hardly will
         fit = workers.fitness(part, lent=True)
         if part is table and bonus:
             most, candidates = _bound(fit, alike, bonus), Candidates.of(fit, len(workers.changes), room)
@@ -106,7 +106,7 @@ def stage_score(
 
 
 def score_among(stage: Stage, workers: Workers, alike: Alike, bonus: float, among: Candidates) -> Plan | None:
-    """Return what :func:`stage_score` would, looking at the candidates only; None where others may be better."""
+    """Return the result of :func:`stage_score` from the candidates alone; None where other workers may be better."""
     fit = among.fit(alike.table, workers)
     if not among.hold(fit):
         return None
@@ -121,20 +121,20 @@ def score_among(stage: Stage, workers: Workers, alike: Alike, bonus: float, amon
 
 
 class _Sight:
-    """F of tasks (``part``, m) on workers (c; ``ids`` where they are not all), while tasks take their places.
+    """F of tasks (``part``, m) on workers (c; ``ids`` for a selection of them), while tasks take their places.
 
-    F of a task is brought up to date only on the worker that seems to be the best: as no F grows, what is older is a
-    bound, and a worker that is the best by its present F is so by that of all (Minoux 1978, lazy greedy).
+    F of a task is updated only on the worker that seems best: as no F grows, an older value is an upper bound, and a
+    worker that is best by its present F is best overall (Minoux 1978, lazy greedy).
     """
 
     def __init__(self, part: NeedsTable, fit: Floats, workers: Workers, ids: Ints | None = None) -> None:
-        """``fit`` (m × c) is F at present. It is changed."""
+        """``fit`` (m × c) is the present F. It is modified."""
         self.rows = part.rows
         self._part, self._fit, self._workers, self._ids = part, fit, workers, ids
         self._taken: set[int] = set()
 
     def best(self, row: int, need: Need) -> tuple[int, int, float]:
-        """Return the column and index of the worker that is the best for a task, and F; −∞ where there is none."""
+        """Return the column and index of the best worker for a task, and F; −∞ where there is none."""
         values, misses = self._fit[row], 0
         while True:
             column = int(values.argmax())
@@ -151,11 +151,11 @@ class _Sight:
                 self._look_again(row)
 
     def take(self, column: int) -> None:
-        """A task takes its place on the worker of this column."""
+        """Record that a task took a place on this column's worker."""
         self._taken.add(column)
 
     def _look_again(self, row: int) -> None:
-        """Bring F up to date for the tasks from this one on."""
+        """Recompute F on the outdated workers for this task and later ones."""
         columns = np.fromiter(self._taken, np.intp, len(self._taken))
         ids = columns if self._ids is None else self._ids[columns]
         self._fit[row:, columns] = self._workers.fitness(self._part.part(row, self.rows), ids)
@@ -163,7 +163,7 @@ class _Sight:
 
 
 class _Filling:
-    """Tasks of a stage take their places, one after the other; ``taken`` undoes it."""
+    """Places tasks of a stage one after the other; ``taken`` allows undoing it."""
 
     def __init__(self, stage: Stage, workers: Workers, alike: Alike, start: int, limit: int) -> None:
         self._stage, self._workers, self._ends = stage, workers, alike.ends
@@ -175,12 +175,13 @@ class _Filling:
 
     @property
     def wanting(self) -> bool:
-        """Whether the plan is to have more tasks."""
+        """Return whether the plan needs more tasks."""
         return len(self._chosen) < self._wanted
 
     def fill(self, sight: _Sight, first: int, least: list[float] | None = None) -> bool:
-        """Place the tasks that ``sight`` has, whose first group is ``first``; False as soon as a worker that it has not
-        may be better: F on those is at most ``least`` of the row."""
+        """Place the tasks of ``sight``, whose first group is ``first``. Return False as soon as a worker outside
+        ``sight`` may be better: F on those is at most ``least`` of the row.
+        """
         needs, ends = self._stage.needs, self._ends
         for row in range(sight.rows):
             if not self.wanting:
@@ -201,7 +202,7 @@ class _Filling:
         return True
 
     def plan(self, bonus: float, most: float, candidates: Candidates | None) -> Plan:
-        """What came of it; the workers are as they were before."""
+        """Return the resulting plan, and restore the workers."""
         chosen = self._chosen
         tried = self._count if self.wanting else self._tried
         after = self._workers.swap(self.taken)
@@ -214,7 +215,7 @@ class _Filling:
 
 
 def _bound(fit: Floats, alike: Alike, bonus: float) -> float:
-    """What the score of a stage can be at most while D does not grow, from the largest F of each of its tasks."""
+    """Return a bound on a stage's score while D does not grow, from the largest F of each of its tasks."""
     largest = np.repeat(fit.max(axis=1, initial=-np.inf), alike.counts)
     if largest.min() == -np.inf:
         return float(largest.max())  # never whole

@@ -1,5 +1,6 @@
 """Algorithm 1 without stage-awareness: "pick one task (instead of a whole stage) that has the highest score each time"
-(Ursa §5.2). It shows what stage-awareness is worth."""
+(Ursa §5.2). It shows the benefit of stage-awareness.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +17,11 @@ from master.placement.workers import NeedsTable, Workers
 def place_singly(
     workers: Workers, stages: list[Stage], ranking: Ranking, *, account: Callable[[Account], None] | None = None
 ) -> list[Placement]:
-    """Again and again the task with the largest key, where its F is the largest. Consumes ``workers`` and the ranking.
+    """Place the task with the largest key, repeatedly, where its F is the largest. Consumes ``workers`` and the
+    ranking.
 
-    Ties go to the stage, and in it to the task, that stands first. D never grows within a round, so that no F does: the
-    best task of a stage is looked for again only when the worker that it would go to has changed.
+    Ties go to the earlier stage, and in it to the earlier task. Within a round D never grows, hence neither does F: a
+    stage's best task is searched again only when its worker has changed.
     """
     placements: list[Placement] = []
     opened = [_Open(stage, workers) for stage in stages if stage.needs and len(workers)]
@@ -48,7 +50,7 @@ def place_singly(
 
 
 class _Open:
-    """A stage while the round lasts: F of its tasks, and the best of them. ``changed`` are workers that F is old on."""
+    """A stage during the round: F of its tasks, and the best of them. ``changed``: workers on which F is outdated."""
 
     __slots__ = ("changed", "fit", "key", "row", "score", "stage", "table", "worker")
 
@@ -62,15 +64,15 @@ class _Open:
         self.row = self.worker = -1
 
     def look_again(self, workers: Workers, ranking: Ranking) -> bool:
-        """Bring F up to date, then as :meth:`find`."""
+        """Update F, then continue as :meth:`find`."""
         columns = np.fromiter(self.changed, np.intp, len(self.changed))
-        gone = self.fit[:, columns] == -np.inf  # placed, or barred: it stays so
+        gone = self.fit[:, columns] == -np.inf  # placed or barred, which is permanent
         self.fit[:, columns] = np.where(gone, -np.inf, workers.fitness(self.table, columns))
         self.changed.clear()
         return self.find(ranking)
 
     def find(self, ranking: Ranking) -> bool:
-        """The best task and its worker; False where none finds one."""
+        """Find the best task and its worker; return False where no task has one."""
         self.row, self.worker = divmod(int(self.fit.argmax()), self.fit.shape[1])
         self.score = float(self.fit[self.row, self.worker])
         self.key = ranking.key(self.stage.job, self.score)

@@ -1,4 +1,4 @@
-"""The placement of a round's tasks, chosen by name: Ursa's Algorithm 1, or what the paper compares it with (§5.1.2)."""
+"""The placement of a round's tasks, by name: Ursa's Algorithm 1, or those the paper compares it with (§5.1.2)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ TASK_PLACEMENTS: tuple[str, ...] = get_args(PlacementName)
 
 
 class TaskPlacement(Protocol):
-    """Made for one round, of what the cluster is then."""
+    """A placement of one round, created from the cluster's state at that time."""
 
     def place(
         self, stages: list[Stage], ranking: Ranking, *, account: Callable[[Account], None] | None = None
     ) -> list[Placement]:
-        """Which task goes where, in the order of decision; ``account`` is told of each."""
+        """Return the placements in the order of decision; ``account`` is called for each."""
         ...
 
     def lacks(self, need: Need) -> dict[str, int]:
-        """What keeps a task from how many workers now."""
+        """Return the reasons that bar a task, and from how many workers each."""
         ...
 
     def __len__(self) -> int:
-        """How many workers there are."""
+        """Return the number of workers."""
         ...
 
 
@@ -61,7 +61,7 @@ class AlgorithmOne:
 
 
 def why_not(need: Need, placement: TaskPlacement) -> str:
-    """What keeps a task from the workers, in words, for the status page."""
+    """Describe why the workers cannot take a task, for the status page."""
     if not len(placement):
         return "no node is connected"
     said = [f"{count} {'lacks' if count == 1 else 'lack'} {what}" for what, count in placement.lacks(need).items()]

@@ -1,4 +1,4 @@
-"""Tetris (Elasecutor §V.A.2, Ursa §5.1.2): the executor whose peak demand is best aligned with what is available."""
+"""Tetris (Elasecutor §V.A.2, Ursa §5.1.2): the executor whose peak demand best matches the available resources."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from master.placement.peak import fit, peak, reserving
 
 
 class Tetris:
-    """The largest dot product of peak demand and availability, each a fraction of the capacity.
+    """Chooses the largest dot product of peak demand and availability, each a fraction of the capacity.
 
-    ``without`` names resources that it ignores: Ursa's Tetris2 ignores the network.
+    ``without`` names ignored resources: Ursa's Tetris2 ignores the network.
     """
 
     elastic = False
@@ -22,11 +22,11 @@ class Tetris:
         self.reserves = reserving(*without)
 
     def demand(self, profile: Floats) -> Floats:
-        """The peak of what it considers."""
+        """Return the peak of the considered resources."""
         return peak(profile, self.reserves)
 
     def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
-        """The best aligned first, until nobody fits; ties go to who waits longest."""
+        """Launch the best match first, until no executor fits; ties go to the one that waits longest."""
         capacity, free = machines.capacity[machine], machines.available(machine)[:, 0].copy()
         numbers, counts = pending.waiting()
         peaks, taken = pending.demands.peaks[numbers], np.zeros_like(counts)

@@ -13,15 +13,15 @@ from master.placement.candidates import Candidates
 from master.placement.scoring import STAGE_BONUS, Alike, Plan, Stage, score_among, stage_score
 from master.placement.workers import COLUMN_NAMES, MEMORY, Floats, Need, NeedsTable, Workers
 
-#: Sums in another order, and at the scale of the bonus, differ by less.
+#: Tolerance for sums in another order at the scale of the bonus.
 _ROUNDING = 1e-5
-#: So many values of F are kept for the next scorings of the stages, 32 MiB.
+#: Number of values of F kept for later scorings of the stages, 32 MiB.
 _KEPT = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """A task and its worker, with the rule and the numbers that led to it."""
+    """A task and its worker, with the rule and the numbers behind the choice."""
 
     stage: Stage
     need: Need
@@ -31,7 +31,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Account:
-    """What a task was placed by: the key and score of its stage, and its F on every worker at that moment (n)."""
+    """The basis of a placement: the key and score of the stage, and the task's F on every worker at that moment (n)."""
 
     placement: Placement
     key: Key
@@ -48,14 +48,14 @@ def place(
     chunk: int = 4,
     account: Callable[[Account], None] | None = None,
 ) -> list[Placement]:
-    """Algorithm 1: again and again the stage with the largest key is placed. Consumes ``workers`` and the ranking.
+    """Run Algorithm 1: place the stage with the largest key, repeatedly. Consumes ``workers`` and the ranking.
 
-    Ties go to the stage that stands first. Where the ranking does not place stages whole, the next ``chunk`` tasks of a
-    stage stand for it.
+    Ties go to the earlier stage. Where the ranking does not place stages whole, the next ``chunk`` tasks represent a
+    stage.
 
-    A stage is scored only when a bound on its score lets it be the next one, and again only when a worker of its plan
-    has changed. Both are exact: D never grows within a round, so that no F does, a worker that lost against the plan's
-    loses again, and a task that found no worker finds none. ``account`` is told of each decision.
+    A stage is scored only when a bound on its score could make it the next one, and again only when a worker of its
+    plan has changed. Both are exact: within a round neither D nor F grows, so a worker that lost against the plan's
+    worker loses again, and a task without a worker stays without one. ``account`` is called for each decision.
     """
     placements: list[Placement] = []
     if not len(workers):
@@ -94,19 +94,19 @@ def place(
 
 
 class _Line:
-    """The stages by their keys, the largest first; of equal ones that which stands first."""
+    """The stages by their keys, the largest first; of equal keys, the earlier stage."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[Key, int]] = []
 
     def enter(self, index: int, stage: _Open, ranking: Ranking) -> None:
-        """A stage has another key now."""
+        """Enter a stage with its new key."""
         stage.rank(ranking)
         stage.behind = tuple(-each for each in stage.key)
         heappush(self._heap, (stage.behind, index))
 
     def first(self, left: dict[int, _Open]) -> int:
-        """Of those that are left; entries from before a key changed are dropped as they come up."""
+        """Return the first remaining stage; outdated entries are dropped when they come up."""
         while True:
             behind, index = self._heap[0]
             stage = left.get(index)
@@ -116,7 +116,7 @@ class _Line:
 
 
 class _Open:
-    """A stage while the round lasts: the tasks still to be placed, the plan for them while it is true."""
+    """A stage during the round: its remaining tasks, and its plan while that is valid."""
 
     __slots__ = (
         "_among", "_bonus", "_limit", "_most", "_room", "alike", "behind", "key", "plan", "stage", "start", "workers",
@@ -136,12 +136,12 @@ class _Open:
         self._most = float(most.max() if limit else max(most.mean() + bonus, most.max()))
 
     def rank(self, ranking: Ranking) -> None:
-        """Its key, or a bound on it while there is no plan."""
+        """Set its key, or a bound on it while there is no plan."""
         score = self.plan.score if self.plan is not None else self._most + _ROUNDING
         self.key = ranking.key(self.stage.job, score)
 
     def score(self, workers: Workers) -> bool:
-        """Make the plan; False if no task finds a worker."""
+        """Make the plan; return False if no task finds a worker."""
         if workers.none_for(self.alike.table):
             return False
         plan = score_among(self.stage, workers, self.alike, self._bonus, self._among) if self._among else None
@@ -153,7 +153,7 @@ class _Open:
         return bool(plan.chosen)
 
     def go_on(self, plan: Plan) -> bool:
-        """Its plan was carried out; False if nothing is left to be tried."""
+        """Continue after the plan was carried out; return False if no tasks are left to try."""
         self.start, self.plan = plan.tried, None
         return self.start < len(self.stage.needs)
 
@@ -161,7 +161,7 @@ class _Open:
 def _carry_out(
     opened: _Open, plan: Plan, workers: Workers, ranking: Ranking, account: Callable[[Account], None] | None
 ) -> tuple[list[Placement], bool]:
-    """The placements, and whether charging them may have moved other jobs."""
+    """Carry out a plan; return the placements, and whether charging them may have moved other jobs."""
     stage = opened.stage
     rank = f"stage score {plan.score % STAGE_BONUS:.3g}{' + bonus' if plan.whole else ''}"
     ordered = f"{rank}, {ranking.why(stage.job)}, {len(plan.chosen)} of {len(stage.needs)} tasks"
@@ -180,7 +180,7 @@ def _carry_out(
 
 
 def terms_of(d: tuple[float, ...], inc: list[float]) -> str:
-    """The terms of F in words, from D and Inc."""
+    """Return the terms of F as text, from D and Inc."""
     return " + ".join(
         [
             f"{COLUMN_NAMES[i]} {d[i]:.2g}×{min(d[i], asked):.2g}"
@@ -191,11 +191,11 @@ def terms_of(d: tuple[float, ...], inc: list[float]) -> str:
 
 
 def lacks(need: Need, workers: Workers) -> dict[str, int]:
-    """What keeps a task from how many workers now."""
+    """Return the reasons that bar a task, and from how many workers each."""
     asks = NeedsTable([need]).asks[0]
     masks = {f"{name} to spare": (workers.d[i] <= 0) & asks[i] for i, name in enumerate(COLUMN_NAMES[:3])}
     masks["memory"] = workers.memory_free < need.amounts[MEMORY]
     masks["unpromised cores"] = workers.cores_free < need.cores - 1e-9
     if need.allowed is not None:
         masks["permission for it (its nodes, or an earlier refusal)"] = ~need.allowed
-    return {what: int(mask.sum()) for what, mask in masks.items() if mask.any()}
+    return {reason: int(mask.sum()) for reason, mask in masks.items() if mask.any()}

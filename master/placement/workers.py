@@ -1,4 +1,4 @@
-"""The cluster as one round sees it: arrays over workers and (cpu, disk, network, memory), and what a task needs."""
+"""The cluster as one round sees it: arrays over workers and (cpu, disk, network, memory), and the needs of tasks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Mask = NDArray[np.bool_]
 CPU, DISK, NETWORK, MEMORY = range(4)
 COLUMN = {kind: column for column, kind in enumerate(KINDS)}
 COLUMN_NAMES = ("cpu", "disk", "network", "memory")
-#: A worker at some moment: its index, pending work per kind, idle cores, free memory, free cores, D.
+#: A worker's state: its index, pending work per kind, idle cores, free memory, free cores, D.
 State = tuple[int, tuple[float, float, float], float, float, float, tuple[float, float, float, float]]
-#: What a round does not change of a worker: rates, Inc per amount, Inc per slot, CPU slots, bytes of memory.
+#: A worker's constants within a round: rates, Inc per amount, Inc per slot, CPU slots, bytes of memory.
 _Lasting = tuple[list[float], list[float], list[float], float, float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Need:
-    """What a ready task asks of a worker.
+    """A ready task's demand on a worker.
 
-    ``amounts``: bytes of work per kind, and bytes of memory. ``cores`` is what a command wants promised.
-    ``unknown_size`` is the kind of a command that says nothing about its work. ``allowed`` (n) restricts the choice.
-    ``holds`` is what it will hold while it is placed: cores, disk slots, network slots, bytes of memory.
+    ``amounts``: bytes of work per kind, and bytes of memory. ``cores``: the promised cores that a command wants.
+    ``unknown_size``: the kind of a command without an estimate of its work. ``allowed`` (n) restricts the workers.
+    ``holds``: the amounts held while it is placed: cores, disk slots, network slots, bytes of memory.
     """
 
     job: str
@@ -41,7 +41,7 @@ class Need:
     holds: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
     def is_like(self, other: Need) -> bool:
-        """Whether both ask the same of every worker."""
+        """Return whether both want the same of every worker."""
         return (
             self.amounts == other.amounts
             and self.cores == other.cores
@@ -52,8 +52,9 @@ class Need:
 
 
 def open_slots(cores_free: Floats, slots: Floats) -> Floats:
-    """Return the CPU slots of each worker whose cores no command was promised, as its agent counts them
-    (:meth:`penstock.model.Capacity.cpu_slots_beside`)."""
+    """Return each worker's CPU slots outside the cores promised to commands, as its agent counts them
+    (:meth:`penstock.model.Capacity.cpu_slots_beside`).
+    """
     found: Floats = np.clip(np.floor(cores_free + 1.0 - LEAST_PART_CORES), 0.0, slots)
     return found
 
@@ -61,10 +62,10 @@ def open_slots(cores_free: Floats, slots: Floats) -> Floats:
 def spare(
     ept_s: float, rates: Floats, pending: Floats, idle_cores: Floats, cores_free: Floats, slots: Floats
 ) -> Floats:
-    """Return D of Ursa §4.2.2 for each kind (3 × n) of workers as :class:`Workers` has them.
+    """Return D of Ursa §4.2.2 for each kind (3 × n); arguments as in :class:`Workers`.
 
-    The CPU's processing rate is that of the slots whose cores no command was promised. A node of which all cores are
-    promised has a D_cpu only while its agent calls a slot idle, as it lends a core that its promise does not use.
+    The CPU's processing rate is that of the slots outside promised cores. A node with all cores promised has D_cpu
+    above 0 only while its agent reports an idle slot, because the agent lends a promised core that is not in use.
     """
     part = open_slots(cores_free, slots[:, CPU]) / slots[:, CPU]
     apt_s = pending / rates
@@ -76,10 +77,10 @@ def spare(
 
 
 class Workers:
-    """State of n workers, of which :meth:`take` consumes. Unit: bytes, bytes/s, cores, slots, seconds.
+    """State of n workers, consumed by :meth:`take`. Units: bytes, bytes/s, cores, slots, seconds.
 
-    ``d`` (4 × n) is D of Ursa §4.2.2, ``memory_free`` (n) what regular work does not hold, ``cores_free`` (n) what is
-    not promised to commands. ``changes`` are the workers that tasks went to for good, one after the other.
+    ``d`` (4 × n) is D of Ursa §4.2.2, ``memory_free`` (n) the memory not held by regular work, ``cores_free`` (n) the
+    cores not promised to commands. ``changes`` lists the workers of permanent placements, in order.
     """
 
     def __init__(
@@ -94,13 +95,13 @@ class Workers:
         memory_capacity: Floats,
         cores_free: Floats,
     ) -> None:
-        """``rates``, ``pending`` (work assigned and not done) and ``slots`` are n × 3, the others n."""
+        """``rates``, ``pending`` (assigned, unfinished work) and ``slots`` are n × 3, the others n."""
         self.ept_s = ept_s
         self.changes: list[int] = []
         self._memory_free = memory_free.copy()
         self._cores_free = cores_free.copy()
-        # Ursa gives D_mem as a fraction of the worker's memory and Inc_mem as "the estimated memory usage". As bytes it
-        # would drown the other terms of F, and Inc ≤ D could not be asked; so Inc_mem is a fraction of memory too.
+        # Ursa gives D_mem as a fraction of the worker's memory and Inc_mem as "the estimated memory usage". In bytes it
+        # would dominate the other terms of F and make Inc ≤ D meaningless; so Inc_mem is a fraction of memory too.
         load_at_ept = np.vstack((rates.T * ept_s, memory_capacity[None, :]))
         self._per_amount: Floats = np.ascontiguousarray(1.0 / load_at_ept)  # 4 × n: Inc is an amount times this
         self._per_slot: Floats = np.ascontiguousarray(1.0 / slots.T)  # 3 × n
@@ -110,8 +111,8 @@ class Workers:
         self._rates, self._pending, self._idle, self._capacity = rates, pending, idle_cores, memory_capacity
         self._cpu_slots = slots[:, CPU]
         self._room: Floats = np.empty((2, 0))
-        # One worker at a time is faster in plain numbers, and few of them are ever taken. The arrays have the state of
-        # those that are unwritten when they are next read.
+        # Plain numbers are faster for one worker at a time, and few workers are ever taken. The arrays receive the
+        # unwritten states when they are next read.
         self._plain: dict[int, State] = {}
         self._lasting: dict[int, _Lasting] = {}
         self._unwritten: set[int] = set()
@@ -121,37 +122,37 @@ class Workers:
 
     @property
     def d(self) -> Floats:
-        """D of each kind and of memory (4 × n)."""
+        """Return D of each kind and of memory (4 × n)."""
         self._write()
         return self._d
 
     @property
     def memory_free(self) -> Floats:
-        """Bytes of memory that regular work does not hold (n)."""
+        """Return the bytes of memory not held by regular work (n)."""
         self._write()
         return self._memory_free
 
     @property
     def cores_free(self) -> Floats:
-        """Cores that no command was promised (n)."""
+        """Return the cores not promised to commands (n)."""
         self._write()
         return self._cores_free
 
     def increase(self, need: Need, worker: int) -> list[float]:
-        """Inc of a task on one worker (4), not clipped to D."""
+        """Return Inc of a task on one worker (4), not clipped to D."""
         _, per_amount, per_slot, _, _ = self._lasting_of(worker)
         inc = [amount * per for amount, per in zip(need.amounts, per_amount, strict=True)]
         if need.unknown_size is not None:
-            # A command that says nothing about its work takes its slot for a whole EPT, as far as anybody can know.
+            # A command without an estimate counts as occupying its slot for a whole EPT.
             column = COLUMN[need.unknown_size]
             inc[column] = per_slot[column]
         return inc
 
     def take(self, worker: int, need: Need) -> State:
-        """Place the task there: its work is pending, its memory held, and one idle core is taken. Returns the state of
-        before.
+        """Place the task there: its work is pending, its memory held, and one idle core is taken. Return the earlier
+        state.
 
-        A command that is promised cores takes these, and none of the CPU's work is pending for it.
+        A command with promised cores takes those instead, and its CPU work does not count as pending.
 
         D becomes max(0, (EPT − APT_r) / EPT), "if CPU in w is immediately available (i.e., idle cores), we simply set
         APT_cpu(w) = 0", and the free fraction of the memory (Ursa §4.2.2).
@@ -182,12 +183,12 @@ class Workers:
         return undo
 
     def restore(self, state: State) -> None:
-        """Make a worker what it was."""
+        """Restore a worker's earlier state."""
         self._plain[state[0]] = state
         self._unwritten.add(state[0])
 
     def settle(self, state: State) -> None:
-        """Give a worker this state for good: the task that :meth:`take` tried there is placed."""
+        """Set a worker's state permanently: the task tried by :meth:`take` is placed."""
         self.restore(state)
         self.changes.append(state[0])
 
@@ -211,7 +212,7 @@ class Workers:
         return lasting
 
     def _write(self) -> None:
-        """Bring the arrays up to date."""
+        """Write changed states into the arrays."""
         if self._unwritten:
             states = [self._plain[worker] for worker in self._unwritten]
             at = np.fromiter(self._unwritten, np.intp, len(states))
@@ -221,7 +222,7 @@ class Workers:
             self._unwritten.clear()
 
     def swap(self, states: list[State]) -> list[State]:
-        """Restore these, the last one first; returns what undoes that, to be restored in the order in which it is."""
+        """Restore states, the last one first; return the states that undo this when restored in order."""
         redo: list[State] = []
         for state in reversed(states):
             redo.append(self._plain[state[0]])
@@ -230,10 +231,11 @@ class Workers:
         return redo
 
     def fitness(self, needs: NeedsTable, among: Ints | None = None, *, lent: bool = False) -> Floats:
-        """F(t, w) for every task and worker (Eq. 1, m × n), or those ``among`` them; −∞ where the task must not go.
+        """Return F(t, w) for every task and worker (Eq. 1, m × n), or the workers ``among``; −∞ where the task must not
+        go.
 
         "We do not assign t to w if D_r(w) = 0 and Inc_r(t, w) > 0 for any r"; where Inc_r > D_r it counts as D_r: so
-        each term is min(Inc · D, D · D). What is ``lent`` is written over by the next call.
+        each term is min(Inc · D, D · D). A ``lent`` array is overwritten by the next call.
         """
         chosen = slice(None) if among is None else among
         self._write()
@@ -270,14 +272,14 @@ class Workers:
         return fit
 
     def _scratch(self, shape: tuple[int, int]) -> tuple[Floats, Floats]:
-        """Room for intermediate results, the same again and again: to map fresh memory takes as long as to compute."""
+        """Return reused arrays for intermediate results: mapping fresh memory takes as long as the computation."""
         size = shape[0] * shape[1]
         if self._room.shape[1] < size:
             self._room = np.empty((2, size))
         return self._room[0, :size].reshape(shape), self._room[1, :size].reshape(shape)
 
     def fit_on(self, worker: int, need: Need) -> float:
-        """Return F of one task on one worker, to the last bit what :meth:`fitness` has for them."""
+        """Return F of one task on one worker, equal to the last bit to :meth:`fitness`."""
         _, _, _, free, cores, d = self._state(worker)
         amounts = need.amounts
         if amounts[MEMORY] > free or (need.cores and need.cores - 1e-9 > cores):
@@ -297,11 +299,13 @@ class Workers:
         return fit
 
     def none_for(self, needs: NeedsTable) -> bool:
-        """Whether all workers have used up what all these tasks need, so that none finds one; seen at a glance."""
+        """Return whether all workers lack a resource that all these tasks need, so that no task finds a worker; a quick
+        check.
+        """
         return bool((needs.all_ask & (self.d.max(axis=1, initial=0.0) <= 0.0)).any())
 
     def most(self, needs: NeedsTable) -> Floats:
-        """For each task a number that F exceeds nowhere, now or later in the round (m): D is at most 1."""
+        """Return for each task a bound on F for the rest of the round (m): D is at most 1."""
         inc = needs.amounts * self._per_amount.max(axis=1, initial=0.0)
         for resource, rows in needs.unknown.items():
             inc[rows, resource] = self._per_slot[resource].max(initial=0.0)
@@ -312,9 +316,9 @@ class Workers:
 class NeedsTable:
     """Needs of m tasks as arrays.
 
-    ``amounts`` (m × 4), ``asks`` (m × 4): whether Inc is above 0, ``some_ask`` and ``all_ask`` (4): of any, of all,
-    ``cores`` (m), ``unknown``: by kind, the rows of commands of unknown size, ``allowed``: by row, for those that may
-    not go everywhere.
+    ``amounts`` (m × 4), ``asks`` (m × 4): whether Inc is above 0, ``some_ask`` and ``all_ask`` (4): for any, for all
+    tasks, ``cores`` (m), ``unknown``: by kind, the rows of commands of unknown size, ``allowed``: by row, for tasks
+    limited to some workers.
     """
 
     __slots__ = ("all_ask", "allowed", "amounts", "asks", "cores", "some_ask", "some_cores", "unknown")
@@ -345,11 +349,11 @@ class NeedsTable:
 
     @property
     def rows(self) -> int:
-        """How many tasks."""
+        """Return the number of tasks."""
         return len(self.amounts)
 
     def part(self, start: int, stop: int) -> NeedsTable:
-        """The tasks from ``start`` to before ``stop``."""
+        """Return the tasks from ``start`` to before ``stop``."""
         if start == 0 and stop >= self.rows:
             return self
         part = NeedsTable.__new__(NeedsTable)

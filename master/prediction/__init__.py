@@ -1,4 +1,4 @@
-"""PURE. What an executor will use over time, from what its like have used (Elasecutor §II.B, §IV.C)."""
+"""PURE. Prediction of an executor's use over time, from earlier similar executors (Elasecutor §II.B, §IV.C)."""
 
 from master.prediction.choice import Predictor, Rules, reservation
 from master.prediction.errors import Errors, errors_of

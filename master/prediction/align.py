@@ -1,4 +1,4 @@
-"""Runs of different length, stage by stage on one scale: a stage that takes longer does the same more slowly."""
+"""Alignment of runs of different length, stage by stage: a longer stage is the same stage at a slower pace."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy.typing as npt
 
 from master.prediction.runs import LEAST_PART, RESOURCES, Floats, Run, filled
 
-#: Multiples of a slot's length that rounding puts a hair beside a boundary.
+#: Tolerance for multiples of a slot's length that rounding moves off a boundary.
 _ROUNDING = 1e-9
-#: Lengths in slots that exceed a whole number by less are that number.
+#: Lengths in slots that exceed a whole number by less than this are rounded down.
 _PART_ROUNDING = LEAST_PART / 100
-#: Runs that differ by more than this part of their stages are not the same but for a few.
+#: Runs whose numbers of stages differ by more than this fraction are not considered similar.
 _NEAR = 0.25
 _CPU = RESOURCES.index("cpu")
 
 
 def stretched(usage: Floats, had_slots: float, to_slots: float) -> Floats:
-    """Return usage of ``had_slots`` over another length; the mean over the whole stays, and each gap its place.
+    """Return usage of ``had_slots`` stretched to another length; the overall mean and the relative places of gaps stay.
 
-    The last slot of either length is a part of a slot where the length is no whole number.
+    The last slot of either length is a part of a slot where the length is not a whole number.
     """
     if abs(had_slots - to_slots) <= _ROUNDING * had_slots and usage.shape[1] == _slots(to_slots):
         return usage
@@ -33,17 +33,17 @@ def stretched(usage: Floats, had_slots: float, to_slots: float) -> Floats:
 
 
 def _slots(length: float) -> int:
-    """Return how many slots a length of so many takes, the last one in part."""
+    """Return the number of slots of a length; the last may be partial."""
     return max(1, math.ceil(length - _PART_ROUNDING))
 
 
 def last_part(length: float) -> float:
-    """Return the part of its last slot that a length, in slots, takes."""
+    """Return the fraction of its last slot that a length, in slots, takes."""
     return min(1.0, max(LEAST_PART, length - (_slots(length) - 1)))
 
 
 def _means(usage: Floats, bounds: Floats) -> Floats:
-    """Return the means between neighbouring ``bounds``, in slots, of what was measured there; NaN where nothing was."""
+    """Return the means of measured usage between neighbouring ``bounds``, in slots; NaN where nothing was measured."""
     measured = ~np.isnan(usage[0])
     totals = np.maximum(np.diff(_up_to(bounds, np.where(measured, usage, 0.0)), axis=1), 0.0)
     if measured.all():
@@ -54,13 +54,13 @@ def _means(usage: Floats, bounds: Floats) -> Floats:
 
 
 def _up_to(bounds: Floats, usage: Floats) -> Floats:
-    """Return the sums of each row from the beginning to each of ``bounds``."""
+    """Return each row's sums from the beginning to each of ``bounds``."""
     at = np.arange(usage.shape[1] + 1)
     return np.array([np.interp(bounds, at, np.concatenate(([0.0], np.cumsum(row)))) for row in usage])
 
 
 def in_slots_of(run: Run, had_s: float, to_s: float) -> Run:
-    """A run in slots of another length: the mean of what a slot covers, its highest peak, the nearest later end."""
+    """Convert a run to slots of another length: means over the new slots, their highest peaks, ends rounded up."""
     if had_s == to_s:
         return run
     had, length = run.mean.shape[1], run.duration_slots * had_s / to_s
@@ -77,7 +77,7 @@ def in_slots_of(run: Run, had_s: float, to_s: float) -> Run:
 
 
 def at_ends(usage: Floats, ends: Sequence[float], to_ends: Sequence[float]) -> Floats:
-    """Return usage whose stages end at ``ends`` with each stage stretched to end at ``to_ends``, in slots.
+    """Return usage whose stages end at ``ends``, with each stage stretched to end at ``to_ends``, in slots.
 
     All ends but the last are whole numbers.
     """
@@ -88,11 +88,11 @@ def at_ends(usage: Floats, ends: Sequence[float], to_ends: Sequence[float]) -> F
 
 
 def alike(runs: Sequence[Run]) -> list[Run]:
-    """The same runs with the same number of stages.
+    """Return the runs with equal numbers of stages.
 
-    Stages have no names that two runs share (Spark numbers them anew), so they are matched by their order. Runs in
-    which a few are missing or too many, as the news of an end was lost or a stage was repeated, are brought to what
-    most of them have, by where their stages end. Where there is no such number each run is one stage.
+    Stages have no names that two runs share (Spark numbers them anew), so they are matched by their order. A run with a
+    few stages missing or extra, because an end was not reported or a stage was repeated, is brought to the usual
+    number, by the positions of stages' ends. Without a usual number each run becomes one stage.
     """
     counts = [len(run.ends) for run in runs]
     if len(set(counts)) <= 1:
@@ -108,27 +108,29 @@ def alike(runs: Sequence[Run]) -> list[Run]:
 
 
 def _over(run: Run) -> Floats:
-    """How much of it is over at each slot's end, from 0 at its beginning to 1: the mean of the shares of time and of
-    CPU, so that a stage that was held up moves the others by half."""
+    """Return the completed fraction of the run at each slot's end, from 0 to 1: the mean of the fractions of time and
+    of CPU work, so that a delayed stage moves the others by half.
+    """
     work = np.concatenate(([0.0], np.cumsum((filled(run.mean)[_CPU] + _ROUNDING) * run.slot_lengths)))
     shares: Floats = (_bounds(run) / run.duration_slots + work / work[-1]) / 2
     return shares
 
 
 def _bounds(run: Run) -> Floats:
-    """Return where its slots begin, and where the last one ends."""
+    """Return the slots' beginnings, and the end of the last one."""
     return np.concatenate(([0.0], np.cumsum(run.slot_lengths)))
 
 
 def _ends(run: Run) -> Floats:
-    """How much of it is over at the end of each stage but the last."""
+    """Return the completed fraction at the end of each stage but the last."""
     ends: Floats = _over(run)[np.array(run.ends[:-1], dtype=int)]
     return ends
 
 
 def _with_ends_at(run: Run, where: Floats) -> Run | None:
-    """The run with stages that end there: its own ends that are nearest, in order; others are left out, or put
-    between. None: it has too few slots for them."""
+    """Return the run with stages that end at ``where``: its own nearest ends, in order, dropping extra ones and
+    inserting missing ones. None: it has too few slots for them.
+    """
     own, slots = _ends(run), run.mean.shape[1]
     if len(own) > len(where):
         ends = own[_nearest(where, own)]
@@ -143,8 +145,8 @@ def _with_ends_at(run: Run, where: Floats) -> Run | None:
 
 
 def _nearest(few: Floats, many: Floats) -> list[int]:
-    """For each of the former, rising, one of the latter, rising, so that they are as near as can be in all."""
-    before = np.zeros(len(many))  # of the best choice so far among those before each of many
+    """Match each of ``few`` (rising) to one of ``many`` (rising), in order, with the least total distance."""
+    before = np.zeros(len(many))  # of the best choice so far among the elements before each of many
     chosen: list[npt.NDArray[np.intp]] = []
     for one in few:
         here = np.abs(many - one) + before
@@ -160,7 +162,7 @@ def _nearest(few: Floats, many: Floats) -> list[int]:
 
 
 def whole_ends(lengths: Floats) -> tuple[float, ...]:
-    """Return where stages of these lengths end, in slots.
+    """Return the ends of stages of these lengths, in slots.
 
     Each end but the last is the nearest whole number that leaves a slot, or a part of one, to every stage. The last is
     the sum of the lengths, unless that has fewer slots than there are stages: then each stage takes a slot.
@@ -176,5 +178,5 @@ def whole_ends(lengths: Floats) -> tuple[float, ...]:
 
 
 def stages_of(ends: Sequence[float]) -> tuple[int, ...]:
-    """Return the slots at whose end a stage ends that ends there; the last one may end within its slot."""
+    """Return the slots at whose end the stages end; the last stage may end within its slot."""
     return (*map(int, ends[:-1]), _slots(ends[-1]))

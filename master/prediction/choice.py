@@ -1,4 +1,4 @@
-"""Which prediction a run gets: of its like, of a model, or none, and then its bounds are its demand."""
+"""The choice of a run's prediction: from equal settings, from a model, or none, where its bounds are its demand."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from master.prediction.runs import RESOURCES, Floats, Forecast, Run, Settings
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """When which one is believed.
+    """Conditions for using each prediction.
 
-    ``runs``: so many with the same settings are enough; ``settings``: so many different ones for a model, which is
-    believed while its error on held-back settings (:attr:`Errors.judged`) is at most ``error``.
+    ``runs``: required runs with equal settings; ``settings``: required different settings for a model, which is used
+    while its error on held-back settings (:attr:`Errors.judged`) is at most ``error``.
     """
 
     latest: int = LATEST
@@ -40,21 +40,23 @@ class _Learnt:
 
 
 class Predictor:
-    """Of one application. :meth:`learn` takes seconds and may be called from another thread; the rest does not."""
+    """The predictor of one application. :meth:`learn` takes seconds and may run in another thread; the other methods
+    are fast.
+    """
 
     def __init__(self, rules: Rules | None = None, models: Sequence[Callable[[], Model]] = (Svr, Neighbours)) -> None:
         self.rules = rules or Rules()
         self._models = models
         self._learnt: _Learnt | None = None
-        #: What each model missed held-back settings by when it was last looked at; name → error.
+        #: Each model's error on held-back settings at the last training; name → error.
         self.errors: dict[str, float] = {}
-        #: Models that could not be trained because their library cannot be imported; name → why.
+        #: Models that could not be trained because their library cannot be imported; name → reason.
         self.unavailable: dict[str, str] = {}
 
     def learn(self, runs: Sequence[Run]) -> None:
-        """Train every model on all but some settings, in turns, and keep the one that misses those least.
+        """Train every model with some settings held back, in turns, and keep the one with the least error on those.
 
-        A model whose library is missing takes no part.
+        A model whose library is missing is skipped.
         """
         runs = alike(runs)
         self._learnt, self.errors, self.unavailable = None, {}, {}
@@ -75,7 +77,7 @@ class Predictor:
             self._learnt.model.learn(runs)
 
     def predict(self, settings: Settings, runs: Sequence[Run]) -> Forecast:
-        """What a run will use; ``runs`` are all of the application's, in the order in which they ended."""
+        """Forecast a run; ``runs`` are all runs of the application, in the order of their ends."""
         same = [run for run in runs if run.settings == settings]
         if len(same) >= self.rules.runs:
             return forecast_of_latest(same, self.rules.latest)
@@ -91,7 +93,7 @@ class Predictor:
 
 
 def _held_back(make: Callable[[], Model], runs: Sequence[Run], folds: int = 5) -> list[Errors]:
-    """Errors on settings that the model had not seen, each setting once."""
+    """Return the errors on settings held back from training, each setting once."""
     known = list(dict.fromkeys(run.settings for run in runs))
     found: list[Errors] = []
     for fold in range(min(folds, len(known))):
@@ -118,10 +120,9 @@ def _forecast(learnt: _Learnt, settings: Settings) -> Forecast:
 
 
 def reservation(settings: Settings, runs: Sequence[Run], *, why: str) -> Forecast:
-    """Peak reservation: the bounds that were asked for, and the highest that is known where there are none.
+    """Return a peak reservation: the requested bounds, or the highest known value where there is none.
 
-    For as long as the longest known run; an application that nobody knows is said to take one slot, and keeps what its
-    last slot has.
+    It lasts as long as the longest known run. For an application without runs it takes one slot, whose values continue.
     """
     longest = max(runs, key=lambda run: run.duration_slots, default=None)
     slots, part = (longest.mean.shape[1], longest.last_part) if longest else (1, 1.0)

@@ -1,7 +1,7 @@
-"""Runs as vectors of one length, which models of new settings learn and give back.
+"""Runs as vectors of equal length, for models of new settings.
 
-A run is told apart into how long each stage took, how much it used of each resource on average, and the shape of that
-over time. Sizes are learnt as logarithms: twice the input makes a run so many times longer, not so many slots.
+A run is split into the length of each stage, the mean use of each resource, and the shape of the use over time. Sizes
+are learnt as logarithms: twice the input makes a run longer by a factor, not by a number of slots.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import numpy as np
 from master.prediction.align import at_ends, whole_ends
 from master.prediction.runs import RESOURCES, Floats, Run, Settings, filled
 
-#: Points of a stage's shape.
+#: Number of points of a stage's shape.
 POINTS = 16
-#: Below this part of its unit a level counts as nothing (cores, bytes, bytes/s).
+#: Levels below this count as zero (cores, bytes, bytes/s).
 _NOTHING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curves:
     """n runs: ``sizes`` (n × (stages + 2 resources)): logarithms of stage lengths and of the mean and peak levels;
-    ``shapes`` (n × 2 resources × stages · POINTS): usage ÷ its level."""
+    ``shapes`` (n × 2 resources × stages · POINTS): usage ÷ its level.
+    """
 
     stages: int
     sizes: Floats
@@ -31,7 +32,7 @@ class Curves:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Curves:
-        """Of runs that have the same number of stages."""
+        """Return the curves of runs with equal numbers of stages."""
         stages = len(runs[0].ends)
         both = np.array([_points(run) for run in runs])
         levels = both.mean(axis=2)
@@ -41,7 +42,7 @@ class Curves:
         return cls(stages, sizes, shapes)
 
     def back(self, sizes: Floats, shape: Floats) -> tuple[Floats, Floats, tuple[float, ...]]:
-        """Mean, peak (resources × slots) and the ends of stages, of one vector of sizes and one shape."""
+        """Return mean and peak (resources × slots) and the ends of stages, from one vector of sizes and one shape."""
         to_ends = whole_ends(np.exp(sizes[: self.stages]))
         levels = np.exp(sizes[self.stages :])
         levels[levels <= 2 * _NOTHING] = 0.0
@@ -58,7 +59,7 @@ def _points(run: Run) -> Floats:
 
 
 def features(settings: Sequence[Settings]) -> Floats:
-    """Settings as a model sees them (n × 3): logarithms, of which equal steps are equal factors."""
+    """Return settings as a model's input (n × 3): logarithms, so that equal steps are equal factors."""
     rows = [(each.input_bytes, each.cores, each.memory_bytes) for each in settings]
     logarithms: Floats = np.log2(np.maximum(np.array(rows, dtype=float), _NOTHING))
     return logarithms

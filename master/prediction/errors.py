@@ -1,4 +1,4 @@
-"""How far a forecast was from what came."""
+"""Errors of a forecast compared with the actual run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from master.prediction.align import stretched
 from master.prediction.runs import RESOURCES, Floats, Forecast, Run
 
-#: What resizing and placement depend on most; disk and network are too erratic to choose a predictor by.
+#: The resources that matter most for resizing and placement; disk and network are too erratic for choosing a predictor.
 _JUDGED = [RESOURCES.index("cpu"), RESOURCES.index("memory")]
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Relative errors, resource → error; one that was not used and not forecast has 0.
+    """Relative errors, resource → error; 0 for a resource neither used nor forecast.
 
-    ``total``: of what was used in all (core-seconds, bytes, byte-seconds). ``peak``: of the most in any slot.
-    ``shape``: mean absolute error of a slot, both over the same length, to the mean. ``length``: of the time it took.
+    ``total``: of the total use (core-seconds, bytes, byte-seconds). ``peak``: of the maximum of all slots. ``shape``:
+    mean absolute error of a slot, with both scaled to one length, relative to the mean. ``length``: of the duration.
     """
 
     total: dict[str, float]
@@ -29,14 +29,16 @@ class Errors:
 
     @property
     def judged(self) -> float:
-        """One number to compare predictors by: the mean of CPU's and memory's totals, their shapes and the length."""
+        """Return one number for comparing predictors: the mean of CPU's and memory's totals, their shapes and the
+        length.
+        """
         names = [RESOURCES[each] for each in _JUDGED]
         parts = [self.total[name] for name in names] + [self.shape[name] for name in names] + [self.length]
         return sum(parts) / len(parts)
 
 
 def errors_of(forecast: Forecast, run: Run) -> Errors:
-    """Compare, where the run was measured; in the run's total a gap counts as the mean of the other slots."""
+    """Compare over the measured slots; in the run's total a gap counts as the mean of the other slots."""
     measured = run.measured
     same = stretched(forecast.mean, forecast.duration_slots, run.duration_slots)[:, measured]
     came, lengths = run.mean[:, measured], run.slot_lengths[measured]
@@ -58,9 +60,9 @@ def _relative(said: Floats, came: Floats) -> Floats:
 
 
 def _ratio(wrong: Floats, of: Floats) -> Floats:
-    """``wrong`` ÷ ``of``; of nothing, everything that is said is wrong."""
+    """Return ``wrong`` ÷ ``of``; infinity for any error relative to 0."""
     out: Floats = np.where(wrong > 0, np.inf, 0.0)
-    with np.errstate(over="ignore"):  # next to nothing was used: missed by more than any number
+    with np.errstate(over="ignore"):  # almost nothing was used: the ratio overflows to infinity
         np.divide(wrong, of, out=out, where=of > 0)
     return out
 

@@ -1,4 +1,4 @@
-"""Models of settings that an application has not had yet (Elasecutor §IV.C), learnt from its runs with others."""
+"""Models for new settings of an application (Elasecutor §IV.C), trained on its runs with other settings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from master.prediction.curves import Curves, features
 from master.prediction.runs import Floats, Run, Settings
 
-#: Usage over time: mean, peak (resources × slots), the ends of stages in slots: the last one within its slot.
+#: Usage over time: mean, peak (resources × slots), and the ends of stages in slots: the last one within its slot.
 Usage = tuple[Floats, Floats, tuple[float, ...]]
 
 
 class Model(Protocol):
-    """Learnt from at least two runs with the same number of stages."""
+    """A model trained on at least two runs with equal numbers of stages."""
 
     name: str
 
@@ -25,10 +25,10 @@ class Model(Protocol):
 
 
 class Neighbours:
-    """The runs with the nearest settings, weighted by nearness; whole series, so that resources stay together.
+    """The runs with the nearest settings, weighted by nearness; whole series, so that resources stay correlated.
 
-    Beyond the paper, whose future work is the correlation between resources: every series comes from runs in which all
-    of them were measured together.
+    This goes beyond the paper, whose future work is the correlation between resources: every series comes from runs in
+    which all resources were measured together.
     """
 
     name = "neighbours"
@@ -37,12 +37,12 @@ class Neighbours:
         self._nearest = nearest
 
     def learn(self, runs: Sequence[Run]) -> None:
-        """Keep them."""
+        """Store the runs' curves."""
         self._curves = Curves.of(runs)
         self._at = features([run.settings for run in runs])
 
     def predict(self, settings: Settings) -> Usage:
-        """A mean in logarithms, so that halfway between two inputs is halfway between two sizes."""
+        """Return the mean in logarithms, so that halfway between two inputs is halfway between two sizes."""
         apart = np.linalg.norm(self._at - features([settings]), axis=1)
         nearest = np.argsort(apart, kind="stable")[: self._nearest]
         weights = 1 / (apart[nearest] + 1e-3)
@@ -54,20 +54,20 @@ class Neighbours:
 class Svr:
     """ε-SVR with a radial basis function, its parameters from k-fold cross-validation over a grid (Elasecutor §IV.C).
 
-    One regression for each size, and one for each principal component of the shapes; all sizes share one choice of
-    parameters, and so do all components. (In the paper each slot of the series is an output. Most say the same, which
-    components spare.) The lengths of many stages are learnt by their components, too, so that there are sixteen
-    regressions at most.
+    There is one regression for each size, and one for each principal component of the shapes; all sizes share one
+    choice of parameters, as do all components. (In the paper each slot of the series is an output; components avoid
+    this redundancy.) The lengths of many stages are also learnt by components, so there are at most sixteen
+    regressions.
     """
 
     name = "svr"
-    #: Shapes, and lengths of stages, are learnt by so many of their principal components at most.
+    #: Largest number of principal components for shapes, and for lengths of stages.
     COMPONENTS = 4
     FOLDS = 3
     GRID: ClassVar = {"C": [1.0, 10.0, 100.0], "gamma": [0.1, 0.5], "epsilon": [0.01, 0.1]}
 
     def learn(self, runs: Sequence[Run]) -> None:
-        """Takes about a second: some hundreds of small fits."""
+        """Train; takes about a second: some hundreds of small fits."""
         self._curves = curves = Curves.of(runs)
         x = features([run.settings for run in runs])
         self._inputs = _Scale.of(x)
@@ -80,7 +80,7 @@ class Svr:
         self._shapes = self._regression(x, self._pca.transform(flat))
 
     def predict(self, settings: Settings) -> Usage:
-        """Milliseconds."""
+        """Predict, in milliseconds."""
         x = features([settings])
         shape = self._pca.inverse_transform(self._shapes(x))[0].reshape(self._curves.shapes.shape[1:])
         sizes = self._sizes(x)[0]
@@ -96,7 +96,7 @@ class Svr:
         return PCA(n_components=most, svd_solver="full").fit(rows)
 
     def _regression(self, x: Floats, targets: Floats) -> _Regression:
-        """From settings (n × 3) to targets (n × m), learnt from these."""
+        """Return a regression from settings (n × 3) to targets (n × m), trained on these."""
         from sklearn.model_selection import GridSearchCV, KFold
         from sklearn.multioutput import MultiOutputRegressor
         from sklearn.svm import SVR
@@ -114,7 +114,7 @@ class Svr:
 
 @dataclass(frozen=True, eq=False)
 class _Regression:
-    """From settings (n × 3) to targets (n × m), as they are. It can be pickled."""
+    """Maps settings (n × 3) to targets (n × m), both unscaled. It can be pickled."""
 
     inputs: _Scale
     estimator: Any
@@ -126,7 +126,7 @@ class _Regression:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scale:
-    """Columns to mean 0 and deviation 1, and back."""
+    """Scales columns to mean 0 and deviation 1, and back."""
 
     low: Floats
     spread: Floats

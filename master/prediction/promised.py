@@ -1,4 +1,4 @@
-"""From what is forecast to what is promised: the profile that an executor's limits follow (Elasecutor §III.B.1a)."""
+"""From forecast to promise: the profile that an executor's limits follow (Elasecutor §III.B.1a)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from penstock.model import Profile
 from penstock.model.executor import Sizing
 
 _CPU, _DISK, _NETWORK, _MEMORY = map(RESOURCES.index, ("cpu", "disk", "network", "memory"))
-#: What an executor is promised at least of what its profile names: cores, bytes/s, bytes/s, bytes. Of a disk and of a
-#: network where nothing was used: nothing (1 is the least that a profile can say). A floor would be kept from everybody
-#: else, a third of a slow disk for each executor; that nothing stands still is the affair of the node's limits.
+#: The least promise for each resource in a profile: cores, bytes/s, bytes/s, bytes. For an unused disk or network it is
+#: nothing (1 is the smallest value in a profile). A larger floor would be withheld from all other work, a third of a
+#: slow disk for each executor; the node's limits ensure that no executor stalls.
 FLOORS = (0.05, 1.0, 1.0, float(16 * 2**20))
-#: What an executor is promised of which neither a bound nor a run is known: Spark's default, too.
+#: The promise to an executor with neither a bound nor a known run: Spark's default, too.
 CORES_UNKNOWN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """``demand``: the ``peak`` or the ``mean`` of each slot, and ``headroom`` (a fraction) more.
+    """``demand``: the ``peak`` or the ``mean`` of each slot, increased by ``headroom`` (a fraction).
 
     ``auto`` is the peak for an executor with hard limits, which would be throttled below it, and the mean for one with
     shared guarantees, which uses idle capacity beyond it (docs/spark.md has the figures).
 
-    A resource whose total was missed on held-back runs by more than ``error``, or of which no run used anything, is not
-    promised: CPU and memory are reserved at their bounds instead, disk and network are left out.
+    A resource whose total had an error above ``error`` on held-back runs, or that no run used, is not promised by
+    profile: CPU and memory are reserved at their bounds instead, disk and network are left out.
     """
 
     demand: Literal["auto", "peak", "mean"] = "auto"
@@ -42,18 +42,18 @@ class Promises:
 def profile_of(
     forecast: Forecast, settings: Settings, slot_s: float, promises: Promises, sizing: Sizing = Sizing.HARD
 ) -> Profile:
-    """The profile, in slots of ``slot_s`` seconds. A reservation has one slot, which holds until the end."""
+    """Return the profile, in slots of ``slot_s`` seconds. A reservation has one slot, which holds until the end."""
     usage = forecast.peak if promises.of_peaks(sizing) or forecast.reservation else forecast.mean
     bounds = {_CPU: settings.cores, _MEMORY: float(settings.memory_bytes)}
     rows: dict[int, list[float]] = {}
     for resource, name in enumerate(RESOURCES):
         bound = bounds.get(resource, 0.0)
-        unseen = not usage[resource].any()  # its hosts cannot measure that, or it never used any
+        unseen = not usage[resource].any()  # its hosts cannot measure it, or it was never used
         if forecast.reservation or unseen or forecast.errors.get(name, 0.0) > promises.error:
             rows[resource] = _reserved(resource, bound, usage[resource])
         else:
             rows[resource] = _bounded(usage[resource] * (1 + promises.headroom), FLOORS[resource], bound)
-    if max(map(len, rows.values())) == 1 and forecast.slots > 1:  # nothing is promised over time
+    if max(map(len, rows.values())) == 1 and forecast.slots > 1:  # no promise varies over time
         stages: tuple[int, ...] = ()
     else:
         stages = forecast.stages if len(forecast.stages) > 1 else ()
@@ -68,12 +68,12 @@ def profile_of(
 
 
 def _bounded(values: Floats, floor: float, bound: float) -> list[float]:
-    """No value below the floor, none above the bound that was asked for (0: none was)."""
+    """Clip values to at least the floor and at most the requested bound (0: none)."""
     return [round(min(max(value, floor), bound or math.inf), 4) for value in values.tolist()]
 
 
 def _reserved(resource: int, bound: float, known: Floats) -> list[float]:
-    """One value for the whole run: the bound, else the highest that is known; nothing of a disk or of a network."""
+    """Return one value for the whole run: the bound, or else the highest known value; nothing for disk or network."""
     if resource not in (_CPU, _MEMORY):
         return []
     highest = bound or float(known.max()) or (CORES_UNKNOWN if resource == _CPU else 0.0)

@@ -1,4 +1,4 @@
-"""The same settings again: of each resource the mean of the latest runs (Elasecutor §IV.C) or the last run."""
+"""Forecast for equal settings: for each resource the mean of the latest runs (Elasecutor §IV.C), or the last run."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from penstock.model.units import counted
 
 #: "the average resource time series of the latest 3 runs"
 LATEST = 3
-#: Forecasts of so many runs, the latest, are compared with them.
+#: Number of latest runs whose forecasts are compared with them.
 _JUDGED = 8
-#: What is forecast of a resource: what the latest runs used on average, or what the last run used.
+#: The candidates for a resource: the mean of the latest runs, or the last run.
 MEAN, LAST = "mean", "last"
-#: The candidate for each resource while none has missed less than the other. What a run reads from disks depends on the
-#: page cache, which the run before it left behind.
+#: The candidate for each resource while neither has a smaller error. Reads from disks depend on the page cache, which
+#: the run before left behind.
 PRIOR: Mapping[str, str] = {"cpu": MEAN, "disk": LAST, "network": MEAN, "memory": MEAN}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """By how much the forecast of each candidate missed a run, from the runs before it."""
+    """The error of each candidate's forecast of a run, made from the runs before it."""
 
     missed: Mapping[str, Errors]
 
     def of(self, chosen: Mapping[str, str]) -> Errors:
-        """Return the errors of the forecast that takes each resource from the candidate chosen for it."""
+        """Return the errors of the forecast that combines the candidates chosen for each resource."""
         each = {name: self.missed[candidate] for name, candidate in chosen.items()}
         return Errors(
             total={name: errors.total[name] for name, errors in each.items()},
@@ -42,10 +42,10 @@ class _Judged:
 
 
 def forecast_of_latest(runs: Sequence[Run], latest: int = LATEST) -> Forecast:
-    """Forecast each resource by the candidate that missed former runs least; ``runs`` are in order, at least one.
+    """Forecast each resource by the candidate with the least error on former runs; ``runs`` are in order, at least one.
 
-    Both candidates take as long as the latest runs did on average, stage by stage. The band is what those runs spanned,
-    wider by what the forecasts of former runs missed in a slot.
+    Both candidates take as long as the mean of the latest runs, stage by stage. The band spans those runs, widened by
+    the errors of former forecasts in a slot.
     """
     judged = [
         _Judged({name: errors_of(one, run) for name, one in forecasts.items()})
@@ -76,9 +76,9 @@ def forecast_of_latest(runs: Sequence[Run], latest: int = LATEST) -> Forecast:
 
 
 def merged(runs: Sequence[Run]) -> Run:
-    """Return the executors of one run as one: their mean, aligned stage by stage; a slot's peak is the highest there.
+    """Merge the executors of one run: their mean, aligned stage by stage; a slot's peak is the highest there.
 
-    A slot that was measured of none of them is a gap.
+    A slot that was measured for none of them is a gap.
     """
     if len(runs) == 1:
         return runs[0]
@@ -88,16 +88,15 @@ def merged(runs: Sequence[Run]) -> Run:
 
 
 def walk_forward(runs: Sequence[Run], latest: int = LATEST) -> Iterator[tuple[dict[str, Forecast], Run]]:
-    """Yield what each candidate forecasts of a run from the runs before it, and the run, for each of the latest."""
+    """Yield, for each of the latest runs, each candidate's forecast from the runs before it, and the run."""
     for number in range(max(1, len(runs) - _JUDGED), len(runs)):
         yield _candidates(alike(runs[max(0, number - latest) : number])), runs[number]
 
 
 def _chosen(judged: Sequence[_Judged]) -> dict[str, str]:
-    """Return for each resource the candidate that missed totals least, the prior if both missed alike.
+    """Return for each resource the candidate with the least error of totals; the prior if both are equal.
 
-    A total that is missed by more than the whole counts as missed by the whole: one run that used next to nothing
-    decides no more than another.
+    An error above the whole total counts as the whole: a run with almost no use weighs no more than another.
     """
     chosen = {}
     for name, prior in PRIOR.items():
@@ -111,7 +110,7 @@ def _chosen(judged: Sequence[_Judged]) -> dict[str, str]:
 
 
 def _candidates(runs: Sequence[Run]) -> dict[str, Forecast]:
-    """Return the forecasts of all candidates, made of runs that have the same number of stages."""
+    """Return the forecasts of all candidates, from runs with equal numbers of stages."""
     mean = _forecast(_mean(runs))
     to_ends = (*mean.stages[:-1], mean.duration_slots)
     last = runs[-1]
@@ -120,7 +119,7 @@ def _candidates(runs: Sequence[Run]) -> dict[str, Forecast]:
 
 
 def _named(chosen: Mapping[str, str], runs: int) -> str:
-    """Return the name of a forecast, as people read it: which resources are as in the last run."""
+    """Return a forecast's display name, which lists the resources taken from the last run."""
     last = [name for name, candidate in chosen.items() if candidate == LAST]
     if runs == 1:
         return "1 run"
@@ -130,12 +129,12 @@ def _named(chosen: Mapping[str, str], runs: int) -> str:
 
 
 def _forecast(mean: Forecast) -> Forecast:
-    """Return it without gaps: a slot that no run measured is taken from those beside it."""
+    """Return the forecast without gaps: an unmeasured slot is interpolated from its neighbours."""
     return replace(mean, mean=filled(mean.mean), peak=filled(mean.peak), low=filled(mean.low), high=filled(mean.high))
 
 
 def _mean(runs: Sequence[Run]) -> Forecast:
-    """Return the mean of what was measured, NaN where nothing was; a stage takes as long as it did on average.
+    """Return the mean of measured values, NaN where none exists; a stage takes its mean length.
 
     The peak of a slot is the highest of all runs there.
     """

@@ -1,7 +1,7 @@
-"""What is known of runs, and what is said of the next one.
+"""Runs and forecasts.
 
 Arrays of usage have one row for each of :data:`RESOURCES`, then slots of equal length from the run's beginning: cores,
-bytes/s, bytes/s, bytes. The last slot is as long as the run lasted in it: a part of a slot, ``last_part``.
+bytes/s, bytes/s, bytes. The last slot may be partial: the run takes the fraction ``last_part`` of it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from master.placement.executors import RESOURCES
 __all__ = ["Floats", "Forecast", "LEAST_PART", "RESOURCES", "Run", "Settings", "filled", "lengths_of_slots"]
 
 Floats = npt.NDArray[np.float64]
-#: The least part of a slot that a run can end with; well above what rounding makes of a boundary.
+#: The least fraction of a slot that a run can end with; well above rounding errors at a boundary.
 LEAST_PART = 1e-4
 
 
 def lengths_of_slots(slots: int, last_part: float) -> Floats:
-    """Return how much of each slot a run took, in slots: 1, and ``last_part`` of the last one."""
+    """Return the fraction of each slot that a run took: 1, and ``last_part`` for the last one."""
     lengths = np.ones(slots)
     lengths[-1] = last_part
     return lengths
@@ -31,7 +31,7 @@ def lengths_of_slots(slots: int, last_part: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What tells one run of an application from another beforehand (Elasecutor §IV.C): the input's size, the bounds."""
+    """The parameters known before a run of an application (Elasecutor §IV.C): the input's size, the bounds."""
 
     input_bytes: int
     cores: float
@@ -40,17 +40,15 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One executor's run, or the mean of several of one run.
+    """One executor's run, or the mean of several executors of one run.
 
-    ``mean`` and ``peak`` (resources × slots) are of each slot: what a rate was on average and at most; of memory, too.
-    A slot that was not measured, a gap, is NaN in both and for every resource; it counts as time and in no mean.
-    ``stages`` are the slots at whose end a stage ended, rising, the last one the number of slots; without any, the
-    whole is one stage. ``last_part`` is the part of the last slot that had passed when the run ended.
+    ``mean`` and ``peak`` (resources × slots) are the mean and the maximum within each slot, for memory as for rates. An
+    unmeasured slot, a gap, is NaN in both and for every resource; it counts as time and in no mean. ``stages`` are the
+    slots at whose end a stage ended, rising, the last one the number of slots; if empty, the whole is one stage.
+    ``last_part`` is the elapsed fraction of the last slot when the run ended.
 
-    Raises:
-        ValueError: arrays of different shapes or without a measured slot, numbers below 0 or not finite, a slot that
-            was measured in part, ends that do not rise to the number of slots, a last part below
-            :data:`LEAST_PART` or above 1.
+    Raises: ValueError: arrays of different shapes or without a measured slot, numbers below 0 or not finite, a slot
+    measured in part, ends that do not rise to the number of slots, a last part below :data:`LEAST_PART` or above 1.
     """
 
     settings: Settings
@@ -84,17 +82,17 @@ class Run:
 
     @property
     def slot_lengths(self) -> Floats:
-        """Return how much of each slot the run took."""
+        """Return the fraction of each slot that the run took."""
         return lengths_of_slots(self.mean.shape[1], self.last_part)
 
     @property
     def duration_slots(self) -> float:
-        """Return how long the run took, in slots."""
+        """Return the run's duration in slots."""
         return int(self.mean.shape[1]) - 1 + self.last_part
 
     @property
     def total(self) -> Floats:
-        """Return what was used in all of each resource, as amounts × slots; a gap counts as the mean of the rest."""
+        """Return the total use of each resource, as amounts × slots; a gap counts as the mean of the rest."""
         lengths = self.slot_lengths[self.measured]
         used: Floats = self.mean[:, self.measured] @ lengths
         total: Floats = used * (self.duration_slots / lengths.sum())
@@ -102,16 +100,16 @@ class Run:
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """Return where its stages end, at least one, in slots: the last one where the run does."""
+        """Return the ends of its stages, at least one, in slots: the last one at the run's end."""
         return (*self.stages[:-1], self.duration_slots)
 
     @property
     def lengths(self) -> Floats:
-        """How long each stage took, in slots."""
+        """Return the length of each stage, in slots."""
         return np.diff(self.ends, prepend=0.0)
 
     def as_one_stage(self) -> Run:
-        """The same, where others have another number of stages."""
+        """Return the run as a single stage, for comparison with runs of other numbers of stages."""
         return replace(self, stages=())
 
 
@@ -119,10 +117,9 @@ class Run:
 class Forecast:
     """The demand of an executor over time; arrays are resources × slots.
 
-    ``low`` and ``high`` bound the mean in each slot as far as former runs tell. ``stages`` and ``last_part`` are as in
-    :class:`Run`.
-    ``by`` names what said so, and ``error`` is the relative error that it had on runs that were held back (NaN: there
-    were none); ``errors`` the same of each resource's total. ``reservation``: nothing is forecast, these are bounds.
+    ``low`` and ``high`` bound the mean in each slot, based on former runs. ``stages`` and ``last_part`` are as in
+    :class:`Run`. ``by`` names the predictor, ``error`` is its relative error on held-back runs (NaN: there were none),
+    and ``errors`` the same for each resource's total. ``reservation``: nothing is forecast, these are bounds.
     """
 
     mean: Floats
@@ -138,25 +135,25 @@ class Forecast:
 
     @property
     def slots(self) -> int:
-        """Return how many slots it has, the last one in part."""
+        """Return the number of slots; the last may be partial."""
         return int(self.mean.shape[1])
 
     @property
     def duration_slots(self) -> float:
-        """Return how long it will take, in slots."""
+        """Return the duration in slots."""
         return self.slots - 1 + self.last_part
 
     @property
     def total(self) -> Floats:
-        """Return what will be used in all of each resource, as amounts × slots."""
+        """Return the total use of each resource, as amounts × slots."""
         total: Floats = self.mean @ lengths_of_slots(self.slots, self.last_part)
         return total
 
 
 def filled(usage: Floats) -> Floats:
-    """Return usage without gaps: on a straight line between the measured slots beside each; at an end as the nearest.
+    """Return usage with gaps interpolated linearly between measured slots; at either end the nearest value is used.
 
-    At least one slot was measured.
+    At least one slot is measured.
     """
     measured = ~np.isnan(usage[0])
     if measured.all():

@@ -1,1 +1,1 @@
-"""Reservations ahead of time: who is promised how much when (Rayon)."""
+"""Reservations ahead of time: resources promised to users over time (Rayon)."""

@@ -1,7 +1,7 @@
-"""PURE. The cluster's agenda: who asked for what, what was promised, and what becomes of it (Rayon §5.1, §5.2).
+"""PURE. The cluster's agenda: requests for reservations, their promises, and their changes (Rayon §5.1, §5.2).
 
-One door for each call of the paper's interface (createRes, updateRes, deleteRes, listRes), one for time that passes,
-and one for the adapter: where capacity is lost, what no longer fits is planned anew, and the newest go first.
+It has a method for each call of the paper's interface (createRes, updateRes, deleteRes, listRes), one for passing time,
+and one for the adapter: where capacity is lost, turns that no longer fit are removed, newest first, and planned again.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from master.reservations.remaining import remaining
 from master.reservations.repair import Cut, after, fits
 from master.reservations.sharing import Instantaneous, Integral
 
-#: Each turn is planned at once: more of them would keep everybody waiting.
+#: Each turn is planned at once: a larger number would delay all other calls.
 MOST_TURNS = 10_000
 
 
 class Planner(Protocol):
-    """GREE and GREE-L: place in the plan and keep it there, or return None and leave the plan alone."""
+    """GREE and GREE-L: add a placement to the plan, or return None and leave the plan unchanged."""
 
     def promise(self, reservation: str, expression: Expression, now: int, horizon: int) -> Placed | None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """What is promised one of the times that a reservation is meant; ``key`` is its name in the plan.
+    """The promise for one occurrence of a reservation; ``key`` is its name in the plan.
 
     ``placed`` has pieces for each atom of ``expression``, which is in its normal form.
     """
@@ -50,22 +50,24 @@ class Turn:
 
     @property
     def pieces(self) -> list[Piece]:
-        """All of them."""
+        """Return all its pieces."""
         return [piece for pieces in self.placed for piece in pieces]
 
     @property
     def ends(self) -> int:
-        """The step from which on nothing of it is left."""
+        """Return the step from which on it has no pieces."""
         return max((piece.finish for piece in self.pieces), default=0)
 
     def holds(self, step: int) -> bool:
-        """Whether it is promised something then."""
+        """Return whether it has a promise in that step."""
         return any(piece.start <= step < piece.finish for piece in self.pieces)
 
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """Accepted. ``turns`` by their keys; of one that recurs those from ``next_turn`` on are still to be planned."""
+    """An accepted reservation. ``turns`` by their keys; a recurring one has turns from ``next_turn`` on to be
+    planned.
+    """
 
     id: str
     owner: str
@@ -73,7 +75,7 @@ class Reservation:
     sequence: int
     turns: dict[str, Turn] = field(default_factory=dict)
     next_turn: int = 0
-    #: Turns that lost capacity took away, by their keys; they are promised again if it returns in time.
+    #: Turns removed by a loss of capacity, by their keys; they are promised again if it returns in time.
     cut: dict[str, Cut] = field(default_factory=dict)
     recurrence: Recurrence | None = field(init=False)
 
@@ -83,7 +85,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A turn that can be kept no longer, or could not be planned when its time came, and why."""
+    """A turn that can no longer be kept, or could not be planned when its time came, and the reason."""
 
     id: str
     owner: str
@@ -93,7 +95,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A turn that was cut, and is promised again."""
+    """A turn that was cut and is promised again."""
 
     id: str
     owner: str
@@ -101,7 +103,7 @@ class Returned:
 
 
 class Agenda:
-    """``horizon``: so many steps ahead is planned what recurs, or has no end of its own."""
+    """``horizon``: number of steps ahead to which recurring and open-ended reservations are planned."""
 
     def __init__(
         self,
@@ -112,35 +114,34 @@ class Agenda:
         policies: Sequence[Instantaneous | Integral] = (),
         wording: Wording | None = None,
     ) -> None:
-        """``wording`` puts steps as messages have them."""
+        """``wording`` formats steps for messages."""
         self.plan = Plan(capacity)
         self._planner = planner(self.plan)
         self._horizon = horizon
         self._wording = wording or Wording()
         self.quotas = Quotas(self.plan, policies, self._wording.time)
         self._reservations: dict[str, Reservation] = {}
-        #: Those all of whose turns were cut.
+        #: Reservations with all turns cut.
         self._cut_off: dict[str, Reservation] = {}
         self._sequence = 0
 
     def reservations(self, owner: str | None = None) -> list[Reservation]:
-        """Those that are kept, of one owner or of all, in the order in which they were accepted."""
+        """Return the kept reservations of one owner or of all, in the order of acceptance."""
         kept = sorted(self._reservations.values(), key=lambda one: one.sequence)
         return [one for one in kept if owner is None or one.owner == owner]
 
     def get(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
-        """One that is kept."""
+        """Return a kept reservation; None where there is none."""
         return self._reservations.get(id)
 
     def cut_off(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
-        """Return one that lost capacity took away, and that may be given back."""
+        """Return a reservation that a loss of capacity removed and that may be given back."""
         return self._cut_off.get(id)
 
     def create(self, id: str, owner: str, request: Request, now: int) -> str:  # noqa: A002 - the field's name
-        """Promise it; why it cannot be, in a line: empty if it was.
+        """Promise a reservation; return why that is impossible, or an empty string.
 
-        Raises:
-            KeyError: there is one of that id.
+        Raises: KeyError: the id exists.
         """
         if id in self._reservations:
             raise KeyError(f"the reservation {id} exists")
@@ -149,7 +150,7 @@ class Agenda:
         return self._create(one, now, None)
 
     def _create(self, one: Reservation, now: int, before: Steps | None) -> str:
-        """``before`` is what it replaces."""
+        """``before``: the amounts of the reservation that this one replaces."""
         why = self._plan_turns(one, now, before)
         if why:
             self._forget(one, now)
@@ -158,10 +159,9 @@ class Agenda:
         return why
 
     def update(self, id: str, request: Request, now: int) -> str:  # noqa: A002 - the field's name
-        """Promise something else instead; why it cannot be, and then it keeps what it had.
+        """Replace a reservation; return why that is impossible, and then keep the old one.
 
-        Raises:
-            KeyError: there is none.
+        Raises: KeyError: there is none.
         """
         old = self._reservations.pop(id)
         self._forget(old, now)
@@ -175,22 +175,20 @@ class Agenda:
         return why
 
     def delete(self, id: str, now: int = 0) -> None:  # noqa: A002 - the field's name
-        """Its time from ``now`` on is everybody's again.
+        """Delete a reservation; its time from ``now`` on is free again.
 
-        Raises:
-            KeyError: there is none.
+        Raises: KeyError: there is none.
         """
         self._forget(self._reservations.pop(id), now)
 
     def give_up(self, id: str) -> None:  # noqa: A002 - the field's name
-        """Give back nothing of one that was cut off."""
+        """Drop a reservation that was cut off for good."""
         self._cut_off.pop(id, None)
 
     def restore(self, one: Reservation, *, cut_off: bool = False) -> None:
-        """Take back what was accepted before, as it was promised; ``cut_off``: it was promised nothing any more.
+        """Restore a reservation as it was promised; ``cut_off``: it had no promise any more.
 
-        Raises:
-            KeyError: there is one of that id.
+        Raises: KeyError: the id exists.
         """
         if one.id in self._reservations:
             raise KeyError(f"the reservation {one.id} exists")
@@ -204,7 +202,7 @@ class Agenda:
         self._sequence = max(self._sequence, one.sequence)
 
     def advance(self, now: int) -> list[Dropped]:
-        """Time has passed: what is over is forgotten; turns that come into sight are planned, if they can be."""
+        """Advance the time: remove finished turns, and plan turns that enter the horizon, if possible."""
         dropped: list[Dropped] = []
         self.quotas.advance(now)
         for one in self.reservations():
@@ -220,25 +218,25 @@ class Agenda:
         return dropped
 
     def set_capacity(self, since: int, capacity: Bundle, now: int, until: int | None = None) -> list[Dropped]:
-        """The cluster has so much in [since, until), or from ``since`` on; those that are promised less by it."""
+        """Set the cluster's capacity in [since, until), or from ``since`` on; return the turns dropped by it."""
         self.plan.set_capacity(since, capacity, until)
         return self.repair(now)
 
     def repair(self, now: int, until: int | None = None) -> list[Dropped]:
-        """Plan anew what exceeds the capacity before step ``until``; those that are promised less by it."""
+        """Plan again what exceeds the capacity before step ``until``; return the dropped turns."""
         moved: list[tuple[Reservation, Turn]] = []
         newest_first = self.reservations()[::-1]
         while (step := self.plan.overcommitted(now, until)) is not None:
             holding = ((one, each) for one in newest_first for each in one.turns.values() if each.holds(step))
             found = next(holding, None)
-            if found is None:  # nobody is promised anything then
+            if found is None:  # no turn holds anything then
                 break
             self._drop(*found, now)
             moved.append(found)
         return self._anew(moved, now)
 
     def give_back(self, now: int) -> list[Returned]:
-        """Promise again, the oldest first, what was cut and has room now. What cannot be kept any more is given up."""
+        """Promise cut turns again where there is room now, the oldest first. Drop those that can no longer be kept."""
         returned: list[Returned] = []
         for one in sorted((*self._reservations.values(), *self._cut_off.values()), key=lambda one: one.sequence):
             for key, cut in list(one.cut.items()):
@@ -257,13 +255,13 @@ class Agenda:
     # ------------------------------------------------------------ inside
 
     def _plan_turns(self, one: Reservation, now: int, before: Steps | None) -> str:
-        """All that are in sight, or none; why not."""
+        """Plan all turns within the horizon, or none; return why not."""
         if one.request.every is None:
             return self._plan_turn(one, None, now, before)
         recurrence, numbers = one.recurrence, self._in_sight(one, now)
         assert recurrence is not None
         while numbers and recurrence.begins(numbers[0]) < now and infeasible(recurrence.turn(numbers[0]), now):
-            numbers = numbers[1:]  # too late for that one
+            numbers = numbers[1:]  # too late for that turn
         if not numbers:
             return "no turn of it begins within the plan's horizon, and before its end if it has one"
         if len(numbers) > MOST_TURNS:
@@ -286,10 +284,12 @@ class Agenda:
         if placed is not None:
             one.turns[key] = Turn(key, expression, placed)
             return ""
-        return why or infeasible(expression, now, self._most(), self._wording) or "no room beside what is promised"
+        return (
+            why or infeasible(expression, now, self._most(), self._wording) or "no room next to the existing promises"
+        )
 
     def _in_sight(self, one: Reservation, now: int) -> range:
-        """The numbers of its turns that begin before the horizon and are not planned."""
+        """Return the numbers of unplanned turns that begin before the horizon."""
         if one.recurrence is None:
             return range(0)
         numbers = one.recurrence.turns(now, now + self._horizon)
@@ -299,18 +299,20 @@ class Agenda:
         return one.request.every is not None and (one.request.until is None or now < one.request.until)
 
     def _last(self, expression: Expression, now: int) -> int:
-        """How far ahead it may lie."""
+        """Return the last step at which the expression may lie."""
         finishes = [atom.finish for atom in atoms_of(expression)]
         return max(now + self._horizon, *(finish for finish in finishes if finish is not None), 0)
 
     def _most(self) -> Bundle:
-        """All that the cluster has at its best."""
+        """Return the cluster's largest capacity of each resource."""
         return Bundle.of(max(values) for values in zip(*self.plan.capacity.rows, strict=True))
 
     def _promise(
         self, owner: str, key: str, expression: Expression, now: int, before: Steps | None
     ) -> tuple[Placed | None, str]:
-        """What to promise within the owner's quota; None: why not, empty where there is no room at all."""
+        """Plan a promise within the owner's quota; or None with the reason, which is empty where there is no room at
+        all.
+        """
         last = self._last(expression, now)
         placed = self._planner.promise(key, expression, now, last)
         if placed is None or not (why := self.quotas.accept(owner, _flat(placed), None, before)):
@@ -319,7 +321,7 @@ class Agenda:
         for limit in self.quotas.limits(owner, expression, now, last, before):
             with self.plan.limited(limit):
                 placed = self._planner.promise(key, expression, now, last)
-                if placed is None and before is None:  # the limits behind the first leave less room
+                if placed is None and before is None:  # later limits leave less room
                     break
                 if placed is not None and not self.quotas.accept(owner, _flat(placed), limit, before):
                     return placed, ""
@@ -338,8 +340,9 @@ class Agenda:
         del one.turns[each.key]
 
     def _again(self, owner: str, cut: Cut, now: int) -> Turn | None:
-        """A turn that was cut, in the plan again: as it was; else all that was not given, at another time; else what
-        is left of it when some of its time was missed."""
+        """Return a cut turn, planned again: unchanged; or everything not yet given, at another time; or the rest of it,
+        where some of its time was missed.
+        """
         turn, left, coming = cut.turn, cut.left(), cut.coming(now)
         fitting = bool(coming) and fits(self.plan, coming)
         if not fitting or cut.missed(now):
@@ -356,7 +359,7 @@ class Agenda:
         return found
 
     def _anew(self, moved: list[tuple[Reservation, Turn]], now: int) -> list[Dropped]:
-        """The oldest first."""
+        """Plan moved turns again, the oldest first; return those dropped."""
         dropped = []
         for one, each in sorted(moved, key=lambda pair: (pair[0].sequence, pair[1].key)):
             left = remaining(each.expression, each.placed, now)

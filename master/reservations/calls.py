@@ -1,4 +1,4 @@
-"""PURE. The four calls of Rayon's interface (§5.1) as agents relay them: who may do what, and what is answered."""
+"""PURE. The four calls of Rayon's interface (§5.1) as relayed by agents: authorization and answers."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from penstock.wire import reservation_api as api
 from penstock.wire.connection import read
 from penstock.wire.errors import bad_request, refused
 
-#: So many reservations one user may have at once: each is looked at in each step of the plan.
+#: Largest number of reservations per user: each is examined in each step of the plan.
 MOST_OF_A_USER = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What is answered, and which reservation has changed, or is gone, with it."""
+    """An answer, and the id of the reservation that was changed or deleted."""
 
     answer: api.Reserved | api.Reservations
     changed: str = ""
 
 
 def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answered:
-    """``at`` is Unix time; ``fresh_id`` is what a new reservation is called.
+    """Answer a call. ``at`` is Unix time; ``fresh_id`` is the id for a new reservation.
 
-    Raises:
-        RpcError: ``bad_request``: it makes no sense; ``refused``: it is somebody else's, or cannot be promised.
+    Raises: RpcError: ``bad_request``: the call is invalid; ``refused``: it belongs to another user, or cannot be
+    promised.
     """
     if asked.call not in api.CALLS:
         raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.CALLS)}")
@@ -65,10 +65,9 @@ def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answere
 
 
 def may_use(desk: Desk, reservation: str, user: str) -> None:
-    """Whether a job of a user may be one of this reservation: its owner's, and those of his tenant's others.
+    """Check that a user's job may belong to this reservation: for its owner, and other users of the owner's tenant.
 
-    Raises:
-        RpcError: ``bad_request``: there is none; ``refused``: it is somebody else's, or was dropped.
+    Raises: RpcError: ``bad_request``: the reservation is unknown; ``refused``: it is another tenant's, or was dropped.
     """
     entry = desk.entries.get(reservation)
     if entry is None:
@@ -83,7 +82,7 @@ def may_use(desk: Desk, reservation: str, user: str) -> None:
 
 
 def show(desk: Desk, id: str, at: float) -> api.Reserved:  # noqa: A002 - the field's name
-    """One as it stands at Unix time ``at``."""
+    """Return a reservation's state at Unix time ``at``."""
     entry = desk.entries[id]
     pieces = [] if entry.dropped else [piece for turn in desk.kept(id).turns.values() for piece in turn.pieces]
     return api.Reserved(
@@ -118,14 +117,14 @@ def _all(desk: Desk, user: str | None, at: float) -> api.Reservations:
 
 
 def _then(desk: Desk, user: str | None, at: float, then: float) -> api.Reservations:
-    """Those that are promised something at another time, and what is free then."""
+    """Return the reservations with a promise at another time, and the free capacity then."""
     promised = desk.promised(then)
     found = [show(desk, entry.id, at) for entry in desk.owned(user) if entry.id in promised]
     return api.Reservations(reservations=found, free=[api.FreeRun(**run) for run in free_runs(desk, then)])
 
 
 def _owned(desk: Desk, id: str, asked: api.OnBehalf) -> None:  # noqa: A002 - the field's name
-    """Raises RpcError: there is none, or it is not this user's."""
+    """Raises RpcError: the reservation is unknown, or belongs to another user."""
     entry = desk.entries.get(id)
     if entry is None:
         raise bad_request(f"there is no reservation {id!r}", field="reservation", remedy="see `penstock reservations`")

@@ -1,4 +1,4 @@
-"""``penstock plan REQUESTS.json``: would the cluster accept these reservations, and what would it promise?"""
+"""``penstock plan REQUESTS.json``: plan reservations off line, and show which the cluster would accept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ a file:  {"capacity": "<400core,800GB>", "bundles": {"b": "<2GB,1core>"}, "step"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; its exit status: 0, or 2 where the file or the command line is at fault."""
+    """Run the command; return its exit status: 0, or 2 for an invalid file or command line."""
     parser = Parser(
         "plan", "Plan a set of reservation requests against a cluster, off line (docs/reservations.md).", _EXAMPLE
     )
@@ -66,7 +66,7 @@ def _bytes(name: str) -> bytes:
 
 
 def _planned(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | None]:
-    """What each gets, also in the plan."""
+    """Return each request's placement, and add it to the plan."""
     if options.planner == "milp":
         return _solved(asked, options)
     if options.planner == "gree":
@@ -95,9 +95,9 @@ def _solved(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | 
 
 
 def _why_not(asked: Requests, one: Asked) -> str:
-    """Why a request was rejected."""
+    """Return why a request was rejected."""
     most = Bundle.of(max(values) for values in zip(*asked.plan.capacity.rows, strict=True))
-    return infeasible(one.expression, 0, most) or "no room beside what is promised"
+    return infeasible(one.expression, 0, most) or "no room next to the existing promises"
 
 
 def _rows(asked: Requests, placed: Mapping[str, Placed | None]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""PURE. The desk at which a live cluster takes reservations: the paper's four calls, and what is promised now (§5.1).
+"""PURE. The desk that takes reservations for a live cluster: the paper's four calls, and the present promises (§5.1).
 
-The agenda counts in steps; the desk knows users, and speaks in Unix time. Steps begin at the Unix epoch, so that a
-master that was restarted counts as the one before it did.
+The agenda counts in steps; the desk knows users and uses Unix time. Steps begin at the Unix epoch, so the numbers of
+steps stay valid after a restart of the master.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from master.reservations.rdl import (
 from master.reservations.sharing import Instantaneous, Integral
 from master.reservations.supply import Supply
 
-#: So many stretches of time in which nothing changes are kept in mind.
+#: Number of cached intervals without changes.
 _MOMENTS = 32
-#: What is promised on nodes that are drained or lost, so many seconds ahead, is planned anew; what is promised later is
-#: left as it is. Most nodes are back in minutes.
+#: Promises on drained or lost nodes within this many seconds are planned again; later ones are left as they are,
+#: because most nodes are back in minutes.
 REPAIR_AHEAD_S = 3600.0
-#: Resources that agents may not know how much of they have → their names, and the agents' keys that tell it.
+#: Resources with an amount unknown to some agents → display name, and the agents' key that sets the amount.
 _RATES = {
     "disk_bytes_per_s": ("the disks", "disk_bytes_per_s"),
     "network_bytes_per_s": ("the link", "network_link_bytes_per_s"),
 }
 _NODES_SHOWN = 5
-#: Name in the configuration → a planner over a plan.
+#: Name in the configuration → factory of a planner for a plan.
 PLANNERS: Mapping[str, Callable[[Plan], Planner]] = {
     "gree": Gree,
     "gree_early": lambda plan: Gree(plan, early=True),
@@ -54,7 +54,7 @@ PLANNERS: Mapping[str, Callable[[Plan], Planner]] = {
 
 
 class Declined(Exception):  # noqa: N818 - a no is an answer, and no error
-    """A no, in one line. ``malformed``: what was asked makes no sense; else it cannot be promised."""
+    """A refusal, in one line. ``malformed``: the request is invalid; otherwise it cannot be promised."""
 
     def __init__(self, why: str, *, malformed: bool = False) -> None:
         super().__init__(why)
@@ -63,11 +63,12 @@ class Declined(Exception):  # noqa: N818 - a no is an answer, and no error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeskSettings:
-    """How the plan is made.
+    """The settings of the plan.
 
-    ``step_s`` is the length of a step in seconds; ``horizon_s`` how far ahead is planned what names no time.
-    ``most_at_once`` and ``most_over_time`` (in any ``window_s`` seconds) are shares of the cluster that one tenant may
-    have promised (1: no bound). ``bundles`` have names, ``tenants`` users; who is not named there is a tenant himself.
+    ``step_s`` is the length of a step in seconds; ``horizon_s`` how far ahead requests without a time are planned.
+    ``most_at_once`` and ``most_over_time`` (in any ``window_s`` seconds) are the largest shares of the cluster promised
+    to one tenant (1: no bound). ``bundles`` maps names to bundles, ``tenants`` users to tenants; another user is a
+    tenant of that name.
     """
 
     step_s: float = 1.0
@@ -80,7 +81,7 @@ class DeskSettings:
     tenants: Mapping[str, str] = field(default_factory=dict)
 
     def policies(self) -> list[Instantaneous | Integral]:
-        """Those that bind."""
+        """Return the policies that set a bound."""
         found: list[Instantaneous | Integral] = []
         if self.most_at_once < 1:
             found.append(Instantaneous(self.most_at_once))
@@ -91,8 +92,9 @@ class DeskSettings:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the desk knows of a reservation beside the agenda. ``rdl`` is what was asked, as it was written; ``dropped``
-    why it could be kept no longer, empty as long as it is."""
+    """The desk's data of a reservation, besides the agenda's. ``rdl`` is the request as written; ``dropped`` the reason
+    why it could no longer be kept, empty while it is kept.
+    """
 
     id: str
     name: str
@@ -104,8 +106,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a reservation is promised at a moment: cores, disk bytes/s, network bytes/s, bytes of memory; in so many
-    bundles, the smallest of which is ``bundle``."""
+    """The promise to a reservation at a moment: cores, disk bytes/s, network bytes/s, bytes of memory, in ``bundles``
+    bundles, of which ``bundle`` is the smallest.
+    """
 
     reservation: str
     amounts: Vector
@@ -114,7 +117,7 @@ class Promise:
 
 
 class _Moment(NamedTuple):
-    """The same is promised in all the steps [since, until)."""
+    """The promises that hold in all the steps [since, until)."""
 
     since: int
     until: int | None
@@ -122,7 +125,7 @@ class _Moment(NamedTuple):
 
 
 class Desk:
-    """``at`` is always Unix time in seconds."""
+    """Takes reservations for the cluster. ``at`` is always Unix time in seconds."""
 
     def __init__(self, settings: DeskSettings) -> None:
         self.settings = settings
@@ -134,11 +137,11 @@ class Desk:
             wording=Wording(settings.step_s),
         )
         self.supply = Supply(max(2, math.ceil(REPAIR_AHEAD_S / settings.step_s)))
-        self._repaired_until = 0  # the step up to which the plan does without what is away
-        #: Resource → the nodes that do not tell how much of it they have: nothing of it is promised on them.
+        self._repaired_until = 0  # the step up to which the plan excludes absent nodes
+        #: Resource → nodes that do not report its amount: none of it is promised on them.
         self.unknown_rates: Mapping[str, Sequence[str]] = {}
         self.entries: dict[str, Entry] = {}
-        #: What the adapter knows of how promises begin.
+        #: The adapter's measured delays at the start of promises.
         self.launches = LaunchDelays()
         self._moments: deque[_Moment] = deque(maxlen=_MOMENTS)
         self._version = self.agenda.plan.version
@@ -146,10 +149,9 @@ class Desk:
     # ------------------------------------------------------------ the four calls
 
     def create(self, entry: Entry, at: float) -> Reservation:
-        """Promise it.
+        """Promise a reservation.
 
-        Raises:
-            Declined: it makes no sense, there is one of that id, or it cannot be promised.
+        Raises: Declined: the request is invalid, the id exists, or it cannot be promised.
         """
         if entry.id in self.entries:
             raise Declined(f"there is a reservation {entry.id!r} already", malformed=True)
@@ -162,10 +164,9 @@ class Desk:
         return self.kept(entry.id)
 
     def update(self, id: str, rdl: str | dict[str, Any], at: float) -> Reservation:  # noqa: A002 - the field's name
-        """Promise something else instead; where that cannot be, it keeps what it has.
+        """Replace a reservation's request; where that is impossible, it keeps its promise.
 
-        Raises:
-            Declined: it makes no sense, there is none of that id (any more), or it cannot be promised.
+        Raises: Declined: the request is invalid, the reservation is unknown or was dropped, or it cannot be promised.
         """
         entry = self._entry(id)
         request = self._request(rdl, at)
@@ -179,10 +180,9 @@ class Desk:
         return self.kept(id)
 
     def delete(self, id: str, at: float) -> None:  # noqa: A002 - the field's name
-        """Its time is everybody's again.
+        """Delete a reservation; its time is free again.
 
-        Raises:
-            Declined: there is none.
+        Raises: Declined: there is none.
         """
         if self._entry(id).dropped:
             self.agenda.give_up(id)
@@ -191,14 +191,13 @@ class Desk:
         del self.entries[id]
 
     def owned(self, user: str | None = None) -> list[Entry]:
-        """Those of one user, or all, in the order in which they came; those that were dropped are in it."""
+        """Return the entries of one user, or all, in the order of creation, including dropped ones."""
         return [entry for entry in self.entries.values() if user is None or entry.user == user]
 
     def kept(self, id: str) -> Reservation:  # noqa: A002 - the field's name
-        """What the agenda knows of one.
+        """Return the agenda's reservation.
 
-        Raises:
-            Declined: there is none, or it was dropped.
+        Raises: Declined: there is none, or it was dropped.
         """
         one = self.agenda.get(id)
         if one is not None:
@@ -209,7 +208,7 @@ class Desk:
     # ------------------------------------------------------------ time and the cluster
 
     def advance(self, at: float) -> list[Dropped]:
-        """Time has passed; what is over is forgotten, and of those that recur, turns that cannot be had are told."""
+        """Advance the time: remove finished reservations; return turns of recurring ones that cannot be planned."""
         dropped = self.agenda.advance(self.step(at))
         living = {one.id for one in self.agenda.reservations()}
         for id in [id for id, entry in self.entries.items() if id not in living and not entry.dropped]:  # noqa: A001
@@ -217,12 +216,11 @@ class Desk:
         return dropped
 
     def set_capacity(self, capacity: Bundle, at: float, drained: Bundle | None = None) -> list[Dropped | Returned]:
-        """The nodes have so much together from now on, ``drained`` of it on nodes that are drained (the adapter, §5.2).
-        Return what is promised no longer by it, and what is promised again.
+        """Set the nodes' total capacity from now on, and the part on drained nodes (the adapter, §5.2). Return the
+        turns dropped by it, and those promised again.
 
-        What is drained, or was lost, is missing for the next :data:`REPAIR_AHEAD_S` only. What is promised later is
-        left as it is until half of that is over, when the plan is looked at again. Nothing new is promised on what is
-        away.
+        Drained or lost capacity is missing for the next :data:`REPAIR_AHEAD_S` only. Later promises are left as they
+        are until half of that time is over, when the plan is examined again. Nothing new is promised on absent nodes.
         """
         step = self.step(at)
         span = max(2, math.ceil(REPAIR_AHEAD_S / self.settings.step_s))
@@ -247,8 +245,9 @@ class Desk:
 
     @contextmanager
     def without_away(self) -> Iterator[None]:
-        """Within, the plan has nothing of what is away: nothing new is promised on it, however far ahead. What is
-        promised then already may exceed the rest, and is left alone."""
+        """Exclude absent nodes from the plan within the context, so that nothing new is promised on them at any time.
+        Earlier promises may then exceed the rest, and are left alone.
+        """
         if not self.supply.away:
             yield
             return
@@ -260,48 +259,49 @@ class Desk:
             plan.set_capacity(since, self.supply.whole)
 
     def promised(self, at: float) -> dict[str, Promise]:
-        """Reservation → what it is promised now; those that are promised nothing now are left out. Not to be changed:
-        the same is answered until something changes."""
+        """Return reservation → its present promise; reservations without one are left out. The caller must not modify
+        the result, which is shared until something changes.
+        """
         return self._moment(self.step(at)).promised
 
     def changes_at(self, at: float) -> float | None:
-        """When what is promised changes next, after ``at``; None: never."""
+        """Return the time of the next change of promises after ``at``; None: never."""
         until = self._moment(self.step(at)).until
         return None if until is None else self.unix(until)
 
     def known(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
-        """Return one that is kept, or that was dropped and may be given back."""
+        """Return a reservation that is kept, or that was dropped and may be given back."""
         return self.agenda.get(id) or self.agenda.cut_off(id)
 
     def restore(self, entry: Entry, reservation: Reservation | None) -> None:
-        """Take back what a master before us promised, as it was; None: it was dropped, and is still to be told."""
+        """Restore a reservation of a previous master; None: it was dropped, and is still to be shown."""
         self.entries[entry.id] = entry
         if reservation is not None:
             self.agenda.restore(reservation, cut_off=bool(entry.dropped))
 
     def past(self, owner: str) -> list[KeptPast]:
-        """Return what an owner had of reservations that are over, as far as quotas count it."""
+        """Return an owner's finished reservations, as far as quotas count them."""
         runs = self.agenda.quotas.past(owner)
         return [KeptPast(self.unix(a), self.unix(b), (row[0], row[1], row[2], row[3])) for a, b, row in runs]
 
     def set_past(self, owner: str, past: Iterable[KeptPast]) -> None:
-        """Take :meth:`past` back as it was written down, whatever the length of its steps was."""
+        """Restore :meth:`past`, independent of the length of its steps."""
         step_s = self.settings.step_s
         runs = [(self.step(run.start), math.ceil(run.finish / step_s), run.amounts) for run in past]
         self.agenda.quotas.set_past(owner, runs)
 
     def step(self, at: float) -> int:
-        """The step that it is."""
+        """Return the step at a time."""
         return math.floor(at / self.settings.step_s)
 
     def unix(self, step: int) -> float:
-        """When a step begins."""
+        """Return the time at which a step begins."""
         return step * self.settings.step_s
 
     # ------------------------------------------------------------ inside
 
     def _moment(self, step: int) -> _Moment:
-        """A round asks for the same few moments again and again."""
+        """Return the moment of a step; cached, because rounds ask for the same few moments repeatedly."""
         if self._version != self.agenda.plan.version:
             self._version = self.agenda.plan.version
             self._moments.clear()
@@ -342,7 +342,7 @@ class Desk:
             raise Declined(f"there is no reservation {id[:128]!r}", malformed=True) from None
 
     def _note(self, request: Request) -> str:
-        """Beside why something cannot be promised."""
+        """Return a note for a refusal on absent nodes and unknown rates."""
         away = [
             word for word, is_so in (("drained", self.supply.drained != Bundle()), ("lost", self.supply.lost)) if is_so
         ]
@@ -368,10 +368,9 @@ def _promise(id: str, pieces: Sequence[Piece]) -> Promise:  # noqa: A002 - the f
 
 
 def named_bundles(texts: Mapping[str, str]) -> dict[str, Bundle]:
-    """The bundles of a configuration.
+    """Return the bundles of a configuration.
 
-    Raises:
-        RdlError: one is none; the line names it.
+    Raises: RdlError: a bundle is invalid; the message names it.
     """
     found = {}
     for name, text in texts.items():

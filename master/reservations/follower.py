@@ -1,4 +1,4 @@
-"""PURE. The plan follower (Rayon §5.2): what the round is told of the plan, which is what is promised now, or soon."""
+"""PURE. The plan follower (Rayon §5.2): passes promises that hold now, or soon, to the round."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from master.core.plan import Promised
 from master.reservations.desk import Desk, Promise
 from master.reservations.launches import Size, size_of
 
-#: What was learnt of launches counts in steps of this (seconds), so that few moments are asked for.
+#: Learnt delays are rounded to multiples of this (seconds), so that few moments are requested.
 _APART_S = 0.5
-#: So long from now (seconds) → what the desk promises then, by reservation.
+#: Lead from now (seconds) → the desk's promises then, by reservation.
 _Seen = list[tuple[float, dict[str, Promise]]]
 
 
 class Follower:
-    """The cluster's plan: what the desk promises now, or will within ``lead_s`` seconds.
+    """The cluster's plan: the desk's promises now, or within ``lead_s`` seconds.
 
-    So long before its time room is made for what is promised: stopping what is in the way takes a while, and so does
-    the start of what comes. Where bundles of a size were seen to wait longer than that for their place, room is made as
-    much earlier for them (the adapter's corrections, Rayon §5.2).
+    Room is made that long before a promise begins, because stopping other work takes a while, as does the start of
+    promised work. For bundle sizes that were measured to wait longer for their place, room is made earlier by that time
+    (the adapter's corrections, Rayon §5.2).
     """
 
     def __init__(self, desk: Desk, lead_s: float) -> None:
@@ -42,21 +42,21 @@ class Follower:
         self._desk.launches.saw(at, self.promised(at), waiting)
 
     def lead_of(self, promised: Promised, at: float) -> float:
-        """So long before its time room is made for what is promised (seconds)."""
+        """Return how long before its time room is made for a promise (seconds)."""
         return self.lead_s + self._learnt(at).get(size_of(promised), 0.0)
 
     def changes_at(self, at: float) -> float | None:
-        """When :meth:`promised` will say something else, after ``at`` (Unix); None: never, as far as is known."""
+        """Return when :meth:`promised` changes next after ``at`` (Unix); None: never, as far as is known."""
         changes = ((lead_s, self._desk.changes_at(at + lead_s)) for lead_s in self._leads(self._learnt(at)))
         return min((moment - lead_s for lead_s, moment in changes if moment is not None), default=None)
 
     def _learnt(self, at: float) -> dict[Size, float]:
-        """By how much earlier than others (seconds)."""
+        """Return the additional lead of each size (seconds)."""
         late = ((size, delay_s - self.lead_s) for size, delay_s in self._desk.launches.all(at).items())
         return {size: math.ceil(more_s / _APART_S) * _APART_S for size, more_s in late if more_s > 0}
 
     def _leads(self, learnt: Mapping[Size, float]) -> list[float]:
-        """None at all, and all that somebody has, the shortest first."""
+        """Return all leads in use, including 0, the shortest first."""
         return sorted({0.0, self.lead_s, *(self.lead_s + each for each in learnt.values())})
 
     def _merged(self, learnt: Mapping[Size, float], seen: _Seen) -> dict[str, Promised]:
@@ -72,7 +72,7 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """``promised`` as long as the desk says the same of the same moments: the very same objects."""
+    """A result that stays valid while the desk returns the same objects for the same moments."""
 
     learnt: Mapping[Size, float]
     seen: _Seen

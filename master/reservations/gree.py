@@ -1,7 +1,7 @@
-"""PURE. GREE (Rayon §4.2): each expression as late as possible, in one pass from right to left, no backtracking.
+"""PURE. GREE (Rayon §4.2): place each expression as late as possible, in one pass from right to left, no backtracking.
 
-Who comes late with an early deadline then finds room more often; what is idle until then is used all the same, since
-production work may run ahead of its time (§5). ``early`` places everything as early as possible instead.
+Later requests with an early deadline then find room more often; capacity idle until then is used anyway, because
+production work may run ahead of its time (§5). ``early`` places expressions as early as possible instead.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from master.reservations.plan import EPSILON, Piece, Plan, Steps
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
 from master.reservations.shapes import Shape, given, shape, shapes
 
-#: How often an order without gaps is tried with all of it moved, to close a gap.
+#: Number of attempts to close a gap in a gapless order by moving all of it.
 _TRIES = 64
 
-#: For each atom, from left to right, what it is given; nothing where an alternative was not chosen.
+#: For each atom, from left to right, its pieces; empty for alternatives not chosen.
 Placed = list[list[Piece]]
-#: Steps [near, far) seen from the edge, and how many bundles have room there, as a quotient.
+#: Steps [near, far) seen from the edge, and the number of bundles that fit, as a quotient.
 _Run = tuple[int, int, float]
 _NO_ROOM: _Run = (0, sys.maxsize, -1.0)
-#: So many heights, and so many steps off the edge, are tried for an atom that would be given more than it needs; as
-#: many as eight shapes tell what it needs. Orders of three then take a third longer to plan, single atoms 7 %.
+#: Numbers of heights, and of steps off the edge, tried for an atom that would be given more than it needs; and of
+#: shapes that determine its need. With these, orders of three take a third longer to plan, single atoms 7 %.
 _HEIGHTS, _EDGES, _SHAPES = 4, 4, 8
-#: So many runs of the plan are looked at first.
+#: Number of runs of the plan examined first.
 _LOOK = 32
 
 
 class Gree:
-    """Places one expression at a time in a plan, which is as it was before when that fails."""
+    """Places one expression at a time in a plan; the plan is unchanged on failure."""
 
     def __init__(self, plan: Plan, *, early: bool = False) -> None:
         self._plan = plan
@@ -43,7 +43,7 @@ class Gree:
         self._shortest = False
 
     def place(self, expression: Expression, now: int, horizon: int) -> Placed | None:
-        """What to promise within [now, horizon); None: it does not fit. The plan stays as it is.
+        """Return a placement within [now, horizon); None: it does not fit. The plan is unchanged.
 
         ``expression`` is in its normal form.
         """
@@ -52,16 +52,17 @@ class Gree:
         return placed
 
     def promise(self, reservation: str, expression: Expression, now: int, horizon: int) -> Placed | None:
-        """As :meth:`place`, and add it to the plan."""
+        """As :meth:`place`, but add the placement to the plan."""
         placed = self._fitted(expression, now, horizon)
         if placed is not None:
             self._plan.add_taken(reservation, (piece for pieces in placed for piece in pieces))
         return placed
 
     def _fitted(self, expression: Expression, start: int, finish: int) -> Placed | None:
-        """Taken in the plan if it fits; else atoms may be given more than their work, where that takes less time.
+        """Place and take the expression if it fits; otherwise try again with more than the work where that takes less
+        time.
 
-        Of several atoms, one may otherwise leave the others too little time.
+        An atom may otherwise leave too little time to the others.
         """
         placed = self._place(expression, start, finish)
         if placed is None and not isinstance(expression, Atom) and any(map(_has_shorter, atoms_of(expression))):
@@ -71,7 +72,7 @@ class Gree:
         return placed
 
     def _place(self, expression: Expression, start: int, finish: int) -> Placed | None:
-        """Taken in the plan if it fits."""
+        """Place and take the expression if it fits."""
         match expression:
             case Atom():
                 first, last = max(start, expression.start or 0), finish
@@ -89,7 +90,7 @@ class Gree:
                 return self._order(parts, start, finish) if no_gap else self._in_turn(parts, start, finish)[0]
 
     def _any(self, parts: tuple[Expression, ...], start: int, finish: int) -> Placed | None:
-        """The first alternative that fits."""
+        """Place the first alternative that fits."""
         for chosen, part in enumerate(parts):
             placed = self._place(part, start, finish)
             if placed is not None:
@@ -99,7 +100,7 @@ class Gree:
         return None
 
     def _order(self, parts: tuple[Expression, ...], start: int, finish: int) -> Placed | None:
-        """Without gaps: where there is one, all of it moves on by that."""
+        """Place an order without gaps: on a gap, move all of it by the gap's length."""
         for _ in range(_TRIES):
             placed, gap = self._in_turn(parts, start, finish)
             if placed is None or not gap:
@@ -114,7 +115,9 @@ class Gree:
     def _in_turn(
         self, parts: tuple[Expression, ...], start: int, finish: int, *, in_order: bool = True
     ) -> tuple[Placed | None, int]:
-        """One part after the other, from right to left; ``in_order``: each before those to its right. The first gap."""
+        """Place the parts from right to left; ``in_order``: each before those to its right. Also return the first
+        gap.
+        """
         found: list[Placed] = []
         first_gap, before = 0, False
         for part in parts if self._early else reversed(parts):
@@ -140,9 +143,9 @@ class Gree:
     # ------------------------------------------------------------ one atom
 
     def _atom(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
-        """Taken in the plan if it fits. Blocks that give more than any room would need are placed otherwise, if that
-        gives less: as it gives least for small atoms; for others from a little farther off the edge, or lower, or as a
-        solver finds it."""
+        """Place and take an atom if it fits. If its blocks give more than the minimum, try alternatives: exhaustively
+        for small atoms; for others from a little off the edge, or lower, or by a solver.
+        """
         pieces = self._blocks(atom, start, finish)
         if (
             pieces is None
@@ -162,7 +165,7 @@ class Gree:
         return pieces
 
     def _otherwise(self, atom: Atom, start: int, finish: int, enough: int, most: int) -> Iterator[list[Piece]]:
-        """Other pieces of the atom, not taken in the plan; ``most``: what the first ones gave."""
+        """Yield other placements of the atom, not taken in the plan; ``most``: the amount given by the first one."""
         if small(atom):
             heights = least(atom, map(int, self._rooms(atom, start, finish)), enough, most)
             yield from self._steps(atom, start, finish, heights)
@@ -180,20 +183,19 @@ class Gree:
             yield from self._steps(atom, start, finish, heights)
 
     def _rooms(self, atom: Atom, start: int, finish: int) -> Iterator[float]:
-        """How many bundles have room in each step, from the edge on."""
+        """Yield the number of bundles that fit in each step, from the edge on."""
         for near, far, room in self._runs(atom, start, finish, []):
             yield from repeat(room, far - near)
 
     def _steps(self, atom: Atom, start: int, finish: int, heights: list[int] | None) -> Iterator[list[Piece]]:
-        """The pieces of so many bundles in each step from the edge on; none if there are none."""
+        """Yield the pieces for these numbers of bundles in each step from the edge on; nothing for None."""
         if heights is not None:
             shape = [(len(list(same)), height) for height, same in groupby(heights)]
             found = self._pieces(atom, start if self._early else -finish, shape)
             yield [piece for piece in found if piece.number]
 
     def _blocks(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
-        """The tallest and rightmost blocks: each as high as its lowest point within a lease lets it be, then on, to the
-        left of that point."""
+        """Place the tallest, rightmost blocks: each as high as its lowest point allows, the next one left of that."""
         left, pieces = atom.work, list[Piece]()
         low, high = start, finish
         while left > 0:
@@ -211,9 +213,9 @@ class Gree:
         return pieces
 
     def _block(self, atom: Atom, low: int, high: int, own: list[Piece], left: int) -> tuple[list[Piece], int] | None:
-        """Return the next block, as near to the edge as one of a lease's length fits, and the next edge.
+        """Return the next block, as near to the edge as a block of a lease's length fits, and the next edge.
 
-        A block that has room for all that is left has the shape that gives least; any other gives no more than is left.
+        A block with room for all remaining work has the shape that gives least; another gives at most that work.
         """
         gang, lease, height = atom.gang, atom.lease, atom.parallelism
         begins = lowest = length = far = 0
@@ -237,7 +239,7 @@ class Gree:
         if tall <= height:
             return self._pieces(atom, begins, self._last(atom, begins, left, tall, ahead)), 0
         limited = height < atom.parallelism  # by the plan: beyond its lowest run there is room for more
-        wanted = begins + left // height  # as long as there is work for all
+        wanted = begins + left // height  # while all bundles have work
         ends = begins + lease
         while ends < wanted and room >= height and not (limited and room >= height + 1):
             ends = min(far, wanted)
@@ -250,7 +252,7 @@ class Gree:
         return self._pieces(atom, begins, [(ends - begins, height)]), edge if self._early else -edge
 
     def _last(self, atom: Atom, begins: int, left: int, tall: int, ahead: _Ahead) -> Shape:
-        """The shape of what is left, where ``tall`` bundles in a lease's length would do it."""
+        """Return the shape of the remaining work, where ``tall`` bundles in a lease's length suffice."""
         most = tall * atom.lease
         if most > left and not self._shortest:
             numbers = range(left // atom.lease, atom.gang - 1, -1)
@@ -260,7 +262,7 @@ class Gree:
         return [(atom.lease, tall)]
 
     def _pieces(self, atom: Atom, begins: int, shape: Shape) -> list[Piece]:
-        """The pieces of a shape, from the edge outwards."""
+        """Return the pieces of a shape, from the edge outwards."""
         pieces = list[Piece]()
         for steps, number in shape:
             ends = begins + steps
@@ -270,7 +272,7 @@ class Gree:
         return pieces
 
     def _runs(self, atom: Atom, low: int, high: int, own: list[Piece]) -> Iterator[_Run]:
-        """How many bundles have room within [low, high), from the edge on; mirrored where late is wanted."""
+        """Yield the number of bundles that fit within [low, high), from the edge on; mirrored for late placement."""
         return chain.from_iterable(self._parts(atom, low, high, own))
 
     def _parts(self, atom: Atom, low: int, high: int, own: list[Piece]) -> Iterator[Iterable[_Run]]:
@@ -297,7 +299,7 @@ def _given(pieces: Iterable[Piece]) -> int:
 
 
 def _least(atom: Atom) -> int:
-    """What has to be given where all of it has room."""
+    """Return the least amount that must be given with unlimited room."""
     if small(atom):
         return least_anywhere(atom.gang, atom.parallelism, atom.lease, atom.work)
     numbers = range(atom.gang, atom.parallelism + 1)[:_SHAPES]
@@ -305,12 +307,12 @@ def _least(atom: Atom) -> int:
 
 
 def _has_shorter(atom: Atom) -> bool:
-    """Whether more than its work may take less time."""
+    """Return whether giving more than the work may take less time."""
     return atom.lease > 1 and atom.work % atom.lease > 0
 
 
 class _Ahead:
-    """What there is room for from the end of a lease on, looked at as far as it is asked for."""
+    """The room from the end of a lease on, examined on demand."""
 
     __slots__ = ("_known", "_runs", "_since")
 
@@ -320,7 +322,7 @@ class _Ahead:
         self._runs = runs
 
     def next(self) -> tuple[int, float]:
-        """The next run: how far it goes, and how many bundles have room in it; behind the last one none have."""
+        """Return the next run: its far end and the number of bundles that fit; none after the last run."""
         _, far, room = next(self._runs, _NO_ROOM)
         self._known.append((far, room))
         return far, room
@@ -343,7 +345,7 @@ class _Ahead:
 
 
 def _from_edge(first: int, last: int, *, early: bool) -> Iterator[tuple[int, int]]:
-    """[first, last) in parts from the edge on, each larger than the one before: most look no further than the first."""
+    """Split [first, last) from the edge on into growing parts: most searches end in the first."""
     size = _LOOK
     while first < last:
         if early:
@@ -356,17 +358,17 @@ def _from_edge(first: int, last: int, *, early: bool) -> Iterator[tuple[int, int
 
 
 def _rooms(needs: list[tuple[list[float], float]], first: int, last: int, most: float) -> list[float]:
-    """How many bundles have room in each run, as a quotient: nobody minds parts of bundles."""
+    """Return the number of bundles that fit in each run, as a quotient: fractions of bundles do no harm."""
     rooms = [most] * (last - first)
     for column, amount in needs:
         bundles = [(free + EPSILON) / amount for free in column[first:last]]
-        # Here planning spends its time, and calls of min() would double it.
+        # Planning spends most time here; calls of min() would double it.
         rooms = [a if a < b else b for a, b in zip(rooms, bundles, strict=True)]  # noqa: FURB136
     return rooms
 
 
 def _limited(limit: Steps, atom: Atom, marks: list[int], rooms: list[float]) -> tuple[list[int], list[float]]:
-    """The runs between ``marks``, cut where the limit changes: no more bundles than it has room for."""
+    """Cut the runs between ``marks`` where the limit changes, and apply its bounds."""
     first, last = limit.span(marks[0], marks[-1])
     needs = [(limit.columns[index], float(amount)) for index, amount in enumerate(atom.bundle.amounts) if amount]
     others = _rooms(needs, first, last, float(atom.parallelism))
@@ -381,7 +383,7 @@ def _limited(limit: Steps, atom: Atom, marks: list[int], rooms: list[float]) -> 
 
 
 def _beside(own: list[Piece], marks: list[int], rooms: list[float], most: int) -> tuple[list[int], list[float]]:
-    """The runs between ``marks``, cut where pieces of the same atom are: ``most`` bundles at once with them."""
+    """Cut the runs between ``marks`` at the atom's own pieces; together they are at most ``most`` bundles at once."""
     begins, ends = marks[0], marks[-1]
     changes: dict[int, int] = {}
     for piece in own:

@@ -1,7 +1,7 @@
 """PURE. GREE-L (Rayon §4.2, Algorithm 1): as flat as possible, each part of an order in an interval of its own.
 
-Flat allocations make the cluster preempt less from one step to the next; they leave less room near the deadline, so
-fewer requests are accepted.
+Flat allocations cause less preemption from one step to the next; they leave less room near the deadline, so fewer
+requests are accepted.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window
 from master.reservations.shapes import shapes, steps_of
 
-#: Steps [near, far) seen from the edge, and how many bundles have room there.
+#: Steps [near, far) seen from the edge, and the number of bundles that fit.
 _Run = tuple[int, int, int]
 
 
 class GreeL(Gree):
-    """``fallback``: what does not fit into its interval is placed as GREE would; else the request is rejected."""
+    """``fallback``: expressions that do not fit into their interval are placed as in GREE; otherwise the request is
+    rejected.
+    """
 
     def __init__(self, plan: Plan, *, early: bool = False, fallback: bool = True) -> None:
         super().__init__(plan, early=early)
@@ -26,7 +28,9 @@ class GreeL(Gree):
     def _in_turn(
         self, parts: tuple[Expression, ...], start: int, finish: int, *, in_order: bool = True
     ) -> tuple[Placed | None, int]:
-        """As GREE from right to left; of an order each part within the share of what is left that is guessed for it."""
+        """Place from right to left as GREE does; each part of an order within its estimated share of the remaining
+        time.
+        """
         if not in_order:
             return super()._in_turn(parts, start, finish, in_order=False)
         found: list[Placed] = []
@@ -61,7 +65,7 @@ class GreeL(Gree):
         return placed
 
     def _blocks(self, atom: Atom, start: int, finish: int) -> list[Piece] | None:
-        """One height throughout if there is room for it; else no higher than it must be where there is room."""
+        """Place an atom at a constant height if that fits; otherwise as low as possible where there is room."""
         length = finish - start
         if self._tall or not atom.work or length < atom.lease:
             return super()._blocks(atom, start, finish)
@@ -86,9 +90,9 @@ class GreeL(Gree):
         )
 
     def _level(self, atom: Atom, start: int, finish: int) -> list[Piece]:
-        """The lowest height at which the work is done, cut off where there is less room; for leases of one step.
+        """Place at the lowest height that completes the work, cut off where there is less room; for leases of one step.
 
-        As many steps as gangs of the work, those nearest to the edge, where not even the lowest height needs all.
+        If even the gang's height would give more than the work, use only the nearest steps needed.
         """
         runs = [
             (near, far, min(int(room), atom.parallelism))
@@ -125,12 +129,12 @@ class GreeL(Gree):
 
 
 def _given(runs: list[_Run], level: int) -> int:
-    """The bundle-steps of runs at a height."""
+    """Return the bundle-steps of runs at a height."""
     return sum((far - near) * min(room, level) for near, far, room in runs)
 
 
 def _first_steps(runs: list[_Run], steps: int) -> list[_Run]:
-    """The runs, cut off behind so many steps."""
+    """Return the first runs with this number of steps in all."""
     found = list[_Run]()
     for near, far, room in runs:
         if steps > 0:
@@ -140,7 +144,7 @@ def _first_steps(runs: list[_Run], steps: int) -> list[_Run]:
 
 
 def _bounds(expression: Expression) -> tuple[int, int | None]:
-    """Before and behind what nothing of it may lie."""
+    """Return the bounds within which all of the expression lies."""
     match expression:
         case Atom():
             return expression.start or 0, expression.finish
@@ -153,7 +157,7 @@ def _bounds(expression: Expression) -> tuple[int, int | None]:
 
 
 def _least_steps(expression: Expression) -> int:
-    """The least time that it can take."""
+    """Return the least time that it can take."""
     match expression:
         case Atom():
             return atom_steps(expression)
@@ -168,5 +172,5 @@ def _least_steps(expression: Expression) -> int:
 
 
 def atom_steps(atom: Atom) -> int:
-    """The least time that an atom can take; none where it asks for nothing."""
+    """Return the least time that an atom can take; 0 for an empty atom."""
     return max(atom.lease, -(-atom.work // atom.parallelism)) if atom.work else 0

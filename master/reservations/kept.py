@@ -1,4 +1,4 @@
-"""PURE. A reservation as it is written down: what was asked and what is promised, so that a restart changes nothing."""
+"""PURE. A reservation in its stored form: request and promise, so that a restart changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from master.reservations.repair import Cut
 
 
 class KeptPiece(msgspec.Struct, frozen=True, array_like=True):
-    """So many bundles in the steps [start, finish)."""
+    """``number`` bundles in the steps [start, finish)."""
 
     start: int
     finish: int
@@ -23,7 +23,7 @@ class KeptPiece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptTurn(msgspec.Struct, frozen=True):
-    """One time that a reservation is meant; ``placed`` has pieces for each atom of ``expression``."""
+    """One occurrence of a reservation; ``placed`` has pieces for each atom of ``expression``."""
 
     key: str
     expression: Expression
@@ -31,14 +31,14 @@ class KeptTurn(msgspec.Struct, frozen=True):
 
 
 class KeptCut(msgspec.Struct, frozen=True):
-    """A turn that is promised nothing from step ``since`` on, and may be given back."""
+    """A turn without a promise from step ``since`` on, which may be given back."""
 
     turn: KeptTurn
     since: int
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything of one; without ``request`` it was dropped, and nothing of it is given back."""
+    """A stored reservation; without ``request`` it was dropped, and is not given back."""
 
     id: str
     name: str
@@ -56,7 +56,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def to_keep(entry: Entry, reservation: Reservation | None, step_s: float) -> Kept:
-    """What is to be written down of one."""
+    """Return a reservation's stored form."""
     if reservation is None:
         return Kept(
             id=entry.id,
@@ -86,7 +86,7 @@ def to_keep(entry: Entry, reservation: Reservation | None, step_s: float) -> Kep
 
 
 def from_kept(kept: Kept) -> tuple[Entry, Reservation | None]:
-    """What was written down."""
+    """Return the entry and the reservation of a stored form."""
     entry = Entry(kept.id, kept.name, kept.user, kept.rdl, kept.created_at, kept.dropped)
     if kept.request is None:
         return entry, None

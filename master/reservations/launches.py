@@ -1,9 +1,9 @@
-"""PURE. The adapter's other half: what it takes to find work its promised place, by the size of bundles (Rayon §5.2).
+"""PURE. The adapter's second part: delays until work gets its promised place, by the size of bundles (Rayon §5.2).
 
 "The schedulers of YARN incur higher delays in scheduling large tasks than small ones. The adapter continuously monitors
 this scheduling delay for all task sizes, and adjusts for it, by anticipating the allocations of jobs that require large
-tasks." A delay is from the first round in which tasks are ready and lack what their reservation is promised, to the
-round behind which they lack nothing, or none of them waits.
+tasks." A delay lasts from the first round with ready tasks that lack part of their reservation's promise, to the round
+after which they lack nothing, or none of them waits.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from dataclasses import dataclass
 
 from master.core.plan import Promised
 
-#: No promise is kept longer ahead of its time than this, beside what is configured (seconds).
+#: Longest learnt lead of a promise, in addition to the configured one (seconds).
 MOST_S = 10.0
-#: In so long half of what is known is forgotten (seconds).
+#: Half-life of a learnt delay (seconds).
 HALF_LIFE_S = 3600.0
-#: Less than this is the length of a round (seconds).
+#: Smaller delays are within the length of a round (seconds).
 LEAST_S = 0.1
-#: So many sizes are remembered, those that were seen last.
+#: Number of stored sizes, the latest ones.
 MOST_SIZES = 64
-#: An observation moves what is known so far towards itself, if it is the longer one.
+#: Weight of a longer observation against the stored delay.
 _WEIGHT = 0.5
 
-#: Bundles of a size have cores and bytes of memory below the same powers of two.
+#: The powers of two above a bundle's cores and bytes of memory.
 Size = tuple[int, int]
 
 
 def size(cores: float, memory_bytes: float) -> Size:
-    """Of one bundle."""
+    """Return the size of one bundle."""
     return math.frexp(cores)[1], math.frexp(memory_bytes)[1]
 
 
 def size_of(promised: Promised) -> Size:
-    """Of the mean of its bundles."""
+    """Return the size of the mean of its bundles."""
     bundles = max(1, promised.bundles)
     return size(promised.cores / bundles, promised.memory_bytes / bundles)
 
@@ -47,17 +47,18 @@ class _Known:
 
 
 class LaunchDelays:
-    """Learns by :meth:`saw`, once a round."""
+    """Learns from :meth:`saw`, once a round."""
 
     def __init__(self) -> None:
         self._known: dict[Size, _Known] = {}
-        self._since: dict[str, float] = {}  # reservations whose tasks wait
-        self._launched: set[str] = set()  # those whose promise that holds now needs no more watching
+        self._since: dict[str, float] = {}  # reservations with waiting tasks
+        self._launched: set[str] = set()  # reservations whose present promise is no longer observed
 
     def saw(self, at: float, promised: Mapping[str, Promised], waiting: Collection[str]) -> None:
-        """After a round at Unix time ``at``: what is promised, and who has ready tasks and lacks some of it.
+        """Observe a round at Unix time ``at``: the promises, and the reservations with ready tasks that lack part of
+        theirs.
 
-        Only how a promise begins is learnt from: later its jobs wait for their own tasks, too.
+        Only the beginning of a promise is observed: later its jobs also wait for their own tasks.
         """
         for gone in [one for one in self._since if one not in promised]:
             del self._since[gone]
@@ -70,7 +71,7 @@ class LaunchDelays:
             self._learn(size_of(promised[one]), at - self._since.pop(one), at)
 
     def delay_s(self, of: Size, at: float) -> float:
-        """How long before its time to begin with bundles of a size; 0: nothing is known against the last moment."""
+        """Return how long before its time a promise with bundles of a size should begin; 0: no delay is known."""
         known = self._known.get(of)
         if known is None:
             return 0.0
@@ -78,7 +79,7 @@ class LaunchDelays:
         return delay_s if delay_s >= LEAST_S else 0.0
 
     def all(self, at: float) -> dict[Size, float]:
-        """Size → delay in seconds, of those for which one is known."""
+        """Return size → delay in seconds, for sizes with a known delay."""
         return {one: delay_s for one in self._known if (delay_s := self.delay_s(one, at))}
 
     def _learn(self, of: Size, delay_s: float, at: float) -> None:

@@ -1,7 +1,7 @@
-"""PURE. The least that an atom can be given in what is free, for atoms so small that every allocation can be tried.
+"""PURE. The least amount that an atom can be given in the free capacity, by trying all allocations of small atoms.
 
-Greedy blocks give more than that where few steps have room: bundles that come and go by turns are no block. Three, four
-and three bundles keep a lease of two steps, where one comes at the second step and another one goes after it.
+Greedy blocks give more where few steps have room, because alternating bundles form no block. For example, heights of
+three, four and three keep a lease of two steps if one bundle comes at the second step and another leaves after it.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from math import comb
 from master.reservations.rdl import Atom, Bundle
 from master.reservations.shapes import given, shape
 
-#: How long bundles have to stay: ``state[0]`` of them may go at once, ``state[k]`` in k steps.
+#: Remaining stay of bundles: ``state[0]`` of them may leave at once, ``state[k]`` in k steps.
 _State = tuple[int, ...]
 #: The amounts that may have been given when a state is reached: bit n stands for n bundle-steps.
 _Layer = dict[_State, int]
-#: More states at a step, and more steps with room, are not tried.
+#: Bounds on the states at a step, and on the steps with room.
 _STATES, _STEPS = 130, 48
 
 
 def small(atom: Atom) -> bool:
-    """Return whether all there is can be tried for the atom."""
+    """Return whether all allocations of the atom can be tried."""
     return comb(atom.parallelism + min(atom.lease, _STATES), atom.parallelism) <= _STATES
 
 
 @lru_cache(1024)
 def least_anywhere(gang: int, parallelism: int, lease: int, work: int) -> int:
-    """Return the least that a small atom can be given where all of it has room."""
+    """Return the least amount for a small atom with unlimited room."""
     atom = Atom(Bundle(), gang, parallelism, lease, work)
     most = given(shape(work, gang, gang, lease))
     heights = least(atom, repeat(parallelism, lease + -(-work // gang)), work, most)
@@ -37,15 +37,12 @@ def least_anywhere(gang: int, parallelism: int, lease: int, work: int) -> int:
 
 
 def least(atom: Atom, rooms: Iterable[int], enough: int, below: int) -> list[int] | None:
-    """Return the bundles of each step with the smallest sum, if it is less than ``below``; the fewest steps of these.
+    """Return the bundles of each step with the smallest sum, if it is below ``below``; of equal sums, the fewest steps.
 
-    Args:
-        rooms: how many bundles have room in each step, from the edge on at which the atom is placed.
-        enough: bundle-steps; no smaller sum is possible.
-        below: bundle-steps.
+    Args: rooms: number of bundles that fit in each step, from the edge at which the atom is placed. enough:
+    bundle-steps; no smaller sum is possible. below: bundle-steps.
 
-    Returns:
-        Bundles, from the edge on; None if nothing gives less.
+    Returns: Bundles, from the edge on; None if nothing gives less.
     """
     layers: list[_Layer] = [{(0,) * atom.lease: 1}]
     taken, tried, ends, best = list[int](), 0, 0, below
@@ -62,13 +59,13 @@ def least(atom: Atom, rooms: Iterable[int], enough: int, below: int) -> list[int
 
 @lru_cache(4096)
 def _moves(state: _State, gang: int, room: int) -> tuple[tuple[int, _State], ...]:
-    """Return the numbers of bundles that a step can have, each with the state after it; who came first goes first."""
+    """Return the possible numbers of bundles of a step, each with the next state; bundles leave in order of arrival."""
     return tuple(_each_move(state, gang, room))
 
 
 def _each_move(state: _State, gang: int, room: int) -> Iterator[tuple[int, _State]]:
     numbers = (0, *range(gang, room + 1))
-    if len(state) == 1:  # with a lease of one step all may go after each: one state is enough
+    if len(state) == 1:  # with a lease of one step all may leave after each step: one state is enough
         yield from ((number, state) for number in numbers)
         return
     held, free = sum(state), state[0]
@@ -81,7 +78,7 @@ def _each_move(state: _State, gang: int, room: int) -> Iterator[tuple[int, _Stat
 
 
 def _next(layer: _Layer, gang: int, room: int, below: int) -> _Layer:
-    """Return what can be reached with one step more, as far as less than ``below`` is given."""
+    """Return the states reachable with one more step and less than ``below`` given."""
     mask, found = (1 << below) - 1, _Layer()
     for state, sums in layer.items():
         for number, then in _moves(state, gang, room):
@@ -91,7 +88,7 @@ def _next(layer: _Layer, gang: int, room: int, below: int) -> _Layer:
 
 
 def _least_given(layer: _Layer, work: int) -> int:
-    """Return the least amount of at least ``work`` at which all bundles may go; a large one if there is none."""
+    """Return the least amount of at least ``work`` at which all bundles may leave; a large number if there is none."""
     ended = 0
     for state, sums in layer.items():
         if not any(state[1:]):
@@ -100,7 +97,7 @@ def _least_given(layer: _Layer, work: int) -> int:
 
 
 def _heights(layers: list[_Layer], gang: int, rooms: list[int], given: int) -> list[int]:
-    """Walk back from the last step, with as few bundles as possible there, to how the amount came about."""
+    """Trace back how the amount arose, with as few bundles as possible in the last steps."""
     state = next(each for each, sums in layers[-1].items() if sums >> given & 1 and not any(each[1:]))
     heights = list[int]()
     for layer, room in zip(layers[-2::-1], reversed(rooms[: len(layers) - 1]), strict=True):

@@ -1,7 +1,8 @@
-"""PURE. The least that an atom can be given in what is free, by a solver: for atoms too large for :mod:`least`.
+"""PURE. The least amount that an atom can be given in the free capacity, by a solver: for atoms too large for
+:mod:`least`.
 
-HiGHS comes with scipy, which masters that forecast have (scikit-learn needs it) and which the extra ``milp`` installs.
-Without it atoms are given what greedy blocks give. The first use imports scipy, which takes some tenths of a second.
+HiGHS comes with scipy, which forecasting masters have (scikit-learn needs it) and the extra ``milp`` installs. Without
+it, atoms get the amount of greedy blocks. The first use imports scipy, which takes some tenths of a second.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy as np
 
 from master.reservations.rdl import Atom
 
-#: So many steps from the edge on are looked at: the time that a solution takes grows with them (some 40 ms for 40).
+#: Number of steps from the edge examined: the time of a solution grows with them (some 40 ms for 40).
 _STEPS = 128
-#: HiGHS gives up after so many nodes of its search, so that the same question always has the same answer.
+#: Limit of HiGHS's search nodes, instead of a time limit, so that equal questions get equal answers.
 _NODES = 500
 
 
@@ -28,14 +29,12 @@ def available() -> bool:
 
 
 def least_solved(atom: Atom, rooms: Iterable[float], below: int) -> list[int] | None:
-    """Return the bundles of each step with the smallest sum, if it is less than ``below``; as near the edge as may be.
+    """Return the bundles of each step with the smallest sum, if it is below ``below``; as near the edge as possible.
 
-    Args:
-        rooms: how many bundles have room in each step, from the edge on at which the atom is placed.
-        below: bundle-steps.
+    Args: rooms: number of bundles that fit in each step, from the edge at which the atom is placed. below:
+    bundle-steps.
 
-    Returns:
-        Bundles, from the edge on; None if nothing gives less, or if the solver gave up.
+    Returns: Bundles, from the edge on; None if nothing gives less, or if the solver gave up.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import block_array, diags_array, eye_array, tril
@@ -47,8 +46,8 @@ def least_solved(atom: Atom, rooms: Iterable[float], below: int) -> list[int] | 
     if steps < lease:
         return None
     one = eye_array(steps)
-    # Columns: bundles in each step, bundles that come in it, whether there are any. A bundle that came within the last
-    # ``lease`` steps is still there; none comes so late that the lease would end beyond the last step.
+    # Columns: bundles in each step, bundles arriving in it, whether there are any. A bundle that arrived within the
+    # last ``lease`` steps is still present; none arrives so late that its lease would end after the last step.
     came = tril(np.ones((steps, steps))) - tril(np.ones((steps, steps)), -lease)
     matrix = block_array(
         [
@@ -63,7 +62,7 @@ def least_solved(atom: Atom, rooms: Iterable[float], below: int) -> list[int] | 
     low = np.concatenate([np.full(2 * steps, -np.inf), np.zeros(steps), np.full(steps, -np.inf), [atom.work]])
     high = np.concatenate([np.zeros(2 * steps), np.full(steps, np.inf), np.zeros(steps), [below - 1]])
     comes = np.where(np.arange(steps) + lease <= steps, float(atom.parallelism), 0.0)
-    # All bundle-steps cost 1, and so little more with each step from the edge that the sum of it stays below 1.
+    # Each bundle-step costs 1, plus an amount that grows with the distance from the edge and sums to less than 1.
     near = 1 + np.arange(steps) / (2.0 * steps * max(1, below))
     found = milp(
         c=np.concatenate([near, np.zeros(2 * steps)]),

@@ -1,4 +1,4 @@
-"""PURE. What a plan is judged by (Rayon §6.3); how long planning took is for whoever has a clock."""
+"""PURE. Quality measures of a plan (Rayon §6.3), except the time of planning, which the caller measures."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from master.reservations.rdl import Expression, alternatives, atoms_of
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Of requests that were planned together.
+    """Measures of requests that were planned together.
 
-    ``accepted`` of ``requests``; ``acceptance``: the same, weighted by the work that each asked for. ``preemption``:
-    the sum of all downward steps of what is promised, each as a share of the cluster. ``uniformity``: standard
-    deviation ÷ mean of the plan's utilization over time; lower is more even. Utilization is that of the fullest
-    resource.
+    ``accepted`` of ``requests``; ``acceptance``: the same, weighted by the requested work. ``preemption``: the sum of
+    all downward steps of the promises, each as a share of the cluster. ``uniformity``: standard deviation ÷ mean of the
+    plan's utilization over time; lower is more even. Utilization is that of the fullest resource.
     """
 
     requests: int
@@ -32,7 +31,9 @@ class Measures:
 def measure(
     requests: Mapping[str, Expression], placed: Mapping[str, Placed | None], plan: Plan, until: int
 ) -> Measures:
-    """Of what was asked, in its normal form, what was given, and the plan with it over the steps [0, until)."""
+    """Measure the requests, in their normal form, their placements, and the plan with them over the steps [0,
+    until).
+    """
     work = {name: work_of(expression) for name, expression in requests.items()}
     accepted = [name for name, given in placed.items() if given is not None]
     asked = sum(work.values())
@@ -55,7 +56,7 @@ def work_of(expression: Expression) -> float:
 
 
 def preemption(placed: Placed, plan: Plan) -> float:
-    """Return the sum of the downward steps of what one request is promised, each as a share of the cluster."""
+    """Return the sum of the downward steps of one request's promise, each as a share of the cluster."""
     held = Steps((0.0, 0.0, 0.0, 0.0))
     for pieces in placed:
         for piece in pieces:
@@ -72,7 +73,7 @@ def preemption(placed: Placed, plan: Plan) -> float:
 
 
 def _utilization(plan: Plan, until: int) -> list[tuple[int, float]]:
-    """(steps, share of the fullest resource), one after the other."""
+    """Return consecutive (steps, share of the fullest resource)."""
     found = []
     marks = sorted({*(step for step in (*plan.free.starts, *plan.capacity.starts) if step < until), until})
     for start, finish in pairwise(marks):

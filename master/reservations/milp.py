@@ -1,14 +1,14 @@
 """Planning many requests at once as a mixed-integer linear program (Rayon §4.1), solved by HiGHS.
 
-The best that the language and the plan allow, for as many requests as a solver can take: tens of orders, hundreds of
-atoms. Time is cut into slots of ``quantum`` steps. Within them the model has what the paper's has, (1)–(17): capacity,
-parallelism, demand, gangs, leases, choices, orders, overflow instead of infeasibility, and least preemption. Leases are
-those of the language (each bundle stays), not only those of rigid jobs, and order has one boundary for each pair
-instead of starts and finishes.
+It finds the best plan that the language allows, for as many requests as a solver can handle: tens of orders, hundreds
+of atoms. Time is cut into slots of ``quantum`` steps. Within them the model has the paper's constraints (1)–(17):
+capacity, parallelism, demand, gangs, leases, choices, orders, overflow instead of infeasibility, and least preemption.
+Leases are those of the language (each bundle stays), not only those of rigid jobs, and an order has one boundary for
+each pair instead of starts and finishes.
 
-The best is, first, that most requests are accepted, and of as many those of most work; then, that there is least
-preemption; then, that least is given beyond the work. What is accepted is solved for alone: beside it, the costs of
-preemption would lie below a solver's tolerances.
+The best plan first accepts the most requests, and among those the most work; then it has the least preemption; then it
+gives the least beyond the work. Acceptance is solved separately: next to it, the costs of preemption would fall below a
+solver's tolerances.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from master.reservations.measures import preemption, work_of
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
 
-#: What all that is given beyond the work costs, beside 1 for the least downward step that there can be.
+#: Cost of everything given beyond the work, relative to 1 for the smallest possible downward step.
 _BEYOND = 0.1
-#: Sums are compared to so many digits behind the point.
+#: Decimal places to which sums are compared.
 _SAME = 9
-#: By how much the solver may miss a bound.
+#: The solver's tolerance of bounds.
 _TOLERANCE = 1e-6
-#: So long it looks at least.
+#: Shortest search time.
 _LEAST_S = 0.1
 _Values = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """``placed``: request → what it is given, for each atom; None where it is rejected.
+    """``placed``: request → its pieces, for each atom; None where it is rejected.
 
-    ``optimal``: nothing better exists; else it is the best that was found in time, which may be a greedy planner's.
+    ``optimal``: proven to be the best; otherwise the best found in time, possibly by a greedy planner.
     """
 
     placed: Mapping[str, Placed | None]
@@ -58,9 +58,9 @@ def solve(
     quantum: int = 1,
     time_limit_s: float = 60.0,
 ) -> Solved:
-    """Place what can be placed within [now, horizon) of what is free in the plan, which stays as it is.
+    """Place as many requests as possible within [now, horizon) in the plan's free capacity; the plan is unchanged.
 
-    Expressions are in their normal form. What is placed is no worse than what :class:`Gree` and :class:`GreeL` place.
+    Expressions are in their normal form. The result is no worse than those of :class:`Gree` and :class:`GreeL`.
     """
     if not requests:
         return Solved({}, optimal=True)
@@ -86,7 +86,7 @@ def solve(
 def _greedily(
     planner: Gree, plan: Plan, requests: Mapping[str, Expression], now: int, horizon: int
 ) -> dict[str, Placed | None]:
-    """What a greedy planner places of all requests, one after the other; the plan stays as it is."""
+    """Return a greedy planner's placement of all requests, one after the other; the plan is unchanged."""
     placed: dict[str, Placed | None] = {}
     taken: list[Piece] = []
     for name, expression in requests.items():
@@ -102,7 +102,9 @@ def _greedily(
 def _cost(
     placed: Mapping[str, Placed | None], requests: Mapping[str, Expression], plan: Plan
 ) -> tuple[int, float, float, int]:
-    """What is less where it is better, in this order: less requests or work accepted, preemption, work given beyond."""
+    """Return a cost, less is better, in this order: accepted requests, accepted work, preemption, amount beyond the
+    work.
+    """
     accepted, work, preempted, beyond = 0, 0.0, 0.0, 0
     for name, given in placed.items():
         if given is not None:
@@ -116,7 +118,7 @@ def _cost(
 
 @dataclass(slots=True)
 class _AtomVars:
-    """Of one atom: which variable its height is in each slot, and which one says whether it is given its work."""
+    """The variables of one atom: its height in each slot, and whether it is given its work."""
 
     atom: Atom
     chosen: int
@@ -137,7 +139,7 @@ class _Model:
     # ------------------------------------------------------------ variables and constraints
 
     def variable(self, upper: float, *, whole: bool = True) -> int:
-        """A number from 0 on."""
+        """Add a variable with values from 0 to ``upper``."""
         self._upper.append(upper)
         self._whole.append(whole)
         return len(self._upper) - 1
@@ -146,13 +148,13 @@ class _Model:
         return self.variable(1.0)
 
     def bound(self, terms: Mapping[int, float], low: float = -np.inf, high: float = np.inf) -> None:
-        """low ≤ Σ coefficient × variable ≤ high."""
+        """Require low ≤ Σ coefficient × variable ≤ high."""
         self._rows.append((dict(terms), low, high))
 
     # ------------------------------------------------------------ the language
 
     def expression(self, expression: Expression, chosen: int) -> list[_AtomVars]:
-        """Its atoms from left to right; all of it holds if ``chosen`` is 1, and nothing is given if it is 0."""
+        """Return its atoms from left to right; all of it holds if ``chosen`` is 1, and nothing is given if it is 0."""
         match expression:
             case Atom():
                 return [self._atom(expression, chosen)]
@@ -169,13 +171,13 @@ class _Model:
             case Order(parts, no_gap):
                 found = [self.expression(part, chosen) for part in parts]
                 boundaries = [self._before(left, right, no_gap=no_gap) for left, right in pairwise(found)]
-                for boundary, following in pairwise(boundaries):  # also where what lies between them is given nothing
+                for boundary, following in pairwise(boundaries):  # also where the part between them is given nothing
                     for one, other in zip(boundary, following, strict=True):
                         self.bound({one: 1.0, other: -1.0}, low=0.0)
                 return [each for part in found for each in part]
 
     def _atom(self, atom: Atom, chosen: int) -> _AtomVars:
-        """(2), (3), (5), (6) and leases."""
+        """Add constraints (2), (3), (5), (6) and leases."""
         first = 0 if atom.start is None else max(0, -(-(atom.start - self.now) // self.quantum))
         last = self.slots if atom.finish is None else min(self.slots, (atom.finish - self.now) // self.quantum)
         slots = range(first, max(first, last)) if atom.work else range(0)
@@ -186,7 +188,7 @@ class _Model:
         lease = -(-atom.lease // self.quantum)
         given = dict.fromkeys(height.values(), float(self.quantum))
         self.bound({**given, chosen: -float(atom.work)}, low=0.0)
-        # Exactly the work, or what leases and gangs need above it: less than what can be given at once.
+        # Exactly the work, or the excess required by leases and gangs, which is less than they give at once.
         self.bound({**given, chosen: -float(atom.work + atom.gang * lease * self.quantum - 1)}, high=0.0)
         for slot in slots:
             self.bound({height[slot]: 1.0, busy[slot]: -float(atom.parallelism)}, high=0.0)
@@ -196,7 +198,7 @@ class _Model:
         return one
 
     def _changes(self, one: _AtomVars, lease: int) -> None:
-        """Bundles that come in each slot (the y of (8), (9)) stay for the lease."""
+        """Require that bundles arriving in each slot (the y of (8), (9)) stay for the lease."""
         came: dict[int, int] = {}
         for slot, height in one.height.items():
             came[slot] = self.variable(one.atom.parallelism)
@@ -204,13 +206,13 @@ class _Model:
             self.bound({height: 1.0, came[slot]: -1.0, **before}, high=0.0)
             within = {came[each]: -1.0 for each in range(slot - lease + 1, slot + 1) if each in came}
             self.bound({height: 1.0, **within}, low=0.0)
-            if slot + lease - 1 not in one.height:  # it could not stay
+            if slot + lease - 1 not in one.height:  # it could not stay for the lease
                 self.bound({came[slot]: 1.0}, high=0.0)
 
     def _before(self, left: list[_AtomVars], right: list[_AtomVars], *, no_gap: bool) -> list[int]:
-        """(12)–(17): a boundary, before which only the one is given something, and behind which only the other.
+        """Add (12)–(17): a boundary with the left part before it and the right part after it.
 
-        Whether each slot lies behind it.
+        Return for each slot the variable that is 1 after the boundary.
         """
         behind = [self.binary() for _ in range(self.slots)]
         for slot in range(self.slots - 1):
@@ -231,7 +233,7 @@ class _Model:
         return behind
 
     def capacity(self, plan: Plan) -> None:
-        """(1), in every dimension, of what is free in a whole slot."""
+        """Add (1), in every dimension, for the capacity that is free in a whole slot."""
         for slot in range(self.slots):
             begins = self.now + slot * self.quantum
             free = plan.free.lowest(begins, begins + self.quantum)
@@ -242,7 +244,7 @@ class _Model:
                     if slot in one.height and one.atom.bundle.amounts[index]
                 }
                 if terms:
-                    # Memory in bytes beside cores would be more than a solver's tolerance can tell apart.
+                    # Memory in bytes next to cores would exceed the resolution of a solver's tolerance.
                     scale = max(terms.values())
                     self.bound({each: value / scale for each, value in terms.items()}, high=max(0.0, amount) / scale)
 
@@ -251,9 +253,9 @@ class _Model:
     def best(
         self, plan: Plan, work: Mapping[int, float], trees: list[list[_AtomVars]], known: set[int], time_limit_s: float
     ) -> tuple[_Values | None, bool]:
-        """Values of all variables, and whether nothing better exists; None: nothing was found in time.
+        """Return the values of all variables, and whether they are proven optimal; None: none were found in time.
 
-        ``work`` is that of each request by the variable that accepts it; those of ``known`` fit together.
+        ``work`` maps each request's accepting variable to its work; the requests of ``known`` fit together.
         """
         until, most, proven, accepted = time.monotonic() + time_limit_s, None, True, known
         total = sum(work.values()) + 1.0
@@ -269,9 +271,10 @@ class _Model:
         return (most if least is None else least), proven and optimal
 
     def _preemption(self, plan: Plan, trees: list[list[_AtomVars]]) -> dict[int, float]:
-        """For each request and slot, how far what it has steps down: the largest share of the cluster in any dimension.
+        """Add, for each request and slot, the downward step of its promise: the largest share of the cluster in any
+        dimension.
 
-        Variable → its cost, which is 1 for the least step that an atom can make.
+        Return variable → its cost, which is 1 for the smallest step that an atom can make.
         """
         marks = [plan.capacity.at(self.now + slot * self.quantum) for slot in range(self.slots + 1)]
         shares = (
@@ -298,7 +301,7 @@ class _Model:
         return costs
 
     def _beyond(self) -> dict[int, float]:
-        """Variable → its cost, which is :data:`_BEYOND` at most for all that is given beyond the work."""
+        """Return variable → its cost, at most :data:`_BEYOND` in sum for everything given beyond the work."""
         most = sum(one.atom.gang * (one.atom.lease + self.quantum) for one in self.atoms)
         costs = dict[int, float]()
         for one in self.atoms:
@@ -307,7 +310,7 @@ class _Model:
         return costs
 
     def _solved(self, cost: Mapping[int, float], time_limit_s: float) -> tuple[_Values | None, bool]:
-        """Values of all variables at which the cost is least, and whether it is proven to be."""
+        """Return the values of all variables with the least cost, and whether that is proven."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
 
@@ -327,7 +330,7 @@ class _Model:
         return (None if found.x is None else np.round(found.x)), found.status == 0
 
     def placed(self, atoms: list[_AtomVars], x: npt.NDArray[np.float64]) -> Placed:
-        """What the values say of a request's atoms; slots of one height are one piece."""
+        """Return the placement of a request's atoms; adjacent slots of equal height form one piece."""
         placed: Placed = []
         for one in atoms:
             pieces: list[Piece] = []

@@ -1,4 +1,4 @@
-"""PURE. What owners had of reservations that are over, as it is written down: quotas over time count it."""
+"""PURE. Owners' finished reservations in their stored form: quotas over time count them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class KeptPast(msgspec.Struct, frozen=True, array_like=True):
-    """What an owner had of turns that are over, from ``start`` to ``finish`` (Unix time): amounts as of a bundle."""
+    """An owner's finished turns from ``start`` to ``finish`` (Unix time): amounts as of a bundle."""
 
     start: float
     finish: float

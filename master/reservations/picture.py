@@ -1,4 +1,4 @@
-"""What is promised over time, stacked (as Rayon's Fig. 8 and 19)."""
+"""A stacked plot of promises over time (like Rayon's Fig. 8 and 19)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import numpy as np
 from master.reservations.gree import Placed
 from master.reservations.plan import Plan, Vector
 
-#: So many have a name in the picture; the others are one colour.
+#: Number of reservations named in the plot; the others share one colour.
 _NAMED = 15
 
 
 def draw(plan: Plan, placed: Mapping[str, Placed], until: int, path: Path) -> None:
-    """The resource that is promised most of, in the steps [0, until), below the line of what there is.
+    """Plot the resource with the largest promised share, in the steps [0, until), below the line of the capacity.
 
-    Raises:
-        OSError, ValueError: the file cannot be written, or its ending is none of a picture's.
+    Raises: OSError, ValueError: the file cannot be written, or its suffix is not that of an image.
     """
     from matplotlib import pyplot as plt
 

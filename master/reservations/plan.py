@@ -1,6 +1,6 @@
-"""PURE. The plan: what is promised when, in run-length form, of a capacity that changes over time (Rayon §5.2).
+"""PURE. The plan: promises over time, in run-length form, of a capacity that changes over time (Rayon §5.2).
 
-Every dimension counts. Steps are whole numbers from 0 on; behind the last change everything stays as it is.
+Every dimension counts. Steps are whole numbers from 0 on; after the last change the amounts stay constant.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from master.reservations.rdl import Bundle
 
 #: Cores, disk bytes/s, network bytes/s, bytes of memory, as :attr:`Bundle.amounts`.
 Vector = tuple[float, float, float, float]
-#: Fractions of cores add up with errors of this size; all else is whole.
+#: Tolerance for sums of fractions of cores; all other amounts are whole.
 EPSILON = 1e-6
 
 
 class Piece(NamedTuple):
-    """So many bundles in the steps [start, finish)."""
+    """``number`` bundles in the steps [start, finish)."""
 
     start: int
     finish: int
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
 
 
 class Steps:
-    """Amounts over time, one run for each stretch of steps in which nothing changes; a column for each resource."""
+    """Amounts over time, one run for each stretch of steps without a change; a column for each resource."""
 
     def __init__(self, amounts: Vector) -> None:
         #: Rising, from 0; run i holds until start i + 1.
@@ -37,7 +37,7 @@ class Steps:
 
     @classmethod
     def of(cls, starts: Sequence[int], columns: Iterable[Sequence[float]]) -> Steps:
-        """Return amounts from given steps on, a column for each resource; nothing before the first of them."""
+        """Return amounts from given steps on, a column for each resource; 0 before the first step."""
         made = cls((0.0, 0.0, 0.0, 0.0))
         lead = [] if starts[0] == 0 else [0]
         made.starts = [*lead, *starts]
@@ -45,7 +45,7 @@ class Steps:
         return made
 
     def times(self, factor: float) -> Steps:
-        """Return the same, each amount so many times."""
+        """Return the amounts multiplied by ``factor``."""
         made = Steps((0.0, 0.0, 0.0, 0.0))
         made.starts = self.starts[:]
         made.columns = tuple([factor * amount for amount in column] for column in self.columns)
@@ -57,7 +57,7 @@ class Steps:
         return [list(row) for row in zip(*self.columns, strict=True)]
 
     def at(self, step: int) -> list[float]:
-        """What holds in a step."""
+        """Return the amounts in a step."""
         index = bisect_right(self.starts, step) - 1
         return [column[index] for column in self.columns]
 
@@ -72,12 +72,12 @@ class Steps:
         self._join(first)
 
     def lowest(self, start: int, finish: int) -> list[float]:
-        """The least of each amount in [start, finish)."""
+        """Return the least of each amount in [start, finish)."""
         first, last = bisect_right(self.starts, start) - 1, bisect_right(self.starts, finish - 1)
         return [min(column[first:last]) for column in self.columns]
 
     def span(self, start: int, finish: int) -> tuple[int, int]:
-        """Return the range of the runs that reach into [start, finish)."""
+        """Return the range of the runs that overlap [start, finish)."""
         return bisect_right(self.starts, start) - 1, bisect_left(self.starts, finish)
 
     def between(self, start: int, finish: int) -> Iterator[tuple[int, int, list[float]]]:
@@ -88,7 +88,7 @@ class Steps:
             yield max(start, self.starts[index]), end, [column[index] for column in self.columns]
 
     def forget(self, before: int) -> None:
-        """Have nothing in the steps before one."""
+        """Set all amounts before a step to 0."""
         index = self._cut(before)
         del self.starts[1:index]
         for column in self.columns:
@@ -96,13 +96,13 @@ class Steps:
         self._join(1)
 
     def runs(self, since: int = 0) -> Iterator[tuple[int, int | None, list[float]]]:
-        """(from, to, amounts) of those that hold in ``since`` or later; the last one has no end."""
+        """Yield (from, to, amounts) of the runs in ``since`` or later; the last one has no end."""
         for index in range(bisect_right(self.starts, since) - 1, len(self.starts)):
             finish = self.starts[index + 1] if index + 1 < len(self.starts) else None
             yield self.starts[index], finish, [column[index] for column in self.columns]
 
     def _cut(self, step: int) -> int:
-        """The run that begins at a step, made if it is not there."""
+        """Return the run that begins at a step, splitting one if necessary."""
         index = bisect_right(self.starts, step)
         if self.starts[index - 1] == step:
             return index - 1
@@ -112,7 +112,7 @@ class Steps:
         return index
 
     def _join(self, index: int) -> None:
-        """One run where two say the same. (Fractions that differ by rounding stay apart, and do no harm.)"""
+        """Join two equal neighbouring runs. (Fractions that differ by rounding stay apart, which does no harm.)"""
         if not 0 < index < len(self.starts):
             return
         for column in self.columns:
@@ -124,16 +124,16 @@ class Steps:
 
 
 class Plan:
-    """Who is promised what. It keeps what it is told to: that nothing exceeds the capacity is the planners' affair."""
+    """The promises of all reservations. It does not check the capacity: the planners are responsible for that."""
 
     def __init__(self, capacity: Bundle) -> None:
         self.capacity = Steps(capacity.amounts)
         self.free = Steps(capacity.amounts)
-        #: Another number for each change of what is promised.
+        #: Changes with each change of promises.
         self.version = 0
-        #: The same of the capacity.
+        #: Changes with each change of the capacity.
         self.capacity_version = 0
-        #: What planners may take beside what is free, while :meth:`limited`.
+        #: An additional bound on planners, within :meth:`limited`.
         self.limit: Steps | None = None
         self._pieces: dict[str, tuple[Piece, ...]] = {}
 
@@ -141,14 +141,13 @@ class Plan:
         return reservation in self._pieces
 
     def reservations(self) -> Mapping[str, tuple[Piece, ...]]:
-        """Reservation → what it is promised, in the order in which they came."""
+        """Return reservation → its promised pieces, in the order of addition."""
         return self._pieces
 
     def add(self, reservation: str, pieces: Iterable[Piece]) -> None:
-        """Promise it.
+        """Add a reservation's pieces.
 
-        Raises:
-            KeyError: it is promised something already.
+        Raises: KeyError: it is in the plan already.
         """
         if reservation in self._pieces:
             raise KeyError(f"{reservation} is in the plan")
@@ -158,17 +157,16 @@ class Plan:
             self.take(piece)
 
     def add_taken(self, reservation: str, pieces: Iterable[Piece]) -> None:
-        """As :meth:`add`, of what a planner has taken already."""
+        """As :meth:`add`, for pieces that a planner has taken already."""
         if reservation in self._pieces:
             raise KeyError(f"{reservation} is in the plan")
         self._pieces[reservation] = _in_time(pieces)
         self.version += 1
 
     def remove(self, reservation: str) -> tuple[Piece, ...]:
-        """Promise it no longer; what it was promised.
+        """Remove a reservation and return its pieces.
 
-        Raises:
-            KeyError: it is not in the plan.
+        Raises: KeyError: it is not in the plan.
         """
         pieces = self._pieces.pop(reservation)
         self.version += 1
@@ -177,10 +175,9 @@ class Plan:
         return pieces
 
     def change(self, reservation: str, pieces: Iterable[Piece]) -> None:
-        """Promise something else instead; it keeps its place among the others.
+        """Replace a reservation's pieces; it keeps its place among the others.
 
-        Raises:
-            KeyError: it is not in the plan.
+        Raises: KeyError: it is not in the plan.
         """
         for piece in self._pieces[reservation]:
             self.give_back(piece)
@@ -190,7 +187,7 @@ class Plan:
             self.take(piece)
 
     def set_capacity(self, since: int, capacity: Bundle, until: int | None = None) -> None:
-        """The cluster has so much in [since, until), or from ``since`` on; what is promised stays promised."""
+        """Set the capacity in [since, until), or from ``since`` on; promises do not change."""
         changes = Steps((0.0, 0.0, 0.0, 0.0))
         self.capacity_version += 1
         for start, finish, row in self.capacity.runs():
@@ -202,7 +199,7 @@ class Plan:
             self.free.add(start, finish, change)
 
     def promised(self, step: int) -> dict[str, Vector]:
-        """Reservation → what it is promised in a step; those that are promised nothing then are left out."""
+        """Return reservation → its promise in a step; reservations without one are left out."""
         found: dict[str, Vector] = {}
         for reservation, pieces in self._pieces.items():
             now = [piece for piece in pieces if piece.start <= step < piece.finish]
@@ -214,7 +211,7 @@ class Plan:
         return found
 
     def overcommitted(self, since: int = 0, until: int | None = None) -> int | None:
-        """The first step in [since, until), or from ``since`` on, in which more is promised than there is."""
+        """Return the first step in [since, until), or from ``since`` on, in which promises exceed the capacity."""
         for start, _, row in self.free.runs(since):
             if until is not None and start >= until:
                 return None
@@ -224,7 +221,7 @@ class Plan:
 
     @contextmanager
     def limited(self, limit: Steps | None) -> Iterator[None]:
-        """Within, planners may take no more than that, and what they take counts there, too."""
+        """Bound planners by ``limit`` within the context; pieces they take are subtracted from it, too."""
         self.limit = limit
         try:
             yield
@@ -237,14 +234,14 @@ class Plan:
         return free if self.limit is None else list(map(min, free, self.limit.lowest(start, finish)))
 
     def take(self, piece: Piece) -> None:
-        """Count a piece as promised, whoever it is for: a planner's tries."""
+        """Subtract a piece from the free capacity, without a reservation: used while planning."""
         amounts = [-piece.number * amount for amount in piece.bundle.amounts]
         self.free.add(piece.start, piece.finish, amounts)
         if self.limit is not None:
             self.limit.add(piece.start, piece.finish, amounts)
 
     def give_back(self, piece: Piece) -> None:
-        """The contrary."""
+        """Undo :meth:`take`."""
         amounts = [piece.number * amount for amount in piece.bundle.amounts]
         self.free.add(piece.start, piece.finish, amounts)
         if self.limit is not None:

@@ -1,8 +1,8 @@
-"""PURE. What each owner has promised, over time, and how much more the sharing policies allow (Rayon §5.2).
+"""PURE. Each owner's promises over time, and the rest that the sharing policies allow (Rayon §5.2).
 
-Planners see the rest of an owner's quota as a limit beside what is free. At any time that is exact. What may be had in
-a sliding window is no limit of a step: plans are tried with limits under which no window can hold too much, and each
-plan is checked.
+Planners see the rest of an owner's quota as a limit beside the free capacity. For the quota at any time that is exact.
+The quota in a sliding window is not a limit per step: plans are tried under limits that keep every window within its
+quota, and each plan is checked.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from master.reservations.sharing import ROUNDING, Floats, Instantaneous, Integra
 
 Ints = npt.NDArray[np.int64]
 _NOTHING = (0.0, 0.0, 0.0, 0.0)
-#: More than anybody wants.
+#: More than any request.
 _UNBOUND = 1e30
-#: So large a part may be missing by rounding.
+#: Tolerance for fractions lost by rounding.
 _NEARLY = 1e-9
-#: A limit that follows from windows changes at most so often.
+#: Largest number of changes of a limit derived from windows.
 _MOST_MARKS = 512
 
 
 @dataclass(slots=True)
 class _Owner:
-    """``used`` in all, from the last window on; ``past``: of it, of turns that the agenda knows no longer. ``room``:
-    the rest at any time, of the capacity of that version."""
+    """``used``: all amounts from the last window on; ``past``: the part of it from turns no longer in the agenda.
+    ``room``: the rest at any time, for the capacity of ``version``.
+    """
 
     used: Steps = field(default_factory=lambda: Steps(_NOTHING))
     past: Steps = field(default_factory=lambda: Steps(_NOTHING))
@@ -39,8 +40,9 @@ class _Owner:
 
 
 class Quotas:
-    """What owners have, told by :meth:`take` and :meth:`release`; what they may have, by :meth:`limits` and
-    :meth:`accept`."""
+    """Owners' amounts, updated by :meth:`take` and :meth:`release`, and their bounds, by :meth:`limits` and
+    :meth:`accept`.
+    """
 
     def __init__(self, plan: Plan, policies: Sequence[Instantaneous | Integral], show: Show = str) -> None:
         self._plan = plan
@@ -50,36 +52,36 @@ class Quotas:
         self._over_time = [each for each in policies if isinstance(each, Integral)]
         self._window = max((each.window for each in self._over_time), default=0)
         self._owners: dict[str, _Owner] = {}
-        self._known_since = 0  # nothing is counted of the time before
-        #: Owners whose past has changed since it was written down.
+        self._known_since = 0  # earlier time is not counted
+        #: Owners whose past has changed since it was stored.
         self.changed: set[str] = set()
 
     @property
     def bound(self) -> bool:
-        """Whether any policy is in force."""
+        """Return whether any policy is in force."""
         return bool(self._policies)
 
     # ------------------------------------------------------------ what owners have
 
     def take(self, owner: str, pieces: Iterable[Piece]) -> None:
-        """Count pieces as the owner's."""
+        """Count pieces towards the owner's amounts."""
         if self.bound:
             self._change(owner, pieces, self._known_since, 1)
 
     def release(self, owner: str, pieces: Sequence[Piece], now: int) -> None:
-        """Count the pieces' future no longer; in the window, their past stays the owner's."""
+        """Stop counting the pieces' future; within the window, their past still counts."""
         if self.bound:
             self._change(owner, pieces, now, -1)
             self._record(owner, pieces, now, 1)
 
     def take_again(self, owner: str, pieces: Sequence[Piece], now: int) -> None:
-        """The contrary of :meth:`release`."""
+        """Undo :meth:`release`."""
         if self.bound:
             self._record(owner, pieces, now, -1)
             self._change(owner, pieces, now, 1)
 
     def advance(self, now: int) -> None:
-        """Time has passed: forget what no window that ends later reaches."""
+        """Advance the time: drop amounts before all later windows."""
         self._known_since = max(self._known_since, now - self._window)
         for name, one in list(self._owners.items()):
             if _over(one.used, self._known_since):
@@ -91,13 +93,13 @@ class Quotas:
                 del self._owners[name]
 
     def past(self, owner: str) -> list[tuple[int, int, list[float]]]:
-        """Return what the owner had of turns that are over: (start, finish, amounts)."""
+        """Return the owner's amounts of finished turns: (start, finish, amounts)."""
         one = self._owners.get(owner)
         runs = () if one is None else one.past.runs()
         return [(start, finish, row) for start, finish, row in runs if finish is not None and any(row)]
 
     def set_past(self, owner: str, past: Iterable[tuple[int, int, Sequence[float]]]) -> None:
-        """Replace :meth:`past`, as it was written down."""
+        """Replace :meth:`past` by a stored one."""
         if not self._window:
             return
         one = self._owners.setdefault(owner, _Owner())
@@ -116,10 +118,10 @@ class Quotas:
     def limits(
         self, owner: str, expression: Expression, first: int, last: int, before: Steps | None = None
     ) -> Iterator[Steps | None]:
-        """Yield limits for a planner to try within [first, last), one after the other, where :meth:`accept` found
-        something against a plan without.
+        """Yield limits for a planner to try within [first, last), in turn, after :meth:`accept` refused a plan without
+        a limit.
 
-        ``before`` is what an update would replace: no more than that at any time is never too much.
+        ``before``: amounts that an update replaces; staying within them at all times is always accepted.
         """
         one = self._owners.setdefault(owner, _Owner())
         if (room := self._room(one)) is not None:
@@ -134,9 +136,8 @@ class Quotas:
                     yield limit
 
     def accept(self, owner: str, pieces: Sequence[Piece], limit: Steps | None, before: Steps | None = None) -> str:
-        """Count pieces that were planned with a limit; why they are too much, in a line, and then they do not count.
-
-        Empty: they are not. None as the limit: there was none.
+        """Count pieces planned under a limit (None: without one). Return an empty string, or why they exceed a quota;
+        then they do not count.
         """
         one = self._owners.setdefault(owner, _Owner())
         within_room = limit is not None and limit is one.room
@@ -162,7 +163,7 @@ class Quotas:
     # ------------------------------------------------------------ inside
 
     def _change(self, owner: str, pieces: Iterable[Piece], since: int, sign: int) -> None:
-        """Of what pieces have from a step on."""
+        """Change the owner's amounts by the pieces from a step on."""
         one = self._owners.setdefault(owner, _Owner())
         for piece in pieces:
             if max(piece.start, since) < piece.finish:
@@ -171,7 +172,7 @@ class Quotas:
                     one.room.add(max(piece.start, since), piece.finish, _amounts(piece, -sign))
 
     def _record(self, owner: str, pieces: Iterable[Piece], now: int, sign: int) -> None:
-        """What pieces had before a step, as past of the owner."""
+        """Change the owner's past by the pieces before a step."""
         if not self._window:
             return
         one = self._owners.setdefault(owner, _Owner())
@@ -182,7 +183,7 @@ class Quotas:
                 self.changed.add(owner)
 
     def _room(self, one: _Owner) -> Steps | None:
-        """What the owner may still have at any time; None: anything."""
+        """Return the rest of the owner's quota at any time; None: unlimited."""
         if self._at_once is None:
             return None
         if one.room is None or one.version != self._plan.capacity_version:
@@ -195,9 +196,10 @@ class Quotas:
     def _within_windows(
         self, one: _Owner, expression: Expression, first: int, last: int, *, divided: bool
     ) -> Steps | None:
-        """A limit under which no window holds too much: where each window has room for all that is wanted, or
-        ``divided``, at each step an equal part of what is left in the fullest window around it. None: it leaves no room
-        for what is wanted."""
+        """Return a limit that keeps every window within its quota: steps whose windows have room for the whole
+        expression, or, if ``divided``, an equal part per step of the rest in the fullest window around it. None: too
+        little room is left.
+        """
         room = self._room(one)
         limit = _Limit(first, last, Steps((_UNBOUND,) * 4) if room is None else room)
         for policy in self._over_time:
@@ -220,7 +222,7 @@ class Quotas:
 
 
 class _Limit:
-    """Amounts over [first, last), the least of several."""
+    """Amounts over [first, last), the least of several limits."""
 
     def __init__(self, first: int, last: int, steps: Steps) -> None:
         a, b = steps.span(first, last)
@@ -229,7 +231,7 @@ class _Limit:
         self._columns = [np.array(column[a:b]) for column in steps.columns]
 
     def bound(self, index: int, marks: Ints, most: Floats) -> None:
-        """Allow no more of a resource than ``most``, from each mark on."""
+        """Bound a resource by ``most``, from each mark on."""
         starts = np.union1d(self.starts, marks)
         own = np.searchsorted(self.starts, starts, side="right") - 1
         self._columns = [column[own] for column in self._columns]
@@ -238,18 +240,18 @@ class _Limit:
         self._columns[index] = np.minimum(self._columns[index], others)
 
     def steps(self) -> Steps:
-        """Return it as a planner takes it."""
+        """Return the limit in the form for planners."""
         return Steps.of(self.starts.tolist(), [column.tolist() for column in self._columns])
 
 
 def _thinned(marks: Ints, first: int, last: int) -> Ints:
-    """``first``, and at most so many of the marks in [first, last) as a limit has."""
+    """Return ``first`` and the marks in [first, last), thinned to the largest number of a limit's changes."""
     within = np.unique(marks[(marks > first) & (marks < last)])
     return np.append(first, within[:: -(-len(within) // _MOST_MARKS) or 1])
 
 
 def _least_around(marks: Ints, last: int, window: int, begins: Ints, left: Floats) -> Floats:
-    """For each stretch between marks, the least that is left in any window that reaches into it."""
+    """Return for each stretch between marks the least rest of any window that overlaps it."""
     lows, highs = np.maximum(0, marks - window + 1), np.append(marks[1:], last) - 1
     a, b = np.searchsorted(begins, lows), np.searchsorted(begins, highs, side="right")
     ranges = np.column_stack((a, b)).ravel()
@@ -261,7 +263,7 @@ def _least_around(marks: Ints, last: int, window: int, begins: Ints, left: Float
 
 
 def _bounds(expression: Expression, first: int, last: int) -> tuple[int, int]:
-    """Where in [first, last) an expression in its normal form may lie."""
+    """Return the bounds in [first, last) of an expression in its normal form."""
     atoms = list(atoms_of(expression))
     starts = [atom.start or 0 for atom in atoms]
     finishes = [last if atom.finish is None else atom.finish for atom in atoms]
@@ -270,7 +272,7 @@ def _bounds(expression: Expression, first: int, last: int) -> tuple[int, int]:
 
 
 def _wanted(expression: Expression, chosen: Callable[[Iterable[float]], float]) -> list[float]:
-    """What it takes of each resource in all, amounts × steps; of alternatives what ``chosen`` says."""
+    """Return the total of each resource, amounts × steps; ``chosen`` selects among alternatives."""
     match expression:
         case Atom():
             return [expression.work * float(amount) for amount in expression.bundle.amounts]
@@ -283,7 +285,7 @@ def _wanted(expression: Expression, chosen: Callable[[Iterable[float]], float]) 
 
 
 def _over(steps: Steps, before: int) -> bool:
-    """Whether something of it lies before a step."""
+    """Return whether part of it lies before a step."""
     return len(steps.starts) > 1 and steps.starts[1] < before
 
 
@@ -292,7 +294,7 @@ def _amounts(piece: Piece, sign: int = 1) -> list[float]:
 
 
 def sum_of(pieces: Iterable[Piece]) -> Steps:
-    """Return what pieces have together over time."""
+    """Return the sum of pieces over time."""
     found = Steps(_NOTHING)
     for piece in pieces:
         found.add(piece.start, piece.finish, _amounts(piece))
@@ -300,7 +302,7 @@ def sum_of(pieces: Iterable[Piece]) -> Steps:
 
 
 def _within(pieces: Sequence[Piece], before: Steps) -> bool:
-    """Whether pieces have at no time more than was there before."""
+    """Return whether pieces stay within ``before`` at all times."""
     left = before.times(1.0)
     for piece in pieces:
         left.add(piece.start, piece.finish, _amounts(piece, -1))

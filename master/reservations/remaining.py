@@ -1,4 +1,4 @@
-"""PURE. What is left of a request that has begun: the work that was not promised a time that has passed."""
+"""PURE. The rest of a request that has begun: the work without a promised time in the past."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, a
 
 
 def remaining(expression: Expression, placed: Placed, now: int) -> Expression:
-    """In its normal form. Of alternatives the chosen one, once something of it was given; what is done asks for none.
+    """Return the rest in normal form. Of alternatives, the chosen one is kept once part of it was given.
 
-    What was given before ``now`` counts as work, whether or not anybody used it: that is what was promised.
+    Bundles given before ``now`` count as work, used or not: they were promised.
     """
     return normalized(_left(expression, iter(placed), now))
 
@@ -33,7 +33,7 @@ def _left(expression: Expression, placed: Iterator[list[Piece]], now: int) -> Ex
 
 
 def _chosen(parts: tuple[Expression, ...], placed: Iterator[list[Piece]], now: int) -> Expression:
-    """While nothing of it was given, another alternative will do as well."""
+    """Return the chosen alternative; while nothing of it was given, all alternatives remain."""
     given = [[next(placed) for _ in atoms_of(part)] for part in parts]
     for part, pieces in zip(parts, given, strict=True):
         if any(piece.start < now for each in pieces for piece in each):

@@ -1,4 +1,4 @@
-"""PURE. What capacity that was lost takes of a reservation, and what of it can be given back when capacity returns."""
+"""PURE. Turns cut by a loss of capacity, and the parts that can be given back when capacity returns."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """A turn that is promised nothing from step ``since`` on, because the cluster had less than was promised."""
+    """A turn without a promise from step ``since`` on, because the cluster had less than was promised."""
 
     turn: Turn
     since: int
 
     def left(self) -> Expression:
-        """Return what of the request was not given when the turn was cut."""
+        """Return the part of the request that was not given before the cut."""
         return remaining(self.turn.expression, self.turn.placed, self.since)
 
     def missed(self, now: int) -> bool:
-        """Return whether time has passed in which the turn was to be promised something."""
+        """Return whether part of the turn's promised time has passed since the cut."""
         return any(_clip(piece, self.since, now) is not None for piece in self.turn.pieces)
 
     def coming(self, now: int) -> list[Piece]:
-        """Return what the turn was to be promised from ``now`` on."""
+        """Return the turn's pieces from ``now`` on."""
         return after(self.turn.pieces, now)
 
     def rest(self, now: int) -> Placed:
-        """Return the turn's pieces without what was missed between the cut and ``now``."""
+        """Return the turn's pieces without those missed between the cut and ``now``."""
         found: Placed = []
         for pieces in self.turn.placed:
             parts = [part for piece in pieces for part in (_clip(piece, 0, self.since), _clip(piece, now, None))]
@@ -44,7 +44,7 @@ class Cut:
 
 
 def after(pieces: Iterable[Piece], now: int) -> list[Piece]:
-    """Return what pieces have from step ``now`` on."""
+    """Return the parts of pieces from step ``now`` on."""
     return [clipped for piece in pieces if (clipped := _clip(piece, now, None)) is not None]
 
 
@@ -64,7 +64,7 @@ def fits(plan: Plan, pieces: list[Piece]) -> bool:
 
 
 def _clip(piece: Piece, start: int, finish: int | None) -> Piece | None:
-    """The part of a piece in [start, finish); None: there is none."""
+    """Return the part of a piece in [start, finish); None where it is empty."""
     first = max(piece.start, start)
     last = piece.finish if finish is None else min(piece.finish, finish)
     return Piece(first, last, piece.bundle, piece.number) if first < last else None

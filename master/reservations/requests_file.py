@@ -1,4 +1,4 @@
-"""The file that ``penstock plan`` reads: a cluster, its bundles, and who asks for what."""
+"""The input file of ``penstock plan``: a cluster, its bundles, and the requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from master.reservations.rdl.calendar import LAST_STEP
 from penstock.model.reading import told
 from penstock.model.units import QuantityError, parse_duration_s
 
-#: A shorter step is a mistake in writing.
+#: A shorter step is taken for a mistake.
 _SHORTEST_STEP_S = 1e-3
 
 
@@ -55,12 +55,12 @@ class _File(_Struct, frozen=True, kw_only=True):
 
 
 class RequestsError(ValueError):
-    """One line: the file, the key, and what is wrong."""
+    """One line: the file, the key, and the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request, in its normal form; where ``every`` is said, each of its turns is a request of its own."""
+    """One request, in its normal form; each turn of a recurring request is a request of its own."""
 
     name: str
     owner: str
@@ -69,7 +69,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """What a file says: the cluster, empty; who asks; how far ahead is planned (steps)."""
+    """The content of a file: the empty cluster, the requests, and how far ahead to plan (steps)."""
 
     plan: Plan
     asked: list[Asked]
@@ -78,10 +78,9 @@ class Requests:
 
 
 def read(data: bytes, name: str) -> Requests:
-    """What the bytes of a file say.
+    """Return the content of a file's bytes.
 
-    Raises:
-        RequestsError: it is none.
+    Raises: RequestsError: the content is invalid.
     """
     try:
         file = msgspec.json.decode(data, type=_File)
@@ -114,16 +113,15 @@ def read(data: bytes, name: str) -> Requests:
             raise RequestsError(f"{name}: requests[{index}] ({each.name}): {error}") from None
     names = [each.name for each in file.requests]
     if twice := [each for index, each in enumerate(names) if each in names[:index]]:
-        raise RequestsError(f"{name}: requests: the name {twice[0]!r} stands twice")
+        raise RequestsError(f"{name}: requests: the name {twice[0]!r} is used twice")
     until = horizon if horizon is not None else _latest([request for _, request in asked])
     return Requests(plan, [one for each, request in asked for one in _turns(each, request, until)], calendar, until)
 
 
 def _with_turns(request: Request) -> Request:
-    """The request.
+    """Return the request after a check.
 
-    Raises:
-        RdlError: it recurs, and has no turn.
+    Raises: RdlError: it recurs, but has no turn.
     """
     if request.every is not None and not Recurrence(request).turns(0, LAST_STEP):
         raise RdlError(f"no turn begins before step {request.until}, where the recurrence ends (until)")
@@ -137,14 +135,14 @@ def _plan(said: str | list[_Capacity], calendar: Calendar) -> Plan:
     plan = Plan(parse_bundle(said[changes[0][1]].bundle) if changes and changes[0][0] == 0 else Bundle())
     for since, index in changes:
         new, step = parse_bundle(said[index].bundle), math.floor(since)
-        if since > step:  # within a step: all of that step has what is there throughout
+        if since > step:  # within a step: the step has the least capacity throughout
             plan.set_capacity(step, Bundle.of(map(min, plan.capacity.at(step), new.amounts)), step + 1)
         plan.set_capacity(math.ceil(since), new)
     return plan
 
 
 def _latest(requests: list[Request]) -> int:
-    """The latest end that anybody names; a day's worth of steps where somebody names none."""
+    """Return the latest end of all requests; a day's worth of steps where none has an end."""
     ends = [_last_step(request) for request in requests]
     return max((end for end in ends if end is not None), default=86_400)
 
@@ -158,7 +156,7 @@ def _last_step(request: Request) -> int | None:
 
 
 def _turns(said: _Asked, request: Request, horizon: int) -> list[Asked]:
-    """Once, or as often as ``every`` says until the horizon; the first turn also where it ends later."""
+    """Return the request, or all its turns until the horizon; the first turn is included even if it ends later."""
     if request.every is None:
         return [Asked(said.name, said.owner, normalized(request.expression))]
     recurrence = Recurrence(request)

@@ -1,7 +1,7 @@
-"""PURE. Sharing policies: how much of the cluster one user, or one tenant, may have promised (Rayon §5.2).
+"""PURE. Sharing policies: bounds on the promises to one user or tenant (Rayon §5.2).
 
-A policy looks at what an owner has and would have, and says what is too much. :mod:`master.reservations.quotas` keeps
-what owners have, and tells planners.
+A policy compares an owner's present and new amounts with its bound. :mod:`master.reservations.quotas` stores the
+owners' amounts, and passes limits to planners.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from master.reservations.plan import EPSILON, Piece, Steps
 
 Floats = npt.NDArray[np.float64]
 _NAMES = ("cpu", "disk", "network", "memory")
-#: Shares of bytes are no whole numbers: so large a part of a limit is rounding.
+#: Tolerance for rounding, as a fraction of a limit: shares of bytes are not whole numbers.
 ROUNDING = 1e-12
-#: Step → its time, as messages show it.
+#: Formats the time of a step for messages.
 Show = Callable[[int], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Instantaneous:
-    """At no time more than ``share`` of what the cluster has then, of any resource."""
+    """Bounds an owner at any time to ``share`` of the cluster's present capacity of each resource."""
 
     share: float
 
     def too_much(self, capacity: Steps, owner: str, used: Steps, new: Iterable[Piece], show: Show) -> str:
-        """Why ``new`` pieces, which ``used`` counts already, are too much, in a line; empty if they are not."""
+        """Return why ``new`` pieces, already counted in ``used``, exceed the bound, in one line; empty if they do
+        not.
+        """
         for piece in new:
             for start, finish, has in capacity.between(piece.start, piece.finish):
                 a, b = used.span(start, finish)
@@ -39,7 +41,7 @@ class Instantaneous:
         return ""
 
     def _line(self, capacity: Steps, owner: str, used: Steps, start: int, finish: int, show: Show) -> str:
-        """What is too much first, in [start, finish), for which the cluster has the same throughout."""
+        """Describe the first excess in [start, finish), over which the cluster's capacity is constant."""
         for step, _, row in used.between(start, finish):
             for name, amount, has in zip(_NAMES, row, capacity.at(step), strict=True):
                 if amount > self.share * has * (1 + ROUNDING) + EPSILON:
@@ -50,13 +52,13 @@ class Instantaneous:
 
 @dataclass(frozen=True, slots=True)
 class Integral:
-    """In no ``window`` of so many steps more than ``share`` of all that the cluster has in it, of any resource."""
+    """Bounds an owner in any ``window`` of steps to ``share`` of the cluster's total of each resource in it."""
 
     share: float
     window: int
 
     def too_much(self, capacity: Steps, owner: str, used: Steps, new: Iterable[Piece], show: Show) -> str:
-        """As :meth:`Instantaneous.too_much`, of the windows that reach over ``new`` pieces."""
+        """As :meth:`Instantaneous.too_much`, for the windows that overlap ``new`` pieces."""
         new = list(new)
         if not new:
             return ""
@@ -76,10 +78,10 @@ class Integral:
 
 
 class Windows:
-    """The windows of an :class:`Integral` that reach into [first, last): where they begin, and what is left in them.
+    """The windows of an :class:`Integral` that overlap [first, last): their beginnings, and the rest in them.
 
-    What a window holds rises and falls in straight lines as it slides: it is the most where the window begins or ends
-    at a step in which something changes, and these are the windows looked at.
+    A sliding window's content is piecewise linear: it is largest where the window begins or ends at a step with a
+    change, so only those windows are examined.
     """
 
     def __init__(self, policy: Integral, capacity: Steps, used: Steps, first: int, last: int) -> None:
@@ -96,12 +98,12 @@ class Windows:
         self.begins = begins
 
     def left(self, index: int) -> Floats:
-        """Return what an owner may still have of a resource in each window, in amounts × steps."""
+        """Return the rest of a resource for an owner in each window, in amounts × steps."""
         left: Floats = self.allowed(index) - self._used.between(self.begins, self._window, index)
         return left
 
     def allowed(self, index: int) -> Floats:
-        """Return what an owner may have of a resource in each window."""
+        """Return an owner's bound of a resource in each window."""
         allowed: Floats = self._has.between(self.begins, self._window, index) * (self._share * (1 + ROUNDING))
         return allowed
 
@@ -130,5 +132,5 @@ class _Sums:
 
 
 def resources_of(pieces: Iterable[Piece]) -> list[int]:
-    """Return the indices of the resources that pieces have some of."""
+    """Return the indices of the resources that occur in the pieces."""
     return sorted({index for piece in pieces for index, amount in enumerate(piece.bundle.amounts) if amount})

@@ -1,4 +1,4 @@
-"""PURE. What the cluster has, and what of it is away: on nodes that are drained, or were lost a short while ago."""
+"""PURE. The cluster's capacity, and the absent part of it: on drained nodes, or on nodes lost recently."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from master.reservations.rdl import Bundle
 
 
 class Supply:
-    """The cluster's capacity, told by :meth:`tell`; times are steps of the plan.
+    """The cluster's capacity, updated by :meth:`tell`; times are steps of the plan.
 
-    ``whole`` counts nodes that are away, ``present`` does not. A node that was lost counts for ``kept_steps``: most
-    come back. Behind that the cluster is believed to have become smaller.
+    ``whole`` includes absent nodes, ``present`` does not. A lost node counts for ``kept_steps``, because most nodes
+    come back; after that the cluster is assumed to have become smaller.
     """
 
     def __init__(self, kept_steps: int) -> None:
@@ -23,16 +23,18 @@ class Supply:
 
     @property
     def lost(self) -> bool:
-        """Whether a node is away that is believed to come back."""
+        """Return whether a lost node is still expected back."""
         return self._lost_since is not None
 
     @property
     def away(self) -> bool:
-        """Whether anything is away."""
+        """Return whether any capacity is absent."""
         return self.whole != self.present
 
     def tell(self, connected: Bundle, drained: Bundle, step: int) -> bool:
-        """Take what nodes have together, and what of it is of drained nodes. Return whether that changed anything."""
+        """Set the capacity of connected nodes, and of the drained ones among them. Return whether that changed
+        anything.
+        """
         before = self.whole, self.present
         whole = Bundle.of(map(max, connected.amounts, self.whole.amounts))
         if whole == connected:
@@ -47,5 +49,5 @@ class Supply:
 
 
 def less(capacity: Bundle, gone: Bundle) -> Bundle:
-    """Return what is left of a capacity."""
+    """Return the rest of a capacity."""
     return Bundle.of(max(0, has - other) for has, other in zip(capacity.amounts, gone.amounts, strict=True))

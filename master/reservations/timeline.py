@@ -1,4 +1,4 @@
-"""PURE. The plan as it lies ahead, for people and pages: what is promised to whom over time, and what is free."""
+"""PURE. The plan over time, for display: promises by owner, and the free capacity."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from master.reservations.desk import Desk
 from master.reservations.plan import Steps
 
-#: The dimensions of :attr:`Bundle.amounts`, as they are called outside.
+#: The external names of the dimensions of :attr:`Bundle.amounts`.
 AMOUNTS = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
-#: So many stretches of time in which nothing changes are shown at once.
+#: Largest number of shown stretches of time without a change.
 MOST_RUNS = 1000
 
 
 def stacked(desk: Desk, since: float, until: float, *, by: str = "user") -> dict[str, Any]:
-    """What is promised from Unix time ``since`` to ``until``, for each user, or ``by`` "reservation" for each of them.
+    """Return the promises from Unix time ``since`` to ``until``, by user, or ``by`` "reservation" for each reservation.
 
     ``times`` rise from ``since``; each amount in the lists holds from the time at its place to the next one, the last
-    to ``until``, which is earlier than asked where more than :data:`MOST_RUNS` changes lie before it. Who is promised
-    nothing then is left out. ``capacity`` is what the cluster has by the plan. Times are whole steps.
+    to ``until``, which is earlier than requested where more than :data:`MOST_RUNS` changes precede it. Owners without a
+    promise then are left out. ``capacity`` is the cluster's planned capacity. Times are whole steps.
     """
     first, last = desk.step(since), max(desk.step(since) + 1, desk.step(until))
     held: dict[str, Steps] = {}
@@ -45,13 +45,13 @@ def stacked(desk: Desk, since: float, until: float, *, by: str = "user") -> dict
 
 
 def free_runs(desk: Desk, since: float) -> list[dict[str, Any]]:
-    """What could be promised from Unix time ``since`` on, run by run; the last one has no ``finish`` (None)."""
+    """Return the free capacity from Unix time ``since`` on, run by run; the last run has no ``finish`` (None)."""
     first, found = desk.step(since), list[dict[str, Any]]()
     with desk.without_away():
         runs = list(islice(desk.agenda.plan.free.runs(max(0, first)), MOST_RUNS))
     for start, finish, row in runs:
         end = None if finish is None else desk.unix(finish)
-        free = [max(0.0, amount) for amount in row]  # less than nothing where what is away is promised
+        free = [max(0.0, amount) for amount in row]  # negative where absent capacity is promised
         found.append({"start": desk.unix(max(start, first)), "finish": end} | dict(zip(AMOUNTS, free, strict=True)))
     return found
 

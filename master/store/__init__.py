@@ -1,4 +1,4 @@
-"""What the master keeps over restarts: in SQLite by default; any database that SQLAlchemy knows is a URL away."""
+"""The master's storage across restarts: SQLite by default, or any database with an SQLAlchemy URL."""
 
 from master.store.database import Database, StoreError
 from master.store.depository import Bounds, Depository, Overview, Recorded

@@ -1,4 +1,4 @@
-"""The connection to the master's database, and the version of what is in it."""
+"""The connection to the master's database, and the version of its schema."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-#: All tables of all rooms that keep something.
+#: All tables of all packages that store data.
 METADATA = sa.MetaData()
-#: What the tables look like. A lower number in a database is brought up to date; a higher one is left alone.
+#: Version of the schema. A database with a lower version is upgraded; one with a higher version is refused.
 VERSION = 3
-#: From a version to the next one.
+#: The statements that upgrade a version to the next one.
 _STEPS = {
     1: ("ALTER TABLE profile_runs ADD COLUMN run TEXT NOT NULL DEFAULT ''",),
     2: ("ALTER TABLE profile_runs ADD COLUMN last_part FLOAT NOT NULL DEFAULT 1.0",),
@@ -25,17 +25,17 @@ _VERSION = sa.Table("penstock_schema", METADATA, sa.Column("version", sa.Integer
 
 
 class StoreError(Exception):
-    """One line: what is wrong with the database, and the remedy."""
+    """One line: the problem with the database, and the remedy."""
 
 
 class Database:
-    """Blocking; for any thread, one at a time for each call. Tables are made when they are not there."""
+    """A blocking connection, usable from any thread. Missing tables are created."""
 
     def __init__(self, url: str) -> None:
-        """``url`` as SQLAlchemy has it, or the path of an SQLite file.
+        """``url`` is an SQLAlchemy URL, or the path of an SQLite file.
 
-        Raises:
-            StoreError: it cannot be opened, its driver is missing, or another version of Penstock has written it.
+        Raises: StoreError: the database cannot be opened, its driver is missing, or another version of Penstock wrote
+        it.
         """
         self.url = _as_url(url)
         if (file := file_of(url)) is not None:
@@ -54,15 +54,14 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """Its address, for people: without the password."""
+        """Return the URL for display, without the password."""
         return sa.engine.make_url(self.url).render_as_string(hide_password=True)
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """All that is done within happens, or nothing.
+        """Run a transaction: all changes within are made, or none.
 
-        Raises:
-            StoreError: the database does not do it.
+        Raises: StoreError: the database failed.
         """
         try:
             with self._engine.begin() as connection:
@@ -71,7 +70,7 @@ class Database:
             raise StoreError(f"store: {self.shown}: {_line(error)}") from error
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._engine.dispose()
 
     def _open(self) -> sa.Engine:
@@ -132,7 +131,7 @@ def _close_to_others(file: Path) -> None:
 
 
 def _sqlite(connection: Any, _: object) -> None:
-    """Readers do not wait for the writer, and a power cut loses the last transaction at most, never the file."""
+    """Let readers proceed beside the writer; a power cut loses at most the last transaction, never the file."""
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=5000", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")

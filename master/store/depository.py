@@ -1,8 +1,8 @@
-"""The resource usage depository (Elasecutor §III.A): what executors have used, by application and settings.
+"""The resource usage depository (Elasecutor §III.A): measured use of executors, by application and settings.
 
-A row is an executor; those that name the same run of an application are one run to whoever reads. Usage is kept as
-resources × slots in single precision, compressed: an hour in slots of 3 s takes 38 KB at most. A slot that was not
-measured is NaN; of the last slot ``last_part`` is the part that had passed when the executor ended.
+A row is an executor; executors that name the same run of an application are read as one run. Usage is stored as
+resources × slots in single precision, compressed: an hour in slots of 3 s takes at most 38 KB. An unmeasured slot is
+NaN; ``last_part`` is the elapsed fraction of the last slot when the executor ended.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _RUNS = sa.Table(
     sa.Index("profile_runs_by_application", "application", "ended_at"),
 )
 _SETTINGS = (_RUNS.c.application, _RUNS.c.input_bytes, _RUNS.c.cores, _RUNS.c.memory_bytes)
-#: What tells one run from another; an executor that names none is one of its own.
+#: The columns that identify a run; an executor without a run's name is a run of its own.
 _ONE_RUN = (*_SETTINGS, _RUNS.c.run, sa.case((_RUNS.c.run == "", _RUNS.c.id), else_=0))
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is kept: the latest runs with the same settings and of an application, executors of a run, and all."""
+    """Bounds: the latest runs with equal settings, runs of an application, executors of a run, and bytes in all."""
 
     runs_per_settings: int = 10
     runs_per_application: int = 500
@@ -55,9 +55,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """A run that ended at ``ended_at`` (Unix time), in slots of ``slot_s`` seconds; ``id`` rises.
+    """A run that ended at ``ended_at`` (Unix time), in slots of ``slot_s`` seconds; ``id`` increases.
 
-    ``name`` is the run's (empty: it has none), ``executors`` how many of it are kept.
+    ``name`` is the run's name (empty: none), ``executors`` the number of its stored executors.
     """
 
     id: int
@@ -71,7 +71,9 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Of an application: how many runs are kept, their settings, that of the last run first, and when that ended."""
+    """An application's stored runs: their number, their settings (the last run's first), and the end of the last
+    run.
+    """
 
     application: str
     runs: int
@@ -80,17 +82,16 @@ class Overview:
 
 
 class Depository:
-    """Blocking, as its database is."""
+    """Access to the stored runs; blocking, like the database."""
 
     def __init__(self, database: Database, bounds: Bounds | None = None) -> None:
         self._database = database
         self._bounds = bounds or Bounds()
 
     def add(self, application: str, run: Run, *, ended_at: float, slot_s: float, name: str = "") -> int:
-        """Keep an executor of the run ``name``, and forget what is too much; its id.
+        """Store an executor of the run ``name``, delete what exceeds the bounds, and return its id.
 
-        Raises:
-            StoreError: the database does not take it.
+        Raises: StoreError: the database failed.
         """
         usage = _packed(run)
         settings = run.settings
@@ -116,10 +117,10 @@ class Depository:
     def runs(
         self, application: str, *, settings: Settings | None = None, slot_s: float | None = None
     ) -> list[Recorded]:
-        """Those of an application that are kept, in the order in which they ended; of one settings, of one slot only.
+        """Return the stored runs of an application in the order of their ends, limited to some settings or a slot's
+        length.
 
-        Raises:
-            StoreError: the database does not give them.
+        Raises: StoreError: the database failed.
         """
         query = sa.select(_RUNS).where(_RUNS.c.application == application).order_by(_RUNS.c.ended_at, _RUNS.c.id)
         if settings is not None:
@@ -134,10 +135,9 @@ class Depository:
             return _whole_runs([_recorded(row) for row in connection.execute(query)])
 
     def overview(self) -> list[Overview]:
-        """Every application, by name.
+        """Return an overview of every application, by name.
 
-        Raises:
-            StoreError: the database does not say.
+        Raises: StoreError: the database failed.
         """
         ended = sa.func.max(_RUNS.c.ended_at).label("ended_at")
         query = sa.select(*_SETTINGS, ended).group_by(*_ONE_RUN).order_by(_RUNS.c.application, ended.desc())
@@ -152,18 +152,18 @@ class Depository:
         ]
 
     def applications(self) -> dict[str, int]:
-        """Application → of how many executors the runs are kept."""
+        """Return application → number of stored executors."""
         query = sa.select(_RUNS.c.application, sa.func.count()).group_by(_RUNS.c.application)
         with self._database.transaction() as connection:
             return {name: int(count) for name, count in connection.execute(query.order_by(_RUNS.c.application))}
 
     def forget(self, application: str) -> int:
-        """All runs of an application; how many there were."""
+        """Delete all runs of an application; return the number of deleted executors."""
         with self._database.transaction() as connection:
             return connection.execute(sa.delete(_RUNS).where(_RUNS.c.application == application)).rowcount
 
     def _forget(self, connection: sa.Connection, application: str) -> None:
-        """What exceeds the bounds, oldest first."""
+        """Delete the oldest rows that exceed the bounds."""
         bounds = self._bounds
         newest_first = (_RUNS.c.ended_at.desc(), _RUNS.c.id.desc())
         last = sa.func.max(_RUNS.c.id).over(partition_by=_ONE_RUN).label("last")
@@ -206,7 +206,9 @@ def _settings(row: sa.Row[Any]) -> Settings:
 
 
 def _whole_runs(executors: list[Recorded]) -> list[Recorded]:
-    """Executors of one run as one, in the slots of the longest of them; each run stands where its last one ended."""
+    """Merge the executors of each run, in the longest of their slots; order the runs by the end of their last
+    executor.
+    """
     runs: dict[tuple[Settings, str, int], list[Recorded]] = {}
     for each in executors:
         key = (each.run.settings, each.name, 0 if each.name else each.id)

@@ -1,5 +1,6 @@
-"""What a master that is restarted is to know again: which nodes operators have drained, how jobs ended, what was
-learnt of their sizes and of the lengths of jobs and tasks, and which jobs are first by hand."""
+"""State restored after a restart of the master: drained nodes, how jobs ended, learnt sizes of jobs, lengths of jobs
+and tasks, and orders by hand.
+"""
 
 from __future__ import annotations
 
@@ -62,21 +63,20 @@ _LENGTHS = sa.Table(
     sa.Column("tasks", sa.Text, primary_key=True),
     sa.Column("known", sa.LargeBinary, nullable=False),
 )
-#: The one row of the lengths of tasks.
+#: Key of the single row of tasks' lengths.
 _ALL_TASKS = "all"
 
 
 class RememberedStore:
-    """Blocking, as its database is. What is too much for the core is too much here: it says what to forget."""
+    """The stored state; blocking, like the database. The core bounds its size by reporting removals."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def keep(self, changed: Keep) -> None:
-        """Write down what changed, None: forget it; all of it or nothing.
+        """Store the changes in one transaction; None: delete the entry.
 
-        Raises:
-            StoreError: the database does not do it.
+        Raises: StoreError: the database failed.
         """
         lengths = {} if changed.lengths is None else {_ALL_TASKS: changed.lengths}
         with self._database.transaction() as connection:
@@ -88,11 +88,10 @@ class RememberedStore:
             _replace(connection, _LENGTHS.c.tasks, "known", lengths)
 
     def all(self) -> Remembered:
-        """Return what is kept; the jobs in the order in which they ended. What cannot be read, as another version wrote
-        it, is left out.
+        """Return the stored state; jobs in the order of their ends. Entries that cannot be read, because another
+        version wrote them, are left out.
 
-        Raises:
-            StoreError: the database does not tell.
+        Raises: StoreError: the database failed.
         """
         with self._database.transaction() as connection:
             drains = _read(connection, _DRAINS.c.node, _DRAINS.c.said, DrainSaid)
@@ -105,7 +104,7 @@ class RememberedStore:
         return Remembered(drains, list(jobs.values()), list(sizes.values()), orders, by_name, lengths.get(_ALL_TASKS))
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._database.close()
 
 
@@ -121,16 +120,14 @@ def _name(text: str) -> Name:
 def _read(
     connection: sa.Connection, order: sa.Column[Any], value: sa.Column[Any], as_type: type[T], key: Any = None
 ) -> dict[Any, T]:
-    """Return the rows of a table in the order of a column, by that or by ``key``."""
+    """Return the rows of a table in the order of a column, keyed by that column or by ``key``."""
     rows = connection.execute(sa.select(order if key is None else key, value).order_by(order)).all()
     found: dict[Any, T] = {}
     for name, kept in rows:
         try:
             found[name] = msgspec.json.decode(kept, type=as_type)
         except msgspec.DecodeError as error:
-            log.warning(
-                "what the store remembers cannot be read; it is forgotten", what=as_type.__name__, why=str(error)
-            )
+            log.warning("a stored entry cannot be read and is ignored", what=as_type.__name__, why=str(error))
     return found
 
 

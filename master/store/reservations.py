@@ -1,4 +1,4 @@
-"""What was promised ahead of time, kept over restarts of the master (Rayon §5.1: an accepted request is a contract)."""
+"""Reservations stored across restarts of the master (Rayon §5.1: an accepted request is a contract)."""
 
 from __future__ import annotations
 
@@ -38,18 +38,17 @@ _NO_PAST: Mapping[str, list[KeptPast]] = {}
 
 
 class ReservationStore:
-    """Blocking, as its database is; every call is one transaction, done when it returns."""
+    """The stored reservations; blocking, like the database. Every call is one transaction, complete on return."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def keep(self, changed: list[Kept], deleted: list[str], past: Mapping[str, list[KeptPast]] = _NO_PAST) -> None:
-        """Write down what changed, and forget what is over: all of it or nothing.
+        """Store the changed reservations and delete the finished ones, in one transaction.
 
-        ``past``: owner → what quotas count of reservations that are over.
+        ``past``: owner → finished reservations that quotas count.
 
-        Raises:
-            StoreError: the database does not do it.
+        Raises: StoreError: the database failed.
         """
         gone = [*deleted, *(one.id for one in changed)]
         with self._database.transaction() as connection:
@@ -67,10 +66,9 @@ class ReservationStore:
                 connection.execute(sa.insert(_PAST), had)
 
     def past(self) -> dict[str, list[KeptPast]]:
-        """Return what quotas count of reservations that are over, by owner.
+        """Return the finished reservations that quotas count, by owner.
 
-        Raises:
-            StoreError: the database does not tell.
+        Raises: StoreError: the database failed.
         """
         with self._database.transaction() as connection:
             rows = connection.execute(sa.select(_PAST.c.owner, _PAST.c.past)).all()
@@ -80,10 +78,9 @@ class ReservationStore:
             raise StoreError(f"store: {self._database.shown}: what was reserved cannot be read: {error}") from None
 
     def all(self, step_s: float) -> list[Kept]:
-        """What is kept, in the order in which it was accepted.
+        """Return the stored reservations in the order of acceptance.
 
-        Raises:
-            StoreError: the database does not tell, or it counts in steps of another length.
+        Raises: StoreError: the database failed, or the plan used steps of another length.
         """
         with self._database.transaction() as connection:
             rows = connection.execute(sa.select(_RESERVATIONS.c.kept).order_by(_RESERVATIONS.c.sequence)).all()
@@ -92,7 +89,7 @@ class ReservationStore:
         except msgspec.DecodeError as error:
             raise StoreError(f"store: {self._database.shown}: a reservation cannot be read: {error}") from None
         for index, one in enumerate(kept):
-            if one.dropped and one.step_s != step_s:  # its steps mean nothing any more
+            if one.dropped and one.step_s != step_s:  # its steps have lost their meaning
                 kept[index] = msgspec.structs.replace(one, request=None, turns=[], cut=[])
             elif one.request is not None and one.step_s != step_s:
                 raise StoreError(
@@ -102,24 +99,22 @@ class ReservationStore:
         return kept
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._database.close()
 
     def keep_capacity(self, capacity: Bundle) -> None:
-        """What the cluster has: a master that starts is to believe it until the nodes have had time to come back.
+        """Store the cluster's capacity: a starting master uses it until the nodes have had time to return.
 
-        Raises:
-            StoreError: the database does not do it.
+        Raises: StoreError: the database failed.
         """
         with self._database.transaction() as connection:
             connection.execute(sa.delete(_CAPACITY))
             connection.execute(sa.insert(_CAPACITY).values(id=1, capacity=msgspec.json.encode(capacity)))
 
     def capacity(self) -> Bundle | None:
-        """See :meth:`keep_capacity`; None: nobody has said.
+        """Return the capacity stored by :meth:`keep_capacity`; None: none was stored.
 
-        Raises:
-            StoreError: the database does not tell.
+        Raises: StoreError: the database failed.
         """
         with self._database.transaction() as connection:
             found = connection.scalar(sa.select(_CAPACITY.c.capacity))

@@ -1,4 +1,4 @@
-"""Steps of the plan for times and durations as people write them."""
+"""Conversion of written times and durations to steps of the plan."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from master.reservations.rdl.wording import Wording
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d)")
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: No duration that is meant has more characters.
+#: Longest text accepted as a duration, in characters.
 _LONGEST = 40
-#: Later than this is a mistake in writing (steps).
+#: The last valid step; later ones are taken for mistakes.
 LAST_STEP = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """``origin`` is the Unix time at which step 0 begins, ``now`` the step that it is; ``wording`` puts steps as
-    refusals have them."""
+    """``origin`` is the Unix time at which step 0 begins, ``now`` the present step; ``wording`` formats steps for
+    refusals.
+    """
 
     step_s: float = 1.0
     origin: float = 0.0
@@ -50,13 +51,12 @@ class Calendar:
         return self._in_range(int(steps), text)
 
     def time(self, text: str, *, last: bool = False) -> int:
-        """Return the step of a time: ``800``, ``+2h`` (from the step that it is), ``2026-11-21T10:00:00Z``.
+        """Return the step of a time: ``800``, ``+2h`` (from the present step), ``2026-11-21T10:00:00Z``.
 
-        A time without a zone is in UTC. A time within a step is rounded to what lies inside the bound that it is: up
-        for a start, down for an end (``last``).
+        A time without a zone is in UTC. A time within a step is rounded to the inside of its bound: up for a start,
+        down for an end (``last``).
 
-        Raises:
-            RdlError: the text is none of these, or lies before step 0.
+        Raises: RdlError: the text is none of these, or lies before step 0.
         """
         exact = self.exact(text)
         return self._in_range(math.floor(exact) if last else math.ceil(exact), text)
@@ -111,5 +111,5 @@ class Calendar:
 
 
 def _decimal(seconds: float) -> Fraction:
-    """Return the number that was written: 1/10 for 0.1, which no float is."""
+    """Return the written number exactly: 1/10 for 0.1, which a float cannot represent."""
     return Fraction(seconds).limit_denominator(10**6)

@@ -1,4 +1,4 @@
-"""What a reservation asks for, as a tree (Rayon §3.1). Times are steps of the plan, durations numbers of them."""
+"""A reservation request as a tree (Rayon §3.1). Times are steps of the plan, durations numbers of steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class RdlError(ValueError):
-    """One line: where an expression is wrong, and what would do."""
+    """One line: the place of an error in an expression, and a remedy."""
 
 
 class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
@@ -20,7 +20,7 @@ class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True):
 
 
 class Bundle(_Node, frozen=True, kw_only=True, tag=False):
-    """The unit of allocation, b: what each of so many containers has."""
+    """The unit of allocation, b: the resources of one container."""
 
     cpu_cores: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -29,7 +29,7 @@ class Bundle(_Node, frozen=True, kw_only=True, tag=False):
 
     @property
     def amounts(self) -> tuple[float, float, float, float]:
-        """As a vector: cores, bytes/s, bytes/s, bytes."""
+        """Return the bundle as a vector: cores, bytes/s, bytes/s, bytes."""
         return (self.cpu_cores, self.disk_bytes_per_s, self.network_bytes_per_s, self.memory_bytes)
 
     @staticmethod
@@ -42,12 +42,11 @@ class Bundle(_Node, frozen=True, kw_only=True, tag=False):
 
 
 class Atom(_Node, frozen=True):
-    """``atom(b, g, h, l, w)``: at each step none or ``gang`` (g) to ``parallelism`` (h) bundles.
+    """``atom(b, g, h, l, w)``: at each step either no bundle or ``gang`` (g) to ``parallelism`` (h) bundles.
 
-    Each bundle, once given, stays for ``lease`` (l) steps at least; together at least ``work`` (w) bundle-steps (the
-    paper wants exactly so many, which leases and gangs may not allow; what asks for none is given none).
-
-    ``start`` and ``finish`` (None: any time) bound where it may be, as a window around it does.
+    Each bundle, once given, stays for at least ``lease`` (l) steps; together they give at least ``work`` (w)
+    bundle-steps. (The paper requires exactly w, which leases and gangs may not allow; an atom without work is given
+    nothing.) ``start`` and ``finish`` (None: any time) bound its time, like a window around it.
     """
 
     bundle: Bundle
@@ -60,21 +59,21 @@ class Atom(_Node, frozen=True):
 
 
 class Any(_Node, frozen=True):
-    """Satisfied if one of its parts is."""
+    """Satisfied if one of its parts is satisfied."""
 
     parts: tuple[Expression, ...]
 
 
 class All(_Node, frozen=True):
-    """Satisfied if all of its parts are."""
+    """Satisfied if all of its parts are satisfied."""
 
     parts: tuple[Expression, ...]
 
 
 class Order(_Node, frozen=True):
-    """Satisfied if each part is, with allocations that strictly precede those of the parts behind it.
+    """Satisfied if each part is satisfied, with allocations strictly before those of later parts.
 
-    ``no_gap``: each begins in the very step in which the one before it ends (beyond the paper).
+    ``no_gap``: each part begins in the step in which the one before it ends (beyond the paper).
     """
 
     parts: tuple[Expression, ...]
@@ -82,7 +81,7 @@ class Order(_Node, frozen=True):
 
 
 class Window(_Node, frozen=True):
-    """Satisfied if its part is, with allocations within [``start``, ``finish``)."""
+    """Satisfied if its part is satisfied, with allocations within [``start``, ``finish``)."""
 
     part: Expression
     start: Steps
@@ -93,11 +92,11 @@ Expression = Atom | Any | All | Order | Window
 
 
 class Request(_Node, frozen=True, kw_only=True, tag=False):
-    """An expression, and how often it is meant (beyond the paper).
+    """An expression, and its recurrence (beyond the paper).
 
-    ``every`` (steps; None: once): again each so many steps, its windows with it; no turn begins ``until`` a step or
-    later, if that is said. ``base`` is the step from which periods are counted: the one in which the request was made
-    where a window is relative to that, else 0.
+    ``every`` (steps; None: once) repeats it with its windows after each period; no turn begins in step ``until`` or
+    later, if given. ``base`` is the step from which periods are counted: the step of the request where a window is
+    relative to that, else 0.
     """
 
     expression: Expression
@@ -107,14 +106,14 @@ class Request(_Node, frozen=True, kw_only=True, tag=False):
 
 
 def parts_of(expression: Expression) -> tuple[Expression, ...]:
-    """What it is made of; an atom of nothing."""
+    """Return the expression's direct parts; none for an atom."""
     if isinstance(expression, Atom):
         return ()
     return (expression.part,) if isinstance(expression, Window) else expression.parts
 
 
 def atoms_of(expression: Expression) -> Iterator[Atom]:
-    """Its atoms from left to right; equal ones as often as they stand there."""
+    """Yield its atoms from left to right, with repetitions."""
     if isinstance(expression, Atom):
         yield expression
     for part in parts_of(expression):

@@ -1,4 +1,4 @@
-"""Whether a request could be kept by an empty cluster that nobody else uses, and if not, why."""
+"""Check whether an empty cluster could satisfy a request, with the reason if not."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class _Cannot(Exception):  # noqa: N818 - it is an answer
 def infeasible(
     expression: Expression, now: int = 0, capacity: Bundle | None = None, wording: Wording | None = None
 ) -> str:
-    """Why nothing could ever satisfy it from step ``now`` on, in a line; empty if something could.
+    """Return why nothing can satisfy the expression from step ``now`` on, in one line; empty if something could.
 
-    ``capacity`` is all that the cluster has at its best. Every reason is right; what it finds nothing against may still
-    be impossible, where several parts together want more than the cluster has.
+    ``capacity`` is the cluster's largest capacity. Every reason is correct, but a request without one may still be
+    impossible, where several parts together exceed the cluster.
     """
     try:
         _Earliest(capacity, wording or Wording()).end(normalized(expression), now)
@@ -34,7 +34,7 @@ class _Earliest:
     wording: Wording
 
     def end(self, expression: Expression, since: int) -> int:
-        """The earliest end of what begins no sooner than ``since``."""
+        """Return the earliest end of an expression that begins no sooner than ``since``."""
         match expression:
             case Atom():
                 return self._atom(expression, since)
@@ -76,7 +76,7 @@ class _Earliest:
         return start + takes
 
     def _fits(self, atom: Atom) -> int:
-        """How many bundles at once; at least its gang."""
+        """Return the number of bundles that fit at once; at least the gang."""
         most = atom.parallelism
         if self.capacity is None:
             return most

@@ -1,8 +1,8 @@
-"""The same as JSON, one key for each operator: ``{"window": [{"atom": ["b", 1, 10, 240, 2400]}, 0, 800]}``.
+"""The JSON form of RDL, one key for each operator: ``{"window": [{"atom": ["b", 1, 10, 240, 2400]}, 0, 800]}``.
 
 Times and durations are numbers of steps, or text as in the text syntax; a bundle is its name or an object with the
-fields of :class:`Bundle`; ``"no_gap": true`` stands beside ``"order"``, ``"every"`` and ``"until"`` stand beside the
-outermost.
+fields of :class:`Bundle`; ``"no_gap": true`` is a key next to ``"order"``, ``"every"`` and ``"until"`` are keys next to
+the outermost operator.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ _BESIDE = {"order": {"no_gap"}}
 
 
 def from_json(value: object, calendar: Calendar | None = None, bundles: Mapping[str, Bundle] | None = None) -> Request:
-    """The request that decoded JSON is.
+    """Return the request of decoded JSON.
 
-    Raises:
-        RdlError: it is none; the line names the place (``$.window[0].atom[1]``).
+    Raises: RdlError: it is invalid; the message names the place (``$.window[0].atom[1]``).
     """
     reader = _Reader(calendar or Calendar(), bundles or {})
     if not isinstance(value, dict):
@@ -41,7 +40,7 @@ def from_json(value: object, calendar: Calendar | None = None, bundles: Mapping[
 
 
 def to_json(request: Request) -> dict[str, Anything]:
-    """What :func:`from_json` reads; times are steps, and periods those from step 0."""
+    """Return the JSON form for :func:`from_json`; times are steps, and periods count from step 0."""
     said = _expression(request.expression)
     if request.every is not None:
         said["every"] = request.every
@@ -70,7 +69,7 @@ class _Reader:
         self._calendar = calendar
         self._bundles = bundles
         self.now = calendar.now
-        #: Whether a window of the expression counts from ``now``.
+        #: Whether a window of the expression is relative to ``now``.
         self.relative = False
 
     def expression(self, value: object, at: str, depth: int) -> Expression:

@@ -1,8 +1,8 @@
-"""The same request in its simplest form: what a planner sees (Rayon §3.1, "Compiling RDL").
+"""The normal form of a request, as used by planners (Rayon §3.1, "Compiling RDL").
 
-Windows are pushed down to the atoms, nested operators of one kind become one, equal atoms that any number of bundles
-may serve become one, and choices are drawn to the top as long as they are few. Every allocation that satisfies an
-expression satisfies its normal form, and the other way round.
+Windows are pushed down to the atoms, nested operators of one kind are merged, equal atoms that accept any number of
+bundles are merged, and choices are moved to the top while they are few. An allocation satisfies an expression if and
+only if it satisfies its normal form.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from itertools import islice, product
 
 from master.reservations.rdl.expressions import All, Any, Atom, Expression, Order, Window, atoms_of
 
-#: More alternatives than these stay where they stand.
+#: With more alternatives, choices stay in place.
 MOST_ALTERNATIVES = 16
 
 
 def normalized(expression: Expression) -> Expression:
-    """Its normal form."""
+    """Return the normal form of an expression."""
     pushed = _pushed(expression, None, None)
     choices = alternatives(pushed, MOST_ALTERNATIVES)
     if choices is None:
@@ -27,7 +27,7 @@ def normalized(expression: Expression) -> Expression:
 
 
 def alternatives(expression: Expression, most: int) -> list[Expression] | None:
-    """What it can be satisfied by, each without a choice, the first preferred; None where there are more than ``most``.
+    """Return the alternatives, each without a choice, in order of preference; None where there are more than ``most``.
 
     ``any`` distributes over the others: any(all(a, c), all(b, c)) is all(any(a, b), c).
     """
@@ -61,7 +61,7 @@ def _like(expression: All | Order, parts: tuple[Expression, ...]) -> Expression:
 
 
 def _pushed(expression: Expression, start: int | None, finish: int | None) -> Expression:
-    """Without windows: each atom has the intersection of those around it."""
+    """Return the expression without windows: each atom is bounded by the intersection of those around it."""
     match expression:
         case Atom(bundle, gang, parallelism, lease, work, own_start, own_finish):
             return Atom(bundle, gang, parallelism, lease, work, *_both(start, finish, own_start, own_finish))
@@ -82,7 +82,7 @@ def _both(start: int | None, finish: int | None, other: int | None, end: int | N
 
 
 def _flat(expression: Expression) -> Expression:
-    """One operator where several of a kind are nested; void atoms, which are satisfied by nothing, are left out."""
+    """Merge nested operators of one kind, and drop void atoms, which need no allocation."""
     if isinstance(expression, Atom | Window):
         return expression
     parts: list[Expression] = []
@@ -115,10 +115,10 @@ def _void(part: Expression) -> bool:
 
 
 def _unified(parts: list[Expression]) -> list[Expression]:
-    """Equal atoms of which any number of bundles is welcome at any time, as one: k · h bundles for k · w.
+    """Merge equal atoms that accept any number of bundles at any time into one: k · h bundles for k · w.
 
-    It is the same because so many bundles can be dealt out evenly, one to each in turn: nobody gets more than h at a
-    time, and all get w. With gangs or leases it would not be.
+    This is equivalent because that many bundles can be dealt out evenly in turn: no atom gets more than h at a time,
+    and each gets w. With gangs or leases it would not be equivalent.
     """
     counts = Counter(parts)
     unified: list[Expression] = []
@@ -128,5 +128,5 @@ def _unified(parts: list[Expression]) -> list[Expression]:
             unified.append(more)
         else:
             unified += [part] * count
-    # Two halves may have become what a third part was: those are equal now.
+    # Merged atoms may equal another part: merge again.
     return unified if len(unified) == len(parts) else _unified(unified)

@@ -1,7 +1,7 @@
-"""The turns of a request that recurs: what each asks for, and which of them lie in a stretch of time.
+"""The turns of a recurring request: their expressions, and which of them lie in a stretch of time.
 
-Periods are counted from the request's base. Windows are those of the period in which the first of them begins, and move
-along with the later ones; what has no window lies within its own period.
+Periods are counted from the request's base. Windows belong to the period in which the first of them begins, and move
+along with later periods; an expression without a window lies within its own period.
 """
 
 from __future__ import annotations
@@ -27,27 +27,29 @@ class Recurrence:
         self._ends = max(free + self._every if atom.finish is None else atom.finish for atom in atoms)
 
     def turn(self, number: int) -> Expression:
-        """Return what a turn asks for, in its normal form."""
+        """Return the expression of a turn, in its normal form."""
         period = self._base + number * self._every
         return _moved(self._expression, (number - self._first) * self._every, period, period + self._every)
 
     def begins(self, number: int) -> int:
-        """Return the first step in which a turn may be given something."""
+        """Return the first step of a turn's time."""
         return self._begins + (number - self._first) * self._every
 
     def ends(self, number: int) -> int:
-        """Return the step from which on a turn may be given nothing more."""
+        """Return the step after a turn's time."""
         return self._ends + (number - self._first) * self._every
 
     def turns(self, now: int, before: int) -> range:
-        """Return the turns that begin before a step, and before the recurrence ends, and are not over ``now``."""
+        """Return the turns that begin before step ``before`` and before the recurrence ends, and are not over
+        ``now``.
+        """
         last = before if self._until is None else min(before, self._until)
         first = self._first + max(0, (now - self._ends) // self._every + 1)
         return range(first, max(first, self._first - (self._begins - last) // self._every))
 
 
 def _moved(expression: Expression, by: int, first: int, last: int) -> Expression:
-    """The expression with its windows moved; what has none lies in [``first``, ``last``)."""
+    """Return the expression with its windows moved; atoms without a window lie in [``first``, ``last``)."""
     match expression:
         case Atom(bundle, gang, parallelism, lease, work, start, finish):
             begins = first if start is None else start + by

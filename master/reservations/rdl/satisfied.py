@@ -1,4 +1,4 @@
-"""Whether an allocation keeps what was asked for: by the words of the language, knowing nothing of any planner."""
+"""Check of an allocation against a request, by the definition of the language, independent of the planners."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from dataclasses import dataclass
 
 from master.reservations.rdl.expressions import All, Any, Atom, Expression, Order, Window
 
-#: [from, to) in steps, and how many bundles meanwhile; in order, each behind the one before.
+#: [from, to) in steps, and the number of bundles; in order, without overlap.
 Intervals = Sequence[tuple[int, int, int]]
-#: One for each atom, from left to right as :func:`atoms_of` has them; empty for what was not chosen.
+#: Intervals for each atom, in the order of :func:`atoms_of`; empty for alternatives not chosen.
 Allocation = Sequence[Intervals]
 
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """From the first step to behind the last in which something is allocated; None: nothing is."""
+    """The first step with an allocation and the step after the last one; None: there is none."""
 
     first: int | None
     last: int | None
 
 
 def unsatisfied(expression: Expression, allocation: Allocation) -> str:
-    """The first reason why it is not; empty if it is.
+    """Return the first reason why an allocation does not satisfy the expression; empty if it does.
 
-    Raises:
-        ValueError: not one set of intervals for each atom.
+    Raises: ValueError: the intervals do not correspond to the atoms.
     """
     left = iter(allocation)
     try:
@@ -66,7 +65,7 @@ def _look(expression: Expression, left: Iterator[Intervals], within: tuple[int, 
 def _in_order(extents: list[_Extent], *, no_gap: bool) -> str:
     ended: int | None = None
     for number, extent in enumerate(extents, 1):
-        if extent.first is None or extent.last is None:  # it asked for nothing
+        if extent.first is None or extent.last is None:  # it has no work
             continue
         if ended is not None and extent.first < ended:
             return f"part {number} of an order begins at {extent.first}, before the one before it ends at {ended}"
@@ -108,7 +107,7 @@ def _atom(atom: Atom, intervals: Intervals, within: tuple[int, int] | None) -> s
 
 
 def _leases(lease: int, intervals: Intervals) -> str:
-    """Whether each bundle can have stayed for so long: it can if those leave first that came first."""
+    """Return whether each bundle can have stayed for the lease: it can if bundles leave in order of arrival."""
     came: deque[tuple[int, int]] = deque()  # step, how many
     held, at = 0, 0
     for first, last, bundles in [*intervals, (intervals[-1][1], intervals[-1][1] + 1, 0)]:

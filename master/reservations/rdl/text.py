@@ -1,6 +1,6 @@
 """The text syntax of RDL: ``window(order(atom(<2GB,1core>,1,10,240,2400), …),0,800)`` (Rayon §3.1, Fig. 9).
 
-A bundle is written out, or the name of one. Beyond the paper: ``order(…, no_gap)``, and ``every 24h until …`` behind a
+A bundle is written out, or given by name. Beyond the paper: ``order(…, no_gap)``, and ``every 24h until …`` after a
 whole expression.
 """
 
@@ -17,7 +17,7 @@ from master.reservations.rdl.calendar import Calendar
 from master.reservations.rdl.expressions import All, Any, Atom, Bundle, Expression, Order, RdlError, Request, Window
 from penstock.model.units import QuantityError, parse_bytes, parse_rate
 
-#: What is longer, or nested deeper, was written by a mistake.
+#: Longer or more deeply nested expressions are taken for mistakes.
 LONGEST = 100_000
 DEEPEST = 50
 _Tree = Tree[Token]
@@ -48,10 +48,9 @@ _EXPECTED = {
 
 
 def parse(text: str, calendar: Calendar | None = None, bundles: Mapping[str, Bundle] | None = None) -> Request:
-    """The request that a text is. ``bundles`` are those that have names.
+    """Return the request of a text. ``bundles`` are the named bundles.
 
-    Raises:
-        RdlError: it is none; the line points at the character.
+    Raises: RdlError: the text is invalid; the message points at the character.
     """
     if len(text) > LONGEST:
         raise RdlError(f"an expression of {len(text)} characters; at most {LONGEST}")
@@ -64,10 +63,9 @@ def parse(text: str, calendar: Calendar | None = None, bundles: Mapping[str, Bun
 
 
 def parse_bundle(text: str) -> Bundle:
-    """The bundle that ``<2GB,1core>`` is.
+    """Return the bundle of a text such as ``<2GB,1core>``.
 
-    Raises:
-        RdlError: it is none; the line points at the character.
+    Raises: RdlError: the text is invalid; the message points at the character.
     """
     try:
         tree = _parser("bundle").parse(text)
@@ -77,7 +75,7 @@ def parse_bundle(text: str) -> Bundle:
 
 
 def show(expression: Expression) -> str:
-    """The text of an expression, with steps for times, that :func:`parse` gives back."""
+    """Return the text of an expression, with steps for times, as :func:`parse` reads it."""
     match expression:
         case Atom(bundle, gang, parallelism, lease, work, start, finish):
             atom = f"atom({_show_bundle(bundle)},{gang},{parallelism},{lease},{work})"
@@ -141,7 +139,7 @@ def _unexpected(text: str, error: UnexpectedInput) -> RdlError:
 
 
 class _Reader:
-    """From Lark's tree to ours."""
+    """Converts Lark's tree to expressions."""
 
     def __init__(self, text: str, calendar: Calendar, bundles: Mapping[str, Bundle]) -> None:
         self._text = text
@@ -211,7 +209,7 @@ class _Reader:
         for child in tree.children:
             name, amount = self._amount(_tree(child))
             if name in amounts:
-                raise self._wrong(child, f"{name} stands twice in one bundle")
+                raise self._wrong(child, f"{name} is given twice in one bundle")
             amounts[name] = amount
         return Bundle(**amounts)
 

@@ -1,4 +1,4 @@
-"""How refusals put steps and amounts: as times and sizes where steps are moments of real time."""
+"""Formatting of steps and amounts in refusals: as times and sizes where steps are moments of real time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BYTES = {
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """``step_s`` is the length of a step from the Unix epoch on (seconds); None: steps are told as such."""
+    """``step_s`` is the length of a step from the Unix epoch on (seconds); None: steps are shown as numbers."""
 
     step_s: float | None = None
 
@@ -27,12 +27,12 @@ class Wording:
             return f"step {step}"
         try:
             at = datetime.fromtimestamp(step * self.step_s, UTC)
-        except (ValueError, OverflowError, OSError):  # beyond what calendars have
+        except (ValueError, OverflowError, OSError):  # beyond the range of calendars
             return f"Unix time {step * self.step_s:.0f}"
         return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
     def span(self, steps: int) -> str:
-        """Return how long so many steps take: ``90 s``, ``1.5 h``."""
+        """Return the duration of a number of steps: ``90 s``, ``1.5 h``."""
         if self.step_s is None:
             return f"{steps} steps"
         seconds = steps * self.step_s

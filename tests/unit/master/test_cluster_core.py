@@ -190,7 +190,7 @@ def test_jobs_wait_for_memory_in_order_and_small_ones_do_not_overtake() -> None:
     assert [d.job for _, d in b.said(api.AdmitJob)] == ["first", "nothing"]
     told = {d.job: d.why for _, d in b.said(api.TellWaiting)}
     assert told["large"] == "it wants 858 MiB reserved, 381 MiB of 954 MiB is not reserved"
-    waits = "job large (large) stands before it and waits, too"
+    waits = "job large (large) is ahead of it and also waits"
     assert told["small"] == f"{waits}; there is room for it, but that one might start later"
     assert told["as large"] == waits
     b.serve(e.Said("a", api.JobEnded(job="as large")))

@@ -78,7 +78,7 @@ def test_the_command_explains_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
         ({"settings": {"ordering": "best"}}, "state.json: settings.ordering: 'best' is unknown; one of drf, ejf, fair"),
         ({"settings": {"ept_s": 0.01}}, "state.json: settings: ept_s: 0.01 is below interval_s"),
         ({"penstock_snapshot": 9}, "state.json: penstock_snapshot: 9 is not 1"),
-        ({"jobs": [{"job": "j"}, {"job": "j"}]}, "state.json: jobs: 'j' stands there twice"),
+        ({"jobs": [{"job": "j"}, {"job": "j"}]}, "state.json: jobs: 'j' is listed twice"),
         (
             {"jobs": [{"job": "j", "stages": {"s": [{"task": "t", "work": [1, 0, 0], "nodes": ["x"]}]}}]},
             "state.json: job j, stage s, task t: no node 'x'",

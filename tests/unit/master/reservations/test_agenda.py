@@ -35,7 +35,7 @@ def promised(one: Agenda) -> dict[str, list[tuple[int, int, int]]]:
 def test_a_yes_or_a_no_at_once() -> None:
     one = agenda()
     assert one.create("a", "eve", asked("window(atom(b,8,8,5,40),0,10)"), 0) == ""
-    assert one.create("b", "bob", asked("window(atom(b,8,8,6,48),0,10)"), 0) == "no room beside what is promised"
+    assert one.create("b", "bob", asked("window(atom(b,8,8,6,48),0,10)"), 0) == "no room next to the existing promises"
     assert "takes 6 steps" in one.create("c", "bob", asked("window(atom(b,8,8,6,48),5,10)"), 0)
     assert "the cluster has 10" in one.create("d", "bob", asked("atom(b,11,11,1,11)"), 0)
     assert promised(one) == {"a": [(5, 10, 8)]}
@@ -52,7 +52,7 @@ def test_an_update_that_does_not_fit_leaves_what_was() -> None:
     one.create("a", "eve", asked("window(atom(b,4,4,5,20),0,10)"), 0)
     one.create("b", "eve", asked("window(atom(b,4,4,5,20),0,10)"), 0)
     before = promised(one)
-    assert one.update("a", asked("window(atom(b,8,8,8,64),0,10)"), 0) == "no room beside what is promised"
+    assert one.update("a", asked("window(atom(b,8,8,8,64),0,10)"), 0) == "no room next to the existing promises"
     assert promised(one) == before
     assert one.update("a", asked("window(atom(b,6,6,5,30),0,10)"), 0) == ""
     assert promised(one)["a"] == [(5, 10, 6)]
@@ -86,7 +86,7 @@ def test_a_turn_that_finds_no_room_is_told_and_the_others_stay() -> None:
     one = agenda(horizon=20)
     one.create("daily", "eve", asked("window(atom(b,5,5,2,10),0,4) every 10"), 0)
     one.create("all", "bob", asked("window(atom(b,10,10,10,100),20,30)"), 0)
-    assert one.advance(5) == [Dropped("daily", "eve", "daily+2", "no room beside what is promised")]
+    assert one.advance(5) == [Dropped("daily", "eve", "daily+2", "no room next to the existing promises")]
     assert one.advance(15) == []
     assert set(promised(one)) == {"all", "daily+3"}
 

@@ -45,7 +45,7 @@ def test_every_planner_says_what_it_rejects_and_why(
     assert [row["accepted"] for row in said["requests"]].count(True) == 1
     never = said["requests"][2]
     assert "41 bundles at once want 41 cores; the cluster has 40 cores" in never["reason"]
-    assert {row.get("reason") for row in said["requests"][:2]} == {None, "no room beside what is promised"}
+    assert {row.get("reason") for row in said["requests"][:2]} == {None, "no room next to the existing promises"}
     assert said["measures"]["accepted"] == 1
     assert said["measures"]["preemption"] == pytest.approx(1.0)
     assert 0 < said["measures"]["uniformity"] < 2
@@ -151,7 +151,7 @@ def test_turns_begin_before_the_end_and_lie_within_the_horizon(
         ({"horizon": -5}, "'-5' is no duration"),
         ({"bundles": {"b": "2GB"}}, "bundles, capacity, horizon: rdl: character 1"),
         ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1)"}]}, "requests[0] (x): rdl: character 13"),
-        ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1,1)"}] * 2}, "the name 'x' stands twice"),
+        ({"requests": [{"name": "x", "rdl": "atom(b,1,1,1,1)"}] * 2}, "the name 'x' is used twice"),
         (
             {"requests": [{"name": "x", "rdl": "window(atom(b,1,1,1,1),5,9) every 9 until 5"}]},
             "(x): no turn begins before",
