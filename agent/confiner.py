@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 
 import structlog
 
@@ -117,16 +118,19 @@ class Confiner:
             await asyncio.wait([one.worker])
 
     async def remove(self, container: str) -> None:
-        """Its network class and what was waiting for it; the cgroup is the caller's."""
+        """Its network class, what was waiting for it, and its cgroup, if nothing is in that any more."""
         one = self._containers.pop(container, None)
         if one is None:
             return
         if one.worker is not None:
             await asyncio.wait([one.worker])
         if self._network is not None and one.slot is not None:
-            path = self._tree.get(container).path if self._tree is not None else None
-            await asyncio.wrap_future(self._network.detach(one.slot, path))
-        self._protect()
+            await asyncio.wrap_future(self._network.detach(one.slot, self._still_there(container)))
+
+    def _still_there(self, container: str) -> Path | None:
+        """Remove a cgroup; return its path if that cannot be yet. With it go its programs, for nothing."""
+        cgroup = self._tree.get(container) if self._tree is not None else None
+        return cgroup.path if cgroup is not None and not cgroup.remove() else None
 
     # ------------------------------------------------------------ all of them
 
@@ -151,7 +155,11 @@ class Confiner:
         return repaired + await self._reconcile_network()
 
     def retry(self, snapshot: Snapshot) -> None:
-        """Shrink on where memory could not be reclaimed before and the container has let go of some since."""
+        """Shrink on where memory could not be reclaimed before and the container has let go of some since.
+
+        And lower what protects the containers together to what they are promised now.
+        """
+        self._protect(less=True)
         for container, one in self._containers.items():
             if one.stuck_at_bytes is None or one.worker is not None:
                 continue
@@ -244,10 +252,14 @@ class Confiner:
         }
         return await asyncio.wrap_future(self._network.reconcile(known, self._tree.root))
 
-    def _protect(self) -> None:
-        """Memory that is promised is protected only as far as the tree above it is (memory.low of its ancestors)."""
+    def _protect(self, *, less: bool = False) -> None:
+        """Memory that is promised is protected only as far as the tree above it is (memory.low of its ancestors).
+
+        That is lowered (``less``) once a sample, as often a container follows one that ended, and more does no harm.
+        """
         protected = sum(one.wanted.memory_low_bytes for one in self._containers.values())
-        if self._tree is not None and protected != self._protected_bytes:
+        missing = protected - self._protected_bytes
+        if self._tree is not None and (missing > 0 or (less and missing)):
             self._protected_bytes = protected
             self._cap(self._tree)
 
