@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 
 import structlog
 
@@ -118,16 +119,19 @@ class Confiner:
             await asyncio.wait([one.worker])
 
     async def remove(self, container: str) -> None:
-        """Remove a container's network class and pending changes; the cgroup is left to the caller."""
+        """Remove a container's network class, its pending changes, and its cgroup if that is empty."""
         one = self._containers.pop(container, None)
         if one is None:
             return
         if one.worker is not None:
             await asyncio.wait([one.worker])
         if self._network is not None and one.slot is not None:
-            path = self._tree.get(container).path if self._tree is not None else None
-            await asyncio.wrap_future(self._network.detach(one.slot, path))
-        self._protect()
+            await asyncio.wrap_future(self._network.detach(one.slot, self._still_there(container)))
+
+    def _still_there(self, container: str) -> Path | None:
+        """Remove a cgroup; return its path if that cannot be yet. With it go its programs, for nothing."""
+        cgroup = self._tree.get(container) if self._tree is not None else None
+        return cgroup.path if cgroup is not None and not cgroup.remove() else None
 
     # ------------------------------------------------------------ all of them
 
@@ -152,7 +156,11 @@ class Confiner:
         return repaired + await self._reconcile_network()
 
     def retry(self, snapshot: Snapshot) -> None:
-        """Continue shrinking where memory could not be reclaimed before and the container uses less now."""
+        """Continue shrinking where memory could not be reclaimed before and the container uses less now.
+
+        Lower the memory.low that protects all containers to the sum of their promises.
+        """
+        self._protect(less=True)
         for container, one in self._containers.items():
             if one.stuck_at_bytes is None or one.worker is not None:
                 continue
@@ -245,10 +253,14 @@ class Confiner:
         }
         return await asyncio.wrap_future(self._network.reconcile(known, self._tree.root))
 
-    def _protect(self) -> None:
-        """Protect the promised memory in the tree above too: memory.low is limited by that of the ancestors."""
+    def _protect(self, *, less: bool = False) -> None:
+        """Protect the promised memory in the tree above too: memory.low is limited by that of the ancestors.
+
+        It is lowered (``less``) once a sample only: often a container follows one that ended, and more does no harm.
+        """
         protected = sum(one.wanted.memory_low_bytes for one in self._containers.values())
-        if self._tree is not None and protected != self._protected_bytes:
+        missing = protected - self._protected_bytes
+        if self._tree is not None and (missing > 0 or (less and missing)):
             self._protected_bytes = protected
             self._cap(self._tree)
 

@@ -175,9 +175,8 @@ class Agent:
         log.info("agent started", node=node.settings.node, socket=str(config.socket_path()), http=self._site.address)
 
     def _new_node(self, config: AgentConfig, instance: str, disks: int, link_bytes_per_s: int) -> Node:
-        ranked = self._tree is not None and can_rank(
-            self._tree.controllers
-        )  # without a tree, containers' use is unknown
+        # Without a tree, the use of containers is unknown.
+        ranked = self._tree is not None and can_rank(self._tree.controllers)
         return Node(
             config.node_settings(instance=instance, disks=disks, link_bytes_per_s=link_bytes_per_s, ranked=ranked)
         )

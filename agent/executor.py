@@ -116,11 +116,11 @@ class Executor:
         """Handle the exit of a container's first process: kill the rest."""
         reach(Point.EXIT_SEEN)
         self._orphans.discard(ended.container)
-        sample = None
+        total = None
         if self._tree is not None:
             cgroup = self._tree.get(ended.container)
             try:
-                sample = cgroup.sample()
+                total = cgroup.total()
                 cgroup.kill()
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
@@ -135,9 +135,9 @@ class Executor:
                 container=ended.container,
                 exit_status=ended.exit_status,
                 signal=ended.signal,
-                cpu_seconds=sample.cpu_usage_s if sample is not None else ended.cpu_seconds,
-                memory_peak_bytes=(sample.memory_peak_bytes if sample is not None else 0) or ended.max_rss_bytes,
-                oom_kills=sample.oom_kills if sample is not None else 0,
+                cpu_seconds=total.cpu_s if total is not None else ended.cpu_seconds,
+                memory_peak_bytes=(total.memory_peak_bytes if total is not None else 0) or ended.max_rss_bytes,
+                oom_kills=total.oom_kills if total is not None else 0,
                 ended_at=ended.ended_at,
             )
         )
@@ -279,7 +279,7 @@ class Executor:
         reach(Point.START_TOLD)
 
     async def _give_back(self, instruction: i.GiveBack) -> None:
-        container, why_not, sample = instruction.container, "", None
+        container, why_not, total = instruction.container, "", None
         try:
             await self._ask(lambda launcher: launcher.give_back(container))
         except LaunchFailed as error:
@@ -289,8 +289,8 @@ class Executor:
             if not self._weighs() and (why := renice_tree(instruction.pid, instruction.nice, instruction.apart)):
                 log.warning("a process keeps the nice value of its rank", container=container, why=why)
         if self._tree is not None:  # after the move, to include all use until then
-            sample = self._tree.get(container).sample()
-        cpu_s, peak_bytes = (sample.cpu_usage_s, sample.memory_peak_bytes) if sample is not None else (0.0, 0)
+            total = self._tree.get(container).total()
+        cpu_s, peak_bytes = (total.cpu_s, total.memory_peak_bytes) if total is not None else (0.0, 0)
         self.on_event(e.GivenBack(container, cpu_s, peak_bytes, time.time(), why_not))
 
     def _weighs(self) -> bool:

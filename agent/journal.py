@@ -125,6 +125,7 @@ class Journal:
         self._records_bytes = 0
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._log, self._old = self._open()
+        self._new_names = True  # in the directory, since it was synced
         self._not_synced: OSError | None = None
         self._appended = threading.Event()
         self._over = threading.Event()
@@ -194,12 +195,15 @@ class Journal:
         """
         with self._lock:
             current, old, self._old = self._log, self._old, []
+            new_names, self._new_names = self._new_names, False
         try:
             os.fdatasync(current.descriptor)
-            _sync_directory(self._directory)
+            if new_names:
+                _sync_directory(self._directory)
         except OSError as error:
             with self._lock:
                 self._old = old + self._old
+                self._new_names |= new_names
             self._not_synced = error
             raise
         for each in old:
@@ -212,6 +216,8 @@ class Journal:
         if value is None and (room, key) not in self._records:
             return
         data = None if value is None else msgspec.msgpack.encode(value)
+        if data is not None and data == self._records.get((room, key)):
+            return
         if self._log.torn:
             self._begin_anew()
         self._log.append(_framed(_Entry(room, key, data)))
@@ -234,7 +240,7 @@ class Journal:
         fresh = _begin(self._directory / f"log-{number:08}", self._records)
         with self._lock:
             self._old.append(self._log)
-            self._log = fresh
+            self._log, self._new_names = fresh, True
 
     def _refused(self, room: str, key: str, value: object | None, error: OSError) -> None:
         if not self.unwritten:

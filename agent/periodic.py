@@ -18,7 +18,7 @@ from agent.output import forget_outputs, trim_output
 from agent.shell import Shell
 from penstock.trouble import Troubles
 
-#: Outputs of containers that did not run are checked once in this many samples.
+#: The outputs of containers that did not run are looked at once in so many samples, and what else lies there.
 _ROUND = 16
 
 
@@ -36,6 +36,7 @@ class Periodic:
         self._config = config
         self._troubles = troubles
         self._samples = 0
+        self._had_outputs: set[str] = set()
         self._snapshot = Snapshot(at=time.monotonic(), interval_s=0.0)
 
     async def run(self) -> None:
@@ -72,7 +73,10 @@ class Periodic:
             for stream in ("stdout", "stderr"):
                 if trim_output(self._outputs / container / stream, max_bytes):
                     self._shell.note("output trimmed", container=container, stream=stream)
-        forget_outputs(self._outputs, containers.live.keys() | containers.ended.by_id.keys())
+        known = containers.live.keys() | containers.ended.by_id.keys()
+        if not known >= self._had_outputs or self._samples % _ROUND == 0:
+            forget_outputs(self._outputs, known)
+        self._had_outputs = known
 
     def _may_have_written(self, containers: Iterable[str]) -> list[str]:
         """Return the containers whose processes ran since the previous sample, and some of the others: a process

@@ -19,7 +19,7 @@ from master.store.remembered import RememberedStore
 
 log = structlog.get_logger()
 
-#: Changes within this time are stored together (seconds).
+#: What comes within this time is written down together: the end of a command, of its job, and what was learnt of both.
 _TOGETHER_S = 0.1
 #: Seconds until a failed write is retried, even without new changes.
 _RETRY_S = 10.0
@@ -37,6 +37,7 @@ class Remembering:
         self._unwritten = Keep()
         self._due = asyncio.Event()
         self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()  # somebody waits for what is unwritten
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
 
@@ -72,6 +73,7 @@ class Remembering:
     async def written(self) -> None:
         """Wait until queued changes are stored, or storing has failed or takes too long; the log has the errors."""
         if self._task is not None and self._unwritten:
+            self._hurry.set()
             await asyncio.wait([self._attempt], timeout=_PATIENCE_S)
 
     async def close(self) -> None:
@@ -80,6 +82,7 @@ class Remembering:
             return
         self._stop.set()
         self._due.set()
+        self._hurry.set()
         await self._task
         await asyncio.to_thread(self._store.close)
 
@@ -87,14 +90,12 @@ class Remembering:
         assert self._store is not None
         while not self._stop.is_set():
             await self._due.wait()
+            await _wait(self._hurry, _TOGETHER_S)
             self._due.clear()
-            pause_s = _TOGETHER_S
+            self._hurry.clear()
             if not await self._write(self._store):
                 self._due.set()
-                pause_s = _RETRY_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._stop.wait()
+                await _wait(self._stop, _RETRY_S)
         await self._write(self._store)
 
     async def _write(self, store: RememberedStore) -> bool:
@@ -113,3 +114,9 @@ class Remembering:
         finally:
             attempt.set_result(None)
         return True
+
+
+async def _wait(event: asyncio.Event, at_most_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(at_most_s):
+            await event.wait()

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.cgroups import holding
-from agent.cgroups.filesystem import KERNEL, Allowance, Filesystem, Gone, Keeping, NotSupported
+from agent.cgroups.filesystem import KERNEL, Allowance, Filesystem, Gone, Keeping, NotSupported, ReadingOnce
 from agent.cgroups.limits import Applied, Surroundings, apply_confinement
-from agent.cgroups.sample import COUNTERS, CgroupSample, Counters, Files
+from agent.cgroups.sample import COUNTERS, CgroupSample, Counters, Files, Total
 from agent.cgroups.shrink import STEP_BYTES, Shrunk, reclaim, shrink_memory
 from agent.core.confinement import Confinement
 
@@ -54,7 +54,10 @@ class Cgroup:
         Raises:
             FileNotFoundError: the cgroup vanished.
         """
-        return apply_confinement(self._files, confinement, since, self._surroundings)
+        files = self._files
+        if since is None:  # several fields are in one file, which is read once
+            files = Files(os.fsencode(self.path), ReadingOnce(self._filesystem))
+        return apply_confinement(files, confinement, since, self._surroundings)
 
     def hold_disks(self) -> None:
         """Hold back new I/O of the cgroup until :meth:`let_go_of_disks`; see :mod:`agent.cgroups.holding`."""
@@ -93,6 +96,14 @@ class Cgroup:
             OSError: a file exists and cannot be read or parsed.
         """
         return self._counters.sample(full=full)
+
+    def total(self) -> Total | None:
+        """Return what the cgroup has used until now, for the end of its container; None: it vanished.
+
+        Raises:
+            OSError: as :meth:`sample`.
+        """
+        return self._counters.total()
 
     def close(self) -> None:
         """Close the kept descriptors; the next sample opens them again."""
@@ -173,17 +184,24 @@ class Cgroup:
 
     def remove(self) -> bool:
         """Remove the cgroup and those below it; return False while dead processes are not reaped."""
-        for path in (*self._below(), self.path):
-            try:
-                self._filesystem.rmdir(os.fsencode(path))
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                if error.errno == errno.EBUSY:
+        if not self._remove(self.path):  # mostly nothing was made below it
+            for path in (*self._below(), self.path):
+                if not self._remove(path):
                     return False
-                raise
         self.close()
         self._on_removed()
+        return True
+
+    def _remove(self, path: Path) -> bool:
+        """Remove one directory, which may be gone; return False while something is in it."""
+        try:
+            self._filesystem.rmdir(os.fsencode(path))
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                return False
+            raise
         return True
 
     def _below(self) -> list[Path]:

@@ -61,6 +61,20 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
         except OSError as error:
             raise self._meaning(error, path) from None
 
+    def exchange(self, interface: str, value: object) -> Any:
+        """Set an attribute; return the value that the kernel then reports.
+
+        Raises:
+            Gone, NotSupported, OSError: as :meth:`set_property`.
+        """
+        declared = self.get_interface(interface)
+        path = self.filepath(declared.filename)
+        try:
+            text = self._filesystem.exchange(path, str(declared.sanitize_set(value)))
+        except OSError as error:
+            raise self._meaning(error, path) from None
+        return _understood(declared, text.strip(), path)
+
     def filename(self, interface: str) -> str:
         """Return the kernel's name of an attribute's file."""
         return str(self.get_interface(interface).filename.decode())
@@ -95,14 +109,24 @@ class Interface(BaseFileInterface):  # type: ignore[misc]
     """cgroupspy's descriptor, with type annotations."""
 
     def __get__(self, instance: V2Controller, owner: type[V2Controller]) -> Any:
-        try:
-            return super().__get__(instance, owner)
-        except (ValueError, LookupError):
-            name = os.fsdecode(instance.filepath(self.filename))
-            raise OSError(errno.EIO, "the file's content has an unexpected format", name) from None
+        if self.writeonly:
+            raise RuntimeError("this file can only be written")
+        return _understood(self, instance.get_property(self.filename), instance.filepath(self.filename))
 
     def __set__(self, instance: V2Controller, value: Any) -> None:
         super().__set__(instance, value)
+
+
+def _understood(interface: BaseFileInterface, text: str, path: bytes) -> Any:
+    """Return what a file's text means.
+
+    Raises:
+        OSError: EIO: nothing that such a file says.
+    """
+    try:
+        return interface.sanitize_get(text)
+    except (ValueError, LookupError):
+        raise OSError(errno.EIO, "it does not say what this file says", os.fsdecode(path)) from None
 
 
 class MaxOrInteger(Interface):
@@ -214,8 +238,7 @@ def set_and_check(controller: V2Controller, name: str, value: Any, *, granularit
     """
     if read and holds(value, getattr(controller, name), granularity):
         return False
-    setattr(controller, name, value)
-    found = getattr(controller, name)
+    found = controller.exchange(name, value)
     if not holds(value, found, granularity):
         raise OSError(errno.EIO, f"wrote {value!r}, read back {found!r}", controller.filename(name))
     return True

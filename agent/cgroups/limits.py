@@ -272,8 +272,7 @@ class _Application:
         io = self._files.io
         if self._since is None and io.max.get(disk.number, {}).get(key) == limit:
             return
-        io.max = (disk.number, {key: limit})
-        found = io.max.get(disk.number, {}).get(key)
+        found = io.exchange("max", (disk.number, {key: limit})).get(disk.number, {}).get(key)
         if found != limit:
             raise OSError(errno.EIO, f"wrote {key}={limit}, read back {found}", "io.max")
         self._written.append("io.max")

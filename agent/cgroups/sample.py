@@ -51,6 +51,14 @@ class CgroupSample:
     pids: int = 0
 
 
+class Total(NamedTuple):
+    """What a cgroup has used when its container ended; zero where the controller or the file is not there."""
+
+    cpu_s: float
+    memory_peak_bytes: int
+    oom_kills: int
+
+
 class Together(NamedTuple):
     """The use of all containers so far, including those that are gone, and the memory in use."""
 
@@ -92,6 +100,18 @@ class Counters:
         except Gone:
             return None
         return self._last
+
+    def total(self) -> Total | None:
+        """What is told of a container that ended, from three files; None if the cgroup vanished."""
+        memory, counted = self._files.memory, "memory" in self._controllers
+        try:
+            return Total(
+                cpu_s=self._files.cpu.stat.get("usage_usec", 0) / 1e6,
+                memory_peak_bytes=self._count(memory, "peak") if counted else 0,
+                oom_kills=memory.events.get("oom_kill", 0) if counted else 0,
+            )
+        except Gone:
+            return None
 
     def _use(self) -> CgroupSample:
         files, controllers = self._files, self._controllers

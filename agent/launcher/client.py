@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from agent.launcher.messages import MAX_MESSAGE_BYTES, Adopt, Exited, Running, Start, widen
+from agent.launcher.messages import Adopt, Exited, Running, Start, room, widen
 from penstock.peer_credentials import UntrustedServerError, check_server
 
 _START_TIMEOUT_S = 120.0
@@ -53,6 +53,7 @@ class Launcher:
         self._connection = connection
         self._on_exit = on_exit
         self._on_lost = on_lost
+        self._room = room()
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._next_id = 0
         self._hello: asyncio.Future[str] = self._loop.create_future()
@@ -213,7 +214,8 @@ class Launcher:
 
     def _readable(self) -> None:
         try:
-            data = self._connection.recv(MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)
+            size = self._connection.recv_into(self._room, 0, socket.MSG_DONTWAIT)
+            data = memoryview(self._room)[:size]
         except BlockingIOError:
             return
         except ConnectionResetError:
@@ -222,7 +224,7 @@ class Launcher:
             self._read_to_the_end()
             return
         except OSError:
-            data = b""
+            data = memoryview(b"")
         if not data:
             self._lost()
             return

@@ -9,20 +9,21 @@ import socket
 import struct
 from pathlib import Path
 
-from agent.launcher.messages import MAX_MESSAGE_BYTES
+from agent.launcher.messages import room
 
 DESCRIPTORS = 4  # stdin, stdout, stderr, and cgroup.procs
+_room = room()  # of the one thread
 
 
 def receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:
     """Receive a message with close-on-exec descriptors: socket.recv_fds() drops its flags (Python 3.11)."""
     space = socket.CMSG_SPACE(DESCRIPTORS * struct.calcsize("i"))
-    data, ancillary, _, _ = connection.recvmsg(MAX_MESSAGE_BYTES, space, socket.MSG_CMSG_CLOEXEC)
+    size, ancillary, _, _ = connection.recvmsg_into([_room], space, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")
     for level, kind, payload in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
-    return data, list(descriptors)
+    return bytes(memoryview(_room)[:size]), list(descriptors)
 
 
 def listen(path: Path) -> socket.socket:

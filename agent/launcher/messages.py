@@ -7,6 +7,7 @@ forks it.
 
 from __future__ import annotations
 
+import mmap
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,6 +71,14 @@ class Exited:
     cpu_seconds: float
     max_rss_bytes: int
     ended_at: float
+
+
+def room() -> mmap.mmap:
+    """Return room for any message, to be kept: asked for at each message it would be mapped and unmapped each time.
+
+    It takes no more memory than the largest message so far, and a fork copies no more of it.
+    """
+    return mmap.mmap(-1, MAX_MESSAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def widen(connection: socket.socket) -> None:

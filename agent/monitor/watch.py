@@ -9,6 +9,8 @@ containers' own limits (docs/kernel.md).
 from __future__ import annotations
 
 import asyncio
+import math
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -24,6 +26,19 @@ _STALL_US, _WINDOW_US = 50_000, 500_000
 _FRUITLESS_S = 0.25
 #: Delay after a check that failed.
 _FAILED_S = 5.0
+#: A processor is not given more memory in a second, as the kernel clears each page (docs/kernel.md).
+_GROWTH_BYTES_PER_S = 10 * (1 << 30)
+#: The longest time between two looks.
+_LONGEST_S = 0.5
+
+
+def pause_s(below_bytes: float, interval_s: float, processors: int) -> float:
+    """Return how long after a look the next one is due: when all processors together could have taken what is left.
+
+    ``below_bytes``: how much more the containers may take until their memory is worth a look. ``interval_s``: the
+    shortest time between two looks.
+    """
+    return max(interval_s, min(below_bytes / (processors * _GROWTH_BYTES_PER_S), _LONGEST_S))
 
 
 class MemoryWatch:
@@ -53,21 +68,29 @@ class MemoryWatch:
     async def run(self) -> None:
         """Check memory until cancelled."""
         loop = asyncio.get_running_loop()
-        rests_until = 0.0
+        rests_until = below_bytes = 0.0
         while True:
-            await self._on.wait()
-            await asyncio.sleep(self._interval_s)
+            if not self._on.is_set():
+                await self._on.wait()
+                below_bytes = 0.0
+            await asyncio.sleep(pause_s(below_bytes, self._interval_s, os.cpu_count() or 1))
             try:
-                if loop.time() >= rests_until and self._over() and not self._look(()):
+                below_bytes = self._below_bytes()
+                if loop.time() >= rests_until and below_bytes < 0 and not self._look(()):
                     rests_until = loop.time() + _FRUITLESS_S
             except OSError as error:  # out of descriptors: the next sample reports it, too
                 log.warning("memory could not be read", why=str(error))
                 rests_until = loop.time() + _FAILED_S
 
-    def _over(self) -> bool:
-        """Return whether memory exceeds the level, without droppable page cache (a second, costlier read)."""
-        above, current = self._above_bytes, self._tree.memory_current()
-        return current is not None and current > above and (self._tree.memory_working_set() or 0) > above
+    def _below_bytes(self) -> float:
+        """How much the containers may still take until a look is worth it; negative: it is.
+
+        Page cache that the kernel drops first does not count; it takes a second, dearer read to know it.
+        """
+        current = self._tree.memory_current()
+        if current is not None and current > self._above_bytes:
+            current = self._tree.memory_working_set()
+        return math.inf if current is None else self._above_bytes - current
 
     # ------------------------------------------------------------ pressure
 

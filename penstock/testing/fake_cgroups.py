@@ -180,6 +180,11 @@ class FakeCgroups:
             raise _error(refusal.errno, path) from None
         self.writes.append((os.fsdecode(path), text))
 
+    def exchange(self, path: bytes, text: str) -> str:
+        """See agent.cgroups.filesystem.Filesystem."""
+        self.write(path, text)
+        return self.read(path)
+
     def open(self, path: bytes) -> int:
         """See agent.cgroups.filesystem.Filesystem. A socket whose other end learns who wrote to it (SO_PASSCRED)."""
         _, group, name = self._find(path)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from master import remembering
 from master.config import MasterConfig
 from master.core import events as e
 from master.core.drains import DrainSaid
@@ -98,6 +100,27 @@ async def test_whoever_waits_for_it_finds_it_written_down(tmp_path: Path) -> Non
         assert node in store.all().drains
         store.close()
     await one.close()
+
+
+async def test_what_comes_in_short_order_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep, writes = RememberedStore.keep, list[list[str]]()
+
+    def watched(self: RememberedStore, changed: Keep) -> None:
+        writes.append(list(changed.jobs))
+        keep(self, changed)
+
+    monkeypatch.setattr(RememberedStore, "keep", watched)
+    monkeypatch.setattr(remembering, "_TOGETHER_S", 60.0)  # whoever waits does not wait so long
+    one, _, _ = await started(tmp_path)
+    one.keep(Keep({}, {"j-1": past("j-1")}))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    one.keep(Keep({}, {"j-2": past("j-2")}))
+    await one.written()
+    assert writes == [["j-1", "j-2"]]
+    one.keep(Keep({}, {"j-3": past("j-3")}))
+    await one.close()
+    assert writes[1:] == [["j-3"]]
 
 
 async def test_what_could_not_be_written_down_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

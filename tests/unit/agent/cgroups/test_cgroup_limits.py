@@ -44,10 +44,11 @@ class Watched(FakeCgroups):
         return super().read(path)
 
 
-def watched() -> tuple[Watched, Cgroup]:
+def watched(*disks: Disk) -> tuple[Watched, Cgroup]:
     """A cgroup on a fake that remembers."""
-    fake = Watched()
-    tree = CgroupTree(Path("/fake/cgroup"), [Disk("vda", 254, 0)], fake)
+    disks = disks or (Disk("vda", 254, 0),)
+    fake = Watched(disks=[disk.number for disk in disks])
+    tree = CgroupTree(Path("/fake/cgroup"), disks, fake)
     assert tree.prepare() == {}
     cgroup = tree.create("a")
     fake.writes.clear()
@@ -82,6 +83,23 @@ def test_drift_is_put_right_and_told(make: Make) -> None:
     assert cgroup.confine(EVERYTHING).written == ("cpu.max", "io.max")
     assert said(fake, "cpu.max") == "150000 100000"
     assert said(fake, "io.max") == "254:0 rbps=1000 wbps=2000 riops=30 wiops=40"
+
+
+def test_a_look_for_drift_reads_each_file_once() -> None:
+    fake, cgroup = watched(Disk("vda", 254, 0), Disk("vdb", 254, 16), Disk("vdc", 254, 32))
+    cgroup.confine(EVERYTHING)
+    fake.reads.clear()
+    assert cgroup.confine(EVERYTHING) == Applied()
+    assert sorted(fake.reads) == sorted(set(fake.reads))
+    assert {"io.max", "memory.max", "cpu.max.burst"} <= set(fake.reads)
+
+
+def test_a_look_for_drift_sees_what_it_has_written_itself() -> None:
+    fake, cgroup = watched(Disk("vda", 254, 0), Disk("vdb", 254, 16))
+    cgroup.confine(EVERYTHING)
+    fake.pretend(f"{A}/io.max", "254:0 rbps=1000 wbps=2000 riops=30 wiops=40\n")
+    assert cgroup.confine(EVERYTHING).written == ("io.max",)
+    assert said(fake, "io.max").splitlines()[1] == "254:16 rbps=1000 wbps=2000 riops=30 wiops=40"
 
 
 def test_of_what_is_known_to_be_in_force_nothing_is_read_or_written() -> None:

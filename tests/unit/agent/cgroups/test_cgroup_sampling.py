@@ -12,6 +12,7 @@ import pytest
 from agent.cgroups import CgroupSample
 from agent.cgroups.filesystem import KERNEL, Allowance, Keeping
 from agent.cgroups.memory import MemoryFiles
+from agent.cgroups.sample import Total
 from agent.cgroups.stalls import Stall, Stalls
 from penstock.testing.fake_cgroups import FakeCgroups
 from tests.unit.agent.cgroups.conftest import Make
@@ -51,6 +52,23 @@ def test_every_counter(make: Make) -> None:
         memory_unevictable_bytes=9, memory_peak_bytes=9000, memory_stalled_s=0.002, oom_kills=7, memory_high_events=4,
         memory_max_events=5, io_read_bytes=11, io_write_bytes=22, io_stalled_s=7e-6, pids=0,
     )  # fmt: skip
+
+
+def test_what_a_container_has_used_in_the_end_takes_three_files(make: Make) -> None:
+    fake, tree = make()
+    cgroup = tree.create("a")
+    count(fake)
+    assert cgroup.total() == Total(cpu_s=2.5, memory_peak_bytes=9000, oom_kills=7)
+    assert fake.kept == 3
+    fake.vanish(A)
+    assert cgroup.total() is None
+
+
+def test_in_the_end_without_controllers(make: Make) -> None:
+    fake, tree = make(controllers=[])
+    cgroup = tree.create("a")
+    fake.pretend(f"{A}/cpu.stat", "usage_usec 1500000\n")
+    assert cgroup.total() == Total(cpu_s=1.5, memory_peak_bytes=0, oom_kills=0)
 
 
 def test_before_memory_peak(make: Make) -> None:

@@ -241,3 +241,51 @@ def test_the_thread_brings_everything_to_the_disk(tmp_path: Path, monkeypatch: p
     journal.write("jobs", "a", job("m"))
     journal.close()
     assert synced[-1] == log_of(tmp_path).stat().st_size
+
+
+def test_a_record_that_stands_there_already_is_not_written_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert journal.write("jobs", "j", job("a"))
+    size = log_of(tmp_path).stat().st_size
+    assert journal.write("jobs", "j", job("a"))
+    assert log_of(tmp_path).stat().st_size == size
+    assert journal.write("jobs", "j", job("b"))
+    assert journal.write("jobs", "j", job("a"))
+    assert names(Journal(tmp_path)) == ["a"]
+    journal.write("jobs", "j", None)
+    assert journal.write("jobs", "j", job("a"))
+    assert names(Journal(tmp_path)) == ["a"]
+
+
+def test_the_directory_is_synced_where_it_has_another_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bool] = []  # of each directory that is synced whether it has two logs
+    monkeypatch.setattr(module, "_sync_directory", lambda path: synced.append(len(list(path.glob("log-*"))) == 2))
+    journal = Journal(tmp_path)
+    for number in range(3):
+        journal.write("jobs", "j", job(str(number)))
+        journal.sync()
+    assert synced == [False]
+    journal.write("jobs", "j", job("x" * (2 << 20)))  # several times as large as what there was, so another log
+    journal.write("jobs", "j", job("y"))
+    journal.sync()
+    journal.sync()
+    assert synced == [False, True]
+
+
+def test_a_directory_that_was_not_synced_is_synced_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+
+    def refuse(path: Path) -> None:
+        synced.append(path)
+        if len(synced) == 1:
+            raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(module, "_sync_directory", refuse)
+    journal = Journal(tmp_path)
+    with pytest.raises(OSError, match="no"):
+        journal.sync()
+    journal.sync()
+    journal.sync()
+    assert synced == [tmp_path, tmp_path]

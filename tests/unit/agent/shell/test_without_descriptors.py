@@ -33,7 +33,7 @@ class Full:
     def get(self, container: str) -> Full:
         return self
 
-    def sample(self) -> None:
+    def total(self) -> None:
         self.left -= 1
         if self.left >= 0:
             raise OSError(self.number, os.strerror(self.number))

@@ -1,0 +1,126 @@
+"""What the host uses, from the kernel's files; a sample makes few system calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from agent.monitor.counters import HostCounters
+from agent.monitor.host import HostMonitor
+
+_HEADINGS = "Inter-|   Receive\n face |bytes\n"
+
+
+class Host:
+    """A ``/proc`` of a test's own, a clock, and links that count how often they are asked."""
+
+    def __init__(self, proc: Path) -> None:
+        self.proc, self.now, self.asked = proc, 100.0, 0
+        (proc / "net").mkdir()
+        self.write("meminfo", "MemTotal:  1000 kB\nMemFree: 1 kB\nMemAvailable:  400 kB\nHugetlb: 0 kB\n")
+        self.cpu(0, 0)
+        self.disk(0, 0, 0)
+        self.links(eth0=(0, 0))
+
+    def write(self, name: str, text: str) -> None:
+        with (self.proc / name).open("w", encoding="ascii") as file:  # the same file: it is open
+            file.write(text)
+
+    def cpu(self, user: int, iowait: int) -> None:
+        self.write("stat", f"cpu  {user} 0 0 0 {iowait} 0 0 0 {user} 0\ncpu0 9 9 9 9 9 9 9 9 9 9\nintr 1\n")
+
+    def disk(self, read_sectors: int, write_sectors: int, busy_ms: int) -> None:
+        line = f"8 0 sda 1 2 {read_sectors} 4 5 6 {write_sectors} 8 9 {busy_ms} 11 0 0 0 0 0 0\n"
+        self.write("diskstats", line + line.replace("sda", "sdb"))
+
+    def links(self, **links: tuple[int, int]) -> None:
+        lines = (f"{name:>6}: {got} 1 2 3 4 5 6 7 {sent} 9 10 11 12 13 14 15\n" for name, (got, sent) in links.items())
+        self.write("net/dev", _HEADINGS + "".join(lines))
+
+    def ask(self) -> dict[str, SimpleNamespace]:
+        self.asked += 1
+        return {"eth0": SimpleNamespace(isup=True, speed=8)}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+@pytest.fixture
+def monitor(host: Host) -> HostMonitor:
+    return HostMonitor(["sda"], 0, HostCounters(host.proc), host.ask, lambda: host.now)
+
+
+def test_means_since_the_sample_before(host: Host, monitor: HostMonitor) -> None:
+    host.cpu(30, 70)
+    host.disk(4, 8, 500)
+    host.links(eth0=(500_000, 1_000_000))
+    host.now += 2
+    use = monitor.sample()
+    assert use.cpu_percent == 30.0
+    assert (use.memory_used_bytes, use.memory_total_bytes) == (600 * 1024, 1000 * 1024)
+    assert (use.disk_read_bytes_per_s, use.disk_write_bytes_per_s, use.disk_busy) == (1024.0, 2048.0, 0.25)
+    assert (use.network_receive_bytes_per_s, use.network_send_bytes_per_s) == (250_000.0, 500_000.0)
+    assert use.network_busy == 0.5
+
+
+def test_nothing_happened(host: Host, monitor: HostMonitor) -> None:
+    host.now += 1
+    use = monitor.sample()
+    assert (use.cpu_percent, use.disk_busy, use.network_busy) == (0.0, 0.0, 0.0)
+
+
+def test_a_link_that_came_has_sent_nothing_yet(host: Host, monitor: HostMonitor) -> None:
+    host.links(eth0=(0, 0), eth1=(10**9, 10**9))
+    host.now += 1
+    use = monitor.sample()
+    assert (use.network_receive_bytes_per_s, use.network_send_bytes_per_s) == (0.0, 0.0)
+
+
+def test_links_are_asked_what_they_carry_now_and_then(host: Host, monitor: HostMonitor) -> None:
+    for _ in range(29):
+        host.now += 1
+        monitor.sample()
+    assert host.asked == 1
+    host.links(eth0=(0, 0), eth1=(0, 0))
+    monitor.sample()
+    assert host.asked == 2
+    host.now += 30
+    monitor.sample()
+    assert host.asked == 3
+
+
+@pytest.mark.parametrize("missing", ["stat", "meminfo", "diskstats", "net/dev"])
+def test_a_host_that_lacks_a_file(host: Host, missing: str) -> None:
+    (host.proc / missing).unlink()
+    HostMonitor(["sda"], 0, HostCounters(host.proc), host.ask, lambda: host.now).sample()
+
+
+def test_its_files_are_closed_with_it(host: Host) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    counters = HostCounters(host.proc)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 4
+    del counters
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_this_host_says_what_psutil_says() -> None:
+    counters = HostCounters()
+    disks = psutil.disk_io_counters(perdisk=True) or {}
+    found = counters.disks(disks)
+    links = {name: each.bytes_recv for name, each in psutil.net_io_counters(pernic=True).items()}
+    assert found.keys() == disks.keys()
+    assert all(found[name].read_bytes >= disk.read_bytes for name, disk in disks.items())
+    assert counters.links().keys() == links.keys()
+    assert counters.memory_bytes()[0] == psutil.virtual_memory().total
+    assert _between(lambda: sum(counters.cpu()) / 100, lambda: sum(psutil.cpu_times()[:8]))
+
+
+def _between(ours: Callable[[], float], theirs: Callable[[], float]) -> bool:
+    before, found, after = theirs(), ours(), theirs()
+    return before <= found <= after
