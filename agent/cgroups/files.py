@@ -126,7 +126,7 @@ def _understood(interface: BaseFileInterface, text: str, path: bytes) -> Any:
     try:
         return interface.sanitize_get(text)
     except (ValueError, LookupError):
-        raise OSError(errno.EIO, "it does not say what this file says", os.fsdecode(path)) from None
+        raise OSError(errno.EIO, "the file's content has an unexpected format", os.fsdecode(path)) from None
 
 
 class MaxOrInteger(Interface):
