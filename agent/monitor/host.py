@@ -17,10 +17,17 @@ _LINKS_S = 30.0
 
 
 class LinkFacts(Protocol):
-    """Whether a link is up, and what it carries in Mbit/s; 0: it does not tell (psutil.net_if_stats)."""
+    """What psutil.net_if_stats() reports of a link."""
 
-    isup: bool
-    speed: int
+    @property
+    def isup(self) -> bool:
+        """Whether the link is up."""
+        ...
+
+    @property
+    def speed(self) -> int:
+        """Its rate in Mbit/s; 0: unknown."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
