@@ -13,7 +13,7 @@ import structlog
 
 from master.core import Cluster
 from master.core.records import Node
-from master.reservations.agenda import Dropped, Reservation, Returned, Turn
+from master.reservations.agenda import Dropped, Reservation, Returned
 from master.reservations.calls import Answered, answer
 from master.reservations.desk import Desk, Entry
 from master.reservations.follower import Follower
@@ -21,6 +21,7 @@ from master.reservations.kept import Kept, from_kept, to_keep
 from master.reservations.past import KeptPast
 from master.reservations.rdl import Bundle
 from master.reservations.repair import Cut
+from master.reservations.turn import Turn
 from master.store.database import StoreError
 from master.store.reservations import ReservationStore
 from penstock.wire import master_api as api

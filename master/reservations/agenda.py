@@ -26,6 +26,7 @@ from master.reservations.rdl import (
 from master.reservations.remaining import remaining
 from master.reservations.repair import Cut, after, fits
 from master.reservations.sharing import Instantaneous, Integral
+from master.reservations.turn import Turn
 
 #: Each turn is planned at once: a larger number would delay all other calls.
 MOST_TURNS = 10_000
@@ -35,32 +36,6 @@ class Planner(Protocol):
     """GREE and GREE-L: add a placement to the plan, or return None and leave the plan unchanged."""
 
     def promise(self, reservation: str, expression: Expression, now: int, horizon: int) -> Placed | None: ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Turn:
-    """The promise for one occurrence of a reservation; ``key`` is its name in the plan.
-
-    ``placed`` has pieces for each atom of ``expression``, which is in its normal form.
-    """
-
-    key: str
-    expression: Expression
-    placed: Placed
-
-    @property
-    def pieces(self) -> list[Piece]:
-        """Return all its pieces."""
-        return [piece for pieces in self.placed for piece in pieces]
-
-    @property
-    def ends(self) -> int:
-        """Return the step from which on it has no pieces."""
-        return max((piece.finish for piece in self.pieces), default=0)
-
-    def holds(self, step: int) -> bool:
-        """Return whether it has a promise in that step."""
-        return any(piece.start <= step < piece.finish for piece in self.pieces)
 
 
 @dataclass(slots=True, eq=False)

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from master.reservations.agenda import Reservation, Turn
+from master.reservations.agenda import Reservation
 from master.reservations.desk import Entry
 from master.reservations.plan import Piece
 from master.reservations.rdl import Bundle, Expression, Request
 from master.reservations.repair import Cut
+from master.reservations.turn import Turn
 
 
 class KeptPiece(msgspec.Struct, frozen=True, array_like=True):

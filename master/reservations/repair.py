@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from master.reservations.gree import Placed
 from master.reservations.plan import EPSILON, Piece, Plan
 from master.reservations.rdl import Expression
 from master.reservations.remaining import remaining
-
-if TYPE_CHECKING:
-    from master.reservations.agenda import Turn
-    from master.reservations.gree import Placed
+from master.reservations.turn import Turn
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Leased
 
-if TYPE_CHECKING:
-    from penstock.client.job import Job
+
+class MonotaskOwner(Protocol):
+    """What a monotask asks of its job (:class:`penstock.client.job.Job`)."""
+
+    def complete(
+        self,
+        one: MonotaskId,
+        *,
+        failed: bool = False,
+        execution_s: float | None = None,
+        leased: Leased | None = None,
+    ) -> bool:
+        """End the monotask; return False if it had ended already."""
+        ...
+
+    def cancel(self, one: MonotaskId) -> bool:
+        """Withdraw the monotask; return False if it had ended already."""
+        ...
 
 
 class Monotask:
@@ -22,7 +38,7 @@ class Monotask:
 
     __slots__ = ("_job", "granted", "id")
 
-    def __init__(self, job: Job, monotask: MonotaskId, granted: asyncio.Future[None]) -> None:
+    def __init__(self, job: MonotaskOwner, monotask: MonotaskId, granted: asyncio.Future[None]) -> None:
         self._job = job
         self.id = monotask
         self.granted = granted
@@ -30,8 +46,8 @@ class Monotask:
     def complete(self, failed: bool = False, execution_s: float | None = None, leased: Leased | None = None) -> bool:
         """Give the slot back; False if it had ended already.
 
-        ``leased`` says what ran in the slot afterwards (see :meth:`Job.kept_until`), and ``execution_s`` then how long
-        this itself took.
+        ``leased`` says what ran in the slot afterwards (see :meth:`penstock.client.job.Job.kept_until`);
+        ``execution_s`` is then how long this monotask took.
 
         Raises:
             ValueError: it was not granted yet.

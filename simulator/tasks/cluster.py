@@ -23,9 +23,10 @@ from simulator.tasks.clock import Clock
 from simulator.tasks.commands import Commands, Tally
 from simulator.tasks.first_come import serve_first_come
 from simulator.tasks.framework import Framework
-from simulator.tasks.machine import Machine, NodeSpec
+from simulator.tasks.machine import Machine
+from simulator.tasks.node_spec import NodeSpec, capacity_of
 from simulator.tasks.promises import Reservations, ReservationSettings
-from simulator.tasks.usage import Usage, capacity_of
+from simulator.tasks.usage import Usage
 from simulator.tasks.workload import SimulatedCommand, SimulatedJob
 
 #: As agent/link.py: what ends within this time is told together.

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from penstock.model import ResourceKind
 from simulator.tasks.clock import Clock
 from simulator.tasks.course import Course
-from simulator.tasks.machine import Link, NodeSpec
-from simulator.tasks.usage import Usage, capacity_of
+from simulator.tasks.machine import Link
+from simulator.tasks.node_spec import NodeSpec, capacity_of
+from simulator.tasks.usage import Usage
 from simulator.tasks.workload import SimulatedJob, SimulatedTask
 
 

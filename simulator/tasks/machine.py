@@ -16,28 +16,14 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from agent.core.ranks import unpromised_weight
-from penstock.model import Capacity, ResourceKind
+from penstock.model import ResourceKind
 from simulator.tasks.clock import Clock
+from simulator.tasks.node_spec import NodeSpec
 from simulator.tasks.usage import Level, Usage
 from simulator.tasks.workload import Phase, SimulatedCommand, SimulatedMonotask
 
 _NOTHING = Phase(0.0)
 _NEVER = float("inf")
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSpec:
-    """A node: what its agent may hand out, and what its hardware does.
-
-    ``cpu_bytes_per_s`` is one core, ``disk_bytes_per_s`` one disk slot, ``link_bytes_per_s`` the whole link.
-    ``isolated_disk``: regular commands go before opportunistic ones at the disk, too (they always do at the CPU).
-    """
-
-    capacity: Capacity
-    cpu_bytes_per_s: float = 50e6
-    disk_bytes_per_s: float = 100e6
-    link_bytes_per_s: float = 125e6
-    isolated_disk: bool = True
 
 
 def share(capacity: float, wanted: Sequence[float], weights: Sequence[float]) -> list[float]:

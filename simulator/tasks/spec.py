@@ -18,7 +18,7 @@ from penstock.model.reading import told
 from penstock.model.work import Opportunistic
 from simulator.tasks.cluster import Surroundings
 from simulator.tasks.executors import ExecutorSettings
-from simulator.tasks.machine import NodeSpec
+from simulator.tasks.node_spec import NodeSpec
 from simulator.tasks.promises import ReservationSettings
 
 _T = TypeVar("_T")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from simulator.report import ResourceReport, Timeline
-
-if TYPE_CHECKING:
-    from simulator.tasks.machine import NodeSpec
 
 
 class Level:
@@ -80,13 +76,3 @@ class Usage:
             if level.integral
         }
         return Timeline(step_s=self._step_s, used=used)
-
-
-def capacity_of(nodes: Sequence[NodeSpec]) -> dict[str, float]:
-    """What all nodes have together, in the units of :class:`Usage`."""
-    return {
-        "cpu": sum(node.capacity.cores for node in nodes),
-        "memory": float(sum(node.capacity.memory_bytes for node in nodes)),
-        "disk": float(sum(node.capacity.disk_slots for node in nodes)),
-        "network": sum(node.link_bytes_per_s for node in nodes),
-    }

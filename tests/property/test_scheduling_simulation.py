@@ -17,8 +17,8 @@ from master.ordering import NAMES
 from penstock.model import KINDS, Capacity, ResourceKind
 from penstock.model.work import Opportunistic
 from simulator.tasks.cluster import SimulatedCluster, Surroundings
-from simulator.tasks.machine import NodeSpec
 from simulator.tasks.measure import report
+from simulator.tasks.node_spec import NodeSpec
 from simulator.tasks.workload import (
     Phase,
     SimulatedCommand,

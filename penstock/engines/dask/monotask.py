@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from penstock.model.resources import ResourceKind
 
-if TYPE_CHECKING:
-    from penstock.engines.dask.pool import Turn
+
+class LongRunning(Protocol):
+    """What a monotask knows of its way through the pool (:class:`penstock.engines.dask.pool.Turn`)."""
+
+    def long_running(self) -> None:
+        """Give the slot back, as the task has left its worker's pool."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -22,7 +27,7 @@ class DaskMonotask:
     stage: str = ""
     learn: Callable[[int], None] | None = field(default=None, repr=False)
     """Wants to know how many bytes the task's thread read."""
-    turn: Turn | None = field(default=None, repr=False)
+    turn: LongRunning | None = field(default=None, repr=False)
     """Its way through the pool, once it is there."""
     withdraw: Callable[[], bool] | None = field(default=None, repr=False)
     """Takes it back while it is not granted; False if it is too late for that."""

@@ -8,8 +8,8 @@ from master.core import MasterSettings
 from penstock.model import Capacity, ResourceKind
 from simulator.report import Report
 from simulator.tasks.cluster import SimulatedCluster, Surroundings
-from simulator.tasks.machine import NodeSpec
 from simulator.tasks.measure import report
+from simulator.tasks.node_spec import NodeSpec
 from simulator.tasks.workload import SimulatedJob, SimulatedMonotask, SimulatedStage, SimulatedTask
 
 MB = 10**6

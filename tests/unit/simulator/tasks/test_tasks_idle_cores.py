@@ -7,7 +7,7 @@ import pytest
 from master.core import MasterSettings
 from penstock.model import Capacity, ResourceKind
 from simulator.tasks.cluster import SimulatedCluster
-from simulator.tasks.machine import NodeSpec
+from simulator.tasks.node_spec import NodeSpec
 from simulator.tasks.workload import SimulatedJob, SimulatedMonotask, SimulatedStage, SimulatedTask
 
 MB = 10**6

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from penstock.model import Capacity, ResourceKind
 from simulator.tasks.clock import Clock
-from simulator.tasks.machine import Link, Machine, NodeSpec, RunningCommand, share
+from simulator.tasks.machine import Link, Machine, RunningCommand, share
+from simulator.tasks.node_spec import NodeSpec
 from simulator.tasks.usage import Level, Usage
 from simulator.tasks.workload import Phase, SimulatedCommand, SimulatedMonotask
 

@@ -1,0 +1,33 @@
+"""A simulated node: what its agent may hand out, and how fast its hardware is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.model import Capacity
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A node: what its agent may hand out, and what its hardware does.
+
+    ``cpu_bytes_per_s`` is one core, ``disk_bytes_per_s`` one disk slot, ``link_bytes_per_s`` the whole link.
+    ``isolated_disk``: regular commands go before opportunistic ones at the disk, too (they always do at the CPU).
+    """
+
+    capacity: Capacity
+    cpu_bytes_per_s: float = 50e6
+    disk_bytes_per_s: float = 100e6
+    link_bytes_per_s: float = 125e6
+    isolated_disk: bool = True
+
+
+def capacity_of(nodes: Sequence[NodeSpec]) -> dict[str, float]:
+    """What all nodes have together, in the units of :class:`Usage`."""
+    return {
+        "cpu": sum(node.capacity.cores for node in nodes),
+        "memory": float(sum(node.capacity.memory_bytes for node in nodes)),
+        "disk": float(sum(node.capacity.disk_slots for node in nodes)),
+        "network": sum(node.link_bytes_per_s for node in nodes),
+    }
