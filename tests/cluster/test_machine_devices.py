@@ -11,7 +11,7 @@ _TRAFFIC_S, _ANSWER_S = 40, 60.0
 
 
 def test_the_disk_goes_on_beside_network_traffic() -> None:
-    """Without the kernel's mend (user_mode.patch) three of three machines lost the disk within 20 s."""
+    """Under such a load three of three machines without the kernel's mend wrote nothing more after 20 s."""
     write = "dd if=/dev/zero of=/root/$n bs=1M count=150 conv=fsync status=none"
     writers = f"for n in $(seq {_WRITERS}); do (while :; do {write}; done) & done; wait"
     with Network() as network, UserModeMachine(network, 1, memory_mib=2048, processors=2) as machine:
