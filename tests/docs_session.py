@@ -228,6 +228,8 @@ class Session:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # The tests themselves may run as a shell's job in the background, which ignores this signal.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self._others.append(process)
         assert process.stdout is not None

@@ -9,8 +9,8 @@ import pytest
 
 from tests.cluster.machines import NAMES, Cluster, bare_cluster, build_wheel
 
-#: The files, in that order; before them what any machine must be able to do.
-_LIFE = ("test_machine_devices", "test_installing", "test_running", "test_upgrading", "test_uninstalling")
+#: The files, in that order.
+_LIFE = ("test_installing", "test_running", "test_upgrading", "test_uninstalling")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

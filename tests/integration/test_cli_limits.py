@@ -71,6 +71,8 @@ async def test_signals_reach_the_command_of_run_and_a_second_interrupt_kills_it(
     process = await asyncio.create_subprocess_exec(
         *COMMAND, "run", "--", sys.executable, "-c", _SAYS_WHICH,
         env={**os.environ, "PENSTOCK_SOCKET": str(agent)}, stdout=subprocess.PIPE,
+        # The tests themselves may run as a shell's job in the background, which ignores this signal.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert process.stdout is not None
     async with asyncio.timeout(TIMEOUT_S):
