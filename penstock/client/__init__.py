@@ -1,7 +1,7 @@
-"""How a framework speaks to its host's agent: here for asyncio, in :mod:`penstock.client.blocking` for threads.
+"""Client library of the host's agent: asyncio here, threads in :mod:`penstock.client.blocking`.
 
-What is named here is imported when it is first used: the commands that need no event loop
-(:mod:`penstock.client.session`) do without asyncio, whose import takes longer than all the rest of them.
+Names are imported on first use. Commands that need no event loop (:mod:`penstock.client.session`) therefore avoid the
+import of asyncio, which takes longer than everything else they do.
 """
 
 from importlib import import_module
@@ -24,5 +24,5 @@ def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = found  # so that it is asked for once
+    globals()[name] = found  # later accesses bypass this function
     return found

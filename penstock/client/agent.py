@@ -1,4 +1,4 @@
-"""A framework's end of the connection to its host's agent (asyncio)."""
+"""asyncio client of the host's agent."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ _NOTIFICATIONS = {**NOTIFICATIONS, **JOB_NOTIFICATIONS}
 
 
 class AgentClient:
-    """Use :meth:`connect`; then everything here until :meth:`close`, also across restarts of the agent.
+    """A connection to the agent, made by :meth:`connect` and usable until :meth:`close`, across restarts of the agent.
 
-    When the connection is lost, the client reconnects with back-off, joins its jobs again, submits again what was
-    queued, announces what was granted and re-attaches to its containers. Whatever a caller awaits goes on waiting; it
-    fails with :class:`AgentUnavailable` only when that does not succeed within ``reconnect_s`` seconds.
+    When the connection is lost, the client reconnects with back-off, rejoins its jobs, resubmits queued monotasks,
+    announces granted ones and re-attaches to its containers. Pending awaits continue; they fail with
+    :class:`AgentUnavailable` only if the client cannot reconnect within ``reconnect_s`` seconds.
     """
 
     welcome: Welcome
@@ -70,26 +70,26 @@ class AgentClient:
     def __init__(self, socket: Path, client: str, reconnect_s: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._link = Link(socket, client, self, reconnect_s=reconnect_s)
-        #: Called when the connection is lost (False), and when it is there again (True).
+        #: Called with False when the connection is lost, and with True when it is restored.
         self.on_link: Callable[[bool], None] | None = None
         self._linked = True
         self._jobs: dict[str, Job] = {}
-        #: All jobs of this user, whoever registered them: to look at, and to cancel.
+        #: All jobs of this user, from any process: list, cancel, reorder.
         self.jobs = Jobs(self._link)
-        #: The nodes of the cluster that take work, and those that are drained.
+        #: The cluster's nodes, including drained ones.
         self.nodes = Nodes(self._link)
         self._containers: dict[str, Container] = {}
         self._dirty: dict[Job, None] = {}
         self._flush_scheduled = False
-        self._expecting = 0  # calls on their way whose answer names a job or a container
-        self._early: list[Params] = []  # what was said about those before we knew them
+        self._expecting = 0  # pending calls whose answer names a new job or container
+        self._early: list[Params] = []  # notifications that arrived before that answer
 
     @classmethod
     async def connect(cls, socket: Path | None = None, client: str = "python", reconnect_s: float = 30.0) -> Self:
-        """Connect to the agent of this host and say hello.
+        """Connect to the agent of this host and exchange the greeting.
 
         Raises:
-            AgentUnavailable: one line that says why and what to do.
+            AgentUnavailable: there is no usable agent; the message is one line with the cause and the remedy.
         """
         self = cls(socket or paths.agent_socket(), client, reconnect_s)
         self.welcome = await self._link.start()
@@ -105,7 +105,7 @@ class AgentClient:
 
     @property
     def socket(self) -> Path:
-        """Where the agent listens."""
+        """The path of the agent's socket."""
         return self._link.socket
 
     async def register_job(
@@ -118,17 +118,17 @@ class AgentClient:
         reservation: str = "",
         on_waiting: Callable[[JobWaiting], object] | None = None,
     ) -> Job:
-        """Register a job, or with ``job`` join one that another process of the same user registered.
+        """Register a job, or join the job with id ``job`` that another process of the same user registered.
 
-        ``memory_bytes`` is the estimate for the whole job, by which the master admits it (Ursa §4.2.1).
-        ``opportunistic`` says what of it may run on slack: ``False`` nothing, ``True`` all, ``"only"`` all of it and in
-        no regular room, a list the stages that it names (UBIS §IV.D); ``None``: each :meth:`Job.place` says it.
-        ``reservation`` makes it a production job of one that the master has promised this user (:meth:`reserve`).
-        ``on_waiting`` hears why it is not admitted yet, also where that is said with the answer.
+        ``memory_bytes`` estimates the memory of the whole job; the master admits the job by it (Ursa §4.2.1).
+        ``opportunistic`` selects the tasks that may run on slack: ``False`` none, ``True`` all, ``"only"`` all and only
+        on slack, a list the named stages (UBIS §IV.D), ``None`` those of each :meth:`Job.place` that asks for it.
+        ``reservation`` runs the job as a production job in a reservation of this user (:meth:`reserve`). ``on_waiting``
+        is called with the reason why the job is not admitted yet, also if that arrives with the answer.
 
         Raises:
-            RpcError: refused.
-            AgentUnavailable: the agent went away for good.
+            RpcError: the agent refused the job.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         asked = RegisterJob(
             name=name,
@@ -147,11 +147,11 @@ class AgentClient:
         return made
 
     async def launch(self, spec: ContainerSpec, stdio: tuple[int, int, int] | None = None) -> Container:
-        """Start a command in a container on this host, now; ``stdio`` are descriptors that it shall use.
+        """Start a command in a container on this host; ``stdio`` are the descriptors of its standard streams.
 
         Raises:
-            RpcError: refused, or it could not be started.
-            AgentUnavailable: the agent went away, for good or in the middle of this call.
+            RpcError: the agent refused, or the command could not be started.
+            AgentUnavailable: the agent was away too long, or the connection was lost during this call.
         """
         with self._expect():
             try:
@@ -159,21 +159,21 @@ class AgentClient:
                     spec = msgspec.structs.replace(spec, stdio=await pass_stdio(self.socket, stdio))
                 answer = await self._link.call_once("launch", lambda: Launch(container=spec), Launched)
             except ConnectionResetError:
-                # Asking again could start it twice.
+                # A second request could start the command twice.
                 raise AgentUnavailable(LOST_WHILE_STARTING) from None
             made = Container(self._link, answer.container, answer.pid, answer.not_enforced)
             self._containers[made.id] = made
         return made
 
     async def adopt(self, pid: int, spec: ContainerSpec, *, tree: bool = False) -> Container:
-        """Take a running process of this user's into a container, with ``tree`` its descendants, too.
+        """Move a running process of this user into a container; with ``tree`` its descendants, too.
 
-        Of ``spec``, ``argv`` is only shown, and ``env``, ``cwd`` and ``stdio`` mean nothing. Memory that it was charged
-        for before stays charged where it was; its exit status may stay unknown (docs/kernel.md).
+        ``spec.argv`` is for display only; ``env``, ``cwd`` and ``stdio`` are ignored. Memory charged before the move
+        stays charged to the old cgroup, and the exit status may remain unknown (docs/kernel.md).
 
         Raises:
-            RpcError: no such process, not this user's alone, or in a container already.
-            AgentUnavailable: the agent went away, for good or in the middle of this call.
+            RpcError: the process does not exist, belongs to other users, too, or is already in a container.
+            AgentUnavailable: the agent was away too long, or the connection was lost during this call.
         """
         asked = Adopt(pid=pid, container=spec, tree=tree)
         with self._expect():
@@ -188,120 +188,121 @@ class AgentClient:
         return made
 
     async def lend(self, job: str, pid: int = 0) -> str:
-        """Have a process of this user's (0: this one) and its descendants ranked with a job; return the container that
-        they are now, or were already. They go on when the job is over.
+        """Rank a process of this user (0: this one) and its descendants with a job; return their container.
+
+        They may be in that container already. They keep running when the job ends.
 
         Raises:
-            RpcError: they cannot be: limits of their own, another user's, an agent that knows no such call.
-            AgentUnavailable: the agent went away for good.
+            RpcError: they have limits of their own or another user, or the agent does not support the call.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return (await self._link.call("lend", lambda: Lend(job=job, pid=pid), Launched)).container
 
     async def attach(self, container: str) -> Container:
-        """A container that is there already, to wait for its end.
+        """Return an existing container, to wait for its end.
 
         Raises:
-            RpcError: unknown, or not this user's.
-            AgentUnavailable: the agent went away for good.
+            RpcError: the container is unknown or belongs to another user.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         with self._expect():
             await self._link.call("attach", lambda: ContainerRef(container=container), Done)
             return self._containers.setdefault(container, Container(self._link, container))
 
     async def status(self) -> dict[str, Any]:
-        """The agent's status document (docs/protocol.md lists its keys).
+        """Return the agent's status document (docs/protocol.md lists its keys).
 
         Raises:
-            AgentUnavailable: the agent went away for good.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return (await self._link.call("status", Nothing, Status)).status
 
     async def cluster_status(self) -> dict[str, Any]:
-        """The master's status document, with the jobs that this user may see (docs/scheduling.md lists its keys).
+        """Return the master's status document with the jobs visible to this user (docs/scheduling.md lists its keys).
 
         Raises:
-            RpcError: there is no master, or it is away.
-            AgentUnavailable: the agent went away for good.
+            RpcError: the host has no master, or the master is unreachable.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return (await self._link.call("cluster_status", ClusterStatus, Status)).status
 
     async def set_config(self, values: dict[str, str], daemon: Daemon = "agent") -> ConfigSet:
-        """Change keys of a daemon that runs, as they are written after ``--set``, until it reads its file again.
+        """Change keys of a running daemon until it next reads its file; values are written as after ``--set``.
 
         Raises:
-            RpcError: ``bad_request`` says everything that is wrong; ``refused``: only operators may.
-            AgentUnavailable: the agent went away for good.
+            RpcError: ``bad_request`` lists every error; ``refused``: the user is not an operator.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         asked = SetConfig(values=values, daemon=daemon)
         return await self._link.call("set_config", lambda: asked, ConfigSet)
 
     async def show_config(self, daemon: Daemon = "agent") -> ConfigInForce:
-        """What is in force in a daemon that runs, and where each value is from.
+        """Return the configuration in force in a running daemon, with the source of each value.
 
         Raises:
-            RpcError: ``refused``: only operators may.
-            AgentUnavailable: the agent went away for good.
+            RpcError: ``refused``: the user is not an operator.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return await self._link.call("show_config", lambda: ShowConfig(daemon=daemon), ConfigInForce)
 
     async def reserve(self, rdl: Rdl, name: str = "") -> Reserved:
-        """Have the cluster promise something ahead of time; the answer says what is promised when (Rayon §5.1).
+        """Reserve resources of the cluster ahead of time; the answer contains the allocation over time (Rayon §5.1).
 
         Raises:
-            RpcError: ``bad_request``: no expression of RDL; ``refused``: it cannot be promised, the line says why.
-            AgentUnavailable: the agent went away in the middle of this call.
+            RpcError: ``bad_request``: invalid RDL; ``refused``: the request does not fit, with the reason.
+            AgentUnavailable: the connection was lost during this call.
         """
         asked = Reserve(rdl=rdl, name=name)
         try:
             return await self._link.call_once("reserve", lambda: asked, Reserved)
-        except ConnectionResetError:  # asking again could reserve it twice
+        except ConnectionResetError:  # a second request could reserve twice
             raise AgentUnavailable(
                 "the agent went away while it was asked; `penstock reservations` tells what was promised"
             ) from None
 
     async def update_reservation(self, reservation: str, rdl: Rdl) -> Reserved:
-        """Have something else promised instead.
+        """Replace a reservation's request.
 
         Raises:
-            RpcError: as :meth:`reserve`, or it is not this user's; it keeps what it had.
-            AgentUnavailable: the agent went away for good.
+            RpcError: as :meth:`reserve`, or the reservation is another user's; the old allocation is kept.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return await self._link.call(
             "update_reservation", lambda: UpdateReservation(reservation=reservation, rdl=rdl), Reserved
         )
 
     async def delete_reservation(self, reservation: str) -> list[Reserved]:
-        """Give it back; returns those that this user still has.
+        """Delete a reservation and return this user's remaining ones.
 
         Raises:
-            RpcError: there is none, or it is not this user's.
-            AgentUnavailable: the agent went away for good.
+            RpcError: there is no such reservation, or it is another user's.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         asked = DeleteReservation(reservation=reservation)
         return (await self._link.call("delete_reservation", lambda: asked, Reservations)).reservations
 
     async def reservations(self, *, everybody: bool = False) -> list[Reserved]:
-        """What is promised to this user; to operators also everybody's.
+        """Return this user's reservations; with ``everybody`` (operators only) those of all users.
 
         Raises:
-            RpcError: not an operator, or there is no master.
-            AgentUnavailable: the agent went away for good.
+            RpcError: the user is not an operator, or there is no master.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         asked = ListReservations(everybody=everybody)
         return (await self._link.call("reservations", lambda: asked, Reservations)).reservations
 
     async def reservations_at(self, at: float, *, everybody: bool = False) -> Reservations:
-        """Those that are promised something at Unix time ``at``, and what is free from then on.
+        """Return the reservations with an allocation at Unix time ``at``, and the free capacity from then on.
 
         Raises:
-            RpcError: not an operator, or there is no master.
-            AgentUnavailable: the agent went away for good.
+            RpcError: the user is not an operator, or there is no master.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         asked = ListReservations(everybody=everybody, at=at)
         return await self._link.call("reservations", lambda: asked, Reservations)
 
     async def close(self) -> None:
-        """Send what has collected and close; the agent takes back what this connection held."""
+        """Send pending messages and close the connection; the agent takes back all that this connection held."""
         self._flush()
         await self._link.close()
 
@@ -315,17 +316,17 @@ class AgentClient:
             if not job.over:
                 await job.relink(peer)
         self._jobs = {job.id: job for job in self._jobs.values() if not job.over}
-        self._loop.call_soon(self._flush)  # what was submitted meanwhile, once the link is open
-        self._tell(linked=True)
+        self._loop.call_soon(self._flush)  # sends what was submitted during the outage, once the link is open
+        self._report_link(linked=True)
 
     def unlinked(self) -> None:
         """Called by the link."""
-        self._tell(linked=False)
+        self._report_link(linked=False)
         for job in self._jobs.values():
             job.unlink()
 
-    def _tell(self, *, linked: bool) -> None:
-        """Whoever wants to know, once: an attempt to mend the connection may lose it again."""
+    def _report_link(self, *, linked: bool) -> None:
+        """Call ``on_link`` on a change only: several attempts to reconnect may fail in a row."""
         if linked != self._linked and self.on_link is not None:
             self.on_link(linked)
         self._linked = linked
@@ -346,28 +347,28 @@ class AgentClient:
 
     # ------------------------------------------------------------ inside
 
-    def _deliver(self, peer: RpcPeer | None, said: Params, *, keep: bool) -> None:
-        if isinstance(said, ContainerEnded):
-            if (container := self._containers.pop(said.container, None)) is not None:
-                container.end(said.ended)
+    def _deliver(self, peer: RpcPeer | None, params: Params, *, keep: bool) -> None:
+        if isinstance(params, ContainerEnded):
+            if (container := self._containers.pop(params.container, None)) is not None:
+                container.end(params.ended)
                 return
-        elif (job := self._jobs.get(getattr(said, "job", ""))) is not None:
-            job.notified(peer, said)
+        elif (job := self._jobs.get(getattr(params, "job", ""))) is not None:
+            job.notified(peer, params)
             return
         if keep:
-            self._early.append(said)
+            self._early.append(params)
 
     @contextlib.contextmanager
     def _expect(self) -> Iterator[None]:
-        """An answer and what follows it may be read at once; keep what follows until we have read the answer."""
+        """Hold notifications back until the answer is handled: both may arrive in one read."""
         self._expecting += 1
         try:
             yield
         finally:
             self._expecting -= 1
             early, self._early = self._early, []
-            for said in early:
-                self._deliver(self._link.peer(), said, keep=self._expecting > 0)
+            for params in early:
+                self._deliver(self._link.peer(), params, keep=self._expecting > 0)
 
     def _wants_flush(self, job: Job, at_once: bool = False) -> None:
         self._dirty[job] = None
@@ -386,7 +387,7 @@ class AgentClient:
     def _send(self) -> None:
         peer = self._link.peer()
         if peer is None:
-            return  # what lives is announced when the link is back
+            return  # everything live is announced when the link is back
         dirty, self._dirty = self._dirty, {}
         for job in dirty:
             job.flush(peer)

@@ -1,6 +1,6 @@
-"""The client for threads: the same objects, driven by an event loop in a background thread.
+"""The client for threads: the objects of :mod:`penstock.client`, driven by an event loop in a background thread.
 
-Every method may be called from any thread and blocks until it has its answer; errors are those of
+Every method may be called from any thread and blocks until the answer has come. Errors are those of
 :mod:`penstock.client`.
 """
 
@@ -33,15 +33,15 @@ class _Loop:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result; an interrupted wait (Ctrl-C) cancels it."""
+        """Run a coroutine in the loop and return its result; an interrupted wait (Ctrl-C) cancels the coroutine."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         finally:
-            future.cancel()  # nothing, once it is done
+            future.cancel()  # no effect on a finished future
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the loop and join the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -58,29 +58,29 @@ class BlockingContainer:
         self.not_enforced = container.not_enforced
 
     def wait(self) -> Ended:
-        """How it ended."""
+        """Wait for the end and return its cause."""
         return self._loop.run(self._container.wait())
 
     def signal(self, number: int) -> None:
-        """Send a signal to its first process and that one's process group."""
+        """Send a signal to the container's first process and its process group."""
         self._loop.run(self._container.signal(number))
 
     def kill(self) -> None:
-        """Kill everything in it."""
+        """Kill all processes in the container."""
         self._loop.run(self._container.kill())
 
     def resize(self, *, strict: bool = False, **limits: float | str | None) -> Limits:
-        """Change limits by their name; None takes one away. ``strict``: all of them, or it is an error."""
+        """Change limits by name; None removes a limit. With ``strict``, fail unless all can be enforced."""
         changed = self._loop.run(self._container.resize(strict=strict, **limits))
         self.not_enforced = self._container.not_enforced
         return changed
 
     def follow(self, profile: Profile | None, *, strict: bool = False) -> None:
-        """Let its limits follow a profile from now on; None: no longer. ``strict``: all of them, or it is an error."""
+        """Make the limits follow a profile from now on, or stop that (None). ``strict``: fail unless enforceable."""
         self._loop.run(self._container.follow(profile, strict=strict))
 
     def output(self, stream: str = "stdout") -> bytes:
-        """What it wrote so far."""
+        """Return the output so far."""
         return self._loop.run(self._container.output(stream))
 
 
@@ -104,7 +104,7 @@ class BlockingJob:
     def monotask(
         self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = ""
     ) -> Iterator[client.Monotask]:
-        """Wait for the grant, run the body, complete (as failed if the body raised)."""
+        """Wait for the grant, run the body, complete the monotask (as failed if the body raised)."""
         granted = self._loop.run(self._granted(kind, input_bytes, stage, task))
         failed = True
         try:
@@ -118,23 +118,23 @@ class BlockingJob:
         self._loop.run(self._job.place(stage, tasks, opportunistic))
 
     def placed(self, task: str) -> str:
-        """The node of a task."""
+        """Wait for a task's placement and return its node."""
         return self._loop.run(self._job.placed(task))
 
     def ended(self, task: str) -> Ended:
-        """How a task ended."""
+        """Wait for a task's end and return its cause."""
         return self._loop.run(self._job.ended(task))
 
     def tasks_done(self, tasks: Sequence[str]) -> None:
-        """The framework itself has executed these tasks."""
+        """Report tasks that the framework itself has executed."""
         self._loop.run(self._job.tasks_done(tasks))
 
     def cancel_tasks(self, tasks: Sequence[str]) -> None:
-        """Not wanted any more."""
+        """Cancel tasks."""
         self._loop.run(self._job.cancel_tasks(tasks))
 
     def end(self) -> None:
-        """The job is over."""
+        """End the job."""
         self._loop.run(self._job.end())
 
     async def _granted(self, kind: ResourceKind | str, input_bytes: int, stage: str, task: str) -> client.Monotask:
@@ -163,7 +163,7 @@ class BlockingAgent:
         """Connect to the agent of this host.
 
         Raises:
-            AgentUnavailable: one line that says why and what to do.
+            AgentUnavailable: there is no usable agent; the message is one line with the cause and the remedy.
         """
         loop = _Loop()
         try:
@@ -183,7 +183,7 @@ class BlockingAgent:
 
     @property
     def welcome(self) -> Welcome:
-        """Who answers."""
+        """The agent's greeting."""
         return self._agent.welcome
 
     def register_job(
@@ -194,24 +194,24 @@ class BlockingAgent:
         job: str = "",
         opportunistic: OpportunisticJob = None,
     ) -> BlockingJob:
-        """Register a job, or with ``job`` join one."""
+        """Register a job, or join the job with id ``job``."""
         registered = self._agent.register_job(name, memory_bytes, priority, job, opportunistic)
         return BlockingJob(self._loop, self._loop.run(registered))
 
     def launch(self, spec: ContainerSpec, stdio: tuple[int, int, int] | None = None) -> BlockingContainer:
-        """Start a command in a container on this host, now."""
+        """Start a command in a container on this host."""
         return BlockingContainer(self._loop, self._loop.run(self._agent.launch(spec, stdio)))
 
     def adopt(self, pid: int, spec: ContainerSpec, *, tree: bool = False) -> BlockingContainer:
-        """Take a running process of this user's into a container."""
+        """Move a running process of this user into a container."""
         return BlockingContainer(self._loop, self._loop.run(self._agent.adopt(pid, spec, tree=tree)))
 
     def attach(self, container: str) -> BlockingContainer:
-        """A container that is there already."""
+        """Return an existing container."""
         return BlockingContainer(self._loop, self._loop.run(self._agent.attach(container)))
 
     def status(self) -> dict[str, Any]:
-        """The agent's status document."""
+        """Return the agent's status document."""
         return self._loop.run(self._agent.status())
 
     def close(self) -> None:

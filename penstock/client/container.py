@@ -1,4 +1,4 @@
-"""A command that the agent runs in a cgroup of its own, as its client sees it."""
+"""Client-side handle of a container."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from penstock.wire.errors import RpcError
 
 
 class Container:
-    """Made by :meth:`AgentClient.launch`, :meth:`AgentClient.adopt` and :meth:`AgentClient.attach`.
+    """A container from :meth:`AgentClient.launch`, :meth:`AgentClient.adopt` or :meth:`AgentClient.attach`.
 
     ``not_enforced`` maps each requested limit that this host cannot enforce to the reason and the remedy. ``pid`` is 0
-    for a container that was only attached to.
+    after :meth:`AgentClient.attach`.
     """
 
     def __init__(self, link: Link, container: str, pid: int = 0, not_enforced: dict[str, str] | None = None) -> None:
@@ -37,29 +37,29 @@ class Container:
         self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> Ended:
-        """How it ended; survives restarts of the agent.
+        """Wait for the container's end, across restarts of the agent, and return its cause.
 
         Raises:
-            AgentUnavailable: the agent went away for longer than ``reconnect_s``.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return await asyncio.shield(self._ended)
 
     async def signal(self, number: int) -> None:
-        """Send a signal to its first process and that one's process group."""
+        """Send a signal to the container's first process and its process group."""
         await self._link.call("signal", lambda: SignalContainer(container=self.id, signal=number), Done)
 
     async def kill(self) -> None:
-        """Kill everything in it; ``wait`` then says ``cancelled``."""
+        """Kill all processes in the container; :meth:`wait` then returns ``cancelled``."""
         await self._link.call("kill", lambda: ContainerRef(container=self.id), Done)
 
     async def resize(self, *, strict: bool = False, **limits: float | str | None) -> Limits:
-        """Change limits by their name (:class:`Limits`); None takes one away, those that are not named stay.
+        """Change limits by name (:class:`Limits`). None removes a limit; limits that are not named stay.
 
-        Returns once the kernel has them; ``not_enforced`` then says what it has not. ``strict``: where the host cannot
-        enforce one of them nothing is changed, and that is an error.
+        Returns when the kernel has the new limits; ``not_enforced`` then lists those that the host cannot enforce. With
+        ``strict``, such a limit is an error and nothing is changed.
 
         Raises:
-            RpcError: no such limit or not such a value; or the container has ended.
+            RpcError: unknown limit, invalid value, or the container has ended.
         """
         asked = Resize(container=self.id, limits=dict(limits), strict=strict)
         answer = await self._link.call("resize", lambda: asked, Resized)
@@ -67,9 +67,9 @@ class Container:
         return answer.limits
 
     async def follow(self, profile: Profile | None, *, strict: bool = False) -> None:
-        """Let its limits follow a profile from now on; None: no longer.
+        """Make the limits follow a profile from now on; None stops that.
 
-        ``strict``: where the host cannot enforce one of them nothing is changed, and that is an error.
+        With ``strict``, a limit that the host cannot enforce is an error and nothing is changed.
 
         Raises:
             RpcError: the container has ended.
@@ -78,7 +78,7 @@ class Container:
         await self._link.call("follow", lambda: asked, Done)
 
     async def output(self, stream: str = "stdout") -> bytes:
-        """What it wrote so far and the agent still has (``stdout`` or ``stderr``); not for passed descriptors."""
+        """Return the output (``stdout`` or ``stderr``) that the agent still stores; empty for passed descriptors."""
         data = bytearray()
         offset = 0
         while True:
@@ -89,9 +89,9 @@ class Container:
                 return bytes(data)
 
     async def read(self, stream: str = "stdout", offset: int = 0) -> Output:
-        """A part of what it wrote, from ``offset`` bytes on; none (``data`` is empty) where that is all so far.
+        """Return a part of the output from ``offset`` bytes on; ``data`` is empty at the current end.
 
-        The answer's ``offset`` lies behind the asked one where the agent does not have the bytes between any more.
+        The answer's ``offset`` is larger than the requested one where the agent has dropped the bytes between them.
         """
         asked = ReadOutput(container=self.id, stream=stream, offset=offset)
         return await self._link.call("output", lambda: asked, Output)
@@ -99,7 +99,7 @@ class Container:
     # ------------------------------------------------------------ the client's side
 
     async def relink(self, peer: RpcPeer) -> None:
-        """Ask a restarted agent to report this container's end to us again."""
+        """Subscribe to this container's end at a restarted agent."""
         if self._ended.done():
             return
         try:
@@ -108,12 +108,12 @@ class Container:
             self.end(Ended(by=EndedBy.LOST, reason=f"the agent was restarted and does not know it: {error}"))
 
     def end(self, ended: Ended) -> None:
-        """It ended; further reports are ignored."""
+        """Record the end; ignore later reports."""
         if not self._ended.done():
             self._ended.set_result(ended)
 
     def fail(self, error: AgentUnavailable) -> None:
-        """Nobody will ever say how it ended."""
+        """Fail the waiters: the end will never be reported."""
         if not self._ended.done():
             self._ended.set_exception(error)
-            self._ended.exception()  # whoever does not wait need not hear of it
+            self._ended.exception()  # avoids asyncio's warning where no caller waits

@@ -1,4 +1,4 @@
-"""What can go wrong between a framework and its host's agent, besides what the agent itself answers (``RpcError``)."""
+"""Errors between a framework and its host's agent, besides the agent's own answers (``RpcError``)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from penstock.model.container import Ended
 from penstock.peer_credentials import UntrustedServerError
 
 
-class AgentUnavailable(Exception):  # noqa: N818 - named for what the reader is told
-    """No agent, or none any more. The message is one line that names the socket and the remedy."""
+class AgentUnavailable(Exception):  # noqa: N818 - named for the message
+    """There is no agent, or it was lost. The message is one line that names the socket and the remedy."""
 
 
-class NotPlaced(Exception):  # noqa: N818 - named for what the reader is told
-    """A task ended before it got a node; ``ended`` says why."""
+class NotPlaced(Exception):  # noqa: N818 - named for the message
+    """A task ended before it was placed on a node; ``ended`` is the cause."""
 
     def __init__(self, task: str, ended: Ended) -> None:
         super().__init__(f"task {task!r} was never placed: {ended.reason or ended.by.value}")
@@ -22,11 +22,11 @@ class NotPlaced(Exception):  # noqa: N818 - named for what the reader is told
         self.ended = ended
 
 
-class JobCancelled(RuntimeError):  # noqa: N818 - named for what the reader is told
-    """Somebody cancelled the job (``penstock cancel``); ``by`` says who. Nothing of it runs on."""
+class JobCancelled(RuntimeError):  # noqa: N818 - named for the message
+    """The job was cancelled by the user ``by`` (``penstock cancel``). None of its tasks is still running."""
 
     def __init__(self, name: str, by: str) -> None:
-        super().__init__(name, by)  # as it is pickled: workers of other hosts raise it, too
+        super().__init__(name, by)  # the arguments of unpickling: workers on other hosts raise it, too
         self.name, self.by = name, by
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class JobCancelled(RuntimeError):  # noqa: N818 - named for what the reader is t
 
 
 def cannot_connect(socket: Path, error: OSError) -> AgentUnavailable:
-    """One line for an operating system's refusal, or for a server of another user."""
+    """Return the error for a failed ``connect()``, or for a server that runs as an untrusted user."""
     if isinstance(error, UntrustedServerError):
         return AgentUnavailable(str(error))
     if error.errno in {errno.ENOENT, errno.ECONNREFUSED}:
@@ -45,19 +45,19 @@ def cannot_connect(socket: Path, error: OSError) -> AgentUnavailable:
 
 
 def refuses(socket: Path, error: Exception) -> AgentUnavailable:
-    """The agent answered the first message of a connection with an error."""
+    """Return the error for an agent that answered the greeting with an error."""
     return AgentUnavailable(f"the agent at {socket} refuses this client: {error}")
 
 
 def does_not_answer(socket: Path) -> AgentUnavailable:
-    """The agent took the connection, and left its first message unanswered."""
+    """Return the error for an agent that accepted the connection but did not answer the greeting."""
     return AgentUnavailable(f"the agent at {socket} does not answer; see its log, or restart it")
 
 
 def closed(socket: Path) -> AgentUnavailable:
-    """The agent closed the connection, and did not say why."""
+    """Return the error for an agent that closed the connection without a reason."""
     return AgentUnavailable(f"the agent at {socket} closed the connection; see its log")
 
 
-#: The end of a call of which nobody knows whether it was carried out: asking again could start a command twice.
+#: Message for a launch that may or may not have been executed: a second request could start the command twice.
 LOST_WHILE_STARTING = "the agent went away while it was starting the command; `penstock status` tells whether it runs"

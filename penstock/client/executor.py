@@ -1,4 +1,4 @@
-"""An executor of :mod:`concurrent.futures` whose tasks are monotasks: each runs when the agent has granted it."""
+"""A :mod:`concurrent.futures` executor that runs each call as a monotask, when the agent has granted it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class _Running(threading.local):
-    """The slot of the task that this thread runs."""
+    """The slot of the task that runs in this thread."""
 
     slot: Slot | None = None
 
@@ -32,15 +32,15 @@ _RUNNING = _Running()
 
 @contextlib.contextmanager
 def released() -> Iterator[None]:
-    """Inside a task: without its slot while the body runs, for work that waits for other gated work.
+    """Give the current task's slot back during the body, which waits for other gated work.
 
-    Outside of a :class:`MonotaskExecutor`'s tasks it does nothing.
+    Has no effect outside the tasks of a :class:`MonotaskExecutor`.
     """
     slot = _RUNNING.slot
     if slot is None:
         yield
         return
-    _RUNNING.slot = None  # what waits inside has nothing to give back
+    _RUNNING.slot = None  # a nested released() has no slot to give back
     try:
         with slot.released():
             yield
@@ -49,28 +49,28 @@ def released() -> Iterator[None]:
 
 
 class MonotaskFuture(Future[T]):
-    """A future of a :class:`MonotaskExecutor`. A task that waits for another here gives its slot back meanwhile."""
+    """A future of a :class:`MonotaskExecutor`. A task that waits for one gives its slot back during the wait."""
 
     def result(self, timeout: float | None = None) -> T:
-        """See :meth:`concurrent.futures.Future.result`; ``timeout`` does not bound the wait for the task's own slot."""
+        """See :meth:`concurrent.futures.Future.result`; ``timeout`` does not bound the wait to regain the slot."""
         with contextlib.nullcontext() if self.done() else released():
             return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """See :meth:`concurrent.futures.Future.exception`; as :meth:`result`."""
+        """See :meth:`concurrent.futures.Future.exception`; the slot is treated as in :meth:`result`."""
         with contextlib.nullcontext() if self.done() else released():
             return super().exception(timeout)
 
 
 class _State(enum.Enum):
-    QUEUED = enum.auto()  # at the gate
-    PARKED = enum.auto()  # granted when every thread was busy: given back, to be queued again
-    READY = enum.auto()  # granted, for the next thread
+    QUEUED = enum.auto()  # waits for a grant
+    PARKED = enum.auto()  # granted while every thread was busy: the grant was returned, to be requested again
+    READY = enum.auto()  # granted, waits for a thread that is about to take it
     CANCELLED = enum.auto()
 
 
 class _Work:
-    """A call that waits for its grant."""
+    """A submitted call and its monotask."""
 
     __slots__ = ("call", "future", "input_bytes", "kind", "slot", "state")
 
@@ -83,7 +83,7 @@ class _Work:
         self.state = _State.QUEUED
 
     def run(self, slot: Slot, done: Callable[[], None]) -> None:
-        """In a thread of the pool; ``done`` is called when the call is over, before anybody hears of its result."""
+        """Run the call in a pool thread; ``done`` is called after the call and before its result is published."""
         if not self.future.set_running_or_notify_cancel():
             slot.cancel()
             done()
@@ -95,7 +95,7 @@ class _Work:
         _RUNNING.slot = slot
         try:
             result = self.call()
-        except BaseException as error:  # noqa: BLE001 - the root of a task: whatever it raises is its result
+        except BaseException as error:  # noqa: BLE001 - any exception of the call is its result
             self._over(slot, done, failed=True)
             self.future.set_exception(error)
         else:
@@ -110,14 +110,14 @@ class _Work:
 
 
 class MonotaskExecutor(Executor):
-    """Runs calls in threads, each as one monotask: queued at the agent at once, run when granted.
+    """Runs calls in threads. Each call is a monotask: queued at the agent at once, run when granted.
 
-    The order is the agent's, among the calls of this executor too. ``max_workers`` bounds the threads, as in
-    ``ThreadPoolExecutor``; the agent bounds what runs. A grant that finds every thread busy is given back at once, so
-    that no slot lies idle here. A call that waits for another of the same executor by
-    ``result()`` or ``exception()`` gives its slot back while it waits; around any other wait (``wait``,
-    ``as_completed``, a queue) write ``with released():``. Its thread stays taken, so that as many nested waits as
-    there are threads block each other for ever, as in ``ThreadPoolExecutor``.
+    The agent decides the order, also among the calls of one executor. ``max_workers`` bounds the threads as in
+    ``ThreadPoolExecutor``; the agent bounds the running calls. A grant that finds every thread busy is returned at
+    once, so that no slot is idle here. A call that waits by ``result()`` or ``exception()`` for another call of the
+    same executor gives its slot back during the wait; for any other wait (``wait``, ``as_completed``, a queue) use
+    ``with released():``. The waiting call keeps its thread: as many nested waits as threads deadlock, as in
+    ``ThreadPoolExecutor``.
     """
 
     def __init__(
@@ -129,10 +129,10 @@ class MonotaskExecutor(Executor):
         stage: str = "",
         thread_name_prefix: str = "penstock",
     ) -> None:
-        """``kind`` and ``stage`` are those of :meth:`submit`; ``max_workers`` is the number of cores if not given.
+        """``kind`` and ``stage`` apply to :meth:`submit`; ``max_workers`` defaults to the number of cores.
 
         Raises:
-            ValueError: not a kind of resource, or no workers.
+            ValueError: unknown kind of resource, or ``max_workers`` is not positive.
         """
         self._gate = gate
         self._kind = ResourceKind(kind)
@@ -140,15 +140,15 @@ class MonotaskExecutor(Executor):
         self._threads = max_workers or os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads if max_workers is None else max_workers, thread_name_prefix)
         self._ready: SimpleQueue[tuple[_Work, Slot] | None] = SimpleQueue()
-        self._lock = threading.RLock()  # a closed gate calls back from within
+        self._lock = threading.RLock()  # a closed gate calls back while the lock is held
         self._works: set[_Work] = set()
-        self._busy = 0  # threads that run a call or are about to
+        self._busy = 0  # threads that run a call or are about to start one
         self._parked: dict[ResourceKind, deque[_Work]] = {kind: deque() for kind in KINDS}
-        self._again: dict[ResourceKind, _Work] = {}  # of each kind at most one that was parked is queued again
+        self._again: dict[ResourceKind, _Work] = {}  # the parked call that is queued again, at most one per kind
         self._shut = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """See :meth:`concurrent.futures.Executor.submit`; the size of the input is not known, and said to be 0.
+        """See :meth:`concurrent.futures.Executor.submit`; the unknown input size is submitted as 0.
 
         Raises:
             RuntimeError: the executor was shut down, or the gate closed.
@@ -158,16 +158,16 @@ class MonotaskExecutor(Executor):
     def submit_monotask(
         self, kind: ResourceKind | str, input_bytes: int, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Future[T]:
-        """As :meth:`submit`, with what the monotask uses and how much it reads (bytes), by which the agent orders.
+        """Submit a call with its resource kind and input size (bytes), by which the agent orders monotasks.
 
         Raises:
-            ValueError: not a kind of resource, or a negative size.
+            ValueError: unknown kind of resource, or a negative size.
             RuntimeError: the executor was shut down, or the gate closed.
         """
         return self._submit(ResourceKind(kind), input_bytes, partial(fn, *args, **kwargs))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """See :meth:`concurrent.futures.Executor.shutdown`; cancelled futures give their queued monotasks back."""
+        """See :meth:`concurrent.futures.Executor.shutdown`; cancelled futures withdraw their queued monotasks."""
         with self._lock:
             self._shut = True
             works = list(self._works)
@@ -183,7 +183,7 @@ class MonotaskExecutor(Executor):
         with self._lock:
             if self._shut:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            # For each call one turn of a thread, which takes whatever is granted next.
+            # One pool task per call; it runs the next granted call, not necessarily this one.
             self._pool.submit(self._run_next)
             try:
                 self._queue(work)
@@ -207,13 +207,13 @@ class MonotaskExecutor(Executor):
         work.run(slot, self._idle)
 
     def _idle(self) -> None:
-        """A thread has ended its call, or (a callback of its future may submit another) is about to."""
+        """Free the thread. Called before the future's callbacks run, which may submit further calls."""
         with self._lock:
             self._busy -= 1
             self._queue_parked()
 
     def _granted(self, work: _Work, slot: Slot) -> None:
-        """In the gate's thread."""
+        """Handle a grant, in the gate's thread."""
         with self._lock:
             if self._again.get(work.kind) is work:
                 del self._again[work.kind]
@@ -230,7 +230,7 @@ class MonotaskExecutor(Executor):
             self._queue_parked()
 
     def _queue_parked(self) -> None:
-        """While a thread is free, of each kind one call that came too early."""
+        """While a thread is free, queue one parked call of each kind again."""
         for kind, parked in self._parked.items():
             while parked and kind not in self._again and self._busy < self._threads:
                 work = parked.popleft()
@@ -247,16 +247,16 @@ class MonotaskExecutor(Executor):
                     self._ready.put(None)
 
     def _done(self, work: _Work, future: Future[Any]) -> None:
-        """The future has a result, or was cancelled: then its monotask is given back, and its turn of a thread too."""
+        """Callback of the future: withdraw a cancelled call's monotask and release its pool task."""
         with self._lock:
             self._works.discard(work)
             if not future.cancelled() or work.state in {_State.READY, _State.CANCELLED}:
-                return  # a thread that finds it cancelled gives it back
+                return  # the thread that takes the call finds it cancelled and returns the slot
             work.state = _State.CANCELLED
             if self._again.get(work.kind) is work:
                 del self._again[work.kind]
             assert work.slot is not None
             work.slot.cancel()
             self._queue_parked()
-        future.set_running_or_notify_cancel()  # those who wait hear at once
+        future.set_running_or_notify_cancel()  # wakes waiters at once
         self._ready.put(None)

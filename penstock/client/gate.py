@@ -1,4 +1,4 @@
-"""Monotasks for threads, and for coroutines of any loop: wait for the grant, work, give the slot back; fails open."""
+"""Gate: monotasks for threads and for coroutines of any loop; it fails open when the agent is away."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ _MOST_BYTES = 2**63 - 1
 
 
 class Gate:
-    """One job with its host's agent, for every thread of this process.
+    """One job at the host's agent, shared by all threads of this process.
 
-    It *fails open*: an agent that is absent, goes away or stops to answer holds nobody up for longer than
-    ``patience_s`` seconds, counted from when the outage began; then work goes on without grants (``Slot.gated`` is
-    False), with one warning for each outage. Meanwhile the gate goes on trying to connect; when the agent is back, new
-    work is gated again, and what still holds a grant from before is announced as running. An agent that answers but
-    grants nothing is well: that wait has no limit.
+    A gate *fails open*: when the agent is absent, lost or silent, work waits at most ``patience_s`` seconds, counted
+    from the start of the outage, and then continues without grants (``Slot.gated`` is False), with one warning per
+    outage. The gate keeps trying to connect; when the agent is back, new work is gated again, and slots granted before
+    the outage are announced as running. A wait for a grant from an agent that answers has no limit.
 
-    After ``os.fork`` the child's gate begins anew, with a connection and a job of its own; slots of the parent's mean
-    nothing there. Every method may be called from any thread.
+    After ``os.fork`` the child's gate starts afresh, with its own connection and job; the parent's slots have no
+    meaning there. All methods are thread-safe.
     """
 
     def __init__(
@@ -52,17 +51,17 @@ class Gate:
         rank: bool = False,
         process: int = 0,
     ) -> None:
-        """Never blocks, and needs no agent.
+        """Create the gate; this never blocks, and needs no agent.
 
-        ``job`` joins a job of the same user that is registered already; ``socket`` is the agent's
-        (``paths.agent_socket()``); ``warn`` gets one line for each outage, in the gate's thread (``warnings.warn``).
-        ``loop`` is an event loop that runs for as long as the gate is used: its thread then is the gate's, and whatever
-        asks from there pays for no change of threads. Without it, the gate has a thread of its own.
-        ``rank``: ``process`` (0: this one) and its descendants may be moved into a container of the job, to be ranked
-        with it until it is over (docs/ranks.md). Where they cannot be, ``warn`` gets one line, and work goes on.
+        ``job`` joins an existing job of the same user. ``socket`` is the agent's (default ``paths.agent_socket()``).
+        ``warn`` is called with one line per outage, in the gate's thread (default ``warnings.warn``). ``loop`` is an
+        event loop that runs as long as the gate is used: the gate then lives in that loop's thread, and requests from
+        there need no thread switch. Without it the gate starts a thread of its own. ``rank`` allows the agent to move
+        ``process`` (0: this one) and its descendants into a container of the job, ranked with the job until it ends
+        (docs/ranks.md); where that fails, ``warn`` is called once and work continues.
 
         Raises:
-            ValueError: a negative patience or memory.
+            ValueError: ``patience_s`` or ``memory_bytes`` is negative.
         """
         if patience_s < 0 or memory_bytes < 0:
             raise ValueError("patience_s and memory_bytes must not be negative")
@@ -84,32 +83,32 @@ class Gate:
 
     @property
     def joined(self) -> bool:
-        """Whether it joins a job that somebody else registered."""
+        """Whether the gate joined a job that another client registered."""
         return bool(self._setup.job)
 
     @property
     def connected(self) -> bool:
-        """Whether the agent is there and answers."""
+        """Whether the agent is connected and answers."""
         return self._running().connected.is_set()
 
     @property
     def refused(self) -> bool:
-        """Whether the agent refused the job when it was last asked: it is over, or another user's."""
+        """Whether the agent refused the job at the last attempt: the job is over, or another user's."""
         return self._running().link.refused
 
     def wait_connected(self, timeout_s: float) -> bool:
-        """Wait for the agent; whether it is there."""
+        """Wait up to ``timeout_s`` for the agent; return whether it is connected."""
         return self._running().connected.wait(timeout_s)
 
     def acquire(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "", task: str = "") -> Slot:
-        """Queue a monotask and block until it is granted, or until patience with an absent agent is over.
+        """Queue a monotask and block until it is granted, or until the patience with an absent agent runs out.
 
         ``stage`` and ``task`` are as in ``penstock.model.MonotaskSpec``, cut to 128 characters.
 
         Raises:
-            ValueError: not a kind of resource, or a negative size.
-            RpcError: the agent refuses it.
-            RuntimeError: the gate was closed, or this is called where the gate lives.
+            ValueError: unknown kind of resource, or a negative size.
+            RpcError: the agent refused the monotask.
+            RuntimeError: the gate is closed, or the caller is the gate's own thread.
         """
         slot = self._slot(kind, input_bytes, stage, task)
         slot.wait()
@@ -120,12 +119,12 @@ class Gate:
     async def acquire_async(
         self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "", task: str = ""
     ) -> Slot:
-        """As :meth:`acquire`, in any event loop; a cancelled wait gives the monotask back.
+        """As :meth:`acquire`, in any event loop; cancelling the wait withdraws the monotask.
 
         Raises:
-            ValueError: not a kind of resource, or a negative size.
-            RpcError: the agent refuses it.
-            RuntimeError: the gate was closed.
+            ValueError: unknown kind of resource, or a negative size.
+            RpcError: the agent refused the monotask.
+            RuntimeError: the gate is closed.
         """
         slot = self._slot(kind, input_bytes, stage, task)
         if slot.passes():
@@ -153,13 +152,13 @@ class Gate:
     ) -> Slot:
         """Queue a monotask and return at once.
 
-        ``granted`` is called exactly once unless the slot is cancelled first: before this returns, where a slot is kept
-        here under a lease, else from the gate's thread, which it must not block. A slot whose ``error`` is set then was
-        refused, and holds nothing.
+        ``granted`` is called exactly once unless the slot is cancelled first: before this method returns if the gate
+        has an idle slot under a lease, otherwise in the gate's thread, which it must not block. A slot whose ``error``
+        is set was refused.
 
         Raises:
-            ValueError: not a kind of resource, or a negative size.
-            RuntimeError: the gate was closed.
+            ValueError: unknown kind of resource, or a negative size.
+            RuntimeError: the gate is closed.
         """
         slot = self._slot(kind, input_bytes, stage, task)
         if slot.takes():
@@ -169,26 +168,27 @@ class Gate:
         return slot
 
     def progress(self, stages: Sequence[StageProgress]) -> None:
-        """Say how far the job is, by stages in their order; see :meth:`penstock.client.Job.progress`. Never blocks."""
+        """Report the job's progress, stage by stage; see :meth:`penstock.client.Job.progress`. Never blocks."""
         engine = self._running()
         engine.post(engine.progress, list(stages))
 
     def counts(self) -> dict[str, int]:
-        """Monotasks so far: granted, ungated, released, cancelled, refused; waiting and held now; outages.
+        """Return the numbers of monotasks granted, ungated, released, cancelled and refused so far, waiting and held
+        now.
 
-        ``outages`` counts those in which work went on without grants.
+        ``outages`` counts the outages in which work continued without grants.
         """
         return self._running().counts()
 
     def wait_closed(self, timeout_s: float) -> bool:
-        """Wait until the connection is closed after :meth:`close`; whether it is. Not where the gate lives."""
+        """Wait for the connection's end after :meth:`close`; return whether it ended. Not from the gate's thread."""
         return self._engine is None or self._engine.finished.wait(timeout_s)
 
     def close(self, *, done: bool | None = None, merged_into: str = "") -> None:
-        """Give everything back and end the thread. Who waits, and who asks later, gets ``RuntimeError``.
+        """Give all slots back and end the thread. Pending and later requests fail with ``RuntimeError``.
 
-        ``done``: the job is done, unless other connections take part in it; None: so it is if the gate registered it.
-        ``merged_into``: the job in which its work goes on; then the master does not list this one.
+        ``done`` ends the job unless other connections take part in it; the default ends it if this gate registered it.
+        ``merged_into`` is the job that continues this job's work; the master then does not list this one.
         """
         with self._lock:
             self._closed = True
@@ -206,10 +206,10 @@ class Gate:
         self.close()
 
     def forked(self) -> None:
-        """Called in a child after a fork: what the parent has is the parent's."""
+        """Called in a child after a fork: drop the parent's connection and slots."""
         self._lock = threading.Lock()
         engine = self._engine
-        self._loop = None  # it does not run here
+        self._loop = None  # it does not run in the child
         if not self._closed:
             self._engine = None
         if self._ending is not None:
@@ -239,9 +239,9 @@ class Gate:
         return Slot(self._running(), self, known, min(int(input_bytes), _MOST_BYTES), _name(stage), _name(task))
 
 
-#: One is told of a fork as long as it lives.
+#: All live gates, to be notified of a fork.
 _GATES: weakref.WeakSet[Gate] = weakref.WeakSet()
-#: In a forked child: loops of the parent, which must not be cleaned up as if they were ours.
+#: In a forked child: the parent's engines, referenced so that their loops are not finalized here.
 _ABANDONED: list[Engine] = []
 
 
@@ -254,7 +254,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _name(text: str) -> str:
-    """As the protocol takes it."""
+    """Return a name as the protocol requires it: valid UTF-8, at most 128 characters."""
     if not text:
         return text
     if not text.isascii():
@@ -263,10 +263,10 @@ def _name(text: str) -> str:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, decided: asyncio.Future[None], slot: Slot) -> None:
-    """From the gate's thread."""
+    """Wake the coroutine, from the gate's thread."""
     try:
         loop.call_soon_threadsafe(_decide, decided)
-    except RuntimeError:  # that loop is closed, and nobody waits
+    except RuntimeError:  # that loop is closed, and with it the waiting coroutine
         slot.cancel()
 
 
@@ -276,5 +276,5 @@ def _decide(decided: asyncio.Future[None]) -> None:
 
 
 def _warn_always(text: str) -> None:
-    """A ``RuntimeWarning`` for each outage: Python's registry would show the same text only once."""
+    """Warn at every outage: Python's registry would show the same text only once."""
     warnings.warn_explicit(text, RuntimeWarning, __file__, 0, module=__name__, registry={})

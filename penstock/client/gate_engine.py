@@ -1,7 +1,8 @@
-"""The thread behind a gate: an event loop that keeps the connection and carries out what :mod:`…client.gating` decides.
+"""The thread behind a gate: an event loop that keeps the connection and executes the decisions of
+:mod:`…client.gating`.
 
-Other threads leave events in an inbox and wake the loop once for all that collect until it looks. The loop may be one
-that runs already, for other purposes.
+Other threads put events into an inbox and wake the loop once for all events that arrive until it runs. The gate may
+share a loop that runs already.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from penstock.wire.agent_api import StageProgress
 from penstock.wire.errors import RpcError
 
 _LOG = logging.getLogger("penstock.gate")
-#: An agent that leaves a question unanswered for so long beyond the gate's patience counts as gone (seconds).
+#: After the patience plus this time without an answer, the agent counts as gone (seconds).
 _ANSWER_S = 2.0
-#: How often the agent is asked for a sign of life while somebody waits (seconds).
+#: How often the agent's liveness is checked while monotasks wait (seconds).
 _ASK_EVERY_S = 2.0
 _JOIN_S = 3.0
 _BARRIER_S = 5.0
 
 
 class Engine:
-    """One thread, one loop, one connection. What is not said to be for any thread is for its own only."""
+    """One thread, one loop, one connection. Unless marked "for any thread", members belong to the loop's thread."""
 
     def __init__(self, setup: Setup, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """``loop``: one that runs already; else there will be a thread for one of our own."""
+        """``loop`` is a loop that runs already; without it the engine starts a thread with its own loop."""
         self._setup = setup
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._woken = False
@@ -49,15 +50,15 @@ class Engine:
         self._asking: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._reason = ""
         self._lock = threading.Lock()
-        self._fast = {"ungated": 0, "released": 0}  # what never came to the loop
+        self._fast = {"ungated": 0, "released": 0}  # monotasks that bypassed the loop
         self._end: Exception | None = RuntimeError(f"the gate {setup.name!r} is closed")
         self._pid = os.getpid()
-        #: For any thread: the agent is away and patience is over, so that nobody need ask.
+        #: For any thread: the agent is away and patience is over, so that requests continue ungated at once.
         self.open = False
-        #: For any thread: nothing more is carried out.
+        #: For any thread: the engine has stopped.
         self.over = False
         self.connected, self.finished = threading.Event(), threading.Event()
-        #: For any thread: slots that need not be asked for.
+        #: For any thread: slots held under leases.
         self.leases = Leases()
         self.loop = loop or _new_loop()
         self._keeper = LeaseKeeper(self.leases, self.loop, self.give_back)
@@ -81,7 +82,7 @@ class Engine:
 
     @property
     def in_thread(self) -> bool:
-        """Whether the caller is the gate's own thread."""
+        """Whether the caller runs in the gate's thread."""
         if self._thread is not None:
             return threading.get_ident() == self._thread.ident
         with contextlib.suppress(RuntimeError):  # no loop runs in this thread
@@ -89,7 +90,7 @@ class Engine:
         return False
 
     def post(self, event: Callable[..., None], *arguments: Any) -> None:
-        """Leave an event for the loop, or have it happen where we are in a loop that is not only ours."""
+        """Queue an event for the loop; in a shared loop's own thread, handle it immediately."""
         if self._thread is None and not self._inbox and not self.over and self.in_thread:
             event(*arguments)
             self._arm()
@@ -101,16 +102,16 @@ class Engine:
             self._woken = True
             try:
                 self.loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:  # closed in this very moment
+            except RuntimeError:  # the loop was closed concurrently
                 self._turn_away()
 
     def count(self, what: str) -> None:
-        """One more that went past the loop."""
+        """Count a monotask that bypassed the loop."""
         with self._lock:
             self._fast[what] += 1
 
     def counts(self) -> dict[str, int]:
-        """Totals of all that was said before this call."""
+        """Return totals that include all events posted before this call."""
         if not self.in_thread and not self.over:
             settled = threading.Event()
             self.post(settled.set)
@@ -123,24 +124,24 @@ class Engine:
         return totals
 
     def stop(self, left: str | None = None) -> None:
-        """Close the connection and end the thread; whoever waits gets ``RuntimeError``. ``left``: see the link."""
+        """Close the connection and end the thread; waiters get ``RuntimeError``. ``left``: see the link."""
         if self._pid != os.getpid() or self.over:
             return
         self.link.left = left
-        with contextlib.suppress(RuntimeError):  # it is over in this very moment
+        with contextlib.suppress(RuntimeError):  # the loop was closed concurrently
             self.loop.call_soon_threadsafe(self._stop.set)
         if self._thread is not None and not self.in_thread:
             self._thread.join(_JOIN_S)
 
     def leave(self) -> None:
-        """As :meth:`stop`, at the end of the interpreter: whoever waits goes on ungated, to come to an end, too."""
+        """As :meth:`stop`, at the interpreter's exit: waiters continue ungated, so that they end, too."""
         self._end = None
         self.stop(None if self._setup.job else "")
 
     def abandon(self) -> None:
-        """In a child after a fork: nothing of this belongs to us."""
+        """In a child after a fork: detach from everything that belongs to the parent."""
         self.over = True
-        self._lock = threading.Lock()  # another thread may have had it
+        self._lock = threading.Lock()  # another thread of the parent may have held the old one
         self.leases = Leases()
         self._inbox.clear()
         self.link.disown()
@@ -148,40 +149,40 @@ class Engine:
     # ------------------------------------------------------------ events
 
     def ask(self, slot: Slot) -> None:
-        """Somebody wants a slot."""
-        self._keeper.give_way(slot.kind)  # it has no use for what is idle, or would have taken it
+        """Handle a request for a slot."""
+        self._keeper.give_way(slot.kind)  # this monotask could not use the idle slots, or would have taken one
         self._do(self._gating.ask(slot, time.monotonic()))
 
     def end(self, slot: Slot, failed: bool) -> None:
-        """The work of a slot is over."""
+        """Handle the end of a slot's work."""
         self._do(self._gating.release(slot, failed=failed))
         slot.monotask = None
 
     def give_back(self, lease: Lease) -> None:
-        """What was done under a lease is done, and the lease is over."""
+        """Return a slot whose lease and last monotask are over."""
         slot = lease.slot
         self._do(self._gating.release(slot, failed=lease.first_failed))
         slot.monotask = None
         self.leases.returned(lease)
 
     def withdraw(self, slot: Slot) -> None:
-        """A slot is no longer wanted."""
+        """Withdraw a slot that is no longer wanted."""
         self._do(self._gating.cancel(slot))
         slot.monotask = None
 
     def progress(self, stages: list[StageProgress]) -> None:
-        """How far the job is."""
+        """Forward the job's progress."""
         if self._job is not None:
             self._job.progress(stages)
 
     def linked(self, job: Job) -> None:
-        """Called by the link: the agent is there and knows the job."""
+        """Called by the link: the agent is connected and knows the job."""
         self._job = job
         job.on_recall = self._keeper.recall
         self._back()
 
     def unlinked(self, reason: str) -> None:
-        """Called by the link: the agent is away; the reason is a line for people."""
+        """Called by the link: the agent is away; ``reason`` is one line for the user."""
         self._reason = reason
         self.connected.clear()
         self._keeper.recall_all()
@@ -189,7 +190,7 @@ class Engine:
         self._arm()
 
     def forgotten(self, reason: str) -> None:
-        """Called by the link: what this job had with the agent is gone."""
+        """Called by the link: the agent no longer has any state of this job."""
         self._reason = reason
         self._job = None
         self.connected.clear()
@@ -198,7 +199,7 @@ class Engine:
         self._arm()
 
     def cancelled(self, error: Exception) -> None:
-        """Called by the link: whoever waits, or asks from now on, hears who cancelled the job."""
+        """Called by the link: the job was cancelled; pending and later requests fail with ``error``."""
         self._end = error
         self._stop.set()
 
@@ -230,7 +231,7 @@ class Engine:
             event, arguments = inbox.popleft()
             try:
                 event(*arguments)
-            except Exception:  # noqa: BLE001 - the root of an event: the others must not wait for ever
+            except Exception:  # noqa: BLE001 - one failed event must not block the events behind it
                 _LOG.exception("an event of a gate failed")
         self._arm()
 
@@ -256,7 +257,7 @@ class Engine:
         assert self._job is not None
         try:
             monotask = self._job.submit(slot.kind, slot.input_bytes, slot.stage, slot.task)
-        except Exception as error:  # noqa: BLE001 - a job that ended under us must not stop the user's work
+        except Exception as error:  # noqa: BLE001 - a job that ended concurrently must not stop the user's work
             self.loop.call_soon(self.link.lost_for_good, f"the agent does not take monotasks: {error}")
             return
         slot.monotask = monotask
@@ -265,7 +266,7 @@ class Engine:
     def _decide(self, slot: Slot, *, gated: bool = False, error: Exception | None = None) -> None:
         try:
             slot.decided(gated=gated, error=error)
-        except Exception:  # noqa: BLE001 - the root of a callback, which is not ours
+        except Exception:  # noqa: BLE001 - the callback is the user's code
             _LOG.exception("a callback of a gate failed")
 
     def _warn(self) -> None:
@@ -274,11 +275,11 @@ class Engine:
         text = f"{reason}: work of {self._setup.name!r} goes on without grants until it is back"
         try:
             self._setup.warn(text)
-        except Exception:  # noqa: BLE001 - a filter made an error of the warning, and nobody can catch it here
+        except Exception:  # noqa: BLE001 - a warnings filter raised it, and no caller could catch it here
             _LOG.warning(text)
 
     def _arm(self) -> None:
-        """Look again when patience is over; ask for a sign of life while somebody waits for the agent."""
+        """Schedule the end of patience, and the liveness check while monotasks wait for the agent."""
         deadline = self._gating.deadline
         if self._timer is not None:
             self._timer.cancel()
@@ -299,10 +300,10 @@ class Engine:
             self._asking = self.loop.create_task(self._sign_of_life(self._job))
 
     async def _sign_of_life(self, job: Job) -> None:
-        """Whoever does not answer is away, though the connection stands; the answer ends that outage."""
+        """Treat an agent that does not answer as away, although connected; a late answer ends that outage."""
         began = time.monotonic()
         answer = asyncio.ensure_future(job.tasks_done([]))
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else may look
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # marks the exception as retrieved
         try:
             await asyncio.wait([answer], timeout=self._setup.patience_s + _ANSWER_S)
             if not answer.done() and self._gating.linked:
@@ -333,20 +334,20 @@ class Engine:
             self.loop.close()
 
     def _settle(self) -> None:
-        """In a loop that runs already."""
+        """Start in a loop that runs already."""
         self._living = self.loop.create_task(self._live())
 
     async def _live(self) -> None:
         try:
             await self._until_stopped()
-        except Exception:  # noqa: BLE001 - the root of a thread, or of a task
+        except Exception:  # noqa: BLE001 - the outermost frame of a thread or task
             _LOG.exception("the thread of a gate failed; work goes on without grants")
             self._end = None
         finally:
             self.open = self._end is None
             self.over = True
             self.connected.clear()
-            self.leases.recall()  # they went with the connection
+            self.leases.recall()  # the leases ended with the connection
             self._do(self._gating.close(self._end))
             self._turn_away()
             self.finished.set()
@@ -367,7 +368,7 @@ class Engine:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _turn_away(self) -> None:
-        """After the end: whoever still asks is not left waiting."""
+        """Decide requests that arrive after the end, so that they do not wait for ever."""
         with contextlib.suppress(IndexError):
             while True:
                 event, arguments = self._inbox.popleft()

@@ -1,4 +1,4 @@
-"""The event loop's part of a gate's leases: those that come, those that end, those that the agent calls back."""
+"""The event loop's part of a gate's leases: new, expired and recalled ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LeaseKeeper:
-    """In the gate's loop only; ``give_back`` tells the agent of one."""
+    """Use in the gate's loop only; ``give_back`` returns a lease's slot to the agent."""
 
     def __init__(self, leases: Leases, loop: asyncio.AbstractEventLoop, give_back: Callable[[Lease], object]) -> None:
         self._leases = leases
@@ -24,21 +24,21 @@ class LeaseKeeper:
         self._timer: asyncio.TimerHandle | None = None
 
     def lent(self, slot: Slot, until: float) -> Lease:
-        """The agent granted a slot and allows to keep it until then."""
+        """Record the agent's grant of a slot with a lease until ``until``."""
         if self._timer is None:
             self._look_at(until)
         return self._leases.lent(slot, until, time.monotonic())
 
     def give_way(self, kind: ResourceKind) -> None:
-        """Somebody asks the agent for a slot of this kind: what is idle here may be the one."""
+        """Return the idle slots of this kind: a monotask that cannot use them asks the agent for one."""
         self._return(self._leases.idle(kind))
 
     def recall(self, kind: ResourceKind) -> None:
-        """Somebody waits at the agent."""
+        """Handle the agent's recall: other work waits for this kind."""
         self._return(self._leases.recall((kind,)))
 
     def recall_all(self) -> None:
-        """The agent is away."""
+        """Return all leases, as the agent is away."""
         self._return(self._leases.recall())
 
     def _look_at(self, until: float) -> None:

@@ -1,8 +1,8 @@
-"""Slots that a gate holds under a lease: used again and again, by whichever thread wants one, without asking the agent.
+"""Slots that a gate holds under a lease, used by any of its threads again and again without asking the agent.
 
-The agent's grant says for how long, and that nobody else waits (``keep``). Until then a slot that is given back stays
-here, idle, for the next monotask of its kind; the agent hears of all of them at once when the lease is over, or calls
-the slot back as soon as anybody waits. Callable from any thread; the clock is an argument.
+The agent's grant states the lease's duration, and that no other work waits (``keep``). Until its end a released slot
+stays here, idle, for the next monotask of its kind. The agent is told of all these monotasks at once, when the lease
+ends or when it recalls the slot because other work waits. Thread-safe; the clock is an argument.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from penstock.wire.agent_api import Leased
 if TYPE_CHECKING:
     from penstock.client.gate_slot import Slot
 
-#: What is larger asks for itself: the agent counts on knowing the work that is under way.
+#: Larger monotasks ask for a slot of their own: the agent relies on knowing the amount of work in progress.
 LARGEST_BYTES = 1 << 20
 
 
 class Lease:
-    """A slot at the agent, and what ran in it. ``slot`` is the one that it was granted to."""
+    """A slot at the agent and the monotasks that ran in it. The agent granted it to ``slot``."""
 
     __slots__ = (
         "_began",
@@ -39,7 +39,7 @@ class Lease:
     def __init__(self, slot: Slot, until: float, now: float, epoch: int) -> None:
         self.slot = slot
         self.until = until
-        self.monotasks = 0  # that the agent does not know
+        self.monotasks = 0  # monotasks that the agent does not know
         self._epoch = epoch
         self._began = now
         self._first: tuple[bool, float] | None = None
@@ -48,15 +48,15 @@ class Lease:
         self._used_s = 0.0
 
     def lasts(self, now: float, epoch: int) -> bool:
-        """Whether it is neither over nor recalled."""
+        """Whether the lease is neither over nor recalled."""
         return now < self.until and epoch == self._epoch
 
     def begin(self, now: float) -> None:
-        """Another monotask begins."""
+        """Start another monotask in the slot."""
         self._began = now
 
     def ended(self, slot: Slot, now: float, *, failed: bool) -> None:
-        """The monotask that ran has ended."""
+        """Record the end of the running monotask."""
         took_s = max(0.0, now - self._began)
         if slot is self.slot:
             self._first = failed, took_s
@@ -70,16 +70,16 @@ class Lease:
 
     @property
     def first_failed(self) -> bool:
-        """Of the monotask that the agent knows."""
+        """Whether the monotask that the agent knows failed."""
         return self._first is not None and self._first[0]
 
     @property
     def first_s(self) -> float | None:
-        """How long that took."""
+        """The run time of the monotask that the agent knows, in seconds; None while it runs."""
         return None if self._first is None else self._first[1]
 
     def leased(self, now: float) -> Leased | None:
-        """What the agent does not know yet."""
+        """Return the report about the monotasks that the agent does not know; None without any."""
         if not self.monotasks:
             return None
         return Leased(
@@ -92,22 +92,22 @@ class Lease:
 
 
 class Leases:
-    """Of one gate."""
+    """The leases of one gate."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: dict[ResourceKind, list[Lease]] = {kind: [] for kind in KINDS}
         self._waiting: dict[ResourceKind, set[Slot]] = {kind: set() for kind in KINDS}
         self._epoch = dict.fromkeys(KINDS, 0)
-        self._outlived: set[Lease] = set()  # whose first monotask has ended, and the agent does not know yet
+        self._outlived: set[Lease] = set()  # leases whose first monotask ended, unknown to the agent yet
         self._taken = self._ended = 0
 
     def lent(self, slot: Slot, until: float, now: float) -> Lease:
-        """A grant allows to keep its slot; its own monotask begins now."""
+        """Return a new lease for a granted slot, whose monotask starts now."""
         return Lease(slot, until, now, self._epoch[slot.kind])
 
     def take(self, slot: Slot, now: float) -> Lease | None:
-        """An idle slot for a monotask that begins now; None: it waits from now on, see :meth:`waits_no_more`."""
+        """Take an idle slot for a monotask that starts now; None: it waits, see :meth:`waits_no_more`."""
         kind = slot.kind
         with self._lock:
             idle = self._idle[kind]
@@ -120,12 +120,12 @@ class Leases:
             return None
 
     def waits_no_more(self, slot: Slot) -> None:
-        """What :meth:`take` had nothing for has got its answer, or does not want one; any other is nothing."""
+        """Forget a monotask that :meth:`take` left waiting; no effect for others."""
         with self._lock:
             self._waiting[slot.kind].discard(slot)
 
     def give(self, lease: Lease, slot: Slot, now: float, failed: bool | None) -> bool:
-        """The monotask in it has ended, or (None) came to nothing; False: give the slot back to the agent."""
+        """End the slot's monotask (``failed`` None: it never ran); False: the slot must be returned to the agent."""
         if failed is not None:
             lease.ended(slot, now, failed=failed)
         kind = slot.kind
@@ -139,12 +139,12 @@ class Leases:
             return True
 
     def returned(self, lease: Lease) -> None:
-        """The slot was given back to the agent."""
+        """Record that the slot was returned to the agent."""
         with self._lock:
             self._outlived.discard(lease)
 
     def recall(self, kinds: Iterable[ResourceKind] = KINDS) -> list[Lease]:
-        """Nothing of these kinds is kept any more; returns the idle ones, which are to be given back."""
+        """End all leases of these kinds; return the idle ones, to be given back."""
         with self._lock:
             back: list[Lease] = []
             for kind in kinds:
@@ -154,13 +154,13 @@ class Leases:
             return back
 
     def idle(self, kind: ResourceKind) -> list[Lease]:
-        """Take the idle ones of a kind, to be given back: somebody needs one who cannot use them as they are."""
+        """Take the idle slots of a kind, to be given back for a monotask that cannot use them."""
         with self._lock:
             back, self._idle[kind] = self._idle[kind], []
             return back
 
     def expired(self, now: float) -> tuple[list[Lease], float | None]:
-        """The idle ones whose time is over, to be given back, and when to look again."""
+        """Take the expired idle slots, to be given back; also return the time of the next expiry."""
         with self._lock:
             back: list[Lease] = []
             left: list[float] = []
@@ -173,7 +173,7 @@ class Leases:
             return back, min(left, default=None)
 
     def counts(self) -> dict[str, int]:
-        """What is to be added to the numbers of those monotasks that the agent knows, as it knows them."""
+        """Return the corrections to the counts of monotasks that the agent knows."""
         with self._lock:
             ended, outlived = self._ended, len(self._outlived)
             return {

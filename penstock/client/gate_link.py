@@ -1,4 +1,4 @@
-"""A gate's connection: an :class:`AgentClient` that is made anew for ever, and tells when it is up and when not."""
+"""A gate's connection: an :class:`AgentClient` that is replaced whenever it is lost, and reports its state."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from penstock.wire.jobs_api import LeaveJob
 
 _BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts
 _REGISTER_S = 10.0
-#: An agent that answers so would answer the same later.
+#: Error codes that a retry would not change.
 _REFUSALS = frozenset({ErrorCode.BAD_REQUEST, ErrorCode.REFUSED})
-#: Processes in which it was said that they are not ranked.
-_SAID: set[int] = set()
+#: Pids of processes that were already warned that they are not ranked.
+_WARNED: set[int] = set()
 
 
 class Watcher(Protocol):
-    """Who wants to know."""
+    """Receives the changes of a gate's connection."""
 
     def linked(self, job: Job) -> None:
-        """The agent is there, knows the job, and was told what the job still has queued and granted."""
+        """The agent is connected, knows the job and has all its queued and granted monotasks."""
 
     def unlinked(self, reason: str) -> None:
-        """The agent is away; what the job has queued and granted will be announced when it is back."""
+        """The agent is away; the job's monotasks will be announced when it is back."""
 
     def forgotten(self, reason: str) -> None:
-        """What the job had queued and granted is lost; another job follows with ``linked``."""
+        """The job's queued and granted monotasks are lost; ``linked`` follows with another job."""
 
     def cancelled(self, error: Exception) -> None:
-        """Somebody cancelled the job; nothing follows."""
+        """The job was cancelled; no call follows."""
 
 
 class _Client(AgentClient):
-    """Tells its link what the connection does."""
+    """Forwards the connection's events to the link."""
 
     link: GateLink | None = None
 
@@ -73,13 +73,13 @@ class _Client(AgentClient):
             self.link.cancelled()
 
     def leave(self, job: Job, merged_into: str) -> None:
-        """Say that this connection is about to close, and has nothing more to do for a job."""
+        """Tell the agent that this connection is about to close and has finished with a job."""
         peer = self._link.peer()
         if peer is not None and not job.over:
             peer.notify("leave_job", LeaveJob(job=job.id, merged_into=merged_into))
 
     def descriptor(self) -> int | None:
-        """Of the connection, while it is up."""
+        """Return the connection's descriptor while it is up."""
         peer = self._link.peer()
         sock = None if peer is None else peer.get_extra_info("socket")
         return None if sock is None else int(sock.fileno())
@@ -87,7 +87,7 @@ class _Client(AgentClient):
 
 @dataclass(frozen=True)
 class Setup:
-    """What a gate was made with; see :class:`penstock.client.gate.Gate`."""
+    """The arguments of a gate; see :class:`penstock.client.gate.Gate`."""
 
     name: str
     socket: Path | None
@@ -100,7 +100,7 @@ class Setup:
 
 
 class GateLink:
-    """One job at the agent of this host, in one connection at a time."""
+    """One job at this host's agent, over one connection at a time."""
 
     def __init__(self, setup: Setup, watcher: Watcher) -> None:
         self._setup = setup
@@ -109,10 +109,10 @@ class GateLink:
         self._client: _Client | None = None
         self._job: Job | None = None
         self._lost = asyncio.Event()
-        #: What is said of the job when the connection closes: the job in which its work goes on, "" where it is done;
-        #: None: nothing.
+        #: Sent when the connection closes: the job that continues this job's work, "" for a job that is done; None:
+        #: nothing.
         self.left: str | None = None
-        #: Whether the agent refused the job when it was last asked: an agent that is slow or away has refused nothing.
+        #: Whether the agent refused the job at the last attempt; a slow or absent agent has refused nothing.
         self.refused = False
 
     @property
@@ -122,11 +122,11 @@ class GateLink:
 
     @property
     def up(self) -> bool:
-        """Whether the connection stands."""
+        """Whether the connection is up."""
         return self._client is not None and self._client.descriptor() is not None
 
     async def keep(self) -> None:
-        """Connect, register, and do so again whenever that is lost for good; until cancelled."""
+        """Connect and register, again after each final loss; runs until cancelled."""
         first, longest = _BACKOFF_S
         pause = first
         while True:
@@ -139,7 +139,7 @@ class GateLink:
             except (AgentUnavailable, RpcError, TimeoutError) as error:
                 self.refused = isinstance(error, RpcError) and error.code in _REFUSALS
                 self._watcher.unlinked(self._explained(error))
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with the agent, the gate fails open
+            except Exception as error:  # noqa: BLE001 - the gate fails open on any defect of the agent
                 self._watcher.unlinked(f"no use of the agent at {self.where}: {type(error).__name__}: {error}")
             finally:
                 await self._close()
@@ -147,24 +147,24 @@ class GateLink:
             pause = min(2 * pause, longest)
 
     def lost_for_good(self, reason: str) -> None:
-        """The job is of no use any more: begin anew."""
+        """Give the job up and start again with a new one."""
         if self._job is not None:
             self._job = None
             self._lost.set()
             self._watcher.forgotten(reason)
 
     def disown(self) -> None:
-        """In a child after a fork: the connection is the parent's alone, so that its end is seen when that one ends."""
+        """Close a forked child's copy of the connection, so that its end is seen when the parent exits."""
         descriptor = None if self._client is None else self._client.descriptor()
         if descriptor is not None:
             null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, descriptor)  # not close(): the object that owns the number would close another's later
+            os.dup2(null, descriptor)  # not close(): the socket object would later close a reused number
             os.close(null)
 
-    # ------------------------------------------------------------ told by the client
+    # ------------------------------------------------------------ called by the client
 
     def relinked(self, client: _Client) -> None:
-        """The agent is back."""
+        """Handle a restored connection."""
         job = self._job
         if client is not self._client or job is None:
             return
@@ -175,17 +175,17 @@ class GateLink:
             self._lend(client, job)
 
     def unlinked(self, client: _Client) -> None:
-        """The connection broke."""
+        """Handle a broken connection."""
         if client is self._client and self._job is not None:
             self._watcher.unlinked(f"the agent at {self.where} is gone; start it again with `penstock up`")
 
     def cancelled(self) -> None:
-        """Somebody cancelled a job."""
+        """Handle the cancellation of a job."""
         if self._job is not None and isinstance(self._job.failure, JobCancelled):
             self._watcher.cancelled(self._job.failure)
 
     def lost(self, client: _Client, reason: str) -> None:
-        """The connection will not come back."""
+        """Handle a connection that will not be restored."""
         if client is self._client:
             self.lost_for_good(reason)
 
@@ -201,12 +201,12 @@ class GateLink:
             setup.name, memory_bytes=setup.memory_bytes, priority=setup.priority, job=setup.job
         )
         self._job, self.refused = job, False
-        if self.up:  # else it broke in this very moment, and `relinked` follows
+        if self.up:  # otherwise it broke just now, and `relinked` follows
             self._watcher.linked(job)
             self._lend(client, job)
 
     def _lend(self, client: _Client, job: Job) -> None:
-        """Nobody waits for it: work need not be ranked to be done."""
+        """Start lending the process; work does not wait for it, as it need not be ranked to run."""
         if self._setup.lend is not None:
             self._lending = asyncio.get_running_loop().create_task(self._lend_process(client, job, self._setup.lend))
 
@@ -215,15 +215,15 @@ class GateLink:
             await client.lend(job.id, pid)
         except (RpcError, AgentUnavailable) as error:
             if client is self._client and not job.over:
-                self._say_unranked(str(error))
+                self._warn_unranked(str(error))
 
-    def _say_unranked(self, why: str) -> None:
-        """Once for all gates of the process."""
-        if os.getpid() in _SAID:
+    def _warn_unranked(self, why: str) -> None:
+        """Warn once for all gates of the process."""
+        if os.getpid() in _WARNED:
             return
-        _SAID.add(os.getpid())
+        _WARNED.add(os.getpid())
         text = f"the processes of {self._setup.name!r} are not ranked with their job, and work goes on: {why}"
-        with contextlib.suppress(Exception):  # a filter made an error of the warning
+        with contextlib.suppress(Exception):  # a warnings filter may raise
             self._setup.warn(text)
 
     async def _close(self) -> None:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from penstock.client.gate_lease import Lease
     from penstock.client.monotask import Monotask
 
-#: How often a waiting main thread looks whether it was interrupted (seconds).
+#: How often a waiting main thread checks for signals (seconds).
 _LOOK_S = 0.5
 
 Wake = Callable[["Slot"], object]
 
 
 class Slot:
-    """See :class:`penstock.client.gate.Gate`. As a context manager it is released at the end of the body."""
+    """See :class:`penstock.client.gate.Gate`. Used as a context manager, it is released at the end of the body."""
 
     __slots__ = (
         "_ended",
@@ -48,20 +48,20 @@ class Slot:
         self.input_bytes = input_bytes
         self.stage = stage
         self.task = task
-        #: False: it goes on without a grant, as the agent is away (or it waits still).
+        #: False: not granted; the work goes on without a grant as the agent is away, or still waits.
         self.gated = False
         #: Why it will never be granted: ``RpcError`` (refused) or ``RuntimeError`` (the gate was closed).
         self.error: Exception | None = None
-        self.known = False  # the engine may have something of it
-        self.monotask: Monotask | None = None  # the engine's
-        self.lease: Lease | None = None  # under which it holds its slot
+        self.known = False  # the engine may have a record of it
+        self.monotask: Monotask | None = None  # set by the engine
+        self.lease: Lease | None = None  # the lease under which the slot is held
         self._engine = engine
-        self._gate = gate  # which ends when nobody has it any more, and must not while somebody has this
+        self._gate = gate  # keeps the gate alive, which is closed when it is collected
         self._wake: Wake | None = None
         self._ended = False
 
     def release(self, *, failed: bool = False) -> None:
-        """The work is done: give the slot back. From any thread; never blocks; a second time it is nothing."""
+        """Give the slot back at the end of the work. Thread-safe; never blocks; idempotent."""
         if not self._ended:
             self._ended = True
             if self.lease is not None:
@@ -72,7 +72,7 @@ class Slot:
                 self._engine.count("released")
 
     def cancel(self) -> None:
-        """No longer wanted, queued or granted. From any thread; never blocks; a second time it is nothing."""
+        """Withdraw the monotask, queued or granted. Thread-safe; never blocks; idempotent."""
         if not self._ended:
             self._ended = True
             self._engine.leases.waits_no_more(self)
@@ -83,10 +83,10 @@ class Slot:
 
     @contextlib.contextmanager
     def released(self) -> Iterator[None]:
-        """Without the slot while the body runs, for work that waits for other gated work; then with one again.
+        """Give the slot back during the body, which waits for other gated work; then acquire one again.
 
-        To the agent it is one monotask, which counts at its end. The second wait blocks as ``acquire`` does; if the
-        slot cannot be had (the gate was closed, the agent refuses) the work goes on ungated.
+        The agent sees one monotask, which counts at its end. The second wait blocks as ``acquire`` does; if no slot can
+        be had (the gate was closed, the agent refuses) the work goes on ungated.
         """
         self.cancel()
         try:
@@ -114,13 +114,13 @@ class Slot:
     # ------------------------------------------------------------ for the gate
 
     def ask(self, wake: Wake) -> None:
-        """Queue it; ``wake`` is called once from the gate's thread when the wait is over."""
+        """Queue the monotask; ``wake`` is called once, in the gate's thread, when the wait is over."""
         self._wake = wake
         self.known = True
         self._engine.post(self._engine.ask, self)
 
     def passes(self) -> bool:
-        """Whether nobody need ask now: it goes on ungated, or in a slot that is here already."""
+        """Return whether the work may start now: ungated, or in an idle slot of the gate."""
         if self._engine.open:
             self.gated = self.known = False
             self._engine.count("ungated")
@@ -128,14 +128,14 @@ class Slot:
         return self.takes()
 
     def takes(self) -> bool:
-        """Whether it goes on in a slot that is here already; else it waits for one."""
-        if not self.task:  # else the agent counts the work of a task that it knows, and must hear of this
+        """Take an idle slot of the gate; False: there is none, and the monotask waits."""
+        if not self.task:  # the agent counts the work of each task, and must see its monotasks
             self.lease = self._engine.leases.take(self, time.monotonic())
             self.gated = self.lease is not None
         return self.gated
 
     def wait(self) -> None:
-        """Queue it and block until it is granted, ungated or refused; an interrupted wait gives it back."""
+        """Queue the monotask and block until it is granted, ungated or refused; an interrupted wait withdraws it."""
         if self.passes():
             return
         if self._engine.in_thread:
@@ -144,7 +144,7 @@ class Slot:
         done.acquire()
         try:
             self.ask(lambda _: done.release())
-            # A signal that comes just before the thread sleeps does not wake it, and only the main thread has signals.
+            # A signal just before the thread sleeps does not wake it, and only the main thread handles signals.
             timeout_s = _LOOK_S if threading.current_thread() is threading.main_thread() else -1
             while not done.acquire(timeout=timeout_s):
                 pass
@@ -153,7 +153,7 @@ class Slot:
             raise
 
     def decided(self, *, gated: bool = False, error: Exception | None = None) -> None:
-        """Called by the engine: the wait is over."""
+        """Called by the engine: end the wait."""
         self._engine.leases.waits_no_more(self)
         self.gated = gated
         self.error = error
@@ -163,7 +163,7 @@ class Slot:
             wake(self)
 
     def complete(self, failed: bool) -> None:
-        """Called by the engine: tell the agent, of all that ran in the slot."""
+        """Called by the engine: report all monotasks that ran in the slot to the agent."""
         if self.monotask is None:
             return
         if self.lease is None:
@@ -174,6 +174,6 @@ class Slot:
     # ------------------------------------------------------------ inside
 
     def _give(self, lease: Lease, failed: bool | None) -> None:
-        """Its part of a lease is over; the agent is told when the lease is."""
+        """End this monotask's use of a lease; the agent is told when the lease ends."""
         if not self._engine.leases.give(lease, self, time.monotonic(), failed):
             self._engine.post(self._engine.give_back, lease)

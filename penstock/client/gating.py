@@ -1,9 +1,8 @@
-"""PURE. Which monotasks of a gate wait, hold a slot, or go on without one: events in, instructions out.
+"""PURE. Decides which monotasks of a gate wait, hold a slot or run ungated: events in, instructions out.
 
-The clock is an argument. A gate fails open: while the agent is away, whoever waits does so for at most ``patience_s``
-seconds, counted from when the outage began, and then goes on ungated. The states of a ticket (any hashable thing that
-stands for one monotask): *waiting*, then *held* (granted) or *ungated*, then ended. What is ungated is not kept here:
-nobody counts it.
+The clock is an argument. A gate fails open: while the agent is away, a monotask waits at most ``patience_s`` seconds,
+counted from the start of the outage, and then runs ungated. A ticket (any hashable object that represents a monotask)
+is *waiting*, then *held* (granted) or *ungated*, then ended. Ungated tickets are counted but not stored.
 """
 
 from __future__ import annotations
@@ -13,56 +12,56 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T", bound=Hashable)
 
-#: A link that lasted less than this (seconds) did not end the outage before it: an agent that keeps crashing is away.
+#: A link that lasted less than this (seconds) did not end the previous outage: an agent that keeps crashing is away.
 SETTLED_S = 1.0
 
 
 class Submit(NamedTuple, Generic[T]):
-    """Queue it at the agent."""
+    """Queue the monotask at the agent."""
 
     ticket: T
 
 
 class Go(NamedTuple, Generic[T]):
-    """It need not wait any longer."""
+    """End the monotask's wait."""
 
     ticket: T
     gated: bool
 
 
 class Refuse(NamedTuple, Generic[T]):
-    """It will never be granted."""
+    """Fail the monotask: it will never be granted."""
 
     ticket: T
     error: Exception
 
 
 class Complete(NamedTuple, Generic[T]):
-    """Give its slot back."""
+    """Give the monotask's slot back."""
 
     ticket: T
     failed: bool
 
 
 class Withdraw(NamedTuple, Generic[T]):
-    """Tell the agent that it is no longer wanted, queued or granted."""
+    """Tell the agent that the monotask is no longer wanted, queued or granted."""
 
     ticket: T
 
 
 class Warn(NamedTuple):
-    """Say once that from now on work goes on without grants."""
+    """Warn once per outage that work goes on without grants."""
 
 
 Instruction = Submit[T] | Go[T] | Refuse[T] | Complete[T] | Withdraw[T] | Warn
 
 
 class Gating(Generic[T]):
-    """See the module's docstring. It begins without a link: the first outage lasts until the first :meth:`back`."""
+    """See the module's docstring. It starts without a link: the first outage lasts until the first :meth:`back`."""
 
     def __init__(self, patience_s: float, now: float) -> None:
         self._patience_s = patience_s
-        self._waiting: dict[T, bool] = {}  # → whether the agent was asked
+        self._waiting: dict[T, bool] = {}  # → whether it was submitted to the agent
         self._held: set[T] = set()
         self._linked = False
         self._linked_at = now
@@ -70,41 +69,41 @@ class Gating(Generic[T]):
         self._warned = False
         self._counts = dict.fromkeys(("granted", "ungated", "released", "cancelled", "refused", "outages"), 0)
 
-    # ------------------------------------------------------------ what is so
+    # ------------------------------------------------------------ state
 
     @property
     def linked(self) -> bool:
-        """Whether the agent is there and answers."""
+        """Whether the agent is connected and answers."""
         return self._linked
 
     @property
     def open(self) -> bool:
-        """Whether patience is over and somebody went on ungated: until :meth:`back`, nobody else need wait or ask."""
+        """Whether patience is over and work runs ungated: until :meth:`back`, no request need wait or be submitted."""
         return not self._linked and self._warned
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiting tickets."""
         return len(self._waiting)
 
     @property
     def deadline(self) -> float | None:
-        """When :meth:`tick` has something to do, if it will."""
+        """The time at which :meth:`tick` has to be called, if any."""
         return None if self._linked or not self._waiting else self._outage_began + self._patience_s
 
     def counts(self) -> dict[str, int]:
-        """Totals since the beginning, and how many are ``waiting`` and ``held`` now."""
+        """Return the totals since the start, and the numbers ``waiting`` and ``held`` now."""
         return self._counts | {"waiting": len(self._waiting), "held": len(self._held)}
 
-    # ------------------------------------------------------------ what the work wants
+    # ------------------------------------------------------------ requests
 
     def ask(self, ticket: T, now: float) -> list[Instruction[T]]:
-        """Somebody wants a slot."""
+        """Handle a request for a slot."""
         self._waiting[ticket] = self._linked
         return [Submit(ticket)] if self._linked else self.tick(now)
 
     def release(self, ticket: T, *, failed: bool) -> list[Instruction[T]]:
-        """The work is over; what never had a grant is withdrawn, what ended before is nothing."""
+        """End a ticket's work. A ticket without a grant is withdrawn; an ended one is ignored."""
         if ticket not in self._held:
             return self.cancel(ticket)
         self._held.remove(ticket)
@@ -112,7 +111,7 @@ class Gating(Generic[T]):
         return [Complete(ticket, failed)]
 
     def cancel(self, ticket: T) -> list[Instruction[T]]:
-        """No longer wanted, waiting or held; what ended before is nothing."""
+        """Withdraw a ticket, waiting or held; an ended one is ignored."""
         if ticket in self._held:
             self._held.remove(ticket)
             known = True
@@ -123,10 +122,10 @@ class Gating(Generic[T]):
         self._counts["cancelled"] += 1
         return [Withdraw(ticket)] if known else []
 
-    # ------------------------------------------------------------ what the agent says
+    # ------------------------------------------------------------ the agent's messages
 
     def granted(self, ticket: T) -> list[Instruction[T]]:
-        """The agent's grant; one that crossed a cancellation is none."""
+        """Handle a grant; ignore one that crossed a cancellation."""
         if ticket not in self._waiting:
             return []
         del self._waiting[ticket]
@@ -135,7 +134,7 @@ class Gating(Generic[T]):
         return [Go(ticket, gated=True)]
 
     def refused(self, ticket: T, error: Exception) -> list[Instruction[T]]:
-        """The agent does not take it."""
+        """Handle the agent's refusal of a ticket."""
         if ticket not in self._waiting:
             return []
         del self._waiting[ticket]
@@ -145,7 +144,7 @@ class Gating(Generic[T]):
     # ------------------------------------------------------------ the link
 
     def back(self, now: float) -> list[Instruction[T]]:
-        """The agent is there. What it was asked before the outage was announced to it again already."""
+        """The agent is connected. Tickets submitted before the outage have already been announced again."""
         if self._linked:
             return []
         self._linked = True
@@ -153,7 +152,7 @@ class Gating(Generic[T]):
         return list(self._ask_for_all())
 
     def lost(self, now: float) -> list[Instruction[T]]:
-        """The link is gone, or the agent does not answer since ``now``: an outage begins, or was none the end of."""
+        """The link was lost, or silent since ``now``. A new outage starts unless the link had only just recovered."""
         if self._linked:
             self._linked = False
             if now - self._linked_at >= SETTLED_S:
@@ -162,17 +161,14 @@ class Gating(Generic[T]):
         return []
 
     def forgotten(self, now: float) -> list[Instruction[T]]:
-        """The agent will not hear of what it was asked or has granted so far: that has to be asked for anew.
-
-        What is held goes on; nobody counts it any more.
-        """
+        """The agent has lost all tickets: submit waiting ones again; held ones run on and are counted no more."""
         self.lost(now)
         self._waiting = dict.fromkeys(self._waiting, False)
         self._held.clear()
         return []
 
     def tick(self, now: float) -> list[Instruction[T]]:
-        """Time has passed: when patience is over, those who wait go on ungated."""
+        """Release all waiting tickets ungated once patience is over."""
         out: list[Instruction[T]] = []
         if self._linked or now < self._outage_began + self._patience_s or not self._waiting:
             return out
@@ -189,7 +185,7 @@ class Gating(Generic[T]):
         return out
 
     def close(self, error: Exception | None) -> list[Instruction[T]]:
-        """Nothing more is granted: whoever waits hears why, or (None) goes on ungated."""
+        """End all waits: with ``error``, or ungated without one."""
         waiting, self._waiting = self._waiting, {}
         self._held.clear()
         return [Go(ticket, gated=False) if error is None else Refuse(ticket, error) for ticket in waiting]

@@ -1,4 +1,4 @@
-"""A job of this process with its host's agent: monotasks that wait for their grants, tasks that wait for nodes."""
+"""A job at the host's agent: monotasks that wait for their grants, tasks that wait for nodes."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from penstock.wire.errors import ErrorCode, RpcError
 from penstock.wire.jobs_api import CancelledBy, SlotTakenBack
 
 _LOG = logging.getLogger("penstock.client")
-#: So many monotasks fit a frame whatever their stages and tasks are called (up to 128 characters each).
+#: This many monotasks fit into a frame, with any stage and task names (up to 128 characters each).
 MAX_BATCH = 5000
 
 
 class Job:
-    """Made by :meth:`AgentClient.register_job`."""
+    """A job of this process, made by :meth:`AgentClient.register_job`."""
 
     def __init__(
         self, link: Link, asked: RegisterJob, answer: JobRegistered, wants_flush: Callable[[Job, bool], None]
@@ -65,34 +65,34 @@ class Job:
         self._monotasks = MonotaskLedger()
         self._monotasks.link()
         self._waiting: dict[MonotaskId, asyncio.Future[None]] = {}
-        self._report: asyncio.TimerHandle | None = None  # when what ended under leases is to be sent at the latest
+        self._report: asyncio.TimerHandle | None = None  # deadline for reporting monotasks that ended under leases
         self._tasks = PlacementLedger()
         self._watched: dict[str, list[asyncio.Future[None]]] = {}
         self._may_place = answer.admitted
         self._admitted = asyncio.Event()
         if answer.admitted:
             self._admitted.set()
-        self.failure: Exception | None = None  # why nothing more comes
+        self.failure: Exception | None = None  # why the job receives nothing more
         self.over = False
-        self.on_recall: Callable[[ResourceKind], object] | None = None  # no slot of a kind may be kept idle any more
-        #: Called when an executor is late and its node has nothing left to give: whose tasks to run twice, and where.
+        self.on_recall: Callable[[ResourceKind], object] | None = None  # idle slots of a kind must be given back
+        #: Called when an executor is late on a node without free resources: the tasks to run again, and where.
         self.on_stuck: Callable[[TaskStuck], object] = lambda stuck: None
-        self.on_waiting: Callable[[JobWaiting], object] = lambda waiting: None  # why it is not admitted yet
-        #: Called when a granted monotask holds no slot any more, as it held one for too long; it may run on.
+        self.on_waiting: Callable[[JobWaiting], object] = lambda waiting: None  # the reason why it is not admitted yet
+        #: Called when the agent took a slot back that was held too long; its monotask may run on.
         self.on_slot_taken_back: Callable[[SlotTakenBack], object] = lambda taken: _LOG.warning(taken.why)
 
     # ------------------------------------------------------------ monotasks
 
     def monotask(self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = "") -> Granted:
-        """``async with``: submit, wait for the grant, run the body, complete (as failed if the body raised)."""
+        """Submit, wait for the grant, run the body of ``async with``, complete (as failed if the body raised)."""
         return Granted(self.submit(kind, input_bytes, stage, task))
 
     def submit(self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = "") -> Monotask:
-        """Queue a monotask. Those submitted in one turn of the loop travel as one message.
+        """Queue a monotask. Monotasks submitted in one iteration of the loop are sent as one message.
 
         Raises:
-            ValueError: not a kind of resource, or a size that is none.
-            AgentUnavailable: the agent went away for good.
+            ValueError: unknown kind of resource, or an invalid size.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
             RuntimeError: the job is over.
         """
         self._check()
@@ -106,9 +106,9 @@ class Job:
         return Monotask(self, one, granted)
 
     def kept_until(self, one: MonotaskId) -> float:
-        """Until when (monotonic time) a granted monotask's slot may be used for others of its kind without asking.
+        """Return until when (monotonic time) a granted slot may be used for further monotasks of its kind, and be idle.
 
-        So long it may be idle, too, but for :attr:`on_recall`. 0: not at all.
+        0: not at all. :attr:`on_recall` may end this earlier.
         """
         return self._monotasks.kept_until(one)
 
@@ -131,9 +131,9 @@ class Job:
             if not waiting.cancelled():
                 waiting.set_result(None)
                 return True
-            one, failed = then, True  # nobody wants it any more: the slot goes on to the next
+            one, failed = then, True  # its waiter is gone: pass the slot to the next monotask
         ended = self._monotasks.complete(one, failed, execution_s, leased)
-        if ended:  # a slot is free: the first of a turn goes at once, those that follow in one message at its end
+        if ended:  # a slot is free: the first completion of an iteration is sent at once, later ones in one message
             self._wants_flush(self, True)
         return ended
 
@@ -150,24 +150,24 @@ class Job:
     # ------------------------------------------------------------ tasks
 
     async def admitted(self) -> None:
-        """Wait until the master has memory for the job.
+        """Wait until the master has admitted the job.
 
         Raises:
-            AgentUnavailable: the agent went away for good.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         await self._admitted.wait()
         if self.failure is not None:
             raise self.failure
 
     async def place(self, stage: str, tasks: Sequence[TaskRequest], opportunistic: Opportunistic = False) -> None:
-        """Ask for nodes for the ready tasks of a stage; those that are ready together belong in one call.
+        """Ask for nodes for the ready tasks of a stage. Pass all tasks that are ready together in one call.
 
-        ``opportunistic``: what finds no regular room may run on slack; ``"only"``: it takes nothing but slack.
+        ``opportunistic``: tasks that find no regular resources may run on slack; ``"only"``: they run on slack only.
 
         Raises:
             RpcError: the agent refused all of them.
-            ValueError: a task of that name was asked for before.
-            AgentUnavailable: the agent went away for good.
+            ValueError: a task of this name was requested before.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         self._check()
         self._tasks.ask(stage, tasks, opportunistic=opportunistic)
@@ -182,12 +182,12 @@ class Job:
         self._tasks.confirm(names)
 
     async def placed(self, task: str) -> str:
-        """The node of a task.
+        """Wait for a task's placement and return its node.
 
         Raises:
-            NotPlaced: it ended without one.
-            AgentUnavailable: the agent went away for good.
-            KeyError: never asked for.
+            NotPlaced: the task ended without a node.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
+            KeyError: the task was never requested.
         """
         while True:
             if (node := self._tasks.node_of(task)) is not None:
@@ -197,41 +197,41 @@ class Job:
             await self._change_of(task)
 
     async def ended(self, task: str) -> Ended:
-        """How a task ended.
+        """Wait for a task's end and return its cause.
 
         Raises:
-            AgentUnavailable: the agent went away for good.
-            KeyError: never asked for.
+            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
+            KeyError: the task was never requested.
         """
         while (ended := self._tasks.end_of(task)) is None:
             await self._change_of(task)
         return ended
 
     async def tasks_done(self, tasks: Iterable[str]) -> None:
-        """The framework itself has executed these tasks: their nodes need to hold nothing for them any more."""
+        """Report tasks that the framework itself has executed, so that their nodes release their resources."""
         names = list(tasks)
         for name in self._tasks.done(names):
             self._wake(name)
         await self._settle("tasks_done", lambda: TaskRefs(job=self.id, tasks=names))
 
     def progress(self, stages: Sequence[StageProgress]) -> None:
-        """Say how far the job is, by stages in their order: by that the master may order jobs. Replaces what was said.
+        """Report the job's progress by stages, in their order; the master may order jobs by it. Replaces the last one.
 
-        What is said while the agent is away is not said again.
+        A report during an outage is dropped.
         """
         peer = self._link.peer()
         if peer is not None and not self.over:
             peer.notify("progress", Progress(job=self.id, stages=list(stages)))
 
     async def cancel_tasks(self, tasks: Iterable[str]) -> None:
-        """Not wanted any more. All but running commands have then ended; await ``ended`` for those."""
+        """Cancel tasks. All but running commands have ended when this returns; await :meth:`ended` for those."""
         names = list(tasks)
         await self._settle("cancel_tasks", lambda: TaskRefs(job=self.id, tasks=names))
         for name in self._tasks.cancel(names):
             self._wake(name)
 
     async def end(self) -> None:
-        """The job is over: what it still had queued, granted or placed is given back."""
+        """End the job; its queued, granted and placed work is given back."""
         if self.over:
             return
         self._close(None)
@@ -240,13 +240,13 @@ class Job:
     # ------------------------------------------------------------ the client's side
 
     def flush(self, peer: RpcPeer) -> None:
-        """Send what has collected."""
+        """Send pending messages."""
         out = self._monotasks.take()
         for start in range(0, len(out.submit), MAX_BATCH):
             batch = out.submit[start : start + MAX_BATCH]
             try:
                 peer.notify("submit", Submit(job=self.id, monotasks=batch))  # refused by the notification `rejected`
-            except (RpcError, ValueError, OverflowError) as error:  # no frame holds it, or it cannot be encoded
+            except (RpcError, ValueError, OverflowError) as error:  # too large for a frame, or not encodable
                 self._refused([spec.id for spec in batch], error)
         if out.complete:
             peer.notify("complete", Complete(job=self.id, monotasks=out.complete))
@@ -254,15 +254,15 @@ class Job:
             peer.notify("cancel", Cancel(job=self.id, ids=out.cancel))
 
     def unlink(self) -> None:
-        """The connection is gone."""
+        """Handle the loss of the connection."""
         self._monotasks.unlink()
         self._may_place = False
 
     async def relink(self, peer: RpcPeer) -> None:
-        """Join the job again at a restarted agent, or register it anew where the agent forgot it; announce what lives.
+        """Join the job at a restarted agent, or register it anew if it is unknown there; announce all live monotasks.
 
         Raises:
-            ConnectionResetError: lost again.
+            ConnectionResetError: the connection was lost again.
         """
         try:
             answer = await self._register(peer)
@@ -276,11 +276,11 @@ class Job:
             self.admit(peer)
 
     def fail(self, error: AgentUnavailable) -> None:
-        """The agent went away for good."""
+        """Close the job: the agent was away for too long."""
         self._close(error)
 
     def grant(self, ids: list[MonotaskId], lease_s: float, keep: bool = False) -> None:
-        """They may run now."""
+        """Handle grants."""
         for one in self._monotasks.grant(ids, self._loop.time(), lease_s, keep):
             waiting = self._waiting.pop(one)
             if waiting.cancelled():
@@ -289,7 +289,7 @@ class Job:
                 waiting.set_result(None)
 
     def notified(self, peer: RpcPeer | None, params: Params) -> None:
-        """What the agent has to say about this job."""
+        """Handle the agent's notifications about this job."""
         match params:
             case Grants(ids=ids, lease_s=lease_s, keep=keep):
                 self.grant(ids, lease_s, keep)
@@ -315,7 +315,7 @@ class Job:
                 self._close(JobCancelled(self.name, by))
 
     def admit(self, peer: RpcPeer | None) -> None:
-        """The master has memory for the job (again): ask for what a lost connection still owes us."""
+        """Handle the job's admission; after a reconnection, request the outstanding placements again."""
         self._admitted.set()
         if self._may_place or peer is None:
             return
@@ -339,7 +339,7 @@ class Job:
         try:
             return await peer.request("register_job", again, JobRegistered)
         except RpcError as error:
-            if error.code is ErrorCode.REFUSED:  # it was cancelled meanwhile
+            if error.code is ErrorCode.REFUSED:  # it was cancelled in the meantime
                 raise
         return await peer.request("register_job", msgspec.structs.replace(self._asked, job=""), JobRegistered)
 
@@ -359,7 +359,7 @@ class Job:
                     self._wake(name)
 
     async def _settle(self, method: str, params: Callable[[], Params]) -> None:
-        """A call that says that something is over; what a restarted agent does not know any more is over too."""
+        """Report the end of something; if a restarted agent does not know it, that is the desired state."""
         try:
             await self._link.call_once(method, params, Done)
         except ConnectionResetError:
@@ -379,7 +379,7 @@ class Job:
                 waiting.set_result(None)
 
     def _close(self, error: Exception | None) -> None:
-        """Nothing more comes: everybody who waits hears why."""
+        """Close the job and fail all waiters."""
         if self.over:
             return
         self.over = True

@@ -1,11 +1,11 @@
-"""PURE. What a framework still has with its agent: the part of the client that must survive an agent's restart.
+"""PURE. A framework's live monotasks at its agent: the client's state that must survive an agent's restart.
 
-A monotask is *queued*, then *granted* (at most once), then it has ended (exactly once). When the connection is lost the
-agent forgets both kinds, so after a reconnection all of them are announced again, the granted ones as ``running``; what
-had ended in the meantime needs no message any more.
+A monotask is *queued*, then *granted* (at most once), then ended (exactly once). An agent loses both kinds with the
+connection, so that all live monotasks are announced again after a reconnection, granted ones as ``running``. Monotasks
+that ended during the outage need no message.
 
-A grant may come with a lease: for so long a slot may be passed on to the next queued monotask of its kind without
-asking. What ended meanwhile is reported when the lease is over, in one message.
+A grant may include a lease: until its end the slot may be passed on to the next queued monotask of its kind without
+asking. The monotasks that ended meanwhile are reported in one message when the lease is over.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CPU = ResourceKind.CPU
 
 
 class Outgoing(NamedTuple):
-    """What is to be sent for one job now, each list as one message, in this order."""
+    """The messages to send for one job now: one per list, in this order."""
 
     submit: list[MonotaskSpec]
     complete: list[Completion]
@@ -33,7 +33,7 @@ class Outgoing(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """Of a granted monotask's slot: until when it may be passed on, since when the monotask runs, if it may be idle."""
+    """A granted slot's lease: when it ends, when its current monotask began, and whether the slot may be idle."""
 
     until: float
     began: float
@@ -60,7 +60,7 @@ class MonotaskLedger:
         return len(self._specs)
 
     def submit(self, kind: ResourceKind, input_bytes: int, stage: str = "", task: str = "") -> int:
-        """A new monotask's id."""
+        """Add a monotask and return its id."""
         self._last_id += 1
         spec = MonotaskSpec(id=self._last_id, kind=kind, input_bytes=input_bytes, stage=stage, task=task)
         self._specs[spec.id] = spec
@@ -70,7 +70,7 @@ class MonotaskLedger:
     def grant(
         self, ids: Iterable[MonotaskId], now: float = 0.0, lease_s: float = 0.0, keep: bool = False
     ) -> list[MonotaskId]:
-        """Those that may run from now on. A grant that crossed a cancellation, or came twice, is none."""
+        """Record grants; return the monotasks that may start. Ignore grants that crossed a cancellation or repeat."""
         fresh: list[MonotaskId] = []
         if not self._linked:
             return fresh
@@ -85,12 +85,12 @@ class MonotaskLedger:
         return fresh
 
     def kept_until(self, one: MonotaskId) -> float:
-        """Until when a granted monotask's slot may be idle in our hands; 0 if not at all."""
+        """Return until when a granted slot may be idle in this process; 0 if not at all."""
         lease = self._leases.get(one)
         return lease.until if lease is not None and lease.keep else 0.0
 
     def recall(self, kind: ResourceKind, idle: bool = False) -> None:
-        """The leases of one kind are over, or (``idle``) their slots may only not be idle any more."""
+        """End the leases of a kind, or (``idle``) only the right to keep their slots idle."""
         of_kind = [one for one in self._leases if self._specs[one].kind is kind]
         for one in of_kind:
             lease = self._leases.pop(one)
@@ -105,13 +105,14 @@ class MonotaskLedger:
         execution_s: float | None = None,
         leased: Leased | None = None,
     ) -> tuple[MonotaskId, float] | None:
-        """End a granted monotask whose lease lasts, and begin the next of its kind in its slot.
+        """End a granted monotask whose lease lasts, and start the next of its kind in the slot.
 
-        ``leased`` ran in it meanwhile; then ``execution_s`` is the time of the first.
+        ``leased`` describes the monotasks that ran in the slot meanwhile; ``execution_s`` is then the time of the
+        first.
 
         Returns:
-            That one, and the end of the lease, by when this is to be sent. None without a lease or a successor, and
-            nothing is changed: :meth:`complete` it.
+            The next monotask and the end of the lease, by which the completion must be reported. None without a lease
+            or a successor; nothing is changed then, and the caller must :meth:`complete` the monotask.
         """
         lease = self._leases.get(one)
         if lease is None or now >= lease.until:
@@ -133,7 +134,7 @@ class MonotaskLedger:
         return then, lease.until
 
     def is_granted(self, one: MonotaskId) -> bool:
-        """Whether it may run and has not ended."""
+        """Whether the monotask was granted and has not ended."""
         return one in self._granted
 
     def complete(
@@ -143,10 +144,10 @@ class MonotaskLedger:
         execution_s: float | None = None,
         leased: Leased | None = None,
     ) -> bool:
-        """Whether this ended it (False: it had ended already).
+        """End a granted monotask; return False if it had ended already.
 
         Raises:
-            ValueError: it was not granted yet.
+            ValueError: it is still queued.
         """
         if one not in self._specs:
             return False
@@ -158,7 +159,7 @@ class MonotaskLedger:
         return True
 
     def cancel(self, one: MonotaskId) -> bool:
-        """Whether this ended it (False: it had ended already)."""
+        """Withdraw a monotask; return False if it had ended already."""
         if one not in self._specs:
             return False
         if self._remove(one):
@@ -166,14 +167,14 @@ class MonotaskLedger:
         return True
 
     def refuse(self, ids: Iterable[MonotaskId]) -> list[MonotaskId]:
-        """The agent refused a submission: those of it that end by that."""
+        """End the monotasks of a submission that the agent refused; return those that had not ended before."""
         ended = [one for one in ids if one in self._specs]
         for one in ended:
             self._remove(one)
         return ended
 
     def clear(self) -> list[MonotaskId]:
-        """All that is left ends, and nothing is to be sent about it (the job is over, or the agent is)."""
+        """End all monotasks without sending anything, as the job or the connection is over; return them."""
         self._forget_outgoing()
         ended = list(self._specs)
         self._specs.clear()
@@ -183,18 +184,18 @@ class MonotaskLedger:
         return ended
 
     def unlink(self) -> None:
-        """The connection is gone and with it what the agent knew of us."""
+        """Handle the loss of the connection: the agent has lost this job's monotasks."""
         self._linked = False
         self._forget_outgoing()
         self._forget_queued()
 
     def link(self) -> None:
-        """The job is known to the agent (again): announce everything that lives, in the order of submission."""
+        """The agent knows the job (again): announce all live monotasks, in the order of submission."""
         self._linked = True
         self._unsent = dict.fromkeys(self._specs)
 
     def take(self) -> Outgoing:
-        """What to send now; nothing while the agent does not know the job."""
+        """Take the messages to send now; empty while the agent does not know the job."""
         submit: list[MonotaskSpec] = []
         if not self._linked:
             return Outgoing(submit, [], [])
@@ -212,7 +213,7 @@ class MonotaskLedger:
         return out
 
     def _remove(self, one: MonotaskId) -> bool:
-        """Whether the agent must be told: it has heard, or is about to hear, of this monotask."""
+        """Remove a monotask; return whether the agent must be told, as it knows or is about to know of it."""
         spec = self._specs.pop(one)
         if one in self._granted:
             self._granted.remove(one)
@@ -225,10 +226,10 @@ class MonotaskLedger:
         return self._linked
 
     def _line_up(self, spec: MonotaskSpec) -> None:
-        """In the agent's order (Ursa §4.2.3): stages as they appeared, then larger first on CPUs, smaller elsewhere."""
+        """Queue in the agent's order (Ursa §4.2.3): by stage of appearance; larger first on CPUs, smaller elsewhere."""
         queued, order = self._queued[spec.kind], self._order[spec.kind]
         assert isinstance(spec.id, int)
-        if len(order) > 64 + 2 * len(queued):  # granted long ago, most of them
+        if len(order) > 64 + 2 * len(queued):  # most entries are of monotasks granted long ago
             order[:] = [entry for entry in order if entry[2] in queued]
             heapify(order)
         queued.add(spec.id)

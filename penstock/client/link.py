@@ -1,4 +1,4 @@
-"""The connection to the agent, kept up: reconnects with back-off and says hello before anybody else speaks."""
+"""A persistent connection to the agent: it reconnects with back-off and greets before any other message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.wire.agent_api import PROTOCOL, TYPED, Hello, Welcome
 from penstock.wire.connection import read_params
 from penstock.wire.errors import ErrorBody, RpcError
 
-#: An agent that is well answers within milliseconds.
+#: A healthy agent answers within milliseconds.
 HELLO_TIMEOUT_S = 10.0
 _BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts
 
@@ -23,23 +23,23 @@ T = TypeVar("T")
 
 
 class Owner(Protocol):
-    """Who uses the link."""
+    """The user of a link."""
 
     async def relink(self, peer: RpcPeer) -> None:
-        """A new connection has said hello: announce what the agent must know before the link is open to calls."""
+        """Announce the client's state over a new, greeted connection, before the link is open to calls."""
 
     def unlinked(self) -> None:
-        """The connection is gone; the link tries to mend that."""
+        """The connection was lost; the link tries to reconnect."""
 
     def failed(self, error: AgentUnavailable) -> None:
-        """The link gave up, or was closed. Nothing follows."""
+        """The link gave up, or was closed; no call follows."""
 
     def notified(self, peer: RpcPeer, method: str, params: Any) -> None:
-        """A notification from the agent."""
+        """Handle a notification from the agent."""
 
 
 class Link:
-    """See the module's docstring. Create it in a running loop, then :meth:`start`."""
+    """See the module's docstring. Create it in a running loop, then call :meth:`start`."""
 
     def __init__(self, socket: Path, client: str, owner: Owner, *, reconnect_s: float) -> None:
         self.socket = socket
@@ -52,13 +52,13 @@ class Link:
         self._reconnecting: asyncio.Task[None] | None = None
         self._gone = asyncio.Event()
         self._greeting: RpcPeer | None = None
-        self._refusal: RpcError | None = None  # of the connection that was greeted last
+        self._refusal: RpcError | None = None  # the agent's error on the last greeting
 
     async def start(self) -> Welcome:
         """Connect for the first time.
 
         Raises:
-            AgentUnavailable: nobody there, or nobody who speaks this protocol.
+            AgentUnavailable: no server answers, or the server does not support this protocol.
         """
         peer, welcome = await self._greet()
         self._peer = peer
@@ -66,7 +66,7 @@ class Link:
         return welcome
 
     async def close(self) -> None:
-        """Close the connection; whatever waits for the agent gets ``AgentUnavailable``."""
+        """Close the connection; pending and later calls fail with ``AgentUnavailable``."""
         self._fail(AgentUnavailable("this client was closed"))
         if self._reconnecting is not None:
             self._reconnecting.cancel()
@@ -74,20 +74,20 @@ class Link:
                 await self._reconnecting
         if self._peer is not None:
             self._peer.close()
-            with contextlib.suppress(TimeoutError):  # an agent that does not read must not hold us
+            with contextlib.suppress(TimeoutError):  # an agent that does not read must not block us
                 await asyncio.wait_for(self._gone.wait(), 1.0)
 
     @property
     def failure(self) -> AgentUnavailable | None:
-        """Why this link will not come back, if so."""
+        """Why this link will not be restored; None while it may be."""
         return self._failure
 
     def peer(self) -> RpcPeer | None:
-        """The connection, if it is open to calls now."""
+        """Return the connection if it is open to calls now."""
         return self._peer if self._open.is_set() and self._peer is not None and not self._peer.closed else None
 
     async def call(self, method: str, params: Callable[[], object], result: type[T]) -> T:
-        """Ask until there is an answer; ``params`` is evaluated for each attempt, as a job's id may change.
+        """Call until an answer comes; ``params`` is evaluated for each attempt, as a job's id may change.
 
         Raises:
             RpcError: the agent's answer.
@@ -98,11 +98,11 @@ class Link:
                 return await self.call_once(method, params, result)
 
     async def call_once(self, method: str, params: Callable[[], object], result: type[T]) -> T:
-        """Wait for the link, then ask once.
+        """Wait for the link, then call once.
 
         Raises:
             RpcError: the agent's answer.
-            AgentUnavailable: the link gave up before anything was sent.
+            AgentUnavailable: the link gave up before the call was sent.
             ConnectionResetError: the connection was lost before the answer came.
         """
         while True:
@@ -110,7 +110,7 @@ class Link:
                 raise self._failure
             if (peer := self.peer()) is not None:
                 return await peer.request(method, params(), result)
-            self._open.clear()  # also when our own side cut it off; disconnected() follows
+            self._open.clear()  # also if our side aborted the connection; disconnected() follows
             await self._open.wait()
 
     # ------------------------------------------------------------ transport.Handler
@@ -119,7 +119,7 @@ class Link:
         """Called by the peer."""
 
     def request(self, peer: RpcPeer, method: str, params: Any) -> object:
-        """Called by the peer; agents ask nothing."""
+        """Called by the peer; agents send no requests."""
         raise unknown_method(method, {})
 
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
@@ -129,7 +129,7 @@ class Link:
         self._owner.notified(peer, method, params)
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
-        """Called by the peer: a defect of ours, told to whoever watches the loop."""
+        """Called by the peer: report a defect of this client to the loop's exception handler."""
         self._report(method, error)
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
@@ -137,7 +137,7 @@ class Link:
         if self._failure is None:
             self._owner.unlinked()
         if peer is not self._peer:
-            return  # it was being greeted, and _reconnect notices
+            return  # its greeting was in progress; _reconnect handles the loss
         self._gone.set()
         if self._failure is None:
             self._peer = None
@@ -150,7 +150,7 @@ class Link:
         try:
             peer = await connect_unix(str(self.socket), self, TYPED)
             server = peer.get_extra_info("socket")
-            if server is not None:  # else it hung up at once, and the next call tells
+            if server is not None:  # otherwise it closed at once, and the next call fails
                 check_server(server, self.socket)
         except UntrustedServerError as error:
             peer.close()
@@ -176,7 +176,7 @@ class Link:
     async def _reconnect(self) -> None:
         try:
             await self._try_until_open()
-        except Exception as error:  # noqa: BLE001 - the root of a task: nobody may be left waiting
+        except Exception as error:  # noqa: BLE001 - the outermost frame of a task: callers must not wait for ever
             self._report("reconnect", error)
             self._fail(AgentUnavailable(f"reconnecting to {self.socket} failed: {error}"))
 

@@ -1,4 +1,4 @@
-"""A monotask of this process, as a future and as a context."""
+"""A submitted monotask, as a future and as a context manager."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class MonotaskOwner(Protocol):
 
 
 class Monotask:
-    """A submitted monotask. Await ``granted``, do the work, :meth:`complete`.
+    """A submitted monotask. Await ``granted``, do the work, call :meth:`complete`.
 
     ``granted`` is a future; cancelling it (as a cancelled ``await`` does) gives the coming grant back. It raises
-    ``RpcError`` if the agent refused the monotask and ``AgentUnavailable`` if the agent went away for good.
+    ``RpcError`` if the agent refused the monotask and ``AgentUnavailable`` if the agent was away for too long.
     """
 
     __slots__ = ("_job", "granted", "id")
@@ -44,10 +44,10 @@ class Monotask:
         self.granted = granted
 
     def complete(self, failed: bool = False, execution_s: float | None = None, leased: Leased | None = None) -> bool:
-        """Give the slot back; False if it had ended already.
+        """Give the slot back; return False if the monotask had ended already.
 
-        ``leased`` says what ran in the slot afterwards (see :meth:`penstock.client.job.Job.kept_until`);
-        ``execution_s`` is then how long this monotask took.
+        ``leased`` describes the monotasks that ran in the slot afterwards (see
+        :meth:`penstock.client.job.Job.kept_until`); ``execution_s`` is then the run time of this one.
 
         Raises:
             ValueError: it was not granted yet.
@@ -55,12 +55,12 @@ class Monotask:
         return self._job.complete(self.id, failed=failed, execution_s=execution_s, leased=leased)
 
     def cancel(self) -> bool:
-        """It is no longer wanted, queued or granted; False if it had ended already."""
+        """Withdraw the monotask, queued or granted; return False if it had ended already."""
         return self._job.cancel(self.id)
 
 
 class Granted:
-    """``async with job.monotask(…)``."""
+    """The context manager of ``async with job.monotask(…)``."""
 
     __slots__ = ("_monotask",)
 
@@ -82,7 +82,7 @@ class Granted:
 
 
 def set_error(granted: asyncio.Future[None] | None, error: Exception) -> None:
-    """Fail what waits for a grant, if anything does. Nobody has to look at the error."""
+    """Fail a waiter for a grant, if there is one, and mark the exception as retrieved."""
     if granted is not None and not granted.done():
         granted.set_exception(error)
         granted.exception()

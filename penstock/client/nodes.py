@@ -1,4 +1,4 @@
-"""Which nodes of the cluster take work (docs/drain.md). No name means this host's own node."""
+"""Draining of the cluster's nodes (docs/drain.md). An empty list of names means this host's own node."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from penstock.wire.cluster_api import AskDrains, DrainNodes, Drains, UndrainNode
 
 
 class Nodes:
-    """``agent.nodes`` of an :class:`~penstock.client.AgentClient`. All raise RpcError (``bad_request`` for ``nodes``:
-    there is no such node; ``refused``: only operators may; ``unavailable``: there is no master, or it is away) and
-    AgentUnavailable."""
+    """``agent.nodes`` of an :class:`~penstock.client.AgentClient`.
+
+    Every method raises RpcError (``bad_request`` for ``nodes``: unknown node; ``refused``: operators only;
+    ``unavailable``: no master, or it is unreachable) and AgentUnavailable."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
 
     async def drain(self, nodes: Iterable[str] = (), *, stop: bool = False) -> Drains:
-        """They take no work any more; with ``stop`` what the master placed there is stopped, and done elsewhere."""
+        """Stop placing work on the nodes; with ``stop``, end the work that the master placed there and rerun it."""
         asked = DrainNodes(nodes=list(nodes), stop=stop)
         return await self._link.call("drain", lambda: asked, Drains)
 
     async def undrain(self, nodes: Iterable[str] = ()) -> Drains:
-        """They take work again."""
+        """Allow new work on the nodes again."""
         asked = UndrainNodes(nodes=list(nodes))
         return await self._link.call("undrain", lambda: asked, Drains)
 
     async def drains(self, nodes: Iterable[str] = ()) -> Drains:
-        """How far they are; for everybody to ask."""
+        """Return the progress of drains; any user may ask."""
         asked = AskDrains(nodes=list(nodes))
         return await self._link.call("drains", lambda: asked, Drains)

@@ -1,4 +1,4 @@
-"""PURE. The tasks that a client gave to its agent for placement: what must survive an agent's restart.
+"""PURE. The tasks that a client requested from its agent: the client's state that must survive an agent's restart.
 
 :mod:`penstock.client.ledger` has the monotasks.
 """
@@ -18,22 +18,22 @@ class _Task(msgspec.Struct):
     request: TaskRequest
     stage: str
     opportunistic: Opportunistic
-    confirmed: bool = False  # the agent said that it took the request
+    confirmed: bool = False  # the agent accepted the request
     node: str | None = None
     ended: Ended | None = None
 
 
 class PlacementLedger:
-    """The tasks of one job that were given to the agent for placement. Each is placed, and ends, at most once."""
+    """The tasks of one job that the agent was asked to place. Each is placed, and ends, at most once."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, _Task] = {}
 
     def ask(self, stage: str, requests: Iterable[TaskRequest], *, opportunistic: Opportunistic) -> None:
-        """Tasks are about to be sent.
+        """Record tasks that are about to be sent.
 
         Raises:
-            ValueError: a task of that name was asked for before (the agent would answer with how that one ended).
+            ValueError: a task of this name was requested before (the agent would answer with that task's end).
         """
         requests = list(requests)
         seen: set[str] = set()
@@ -45,21 +45,21 @@ class PlacementLedger:
             self._tasks[request.task] = _Task(request, stage, opportunistic)
 
     def confirm(self, names: Iterable[str]) -> None:
-        """The agent took them; from now on they are asked for again after a reconnection."""
+        """Record that the agent accepted the tasks; they are requested again after a reconnection."""
         for name in names:
             self._tasks[name].confirmed = True
 
     def withdraw(self, names: Iterable[str]) -> None:
-        """The agent did not take them."""
+        """Remove tasks that the agent did not accept."""
         for name in names:
             self._tasks.pop(name, None)
 
     def told(self, news: TaskPlaced | TaskEnded) -> bool:
-        """Keep what the agent says of a task; return whether it is news."""
+        """Record a task's placement or end; return whether that was new."""
         return self.place(news.task, news.node) if isinstance(news, TaskPlaced) else self.end(news.task, news.ended)
 
     def place(self, name: str, node: str) -> bool:
-        """Whether this is news."""
+        """Record a placement; return whether it was new."""
         task = self._tasks.get(name)
         if task is None or task.ended is not None or task.node is not None:
             return False
@@ -67,7 +67,7 @@ class PlacementLedger:
         return True
 
     def end(self, name: str, ended: Ended) -> bool:
-        """Whether this is news."""
+        """Record an end; return whether it was new."""
         task = self._tasks.get(name)
         if task is None or task.ended is not None:
             return False
@@ -75,23 +75,23 @@ class PlacementLedger:
         return True
 
     def done(self, names: Iterable[str]) -> list[str]:
-        """The framework executed them: those that end by that."""
+        """End tasks that the framework executed; return those that had not ended before."""
         ended = Ended(by=EndedBy.EXIT, exit_status=0, reason="done by the framework")
         return [name for name in names if self.end(name, ended)]
 
     def cancel(self, names: Iterable[str]) -> list[str]:
-        """Those that end at once: all but placed commands, whose end the agent reports."""
+        """Cancel tasks; return those that end at once: all but placed commands, whose end the agent reports."""
         ended = Ended(by=EndedBy.CANCELLED, reason="cancelled by the framework")
         return [name for name in names if not self._runs_as_command(name) and self.end(name, ended)]
 
     def clear(self, ended: Ended) -> list[str]:
-        """All that is left ends (the job is over, or the agent is)."""
+        """End all remaining tasks, as the job or the connection is over; return them."""
         return [name for name in self._tasks if self.end(name, ended)]
 
     def to_ask_again(self) -> list[tuple[str, Opportunistic, list[TaskRequest]]]:
-        """(stage, opportunistic, tasks) whose placement or end is still owed to us after a reconnection.
+        """Return (stage, opportunistic, tasks) whose placement or end is outstanding after a reconnection.
 
-        Framework tasks that have a node are not among them: we know ourselves when they end.
+        Placed framework tasks are not among them: this process itself knows when they end.
         """
         groups: dict[tuple[str, Opportunistic], list[TaskRequest]] = {}
         for task in self._tasks.values():
@@ -101,18 +101,18 @@ class PlacementLedger:
         return [(stage, opportunistic, requests) for (stage, opportunistic), requests in groups.items()]
 
     def node_of(self, name: str) -> str | None:
-        """Where it was placed.
+        """Return the node of a task.
 
         Raises:
-            KeyError: never asked for.
+            KeyError: the task was never requested.
         """
         return self._tasks[name].node
 
     def end_of(self, name: str) -> Ended | None:
-        """How it ended.
+        """Return how a task ended.
 
         Raises:
-            KeyError: never asked for.
+            KeyError: the task was never requested.
         """
         return self._tasks[name].ended
 

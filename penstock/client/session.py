@@ -1,7 +1,7 @@
-"""A blocking connection to the host's agent, kept up without an event loop: for commands that ask for little and wait.
+"""A blocking, persistent connection to the host's agent without an event loop, for commands with few requests.
 
-Importing asyncio takes longer than all the rest of such a command. A wait is one ``poll()`` of the socket and the
-signals. Frameworks use :class:`penstock.client.AgentClient`.
+Importing asyncio takes longer than everything else that such a command does. A wait is one ``poll()`` of the socket and
+the signals. Frameworks use :class:`penstock.client.AgentClient`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.wire.connection import Closed, Malformed, RpcConnection, read, rea
 from penstock.wire.errors import ErrorBody, RpcError
 from penstock.wire.rpc import Notification, Response
 
-#: How long the agent's answer to ``hello`` is waited for, and a place in its queue of connections, seconds.
+#: Longest waits for the agent's answer to ``hello``, and for room in its queue of connections (seconds).
 _HELLO_S, _QUEUE_S = 10.0, 10.0
 _QUEUE_PAUSE_S = 0.01
 _BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts to connect again
@@ -31,35 +31,35 @@ T = TypeVar("T")
 
 
 class Owner(Protocol):
-    """The user of a session, which calls it from within :meth:`Session.call` and :meth:`Session.wait`."""
+    """The user of a session. It is called from within :meth:`Session.call` and :meth:`Session.wait`."""
 
     def heard(self, method: str, params: Any) -> None:
-        """Take a notification from the agent; ``params`` is for ``wire.read_params``. It must not call the agent."""
+        """Handle a notification; ``params`` is for ``wire.read_params``. Must not call the agent."""
 
     def relink(self) -> None:
-        """Announce over a new connection what the agent must know, by :meth:`Session.call_once`.
+        """Announce to a new connection what the agent must know, by :meth:`Session.call_once`.
 
         Raises:
             ConnectionResetError: the connection was lost again.
         """
 
     def linked(self, linked: bool) -> None:
-        """Take notice that the agent is away, or that it is back."""
+        """Handle the start (False) or the end (True) of an outage."""
 
 
 class Signals(Protocol):
-    """The signals that end a wait: :class:`penstock.cli.signals.Signals`."""
+    """The signals that interrupt a wait: :class:`penstock.cli.signals.Signals`."""
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when a signal came."""
+        """Return a descriptor that is readable when a signal has arrived."""
 
     def noticed(self) -> None:
-        """Empty the descriptor, and do what the signals ask for."""
+        """Empty the descriptor and act on the signals."""
 
 
 class Session:
-    """Made by :meth:`connect`. Calls and waits go on across restarts of the agent, which is waited for ``patience_s``
-    seconds at a time. The owner is told of an absence once it has lasted ``told_after_s`` seconds."""
+    """Made by :meth:`connect`. Calls and waits continue across restarts of the agent; each outage may last
+    ``patience_s`` seconds. The owner is notified of an outage once it has lasted ``told_after_s`` seconds."""
 
     welcome: Welcome
 
@@ -73,7 +73,7 @@ class Session:
         self._socket: socket.socket | None = None
         self._wire = RpcConnection()
         self._answers: dict[int, Response] = {}
-        self._refusal: RpcError | None = None  # of a connection that is being greeted
+        self._refusal: RpcError | None = None  # the agent's error during the greeting
 
     @classmethod
     def connect(
@@ -85,10 +85,10 @@ class Session:
         told_after_s: float = 0.0,
         signals: Signals | None = None,
     ) -> Self:
-        """Connect to the agent and say hello.
+        """Connect to the agent and exchange the greeting.
 
         Raises:
-            AgentUnavailable: one line that says why and what to do.
+            AgentUnavailable: there is no usable agent; the message is one line with the cause and the remedy.
         """
         self = cls(path, client, patience_s, told_after_s)
         self.signals = signals
@@ -102,11 +102,11 @@ class Session:
         self._hang_up()
 
     def call(self, method: str, params: Callable[[], object], result: type[T]) -> T:
-        """Ask until there is an answer; ``params`` is evaluated for each attempt, as a job's id may change.
+        """Call until an answer comes; ``params`` is evaluated for each attempt, as a job's id may change.
 
         Raises:
             RpcError: the agent's answer.
-            AgentUnavailable: the agent went away for good.
+            AgentUnavailable: the agent was away for longer than ``patience_s``.
         """
         while True:
             try:
@@ -121,12 +121,12 @@ class Session:
         result: type[T],
         patience_s: Callable[[], float | None] = lambda: None,
     ) -> T:
-        """Ask once. ``patience_s`` is evaluated at each wait for the answer; None: as long as it takes.
+        """Call once. ``patience_s`` is evaluated before each wait for the answer; None: no limit.
 
         Raises:
             RpcError: the agent's answer.
             ConnectionResetError: the connection was lost before the answer came.
-            TimeoutError: the time is over.
+            TimeoutError: the wait took longer than ``patience_s``.
         """
         number, data = self._wire.send_request(method, params())
         self._send(data)
@@ -139,7 +139,7 @@ class Session:
         return read(answer.result, result)
 
     def notify(self, method: str, params: object) -> bool:
-        """Send what wants no answer; return whether the connection took it."""
+        """Send a notification; return whether the connection accepted it."""
         try:
             self._send(self._wire.send_notification(method, params))
         except ConnectionResetError:
@@ -147,10 +147,10 @@ class Session:
         return True
 
     def wait(self, timeout_s: float | None) -> None:
-        """Wait until a message or a signal came, or the time is over.
+        """Wait for a message, a signal or the timeout.
 
         Raises:
-            AgentUnavailable: the agent went away for good.
+            AgentUnavailable: the agent was away for longer than ``patience_s``.
         """
         if self._socket is not None:
             try:
@@ -161,10 +161,11 @@ class Session:
         self._mend()
 
     def pass_stdio(self, stdio: tuple[int, int, int]) -> str:
-        """Give the agent a copy of three descriptors; the token names them in ``ContainerSpec.stdio``, once.
+        """Pass copies of three descriptors to the agent; return the token that names them in ``ContainerSpec.stdio``,
+        once.
 
         Raises:
-            AgentUnavailable: it did not take them.
+            AgentUnavailable: the agent did not accept them.
         """
         token = os.urandom(16).hex()
         path = self.socket_path.with_name("stdio.sock")
@@ -207,18 +208,18 @@ class Session:
         raise problem
 
     def _mend(self) -> None:
-        """Connect again, with back-off.
+        """Reconnect with back-off.
 
         Raises:
-            AgentUnavailable: in vain.
+            AgentUnavailable: all attempts within ``patience_s`` failed.
         """
         began = time.monotonic()
-        told = False
+        notified = False
         pause, longest = _BACKOFF_S
         while True:
             away_s = time.monotonic() - began
-            if not told and away_s >= self._told_after_s and self.owner is not None:
-                told = True
+            if not notified and away_s >= self._told_after_s and self.owner is not None:
+                notified = True
                 self.owner.linked(False)
             try:
                 self._greet()
@@ -233,7 +234,7 @@ class Session:
                 raise AgentUnavailable(f"{error} (tried for {self._patience_s:g} s)") from None
             self._poll(pause)
             pause = min(2 * pause, longest)
-        if told and self.owner is not None:
+        if notified and self.owner is not None:
             self.owner.linked(True)
 
     def _send(self, data: bytes) -> None:
@@ -245,7 +246,7 @@ class Session:
             self._lose()
 
     def _poll(self, timeout_s: float | None) -> bool:
-        """Read, or deal with signals, or both; return whether either came in time."""
+        """Read from the socket and handle signals; return whether either was ready in time."""
         poll = select.poll()
         sock, signals = self._socket, self.signals
         if sock is not None:
@@ -271,7 +272,7 @@ class Session:
                 self._answers[message.id] = message
             elif isinstance(message, Notification):
                 self._heard(message)
-            elif isinstance(message, Closed | Malformed):  # no agent sends this
+            elif isinstance(message, Closed | Malformed):  # agents do not send these
                 self._lose()
 
     def _heard(self, message: Notification) -> None:
@@ -291,14 +292,14 @@ class Session:
 
 
 def _connected(path: Path, kind: int) -> socket.socket:
-    """Return a blocking socket to a server that is root's or this user's; wait while the server's queue is full.
+    """Return a blocking socket to a server of root or of this user; wait while the server's queue is full.
 
     Raises:
-        OSError: nobody listens there, we may not, the queue stays full, or the server is somebody else's.
+        OSError: no server listens there, access is denied, the queue stays full, or another user runs the server.
     """
     sock = socket.socket(socket.AF_UNIX, kind)
     try:
-        sock.setblocking(False)  # blocking, a signal in the middle would leave it unconnected
+        sock.setblocking(False)  # a signal during a blocking connect() would leave the socket unconnected
         give_up = time.monotonic() + _QUEUE_S
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Passing standard input, output and error to the agent: a token and three descriptors over ``stdio.sock``."""
+"""Pass standard input, output and error to the agent: a token and three descriptors over ``stdio.sock``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TIMEOUT_S = 10.0
 
 
 async def pass_stdio(agent_socket: Path, stdio: tuple[int, int, int]) -> str:
-    """Give the agent a copy of the descriptors; the token names them in ``ContainerSpec.stdio``, once.
+    """Pass copies of the descriptors to the agent; return the token that names them in ``ContainerSpec.stdio``, once.
 
     Raises:
-        AgentUnavailable: no agent, or it did not take them.
+        AgentUnavailable: there is no agent, or it did not accept them.
     """
     path = agent_socket.with_name("stdio.sock")
     token = secrets.token_hex(16)

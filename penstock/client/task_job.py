@@ -1,6 +1,6 @@
-"""A job of commands over a :class:`~penstock.client.session.Session`, by blocking calls.
+"""A job of commands over a :class:`~penstock.client.session.Session`, with blocking calls.
 
-What the agent says of the job becomes the events of its :class:`~penstock.opgraph.JobManager`.
+The agent's notifications about the job become the events of its :class:`~penstock.opgraph.JobManager`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ News = Event | api.JobWaiting | api.TaskStuck
 
 
 class TaskJob:
-    """A job that is registered, or joined, as ``asked``. It is the owner of its session.
+    """A registered or joined job, the owner of its session; ``asked`` is the registration.
 
     Raises:
-        RpcError: refused.
-        AgentUnavailable: the agent went away for good.
+        RpcError: the agent refused the job.
+        AgentUnavailable: the agent was away for too long.
     """
 
     def __init__(self, session: Session, asked: api.RegisterJob, on_link: Callable[[bool], None]) -> None:
@@ -48,8 +48,8 @@ class TaskJob:
         self._on_link = on_link
         self._tasks = PlacementLedger()
         self._news: deque[News] = deque()
-        self._early: list[api.Params] = []  # what was said of the job before its id was known
-        self._owed = False  # whether a restarted agent is still to be asked for what the one before owed
+        self._early: list[api.Params] = []  # notifications that arrived before the job's id
+        self._owed = False  # whether outstanding tasks must still be requested from a restarted agent
         self._over = False
         self._cancelled: JobCancelled | None = None
         session.owner = self
@@ -57,21 +57,21 @@ class TaskJob:
         self.id = answer.job
         if answer.admitted:
             self._admit()
-        for said in self._early:
-            self._told(said)
+        for params in self._early:
+            self._handle(params)
 
     def next(self, timeout_s: float | None) -> News | None:
-        """Return the next event of the job; None when the time is over, or something else came.
+        """Return the job's next event; None after the timeout or on another message.
 
         Raises:
-            JobCancelled: the job was cancelled by hand.
-            AgentUnavailable: the agent went away for good.
-            RpcError: a restarted agent refuses the job.
+            JobCancelled: a user cancelled the job.
+            AgentUnavailable: the agent was away for too long.
+            RpcError: a restarted agent refused the job.
         """
         if not self._news and self._cancelled is None:
             self._session.wait(timeout_s)
         if self._owed and self.admitted:
-            with contextlib.suppress(ConnectionResetError):  # lost again: the next wait finds that, and joins again
+            with contextlib.suppress(ConnectionResetError):  # lost again: the next wait notices that and rejoins
                 self._ask_again()
         if self._news:
             return self._news.popleft()
@@ -80,11 +80,11 @@ class TaskJob:
         return None
 
     def place(self, stage: str, requests: Sequence[TaskRequest], opportunistic: Opportunistic) -> None:
-        """Ask for nodes for the ready tasks of a stage. Tasks that the agent refuses have ended by that.
+        """Ask for nodes for the ready tasks of a stage. A refusal by the agent ends the tasks.
 
         Raises:
-            JobCancelled: the job was cancelled by hand.
-            AgentUnavailable: the agent went away for good.
+            JobCancelled: a user cancelled the job.
+            AgentUnavailable: the agent was away for too long.
         """
         if self._cancelled is not None:
             raise self._cancelled
@@ -99,7 +99,7 @@ class TaskJob:
             self._tasks.confirm(names)
 
     def progress(self, stages: Sequence[api.StageProgress]) -> None:
-        """Tell the master how far the job is. While the agent is away, nothing is sent, then or later."""
+        """Report the job's progress to the master. A report during an outage is dropped."""
         if not self._over:
             self._session.notify("progress", api.Progress(job=self.id, stages=list(stages)))
 
@@ -107,8 +107,8 @@ class TaskJob:
         """Cancel tasks; :meth:`next` returns their ends.
 
         Raises:
-            RpcError: refused.
-            AgentUnavailable: the agent went away for good.
+            RpcError: the agent refused.
+            AgentUnavailable: the agent was away for too long.
         """
         self._settle("cancel_tasks", lambda: api.TaskRefs(job=self.id, tasks=list(tasks)))
         for name in self._tasks.cancel(tasks):
@@ -117,7 +117,7 @@ class TaskJob:
             self._news.append(TaskEnded(name, ended))
 
     def end(self) -> None:
-        """End the job: the agent gives back what it still had placed."""
+        """End the job; the agent gives back its placed work."""
         if not self._over:
             self._over = True
             self._settle("end_job", lambda: api.JobRef(job=self.id))
@@ -125,16 +125,16 @@ class TaskJob:
     # ------------------------------------------------------------ Owner of the session
 
     def heard(self, method: str, params: Any) -> None:
-        """Called by the session."""
+        """Called by the session: handle a notification."""
         if (kind := _NOTIFICATIONS.get(method)) is not None:
-            said = read_params(params, kind)
+            params = read_params(params, kind)
             if self.id:
-                self._told(said)
+                self._handle(params)
             else:
-                self._early.append(said)
+                self._early.append(params)
 
     def relink(self) -> None:
-        """Called by the session: join the job again; register it anew where the agent does not know it any more."""
+        """Called by the session: join the job at a restarted agent; register it anew if it is unknown there."""
         if not self.id or self._over:
             return
         answer = self._registered_again()
@@ -146,21 +146,21 @@ class TaskJob:
             self._ask_again()
 
     def linked(self, linked: bool) -> None:
-        """Called by the session."""
+        """Called by the session: the agent is away, or back."""
         self._on_link(linked)
 
     # ------------------------------------------------------------ inside
 
-    def _told(self, said: api.Params) -> None:
-        if getattr(said, "job", "") != self.id:
+    def _handle(self, params: api.Params) -> None:
+        if getattr(params, "job", "") != self.id:
             return
-        match said:
-            case api.TaskPlaced(task=task, node=node) if self._tasks.told(said):
+        match params:
+            case api.TaskPlaced(task=task, node=node) if self._tasks.told(params):
                 self._news.append(TaskPlaced(task, node))
-            case api.TaskEnded(task=task, ended=ended) if self._tasks.told(said):
+            case api.TaskEnded(task=task, ended=ended) if self._tasks.told(params):
                 self._news.append(TaskEnded(task, ended))
             case api.JobWaiting() | api.TaskStuck():
-                self._news.append(said)
+                self._news.append(params)
             case api.JobRef():
                 self._admit()
             case CancelledBy(by=by):
@@ -176,7 +176,7 @@ class TaskJob:
         try:
             return self._register(self.id)
         except RpcError as error:
-            if error.code is ErrorCode.REFUSED:  # it was cancelled meanwhile
+            if error.code is ErrorCode.REFUSED:  # it was cancelled in the meantime
                 raise
         return self._register("")
 
@@ -185,10 +185,10 @@ class TaskJob:
         return self._session.call_once("register_job", lambda: again, api.JobRegistered)
 
     def _ask_again(self) -> None:
-        """Ask a restarted agent for what the one before still owed.
+        """Request the outstanding tasks from a restarted agent.
 
         Raises:
-            ConnectionResetError: lost again.
+            ConnectionResetError: the connection was lost again.
         """
         self._owed = False
         for stage, opportunistic, requests in self._tasks.to_ask_again():
@@ -203,7 +203,7 @@ class TaskJob:
         return api.Place(job=self.id, stage=stage, tasks=list(requests), opportunistic=opportunistic)
 
     def _settle(self, method: str, params: Callable[[], api.Params]) -> None:
-        """Tell the agent that something is over. What a restarted agent does not know any more is over, too."""
+        """Report the end of something; if a restarted agent does not know it, that is the desired state."""
         try:
             self._session.call_once(method, params, api.Done)
         except ConnectionResetError:

@@ -127,7 +127,7 @@ def test_a_gate_lends_its_process_again_to_an_agent_that_is_back(agent: AgentThr
 def test_an_agent_that_does_not_rank_costs_one_line(
     agent: AgentThread, make: Make, warned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate_link, "_SAID", set())
+    monkeypatch.setattr(gate_link, "_WARNED", set())
     agent.agent.refuse["lend"] = refused("process 1 is in a cgroup with limits of its own")
     gates = [make(rank=True) for _ in range(3)]
     assert all(gate.wait_connected(TIMEOUT_S) for gate in gates)
