@@ -1,6 +1,6 @@
-"""What frameworks and the command say to an agent over its Unix socket, and what it says to them.
+"""Messages between frameworks or the command and an agent, over its Unix socket.
 
-Method names are the keys of :data:`REQUESTS` (framework → agent; each may also be sent as a notification when no answer
+Method names are the keys of :data:`REQUESTS` (framework → agent; each may also be sent as a notification if no answer
 is wanted) and :data:`NOTIFICATIONS` (agent → framework). docs/protocol.md has an example of each.
 """
 
@@ -14,20 +14,20 @@ from penstock.model.container import MOST_AT_ONCE, ContainerSpec, Ended, Limits
 from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, ResourceKind
 from penstock.model.work import Bytes, MonotaskId, MonotaskSpec, Name, Opportunistic, OpportunisticJob, TaskRequest
-from penstock.model.work import StageProgress as StageProgress  # noqa: PLC0414 - a part of this interface, too
+from penstock.model.work import StageProgress as StageProgress  # noqa: PLC0414 - also part of this interface
 from penstock.wire.errors import ErrorBody
 
-#: The version of this protocol; the first message of a connection names it.
+#: The version of this protocol, stated in the first message of a connection.
 PROTOCOL = 1
-MOST_OFFSET = 2**63 - 1  # of a file (off_t)
+MOST_OFFSET = 2**63 - 1  # the largest file offset (off_t)
 
 
 class Params(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Parameters of a method: unknown and missing fields are errors that name them."""
+    """Parameters of a method. Unknown and missing fields are errors that name the field."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A result; a newer agent may add fields, so unknown ones are ignored."""
+    """A result. Unknown fields are ignored, so that a newer agent may add some."""
 
 
 class Nothing(Params, frozen=True):
@@ -35,21 +35,21 @@ class Nothing(Params, frozen=True):
 
 
 class Done(Result, frozen=True):
-    """Nothing to say but that it was done."""
+    """Success without a result."""
 
 
 # ---------------------------------------------------------------- connection
 
 
 class Hello(Params, frozen=True):
-    """First message of every connection."""
+    """First message of every connection: the client's protocol version and name."""
 
     protocol: int
     client: Annotated[str, msgspec.Meta(max_length=128)] = ""
 
 
 class Welcome(Result, frozen=True):
-    """Who answers. ``enforced`` names what this host can enforce, as ``penstock check`` lists it: ``cpu``, ``kill``…"""
+    """The agent's greeting. ``enforced``: the host's enforceable limits as in ``penstock check``: ``cpu``, ``kill``…"""
 
     protocol: int
     version: str
@@ -66,13 +66,13 @@ class Welcome(Result, frozen=True):
 
 
 class RegisterJob(Params, frozen=True):
-    """Register a job, or (with ``job``) join one of the same user that is registered already.
+    """Register a job, or (with ``job``) join a registered job of the same user.
 
     ``priority`` orders jobs on the host, larger first; equal priorities keep the order of registration. It holds until
-    the master says otherwise. ``memory_bytes`` is M(j) of Ursa §4.2.1: the whole job's estimate, for admission.
-    ``opportunistic`` says which of its stages may run on slack, whatever each ``place`` says: false none (UBIS §IV.D:
-    the job opts out), true all, a list those that it names; with ``"only"`` nothing of it has regular room; nil: each
-    ``place`` says it. ``reservation`` makes it a production job of that one (Rayon §5.1).
+    the master sets another. ``memory_bytes`` is M(j) of Ursa §4.2.1: the estimate for the whole job, for admission.
+    ``opportunistic`` overrides each ``place``: false: no stage may run on slack (UBIS §IV.D: the job opts out), true:
+    all, a list: the named stages, ``"only"``: all and only on slack, nil: each ``place`` decides. ``reservation`` runs
+    the job as a production job of that reservation (Rayon §5.1).
     """
 
     name: Name
@@ -84,14 +84,14 @@ class RegisterJob(Params, frozen=True):
 
 
 class JobRegistered(Result, frozen=True):
-    """``admitted`` false: wait for the notification ``job_admitted`` before asking for placements."""
+    """The answer to ``register_job``. Unless ``admitted``, wait for ``job_admitted`` before asking for placements."""
 
     job: str
     admitted: bool
 
 
 class JobWaiting(Params, frozen=True):
-    """Agent → framework: why the job is not admitted yet; ``never``: no nodes of the cluster can hold it."""
+    """Agent → framework: why the job is not admitted yet; ``never``: the cluster has no nodes large enough for it."""
 
     job: str
     why: str
@@ -115,7 +115,7 @@ class Submit(Params, frozen=True):
 
 
 class Submitted(Result, frozen=True):
-    """How many were accepted: all of them, or the request was refused as a whole."""
+    """The number of accepted monotasks: all of them, as a request is accepted or refused as a whole."""
 
     accepted: int
 
@@ -123,7 +123,7 @@ class Submitted(Result, frozen=True):
 class Rejected(Params, frozen=True):
     """Agent → framework: a ``submit`` that was sent as a notification was refused as a whole.
 
-    ``ids`` are its monotasks, also where it could not be understood; less those whose ids are none.
+    ``ids`` are its monotasks, also where the rest was not understood, except those with invalid ids.
     """
 
     job: str
@@ -134,7 +134,7 @@ class Rejected(Params, frozen=True):
 class Leased(Params, frozen=True):
     """Further monotasks, never submitted, that ran one after the other in a slot while its lease lasted.
 
-    How many, how many failed, bytes and execution time of the others together, and how long ago the last one began.
+    Their number, the number of failed ones, total bytes and execution time of the others, and the last one's age.
     """
 
     monotasks: Annotated[int, msgspec.Meta(ge=1, le=2**31)]
@@ -145,11 +145,11 @@ class Leased(Params, frozen=True):
 
 
 class Completion(Params, frozen=True):
-    """A granted monotask ended. ``failed`` ones give the slot back and do not count for the processing rate.
+    """A granted monotask ended. Failed ones give the slot back and do not count for the processing rate.
 
-    ``then`` names the monotask that has begun in its slot under the lease of its grant. ``execution_s`` is how long it
-    took, where that is said later than it ended; reports of one lease may be sent together, in order. ``leased`` says
-    what else ran in the slot before it was given back or passed on, where the grant allowed to ``keep`` it.
+    ``then`` is the monotask that started in its slot under the lease of its grant. ``execution_s`` is its duration, for
+    a report that is sent later than its end; reports of one lease may be sent together, in order. ``leased`` describes
+    the other monotasks that ran in the slot before it was given back or passed on, if the grant allowed to ``keep`` it.
     """
 
     id: MonotaskId
@@ -160,14 +160,14 @@ class Completion(Params, frozen=True):
 
 
 class Complete(Params, frozen=True):
-    """Granted monotasks ended; their slots are free as soon as this is read."""
+    """Granted monotasks ended; the agent frees their slots when it reads this."""
 
     job: str
     monotasks: Annotated[list[Completion], msgspec.Meta(max_length=MOST_AT_ONCE)]
 
 
 class Cancel(Params, frozen=True):
-    """Monotasks that are no longer wanted: queued ones leave the queue, granted ones give their slot back."""
+    """Withdraw monotasks: queued ones leave the queue, granted ones give their slot back."""
 
     job: str
     ids: Annotated[list[MonotaskId], msgspec.Meta(max_length=MOST_AT_ONCE)]
@@ -176,10 +176,9 @@ class Cancel(Params, frozen=True):
 class Grants(Params, frozen=True):
     """Agent → framework: these monotasks may run now, until ``complete`` or ``cancel``.
 
-    For ``lease_s`` from now each of their slots may be passed on to queued monotasks of the same job, kind and
-    connection without asking: see ``then`` of a completion. With ``keep``, as nobody waits, the slots may meanwhile be
-    idle in the framework's hands, for monotasks that it does not know yet: see ``leased`` of a completion. Whoever does
-    not care for leases may ignore both.
+    For ``lease_s`` seconds each slot may be passed on to queued monotasks of the same job, kind and connection without
+    asking: see ``then`` of a completion. With ``keep``, no other work waits, and the framework may keep the slots idle
+    meanwhile, for monotasks that were not submitted: see ``leased`` of a completion. A framework may ignore leases.
     """
 
     job: str
@@ -189,9 +188,9 @@ class Grants(Params, frozen=True):
 
 
 class Recall(Params, frozen=True):
-    """Agent → framework: the leases of a job end now, as somebody who goes first waits. What runs may run on.
+    """Agent → framework: the leases of a job end now, as work with precedence waits. Running monotasks may run on.
 
-    With ``idle`` somebody waits who need not go first: no slot is kept idle any more, and one that is is given back.
+    With ``idle`` the waiting work has no precedence: only idle slots are given back, and none may be kept idle.
     """
 
     job: str
@@ -203,11 +202,12 @@ class Recall(Params, frozen=True):
 
 
 class Place(Params, frozen=True):
-    """Ready tasks of one stage want nodes. Each is answered once by ``task_placed``, then once by ``task_ended``.
+    """Request nodes for ready tasks of one stage. Each is answered once by ``task_placed``, then once by
+    ``task_ended``.
 
-    All tasks of a stage that are ready together should come in one request: stage awareness (Ursa §4.2.2) counts
-    them as the stage. ``opportunistic``: what finds no regular room may run on slack (UBIS), where it may be preempted;
-    with ``"only"`` it takes no regular room at all. What the job said when it registered comes first.
+    Send all tasks of a stage that are ready together in one request: stage awareness (Ursa §4.2.2) counts them as the
+    stage. ``opportunistic``: tasks that find no regular resources may run on slack (UBIS), where they may be preempted;
+    ``"only"``: they run on slack only. The job's registration takes precedence.
     """
 
     job: str
@@ -217,10 +217,10 @@ class Place(Params, frozen=True):
 
 
 class Progress(Params, frozen=True):
-    """How far a job is, by stages in their order; replaces what was said before. What orders jobs by it is the master.
+    """The progress of a job by stages, in their order; replaces the previous report. The master orders jobs by it.
 
-    A framework says so a few times a second at most. The master sees the tasks that it places end; of those that a
-    framework schedules itself, and of stages that are not ready yet, it knows from here alone.
+    A framework sends it a few times a second at most. It is the master's only source about tasks that a framework
+    schedules itself, and about stages that are not ready yet.
     """
 
     job: str
@@ -228,14 +228,14 @@ class Progress(Params, frozen=True):
 
 
 class TaskRefs(Params, frozen=True):
-    """Tasks of a job: done (``tasks_done``, by the framework that executed them) or unwanted (``cancel_tasks``)."""
+    """Tasks of a job: executed by the framework itself (``tasks_done``) or unwanted (``cancel_tasks``)."""
 
     job: str
     tasks: Annotated[list[Name], msgspec.Meta(max_length=MOST_AT_ONCE)]
 
 
 class TaskPlaced(Params, frozen=True):
-    """Agent → framework: where a task runs. For commands: that it started to wait for its slot there."""
+    """Agent → framework: the node of a task. For a command: the node where it waits for its slot."""
 
     job: str
     task: str
@@ -255,8 +255,8 @@ class TaskEnded(Params, frozen=True):
 
 
 class TaskStuck(Params, frozen=True):
-    """Agent → framework: an executor is late and its node has nothing left to give. Copies of its tasks, as the
-    framework's speculation makes them, are best run in the executor ``helper`` on ``node`` (Elasecutor §III.D)."""
+    """Agent → framework: an executor is late and its node has no free resources. Copies of its tasks, made by the
+    framework's speculation, are best run in the executor ``helper`` on ``node`` (Elasecutor §III.D)."""
 
     job: str
     task: str
@@ -265,13 +265,13 @@ class TaskStuck(Params, frozen=True):
 
 
 class Launch(Params, frozen=True):
-    """Start a command in a container of its own on this host, now."""
+    """Start a command in a container of its own on this host."""
 
     container: ContainerSpec
 
 
 class Launched(Result, frozen=True):
-    """``not_enforced`` maps each requested limit that this host cannot enforce to the reason and remedy."""
+    """The new container. ``not_enforced`` maps each limit that this host cannot enforce to the reason and remedy."""
 
     container: str
     pid: int
@@ -285,11 +285,11 @@ class ContainerRef(Params, frozen=True):
 
 
 class Adopt(Params, frozen=True):
-    """Take a running process of the same user into a container; answered as ``launch`` is. ``pid`` 0 is the process
-    that opened this connection. Where that is in a container already, the answer is that one. Memory that was charged
-    before stays charged where it was, and a socket keeps its cgroup; what it has forked already stays outside unless
-    ``tree`` asks for its descendants, too. How it exits cannot be seen. Of the specification ``argv`` is only shown;
-    ``env``, ``cwd`` and ``stdio`` mean nothing.
+    """Move a running process of the same user into a container; answered as ``launch``. ``pid`` 0 is the process that
+    opened this connection. The answer for a process that is already in a container is that container. Memory charged
+    before stays charged to the old cgroup, and a socket keeps its cgroup. Existing child processes stay outside unless
+    ``tree`` includes the descendants. The exit status is unknown. Of the specification, ``argv`` is for display only;
+    ``env``, ``cwd`` and ``stdio`` are ignored.
     """
 
     pid: Annotated[int, msgspec.Meta(ge=0, le=2**22)]
@@ -298,9 +298,9 @@ class Adopt(Params, frozen=True):
 
 
 class Resize(Params, frozen=True):
-    """Change limits of a running container: those named, to null (no limit) or a value; the others stay.
+    """Change limits of a running container to a value or to null (no limit); limits that are not named stay.
 
-    Answered when the kernel has them. Memory shrinks only as far as nothing is killed by it (docs/kernel.md).
+    Answered when the kernel has them. Memory shrinks only as far as no process is killed by it (docs/kernel.md).
     """
 
     container: str
@@ -309,15 +309,15 @@ class Resize(Params, frozen=True):
 
 
 class Resized(Result, frozen=True):
-    """The limits as they stand; ``not_enforced`` as in ``launch``."""
+    """The limits in force; ``not_enforced`` as in ``launch``."""
 
     limits: Limits
     not_enforced: dict[str, str]
 
 
 class Follow(Params, frozen=True):
-    """Let the limits of a container follow a profile from now on, slot by slot (Elasecutor §III); null: no longer.
-    With ``strict``, a profile of which this host cannot enforce a limit is refused, and nothing changes."""
+    """Make the limits of a container follow a profile from now on, slot by slot (Elasecutor §III); null stops that.
+    With ``strict``, a profile with a limit that this host cannot enforce is refused, and nothing changes."""
 
     container: str
     profile: Profile | None
@@ -332,7 +332,7 @@ class SignalContainer(Params, frozen=True):
 
 
 class ReadOutput(Params, frozen=True):
-    """Read what a container wrote, from ``offset`` bytes on."""
+    """Read a container's output from ``offset`` bytes on."""
 
     container: str
     stream: Annotated[str, msgspec.Meta(pattern="^(stdout|stderr)$")] = "stdout"
@@ -340,7 +340,7 @@ class ReadOutput(Params, frozen=True):
 
 
 class Output(Result, frozen=True):
-    """``data`` from ``offset`` on (at most 256 KiB); ``offset`` is past the asked one where output was dropped."""
+    """``data`` from ``offset`` on (at most 256 KiB); ``offset`` exceeds the requested one where output was dropped."""
 
     data: bytes
     offset: int
@@ -383,7 +383,7 @@ REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "status": (Nothing, Status),
 }
 
-#: Read straight from the bytes: what comes for every monotask, in either direction.
+#: Methods that are sent for every monotask; their parameters are decoded directly from the bytes.
 TYPED: dict[str, type[Params]] = {"submit": Submit, "complete": Complete, "grant": Grants}
 
 #: agent → framework

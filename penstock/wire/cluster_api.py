@@ -1,6 +1,6 @@
-"""Nodes that are drained: what operators ask of their host's agent, and what it relays to the master (docs/drain.md).
+"""Draining of nodes: operators' requests to their host's agent, which relays them to the master (docs/drain.md).
 
-As with reservations the agent answers for who asks (:class:`penstock.wire.reservation_api.OnBehalf`).
+As with reservations, the agent adds the verified user (:class:`penstock.wire.reservation_api.OnBehalf`).
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import msgspec
 from penstock.model.work import Name
 from penstock.wire.agent_api import Params, Result
 
-#: So much of what still runs is named in one place.
+#: The most remaining pieces of work that one answer lists.
 MOST_NAMED = 50
 NodeNames = Annotated[list[Name], msgspec.Meta(max_length=10_000)]
 
 
 class Draining(msgspec.Struct, frozen=True):
-    """A node takes no work: who wants that, and since when (Unix time)."""
+    """A node is being drained, by user ``by`` since ``since`` (Unix time)."""
 
     by: str
     since: float
 
 
 class Remaining(msgspec.Struct, frozen=True):
-    """What still runs on a node. ``kind`` is ``command``, ``executor`` or ``task`` (a framework's) of what the master
-    placed there; ``container`` or ``slots`` of what its own users and frameworks run by its agent."""
+    """A piece of work that still runs on a node. ``kind`` is ``command``, ``executor`` or ``task`` (a framework's) if
+    the master placed it; ``container`` or ``slots`` if the node's own users and frameworks run it by its agent."""
 
     kind: str
     id: str
@@ -35,29 +35,29 @@ class Remaining(msgspec.Struct, frozen=True):
 
 
 class DrainNodes(Params, frozen=True):
-    """These nodes (none named: this host's) take no work from now on, until ``undrain``; said again, nothing changes.
-    With ``stop`` what the master placed there is stopped, too, and done again elsewhere. Only for operators."""
+    """Stop placing work on these nodes (default: this host's) until ``undrain``; repeating it changes nothing. With
+    ``stop``, also stop the work that the master placed there, and run it elsewhere. Operators only."""
 
     nodes: NodeNames = []
     stop: bool = False
 
 
 class UndrainNodes(Params, frozen=True):
-    """These nodes (none named: this host's) take work again. Only for operators."""
+    """Allow new work on these nodes (default: this host's) again. Operators only."""
 
     nodes: NodeNames = []
 
 
 class AskDrains(Params, frozen=True):
-    """How far these nodes (none named: this host's) are. What runs there is named to operators, counted to others."""
+    """Return the drain state of these nodes (default: this host's). Only operators see the remaining work."""
 
     nodes: NodeNames = []
 
 
 class NodeDrain(Result, frozen=True):
-    """``state`` is ``draining``, ``drained`` (nothing runs on it any more), ``connected`` (it takes work), ``away``, or
-    ``expected``. ``remaining`` is what still runs, as far as it is known: at most 50 are named, ``count`` are there.
-    ``jobs`` were registered there: they go on, and end if the host goes for good."""
+    """``state`` is ``draining``, ``drained`` (nothing runs on it any more), ``connected`` (it accepts work), ``away``,
+    or ``expected``. ``remaining`` is the known work that still runs, at most 50 pieces of ``count``. ``jobs`` were
+    registered there: they go on, and end if the host goes for good."""
 
     node: str
     state: str
@@ -68,7 +68,7 @@ class NodeDrain(Result, frozen=True):
 
 
 class Drains(Result, frozen=True):
-    """In the order in which they were named."""
+    """The nodes in the order of the request."""
 
     nodes: list[NodeDrain]
 

@@ -1,6 +1,6 @@
-"""Configuration while a daemon runs: what operators ask of their host's agent, about itself or about the master.
+"""Configuration of running daemons: operators' requests to their host's agent, about itself or about the master.
 
-What is about the master the agent relays as :class:`penstock.wire.reservation_api.OnBehalf`.
+The agent relays requests about the master as :class:`penstock.wire.reservation_api.OnBehalf`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ import msgspec
 from penstock.wire.agent_api import Params, Result
 
 Daemon = Literal["agent", "master"]
-#: One of a file: ``KEY`` → what is written after ``KEY=`` (``"0.8"``, ``"250ms"``, ``"[1, 2]"``).
+#: Keys and values as in a configuration file, the value as written after ``KEY=`` (``"0.8"``, ``"250ms"``, ``"[1,
+#: 2]"``).
 Values = dict[Annotated[str, msgspec.Meta(max_length=128)], Annotated[str, msgspec.Meta(max_length=65536)]]
 
 
 class SetConfig(Params, frozen=True):
     """Change keys of the running daemon, all of them or none, until it reads its configuration again (SIGHUP) or
-    restarts. ``bad_request`` says everything that is wrong. Only for operators."""
+    restarts. ``bad_request`` lists every error. Operators only."""
 
     values: Annotated[Values, msgspec.Meta(min_length=1, max_length=1024)]
     daemon: Daemon = "agent"
 
 
 class ChangedKey(Result, frozen=True):
-    """What it was and what it is, as it would be written in the file. ``stronger`` names the environment variable or
-    option that wins over the file: what is written there does not hold."""
+    """The old and the new value, as written in the file. ``stronger`` is the environment variable or option that
+    overrides the file, so that the file's value has no effect."""
 
     key: str
     was: str
@@ -35,7 +36,7 @@ class ChangedKey(Result, frozen=True):
 
 
 class ConfigSet(Result, frozen=True):
-    """``host`` is where the daemon runs, ``file`` what it reads there; empty: none."""
+    """``host`` is the daemon's host, ``file`` its configuration file there; empty: none."""
 
     changed: list[ChangedKey]
     host: str
@@ -43,15 +44,14 @@ class ConfigSet(Result, frozen=True):
 
 
 class ShowConfig(Params, frozen=True):
-    """What is in force. Only for operators: addresses of databases may hold passwords."""
+    """Return the configuration in force. Operators only: addresses of databases may contain passwords."""
 
     daemon: Daemon = "agent"
 
 
 class KeyInForce(Result, frozen=True):
-    """A key: its value, as it is and ``written`` as in a file; ``source`` is ``default``, ``file``, ``environment``,
-    ``--set`` or ``set`` (while it runs), and ``where`` says it exactly. ``after_restart``: what it would then be, if
-    that is something else."""
+    """A key's ``value``, also as ``written`` in a file. ``source`` is ``default``, ``file``, ``environment``, ``--set``
+    or ``set`` (at run time); ``where`` is the exact place. ``after_restart``: the value after a restart, if another."""
 
     value: Any
     written: str
@@ -64,7 +64,7 @@ class KeyInForce(Result, frozen=True):
 
 
 class ConfigInForce(Result, frozen=True):
-    """Every key in the order of its declaration; ``host`` and ``file`` as in ``set_config``."""
+    """All keys in the order of their declaration; ``host`` and ``file`` as in ``set_config``."""
 
     keys: dict[str, KeyInForce]
     host: str

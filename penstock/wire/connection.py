@@ -1,8 +1,8 @@
 """One end of a MessagePack-RPC connection: bytes in, messages out, no I/O.
 
-MessagePack has no frame lengths, so a stream that was garbled cannot be followed any further: such a stream yields
-one :class:`Closed` that carries the error to send, and nothing after it. A frame that is sound MessagePack but not a
-message is answered where it can be (a request has an id), and the stream goes on.
+MessagePack has no frame lengths, so a garbled stream cannot be resynchronized: it yields one :class:`Closed` with the
+error to send, and nothing after it. A frame that is valid MessagePack but no valid message is answered if it has a
+request's id, and the stream continues.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from penstock.model.reading import explained
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Message, Notification, Request, Response
 
-#: Frames above this are refused; a batch of 10,000 monotasks is about 1 MB.
+#: Larger frames are refused; a batch of 10,000 monotasks is about 1 MB.
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 #: How much a read may add to the buffer beyond a frame (asyncio reads at most 256 KiB at once).
 _READ_SLACK_BYTES = 1024 * 1024
 #: First size of a splitter's buffer, which grows with the frame. msgpack's own default is 1 MiB.
 _SPLITTER_BYTES = 4096
-#: Above it, a frame that does not begin like a message is not parsed to find out how far it is one.
+#: Larger frames without a message's head are not parsed just to describe the error.
 _LOOKED_AT_BYTES = 16 * 1024
-#: What MessagePack carries as it is (msgspec would make base64 text of it).
+#: Types that MessagePack carries natively (msgspec would encode them as base64 text).
 _NATIVE = (bytes,)
 _ENCODER = msgspec.msgpack.Encoder()
 NO_TYPES: Mapping[str, type[Any]] = MappingProxyType({})
-#: How the frames of messages begin: an array of four or three, then the message's type.
+#: The first bytes of messages: an array of four or three, then the message's type.
 _REQUEST_HEAD, _RESPONSE_HEAD, _NOTIFICATION_HEAD = b"\x94\x00", b"\x94\x01", b"\x93\x02"
 _NIL = 0xC0
-#: Bytes of a request's id, by the first of them (MessagePack's unsigned integers); any other has one.
+#: Size of a request's id by its first byte (MessagePack's unsigned integers); any other first byte is the whole id.
 _ID_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5}
-#: Arrays, maps, strings and binaries whose length has four bytes.
+#: Arrays, maps, strings and binaries with a four-byte length.
 _WIDE = (b"\xdd", b"\xdf", b"\xdb", b"\xc6")
 _Id = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
 
@@ -44,25 +44,25 @@ T = TypeVar("T")
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """The stream cannot be followed any further; send ``error`` and close."""
+    """The stream is unusable; send ``error`` and close."""
 
     error: ErrorBody
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """A sound frame that is no valid message. ``reply_to`` is the id to answer, if there was one."""
+    """A valid frame that is no valid message. ``reply_to`` is the request's id, if there was one."""
 
     reply_to: int | None
     error: ErrorBody
 
 
 class RpcConnection:
-    """The protocol state of one connection. Feed it what was read; write what its ``send_…`` methods return.
+    """The protocol state of one connection. Feed it the received bytes; send what its ``send_…`` methods return.
 
-    ``typed`` are the methods that come so often that their parameters are read straight from the bytes: their messages
-    carry the typed parameters where others carry the raw array. With ``unparsed``, the others' parameters and results
-    are the bytes (:class:`msgspec.Raw`): an array of anything takes long to parse, and a type ends that at the first
-    value that does not fit. :func:`read_params` and :func:`read` take all of them.
+    ``typed`` maps frequent methods to their parameters' types: these are decoded directly from the bytes, and such
+    messages carry the typed parameters instead of the raw array. With ``unparsed``, all other parameters and results
+    stay bytes (:class:`msgspec.Raw`): parsing an untyped array is slow, whereas decoding into a type stops at the first
+    invalid value. :func:`read_params` and :func:`read` accept all these forms.
     """
 
     def __init__(
@@ -74,18 +74,18 @@ class RpcConnection:
     ) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._unparsed = unparsed
-        # Only while a frame is unfinished: its object takes 24 kB, and its buffer never shrinks.
+        # Exists only while a frame is unfinished: the object takes 24 kB, and its buffer never shrinks.
         self._splitter: msgpack.Unpacker | None = None
-        self._pieces: list[bytes] = []  # of the frame that is being read
+        self._pieces: list[bytes] = []  # the received parts of the current frame
         self._fed_bytes = 0
-        self._frame_start = 0  # where that frame began
+        self._frame_start = 0  # stream offset of the current frame
         self._decoders = _decoders(typed)
         self._next_id = 0
         self._closed = False
 
     @property
     def unfinished_bytes(self) -> int:
-        """Return how many bytes of an unfinished frame are kept."""
+        """Return the size of the unfinished frame's received part."""
         return self._fed_bytes - self._frame_start
 
     def receive(self, data: bytes) -> list[Message | Malformed | Closed]:
@@ -93,12 +93,12 @@ class RpcConnection:
         return list(self.messages(data))
 
     def messages(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
-        """As :meth:`receive`, but parse each message only when it is asked for. Use it up before the next call."""
-        message = self.typed_message(data)  # most reads are one frame, and most frames are of few methods
+        """As :meth:`receive`, but parse each message lazily. Exhaust the iterator before the next call."""
+        message = self.typed_message(data)  # most reads are one frame of a typed method
         return self._parsed(data) if message is None else iter((message,))
 
     def typed_message(self, data: bytes) -> Message | None:
-        """Return the message if the bytes are just one, of a typed method; None: :meth:`messages` parses them."""
+        """Return the message if the bytes are exactly one of a typed method; otherwise None: use :meth:`messages`."""
         if self._decoders and self._splitter is None and len(data) <= self._max_frame_bytes and not self._closed:
             return self._typed(data)
         return None
@@ -110,7 +110,7 @@ class RpcConnection:
                 return
 
     def _typed(self, frame: bytes) -> Message | None:
-        """A frame of one of the typed methods; None if it is not exactly one, and sound: why is found out later."""
+        """Decode one frame of a typed method; None for anything else, including invalid ones."""
         head = frame[:2]
         try:
             if head == _NOTIFICATION_HEAD:
@@ -172,7 +172,7 @@ class RpcConnection:
         if message is None and self._unparsed:
             message = _unparsed(frame)
         if message is None:
-            try:  # a wrong key is the field's error, not the stream's
+            try:  # a wrong type of key is a field's error, not the stream's
                 message = _parse(msgpack.unpackb(frame, strict_map_key=False))
             except (ValueError, TypeError) as error:
                 return self._garbled(error)
@@ -182,7 +182,7 @@ class RpcConnection:
         return self._close(f"not MessagePack: {error or type(error).__name__}", "frame")
 
     def _too_large(self) -> bool:
-        """Whether what there is of the frame, or what its first bytes claim of elements, is more than it may have."""
+        """Whether the frame's size, or the element count claimed by its head, exceeds the limit."""
         if self._fed_bytes - self._frame_start > self._max_frame_bytes:
             return True
         head = self._pieces[0][:5]
@@ -196,21 +196,21 @@ class RpcConnection:
         return Closed(ErrorBody(ErrorCode.BAD_REQUEST, message, field))
 
     def send_request(self, method: str, params: object = None) -> tuple[int, bytes]:
-        """A request's id and bytes. Ids rise by one and wrap at 2³²."""
+        """Return a new request's id and bytes. Ids rise by one and wrap at 2³²."""
         request_id = self._next_id
         self._next_id = (request_id + 1) & 0xFFFFFFFF
         return request_id, self._pack((REQUEST, request_id, method, () if params is None else (params,)))
 
     def send_response(self, request_id: int, result: object = None) -> bytes:
-        """The bytes of a response that carries a result."""
+        """Return the bytes of a response with a result."""
         return self._pack((RESPONSE, request_id, None, result))
 
     def send_error(self, request_id: int, error: ErrorBody) -> bytes:
-        """The bytes of a response that carries an error."""
+        """Return the bytes of a response with an error."""
         return self._pack((RESPONSE, request_id, error, None))
 
     def send_notification(self, method: str, params: object = None) -> bytes:
-        """The bytes of a notification."""
+        """Return the bytes of a notification."""
         return self._pack((NOTIFICATION, method, () if params is None else (params,)))
 
     def _pack(self, frame: tuple[object, ...]) -> bytes:
@@ -222,20 +222,20 @@ class RpcConnection:
 
 @functools.cache
 def _decoders_of(of: Hashable) -> tuple[Any, Any]:
-    """Of requests and of notifications with such parameters."""
+    """Return the decoders of requests and of notifications with these parameters."""
     requests = msgspec.msgpack.Decoder(tuple[int, _Id, str, tuple[of]])  # type: ignore[valid-type]
     return requests, msgspec.msgpack.Decoder(tuple[int, str, tuple[of]])  # type: ignore[valid-type]
 
 
 def _decoders(typed: Mapping[str, type[Any]]) -> dict[bytes, tuple[Any, Any]]:
-    """By the bytes of the methods' names, which have at most 31."""
+    """Return the decoders by encoded method name (at most 31 bytes)."""
     return {
         bytes([0xA0 | len(method)]) + method.encode(): _decoders_of(cast(Hashable, of)) for method, of in typed.items()
     }
 
 
 def _unparsed(frame: bytes) -> Message | Malformed | None:
-    """A message whose parameters or result are its bytes; None: it is to be parsed to be answered, and short."""
+    """Split a message without parsing its parameters or result; None: it is short, and must be parsed for an answer."""
     head = frame[:2]
     try:
         if head == _NOTIFICATION_HEAD:
@@ -253,13 +253,13 @@ def _unparsed(frame: bytes) -> Message | Malformed | None:
                 return Response(request_id, None, msgspec.Raw(frame[at + 1 :]))
             if len(frame) > _LOOKED_AT_BYTES:
                 return Response(request_id, ErrorBody(ErrorCode.INTERNAL, f"an error of {len(frame)} bytes"), None)
-    except (IndexError, ValueError):  # UnicodeDecodeError is one
+    except (IndexError, ValueError):  # includes UnicodeDecodeError
         pass
     return _malformed(None) if len(frame) > _LOOKED_AT_BYTES else None
 
 
 def _unsigned(frame: bytes, at: int) -> tuple[int, int]:
-    """The number there of at most four bytes, and where it ends. Raises: ValueError: none."""
+    """Return the number at an offset (at most four bytes) and its end. Raises: ValueError: no such number."""
     first = frame[at]
     end = at + _ID_BYTES.get(first, 1)
     if end == at + 1:
@@ -270,7 +270,7 @@ def _unsigned(frame: bytes, at: int) -> tuple[int, int]:
 
 
 def _text(frame: bytes, at: int) -> tuple[str, int]:
-    """The text there of at most 255 bytes, and where it ends. Raises: ValueError: none."""
+    """Return the string at an offset (at most 255 bytes) and its end. Raises: ValueError: no such string."""
     first = frame[at]
     if first & 0xE0 == 0xA0:
         begin, length = at + 1, first & 0x1F
@@ -295,7 +295,7 @@ def _parse(frame: object) -> Message | Malformed:
             try:
                 return Response(request_id, msgspec.convert(error, ErrorBody), None)
             except msgspec.ValidationError:
-                # Other servers may send any error; keep what they said.
+                # Other servers may send any value as error; keep it as text.
                 return Response(request_id, ErrorBody(ErrorCode.INTERNAL, str(error)), None)
         case [2, str(method), list(params)]:
             return Notification(method, params)
@@ -311,15 +311,15 @@ def _malformed(reply_to: int | None) -> Malformed:
 
 
 def to_wire(value: object) -> Any:
-    """Structs to maps, enums to strings: what ``msgpack.Packer`` takes."""
+    """Convert structs to maps and enums to strings, for ``msgpack.Packer``."""
     return msgspec.to_builtins(value, builtin_types=_NATIVE)
 
 
 def read_params(params: Any, of: type[T]) -> T:
-    """The typed parameters of a method: of the raw array, or as they were read from the bytes.
+    """Return the typed parameters of a method, from the raw array, its bytes, or already decoded ones.
 
     Raises:
-        RpcError: ``bad_request`` that names the field at fault.
+        RpcError: ``bad_request`` that names the invalid field.
     """
     if type(params) is of:
         return params
@@ -333,7 +333,7 @@ def read_params(params: Any, of: type[T]) -> T:
 
 
 def _array(data: memoryview) -> tuple[int, msgspec.Raw]:
-    """How many elements the bytes of an array have, and the bytes of these."""
+    """Return an encoded array's length and the bytes of its elements."""
     length_bytes = {0xDC: 2, 0xDD: 4}.get(data[0], 0)
     count = int.from_bytes(data[1 : 1 + length_bytes], "big") if length_bytes else data[0] & 0x0F
     return count, msgspec.Raw(data[1 + length_bytes :])
@@ -345,10 +345,10 @@ def _decoder(of: Hashable) -> Any:
 
 
 def read(value: object, of: type[T]) -> T:
-    """A typed value from what ``msgpack.Unpacker`` yields, or from its bytes (:class:`msgspec.Raw`).
+    """Return a typed value from what ``msgpack.Unpacker`` yields, or from its bytes (:class:`msgspec.Raw`).
 
     Raises:
-        RpcError: ``bad_request`` that names the field at fault.
+        RpcError: ``bad_request`` that names the invalid field.
     """
     try:
         if not isinstance(value, msgspec.Raw):
@@ -361,7 +361,7 @@ def read(value: object, of: type[T]) -> T:
         raise bad_request("nested too deeply", field="params") from None
     except msgspec.ValidationError as error:
         field, wrong = explained(error, of)
-        if not field and " key '" in wrong:  # one that is missing, or unknown
+        if not field and " key '" in wrong:  # a missing or unknown field
             field = wrong.split("'")[1]
         raise bad_request(wrong, field=field or "params") from None
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""Errors on the wire say whose fault they are (docs/architecture.md, rule 5)."""
+"""Errors on the wire. Their code states which side is at fault (docs/architecture.md, rule 5)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import msgspec
 
 
 class ErrorCode(enum.StrEnum):
-    """Whose fault an error is."""
+    """The side at fault."""
 
-    BAD_REQUEST = "bad_request"  # theirs: a message that does not make sense
-    REFUSED = "refused"  # policy: understood, and not granted
-    UNAVAILABLE = "unavailable"  # the host's: something needed is not there (now)
-    INTERNAL = "internal"  # ours
+    BAD_REQUEST = "bad_request"  # the caller: an invalid message
+    REFUSED = "refused"  # policy: a valid request that is not granted
+    UNAVAILABLE = "unavailable"  # the host: a required resource or service is missing (now)
+    INTERNAL = "internal"  # this program
 
 
 class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The error element of a response: a map. ``field`` names the parameter at fault, ``remedy`` what to do.
+    """The error element of a response: a map. ``field`` names the invalid parameter, ``remedy`` the user's next step.
 
-    ``exit_status`` is what a shell would end with where a command could not be run: 127 if there is no such command,
-    126 if it cannot be executed; 0 for everything else.
+    ``exit_status`` is a shell's exit status for a command that could not be run: 127 if there is no such command, 126
+    if it cannot be executed; 0 for all other errors.
     """
 
     code: ErrorCode
@@ -31,7 +31,7 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RpcError(Exception):
-    """An error that goes to, or came from, the other side."""
+    """An error that is sent to, or was received from, the other side."""
 
     def __init__(
         self, code: ErrorCode, message: str, *, field: str = "", remedy: str = "", exit_status: int = 0
@@ -41,14 +41,14 @@ class RpcError(Exception):
 
     @classmethod
     def of(cls, body: ErrorBody) -> RpcError:
-        """What the other side said."""
+        """Return the exception for a received error."""
         error = cls(body.code, body.message)
         error.body = body
         return error
 
     @property
     def code(self) -> ErrorCode:
-        """Whose fault it is."""
+        """The side at fault."""
         return self.body.code
 
     def __str__(self) -> str:
@@ -59,15 +59,15 @@ class RpcError(Exception):
 
 
 def bad_request(message: str, *, field: str = "", remedy: str = "") -> RpcError:
-    """An error of the caller's."""
+    """Return an error in the caller's request."""
     return RpcError(ErrorCode.BAD_REQUEST, message, field=field, remedy=remedy)
 
 
 def refused(message: str, *, field: str = "", remedy: str = "") -> RpcError:
-    """Understood, and not granted."""
+    """Return the refusal of a valid request."""
     return RpcError(ErrorCode.REFUSED, message, field=field, remedy=remedy)
 
 
 def unavailable(message: str, *, remedy: str = "", exit_status: int = 0) -> RpcError:
-    """Something that the host would need is not there."""
+    """Return an error for something that the host lacks."""
     return RpcError(ErrorCode.UNAVAILABLE, message, remedy=remedy, exit_status=exit_status)

@@ -1,7 +1,7 @@
-"""Jobs as the cluster's master knows them: what commands ask of their host's agent, and what it relays.
+"""Jobs as the master knows them: requests of commands to their host's agent, which relays them.
 
-The agent relays each call as :class:`~penstock.wire.reservation_api.OnBehalf`: the user that its kernel vouches for,
-and ``operator`` where that user may act on what belongs to others.
+The agent relays each call as :class:`~penstock.wire.reservation_api.OnBehalf`, with the user verified by its kernel and
+with ``operator`` if that user may act on other users' jobs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Done, Launched, Params, Result
 
-#: Of one call.
+#: The most jobs in one call.
 MOST_JOBS = 1000
 JobId = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class StageView(Result, frozen=True):
-    """A stage: its tasks, as far as is known, how many are over, and the stages that it waits for."""
+    """A stage: the known number of its tasks, the number of ended ones, and the stages that it waits for."""
 
     stage: str
     tasks: int
@@ -29,7 +29,7 @@ class StageView(Result, frozen=True):
 
 
 class TaskFailure(Result, frozen=True):
-    """A task that did not end well: ``by`` what, as in ``Ended``, and why."""
+    """A task that failed: ``by`` as in ``Ended``, and the reason."""
 
     task: str
     stage: str
@@ -40,9 +40,9 @@ class TaskFailure(Result, frozen=True):
 
 
 class NodeRank(Result, frozen=True):
-    """Where a job stands on a node (docs/ranks.md): 1 is the first ``of`` so many, ``weight`` what its containers weigh
-    together there (``cpu.weight``), ``service_container_s`` what it has received there, ``before`` the nearest ten
-    before it: jobs, and containers that belong to none."""
+    """A job's rank on a node (docs/ranks.md): 1 is the first of ``of`` jobs. ``weight`` is the total ``cpu.weight`` of
+    its containers there, ``service_container_s`` its service there. ``before`` are the nearest ten ahead of it: jobs,
+    and containers without a job."""
 
     node: str
     rank: int
@@ -54,18 +54,18 @@ class NodeRank(Result, frozen=True):
 
 class JobView(Result, frozen=True):
     """A job. ``state`` is ``waiting`` (for its admission), ``admitted``, ``running``, ``cancelling``, ``ending`` (it is
-    over, and what of it runs is being stopped), or ``ended``; then ``outcome`` is ``succeeded``, ``failed``,
-    ``cancelled``, ``disconnected`` (its framework went, and left work undone) or ``lost`` (with its host).
+    over, and its running work is being stopped), or ``ended``; then ``outcome`` is ``succeeded``, ``failed``,
+    ``cancelled``, ``disconnected`` (its framework disconnected and left work undone) or ``lost`` (with its host).
 
-    ``why`` says what it waits for, or why it ended so. Times are Unix time. Tasks are those that the master places;
-    ``tasks_waiting`` were announced and are not ready, ``slots`` are those that its monotasks hold. ``left`` is the
+    ``why`` is the reason for waiting, or for the outcome. Times are Unix time. Tasks are those that the master places;
+    ``tasks_waiting`` were announced and are not ready. ``slots`` is the number held by its monotasks. ``left`` is the
     work not done, in bytes per kind.
 
-    ``rank`` is its place in the order of the jobs, 1 is the first ``of`` so many (0: it is over, or has just come), and
-    ``reason`` why it has that place. ``queue`` (1 is the first), ``expected_left_s`` (the service within which half of
-    the jobs like it end that received as much) and ``known_jobs`` (of its user and name) are nil where the policy has
-    no such number. ``progress`` (stage by stage), ``failures`` (the first twenty) and ``ranks`` (on each node) come
-    where the job was asked for by its id.
+    ``rank`` is its position in the order of jobs, 1 being the first of ``of`` (0: it is over, or new), and ``reason``
+    explains it. Three numbers are nil if the policy does not have them: ``queue`` (1 is the first), ``expected_left_s``
+    (the further service within which half of similar jobs with as much service end) and ``known_jobs`` (of its user and
+    name). ``progress`` (by stage), ``failures`` (the first twenty) and ``ranks`` (by node) are present if the request
+    named the job's id.
     """
 
     job: str
@@ -101,8 +101,8 @@ class JobView(Result, frozen=True):
 
 
 class ListJobs(Params, frozen=True):
-    """Which jobs there are, mine or (for operators, with ``everybody``) all; with ``jobs`` only these. ``ended``: also
-    the latest of each user that are over."""
+    """List the caller's jobs, or (operators, with ``everybody``) all; with ``jobs`` only these. ``ended`` includes the
+    latest ended jobs of each user."""
 
     jobs: Annotated[list[JobId], msgspec.Meta(max_length=MOST_JOBS)] = []
     everybody: bool = False
@@ -110,8 +110,8 @@ class ListJobs(Params, frozen=True):
 
 
 class Jobs(Result, frozen=True):
-    """In the order in which they came, those that ended first. ``unknown`` are ids of no job, or of one that ended too
-    long ago; ``foreign`` those of somebody else's: id → user."""
+    """Jobs in the order of submission, ended ones first. ``unknown`` are ids without a job, or of jobs that ended too
+    long ago; ``foreign`` are those of other users: id → user."""
 
     jobs: list[JobView]
     unknown: list[str] = []
@@ -119,49 +119,49 @@ class Jobs(Result, frozen=True):
 
 
 class CancelJob(Params, frozen=True):
-    """Stop a job of mine (operators: anybody's), with everything that runs of it. Its clients are told who did."""
+    """Stop a job of the caller (operators: any job) with all its running tasks. Its clients are told the caller."""
 
     job: JobId
 
 
 class Cancelling(Result, frozen=True):
-    """It will not run on. ``away``: its host, where that is away and stops what it runs itself when it is back."""
+    """The job will not run on. ``away``: its host, if that is away; it stops its own work when it is back."""
 
     job: str
     away: str = ""
 
 
 class OrderJobs(Params, frozen=True):
-    """Put jobs of mine first of mine (operators: anybody's, first of all), in this order. It holds until they are over,
-    or other jobs are named. Without jobs the order is the master's alone again."""
+    """Put jobs first, in this order, among the caller's (operators: among all). This holds until they are over, or
+    until the next call. An empty list restores the master's order."""
 
     jobs: Annotated[list[JobId], msgspec.Meta(max_length=MOST_JOBS)] = []
 
 
 class JobsOrdered(Result, frozen=True):
-    """``jobs`` are first from now on, in this order: ``of_all`` of everybody's, else of one's own."""
+    """``jobs`` are first from now on, in this order: among all if ``of_all``, otherwise among the caller's."""
 
     jobs: list[str]
     of_all: bool
 
 
 class ExplainJob(Params, frozen=True):
-    """Why a job of mine (operators: anybody's) waits, and where its tasks were placed, and why."""
+    """Explain why a job of the caller (operators: any job) waits, and where and why its tasks were placed."""
 
     job: JobId
 
 
 class Explained(Result, frozen=True):
-    """``GET /explain?job=…`` of the master, with ``placed`` and ``last_placed``; docs/jobs.md lists the keys."""
+    """The master's ``GET /explain?job=…``, with ``placed`` and ``last_placed``; docs/jobs.md lists the keys."""
 
     explained: dict[str, Any]
 
 
 class LeaveJob(Params, frozen=True):
-    """This connection is about to close, and has nothing more to do for a job. When the last connection of the job
-    closes after such a call, the job is done.
+    """This connection is about to close and has finished with a job. When the job's last connection closes after this
+    call, the job is done.
 
-    ``merged_into`` names the job in which its work goes on: the master then keeps no record of this one.
+    ``merged_into`` names the job that continues its work: the master then keeps no record of this one.
     """
 
     job: JobId
@@ -169,12 +169,12 @@ class LeaveJob(Params, frozen=True):
 
 
 class Lend(Params, frozen=True):
-    """Have a running process and its descendants ranked with a job of mine: they are its container until it is over.
+    """Rank a running process and its descendants with a job of the caller, as its container until the job is over.
 
-    ``pid`` 0 is the process that opened this connection. Answered as ``launch`` is; with the container that the process
-    is in already, where it is in one. Then nothing changes, but that a container which was lent for a job that is over
-    goes on for this one. The process goes on wherever the job or the connection ends, and so does what it leaves
-    behind. Refused where limits bind the process: the cgroup that it is in has some of its own.
+    ``pid`` 0 is the process that opened this connection. Answered as ``launch``. For a process that is already in a
+    container, the answer is that container and nothing changes, except that a container lent to a job that is over
+    continues for this one. The process and its children keep running when the job or the connection ends. Refused if
+    the process's cgroup has limits of its own.
     """
 
     job: JobId
@@ -182,7 +182,7 @@ class Lend(Params, frozen=True):
 
 
 class CancelledBy(Params, frozen=True):
-    """Agent → framework: somebody cancelled the job. It is over, and nothing that is said of it is understood."""
+    """Agent → framework: a user cancelled the job (``by``). It is over; the agent accepts no more calls about it."""
 
     job: str
     by: str
@@ -191,8 +191,8 @@ class CancelledBy(Params, frozen=True):
 class SlotTakenBack(Params, frozen=True):
     """Agent → framework: a monotask's slot went to a job of another user that had waited too long for its turn.
 
-    The monotask goes on, and is completed or cancelled as ever; it holds no slot any more. ``why`` gives the numbers;
-    ``slot_held_max_s`` is the operator's.
+    The monotask runs on without a slot, and is completed or cancelled as usual. ``why`` gives the numbers; the operator
+    sets ``slot_held_max_s``.
     """
 
     job: str
@@ -209,7 +209,7 @@ REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "explain_job": (ExplainJob, Explained),
 }
 
-#: framework → agent, which answers itself
+#: framework → agent, not relayed
 OWN_REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
     "leave_job": (LeaveJob, Done),
     "lend": (Lend, Launched),

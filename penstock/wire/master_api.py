@@ -1,10 +1,9 @@
-"""What agents say to the master over TCP, and what it says to them.
+"""Messages between agents and the master, over TCP.
 
-Only agents connect to the master. Frameworks and the command speak to their host's agent, which relays with the user
-that its kernel vouches for. A ``job`` id is unique in the cluster: the agent that registered it (its *origin*) made it.
-
+Only agents connect to the master; frameworks and the command connect to their host's agent, which relays their requests
+with the verified user. The agent that registered a job (its *origin*) made its id, which is unique in the cluster.
 A connection starts with ``register``; then the agent sends heartbeats and relays as notifications, in order, and the
-master sends ``decide`` requests. A decision is a proposal: the agent answers with those that it refused, and why.
+master sends ``decide`` requests. A decision is a proposal: the agent answers with the refused ones and the reasons.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ PROTOCOL = 1
 
 class JobState(Params, frozen=True):
     """A job as its origin knows it. ``submitted_at`` is Unix time at the origin, for EJF's elapsed time T;
-    ``reservation`` is the one that it is a production job of (Rayon §5.1)."""
+    ``reservation`` is the reservation that it is a production job of (Rayon §5.1)."""
 
     job: str
     name: str
@@ -48,9 +47,9 @@ class ReadyTasks(Params, frozen=True):
 
 
 class PlacedTask(Params, frozen=True):
-    """A task that a node holds. ``remaining`` is its estimated work not yet done, in bytes per kind.
+    """A task that a node holds. ``remaining`` is the estimate of its remaining work, in bytes per kind.
 
-    ``origin`` is the node whose agent registered the job and is told how the task ended; ``user`` whose job it is.
+    ``origin`` is the node that registered the job and is told of the task's end; ``user`` is the job's owner.
     """
 
     job: str
@@ -65,7 +64,7 @@ class PlacedTask(Params, frozen=True):
 
 
 class AwaitedTask(Params, frozen=True):
-    """A task of the sending origin that was placed on ``node`` and has not ended, as far as the origin was told."""
+    """A task of the sending origin that was placed on ``node`` and whose end the origin has not been told."""
 
     job: str
     stage: Name
@@ -75,8 +74,8 @@ class AwaitedTask(Params, frozen=True):
 
 
 class JobUse(Params, frozen=True):
-    """What a job has of a node. ``service_s`` never falls: slot-time in container-seconds (LAS_MQ §3.2), or CPU time of
-    its containers where that is more. ``running`` is the slots that it holds now. After ``last`` it begins at 0."""
+    """A job's use of a node. ``service_s`` never falls: slot-time in container-seconds (LAS_MQ §3.2), or the CPU time
+    of its containers if larger. ``running`` is the number of slots held now. After ``last`` it restarts at 0."""
 
     job: str
     service_s: Annotated[float, msgspec.Meta(ge=0)]
@@ -84,16 +83,16 @@ class JobUse(Params, frozen=True):
     last: bool = False
 
 
-#: Of one slot: cores/1000, KiB/s of disk, KiB/s sent, MiB of memory. Integers are short on the wire.
+#: The resources of one slot: cores/1000, KiB/s of disk, KiB/s sent, MiB of memory. Integers are short on the wire.
 SlotAmounts = tuple[Count, Count, Count, Count]
 
 
 class Availability(Params, frozen=True):
-    """AR(j) of Elasecutor (§III.B.1): what of a node is neither promised to others nor predicted to be used by the
-    executors that run there, slot by slot of ``slot_s`` seconds from ``elapsed_s`` seconds ago on. Behind the last slot
-    it stays as it is there.
+    """AR(j) of Elasecutor (§III.B.1): the resources of a node that are neither promised to other work nor predicted to
+    be used by its executors, in slots of ``slot_s`` seconds from ``elapsed_s`` seconds ago on. The last slot's value
+    continues for ever.
 
-    ``capacity`` is what there is in all; a rate of 0 there is unknown, and then nobody is kept out for its sake.
+    ``capacity`` is the node's total; a rate of 0 there means unknown, and then excludes no executor.
     """
 
     slot_s: Annotated[float, msgspec.Meta(gt=0)]
@@ -103,12 +102,13 @@ class Availability(Params, frozen=True):
 
 
 class ExecutorUse(Params, frozen=True):
-    """What an executor used, slot by slot (the monitor surrogate's report, Elasecutor §III.A): mean and peak of the
-    complete slots from number ``first`` on; null: not measured (only if the master has said ``profile_gaps``).
+    """The use of an executor (the monitor surrogate's report, Elasecutor §III.A): mean and peak of the complete slots
+    from number ``first`` on; null: not measured (only if the master announced ``profile_gaps``).
 
-    It begins at 0 again after a registration, and when a long run's slots double (``slot_s``). ``stages`` are the slots
-    at whose end a stage ended. ``behind`` is a stage's time ÷ its prediction; ``stuck``: its node has nothing left to
-    give it (§III.D). With ``ended`` all is told: ``last_part`` of the last slot had passed (if ``last_parts`` is said).
+    It starts at 0 again after a registration, and when a long run's slots double (``slot_s``). ``stages`` are the slots
+    at whose end a stage ended. ``behind`` is a stage's time ÷ its prediction; ``stuck``: its node has no free resources
+    (§III.D). With ``ended``, ``last_part`` is the covered fraction of the last slot (if the master sent
+    ``last_parts``).
     """
 
     job: str
@@ -125,18 +125,18 @@ class ExecutorUse(Params, frozen=True):
 
 
 class Load(Params, frozen=True):
-    """What a node is doing (Ursa §4.2.2, UBIS §IV.A). ``rates`` are processing rates in bytes/s, X/T over a sliding
+    """The load of a node (Ursa §4.2.2, UBIS §IV.A). ``rates`` are processing rates in bytes/s, X/T over a sliding
     window, × slots; 0 while unknown. ``pending`` is the work assigned and not done, bytes per kind, of every monotask
     and placed task on the node. ``idle`` is the number of free slots per kind, less a core for each placed task that
-    will compute and of which nothing has come to the queues yet, because its framework has only now heard where it is.
-    ``used_cores`` and ``used_memory_bytes`` are what all containers really use, or the cores that frameworks hold slots
-    of if those are more; ``disk_busy`` and ``network_busy`` the share of the disks and of the link that is in use.
-    ``promised_…`` is what is set aside for regular work, ``opportunistic_…`` what opportunistic work asked.
-    ``opportunistic_queue_free`` is how many opportunistic commands beyond what the slack holds the node would let wait
-    for some; those that wait count as used. ``most_commands`` is how many commands of the CPU may run at once where
-    some start beyond the slots, as the kernel knows the order of jobs; 0: none does. ``jobs`` are those of which
-    something changed since the connection's last Load; the first names all. ``t_alloc`` is UBIS's threshold as it is
-    now, where the node tunes it. ``availability`` and ``ranks`` come where they differ from what was told last.
+    will compute and has no monotask in the queues yet, because its framework has only just learned its node.
+    ``used_cores`` and ``used_memory_bytes`` are the measured use of all containers, or the cores of the slots that
+    frameworks hold, if those are more; ``disk_busy`` and ``network_busy`` are the utilization of disks and link.
+    ``promised_…`` is reserved for regular work, ``opportunistic_…`` requested by opportunistic work.
+    ``opportunistic_queue_free`` is the number of further opportunistic commands beyond the slack that the node would
+    queue; waiting ones count as used. ``most_commands`` is the largest number of CPU commands running at once, where
+    some may start beyond the slots because the kernel knows the order of jobs; 0: none may. ``jobs`` are those changed
+    since the connection's last Load; the first one contains all. ``t_alloc`` is UBIS's current threshold, if the node
+    tunes it. ``availability`` and ``ranks`` are sent when they differ from the last ones sent.
     """
 
     rates: KindAmounts
@@ -158,11 +158,11 @@ class Load(Params, frozen=True):
 
 
 class Register(Params, frozen=True):
-    """First message of an agent: everything the master needs to rebuild its state after a restart (of either).
+    """First message of an agent: all that the master needs to rebuild its state after a restart of either.
 
-    ``placed`` is what this node holds; ``ready`` and ``awaited`` are the tasks of the jobs whose origin it is, and
-    ``complete`` says that they are all of them, so that what is missing was given up. A restarted agent cannot say so
-    until its frameworks have told it again what they want. ``draining``: it was told to take no work.
+    ``placed`` is what this node holds; ``ready`` and ``awaited`` are the tasks of the jobs whose origin it is.
+    ``complete`` marks these lists as complete, so that missing tasks were given up; a restarted agent cannot set it
+    until its frameworks have announced their tasks again. ``draining``: the node was told to accept no work.
     """
 
     protocol: int
@@ -180,8 +180,8 @@ class Register(Params, frozen=True):
 
 
 class Registered(Result, frozen=True):
-    """Its version, how often it wants heartbeats at least, and whether it reads gaps and last parts in profiles, `last`
-    of a ``JobUse`` and ``use`` of ``job_ended`` (``job_lasts``), and ``most_commands`` and ``ranks`` of a ``Load``."""
+    """The master's version, longest heartbeat interval, and the fields that it reads: gaps and last parts of profiles,
+    `last` of ``JobUse``, ``use`` of ``job_ended`` (``job_lasts``), ``most_commands``, ``ranks`` of ``Load``."""
 
     protocol: int
     version: str
@@ -194,8 +194,8 @@ class Registered(Result, frozen=True):
 
 
 class Heartbeat(Params, frozen=True):
-    """``decided`` is the number of the last ``decide`` request that ``load`` counts. ``executors`` is what those here
-    used since they were last told of. ``own`` is what else runs on a drained node, not placed by the master."""
+    """``decided`` is the number of the last ``decide`` request that ``load`` includes. ``executors`` is their use since
+    the last report. ``own`` is the work on a drained node that the master did not place."""
 
     load: Load
     decided: int = 0
@@ -204,14 +204,14 @@ class Heartbeat(Params, frozen=True):
 
 
 class JoinJob(Params, frozen=True):
-    """A process of ``user`` on the sending node wants to join a job of another origin ("": of an operator)."""
+    """A process of ``user`` on the sending node asks to join a job of another origin ("": an operator's process)."""
 
     job: str
     user: str
 
 
 class JobJoined(Result, frozen=True):
-    """It may: what the node has to know to have a queue for the job."""
+    """The process may join; the job's properties that the node's queue needs."""
 
     name: str
     user: str
@@ -219,8 +219,9 @@ class JobJoined(Result, frozen=True):
 
 
 class JobEnded(Params, frozen=True):
-    """The job is over; ``why``, where its framework did not end it. ``done``: its last connection left it in order.
-    ``merged_into``: its work goes on in that job. ``use``: what it received here; nil: its last is never told."""
+    """The job is over; ``why``: the reason if its framework did not end it. ``done``: its last connection left
+    properly. ``merged_into``: the job that continues its work. ``use``: its service on this node; nil: no last one is
+    sent."""
 
     job: str
     why: str = ""
@@ -230,15 +231,15 @@ class JobEnded(Params, frozen=True):
 
 
 class TasksDone(Params, frozen=True):
-    """Tasks that ended on the sending node, or (framework tasks) that the framework says are done."""
+    """Tasks that ended on the sending node, or framework tasks that the framework reports as done."""
 
     job: str
     tasks: list[str]
 
 
 class CommandEnded(Params, frozen=True):
-    """A command that the master placed on the sending node ended. A request, answered when the job's origin has heard
-    of it: until then it is told again right behind each ``register``, as a master may end between the two."""
+    """A command that the master placed on the sending node ended. Answered when the job's origin has been told; until
+    then it is sent again right after each ``register``, as a master may stop between the two."""
 
     job: str
     task: str
@@ -254,26 +255,26 @@ class TasksCancelled(Params, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="do"):
-    """One thing that the master proposes; ``why`` says which rule and which numbers led to it."""
+    """A proposal of the master; ``why`` states the rule and the numbers that led to it."""
 
     why: str = ""
 
 
 class AdmitJob(Decision, frozen=True, tag="admit"):
-    """To the origin: the job has its memory reserved in the cluster (Ursa §4.2.2)."""
+    """To the origin: the job's memory is reserved in the cluster (Ursa §4.2.2)."""
 
     job: str
 
 
 class TellWaiting(Decision, frozen=True, tag="waiting"):
-    """To the origin: the job is not admitted yet. ``why``: what it waits for; ``never``: the cluster cannot hold it."""
+    """To the origin: the job is not admitted yet. ``why``: the reason; ``never``: the cluster is too small for it."""
 
     job: str
     never: bool = False
 
 
 class SetPriority(Decision, frozen=True, tag="priority"):
-    """To every agent that serves the job: its place in the queues (larger first)."""
+    """To every agent that serves the job: its priority in the queues (larger first)."""
 
     job: str
     priority: float
@@ -281,7 +282,7 @@ class SetPriority(Decision, frozen=True, tag="priority"):
 
 class Assign(Decision, frozen=True, tag="assign"):
     """To the chosen node: hold ``request.memory_bytes`` for this task, and run it if it is a command. With a
-    ``profile`` that is what is held, slot by slot from the start on, and what the executor's limits follow."""
+    ``profile``, hold its amounts slot by slot from the start on; the executor's limits follow it."""
 
     job: str
     stage: str
@@ -294,7 +295,7 @@ class Assign(Decision, frozen=True, tag="assign"):
 
 
 class TellPlaced(Decision, frozen=True, tag="placed"):
-    """To the origin: where the task went."""
+    """To the origin: the node on which the task was placed."""
 
     job: str
     task: str
@@ -311,7 +312,7 @@ class TellEnded(Decision, frozen=True, tag="ended"):
 
 
 class Withdraw(Decision, frozen=True, tag="withdraw"):
-    """To the task's node: stop it (its job was cancelled) and give back what it held."""
+    """To the task's node: stop the task, whose job was cancelled, and release its resources."""
 
     job: str
     task: str
@@ -325,15 +326,15 @@ class Promote(Decision, frozen=True, tag="promote"):
 
 
 class TellStages(Decision, frozen=True, tag="stages"):
-    """To every node that holds executors of the job: how many of its stages have ended, of all that it began."""
+    """To every node that holds executors of the job: the number of its stages that have ended, of those started."""
 
     job: str
     ended: Count
 
 
 class TellStuck(Decision, frozen=True, tag="stuck"):
-    """To the origin: an executor is late and its node has nothing left to give; copies of its tasks are best run in the
-    executor ``helper`` on ``node``, which has the most available resources (task rescheduling, Elasecutor §III.D)."""
+    """To the origin: an executor is late on a node without free resources; copies of its tasks are best run in the
+    executor ``helper`` on ``node``, which has the most free resources (task rescheduling, Elasecutor §III.D)."""
 
     job: str
     task: str
@@ -342,14 +343,14 @@ class TellStuck(Decision, frozen=True, tag="stuck"):
 
 
 class Drain(Decision, frozen=True, tag="drain"):
-    """The node takes no work from now on, and gives back what opportunistic commands it has and what waits there; with
-    nil it takes work again. It keeps that over its restarts."""
+    """Stop accepting work from now on and return the node's opportunistic and waiting commands; with nil, accept work
+    again. The node stores this across its restarts."""
 
     draining: Draining | None
 
 
 class CancelJob(Decision, frozen=True, tag="cancel"):
-    """To every node that serves the job: end what is there of it, and tell its clients who cancelled it."""
+    """To every node that serves the job: end its work there, and tell its clients which user cancelled it (``by``)."""
 
     job: str
     by: str
@@ -362,21 +363,21 @@ AnyDecision = (
 
 
 class Decide(Params, frozen=True):
-    """Numbered per connection, from 1, without gaps."""
+    """Decisions, numbered per connection from 1, without gaps."""
 
     number: int
     decisions: list[AnyDecision]
 
 
 class Refusal(Result, frozen=True):
-    """``index`` into ``decisions``. A refused ``assign`` returns its task to the job's queue."""
+    """The refused decision's ``index`` in ``decisions``. A refused ``assign`` returns its task to the job's queue."""
 
     index: int
     reason: str
 
 
 class Decided(Result, frozen=True):
-    """The refused ones; the others are carried out."""
+    """The refused decisions; the others are carried out."""
 
     refused: list[Refusal] = []
 

@@ -1,6 +1,6 @@
-"""The cluster at a glance: what people ask of their host's agent, and what it relays to the master.
+"""A summary of the cluster: requests of commands to their host's agent, which relays them to the master.
 
-As with reservations the agent answers for who asks (:class:`penstock.wire.reservation_api.OnBehalf`).
+As with reservations, the agent adds the verified user (:class:`penstock.wire.reservation_api.OnBehalf`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from penstock.wire.agent_api import Params, Result, Status
 
 
 class ClusterStatus(Params, frozen=True):
-    """The master's status document (``GET /status``, docs/scheduling.md) as far as a screen goes: at most 500 nodes and
-    200 jobs, jobs of others for operators only; ``more`` says how many ``nodes``, ``jobs`` and ``jobs_of_others`` are
-    left out. ``preemptions`` are the latest of what the master placed."""
+    """The master's status document (``GET /status``, docs/scheduling.md) cut to a screen's size: at most 500 nodes and
+    200 jobs, jobs of others for operators only; ``more`` has the numbers of ``nodes``, ``jobs`` and ``jobs_of_others``
+    left out. ``preemptions`` are the latest ones among the master's placements."""
 
 
 #: framework → agent, and agent → master in ``OnBehalf``

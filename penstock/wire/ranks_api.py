@@ -1,4 +1,4 @@
-"""The order of the jobs on a node, as its kernel has it (docs/ranks.md): what agents tell the master."""
+"""The order of jobs on a node as its kernel applies it (docs/ranks.md), sent by agents to the master."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import msgspec
 
 from penstock.wire.agent_api import Params
 
-#: So many ranked jobs of a node are told, the first ones; behind the fourth all weigh the least there is.
+#: The most ranked jobs that a node reports; from the fifth on, all have the least weight.
 MOST_RANKS = 64
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class NodeRanks(Params, frozen=True):
-    """The ranked jobs of a node: ids, and what the containers of each weigh together (``cpu.weight``), the first first.
+    """The ranked jobs of a node, first ones first: ids, and the total weight of each job's containers (``cpu.weight``).
 
-    A container that belongs to no job is ranked as a job of its own, by its id. ``of`` so many are ranked; at most the
-    first 64 are in ``jobs``.
+    A container without a job is ranked as a job of its own, by its id. ``of`` is the number of ranked jobs; ``jobs``
+    has at most the first 64.
     """
 
     jobs: Annotated[list[tuple[str, Count]], msgspec.Meta(max_length=MOST_RANKS)] = []

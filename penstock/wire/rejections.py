@@ -1,4 +1,4 @@
-"""PURE. The answer to a ``submit`` that came as a notification and is refused: its client waits for the monotasks."""
+"""PURE. The answer to a refused ``submit`` that was sent as a notification: its client waits for the monotasks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from penstock.wire.errors import RpcError
 
 
 def rejection(asked: Submit, error: RpcError) -> Rejected:
-    """Name every monotask of a submission that was understood."""
+    """Return the rejection of a submission that was decoded: it names all its monotasks."""
     return Rejected(job=asked.job, ids=[spec.id for spec in asked.monotasks], error=error.body)
 
 
 def rejection_of_raw(params: Any, error: RpcError) -> Rejected | None:
-    """Name the monotasks of a submission that was not understood, as far as their ids can be read.
+    """Return the rejection of a submission that was not decoded; it names the monotasks whose ids can be read.
 
     Returns:
-        None where not even the job can be read: no client of several jobs could tell whose they are.
+        None if the job cannot be read: a client with several jobs could not tell to which one the monotasks belong.
     """
     try:
         job = read_params(params, _Job).job

@@ -1,7 +1,6 @@
-"""Reservations: what frameworks ask of their host's agent, and what the agent relays to the master (Rayon §5.1).
+"""Reservations: requests of frameworks to their host's agent, which relays them to the master (Rayon §5.1).
 
-The agent answers for who asks: it adds the user that its kernel vouches for, and ``operator`` where that user may act
-on what belongs to others.
+The agent adds the user verified by its kernel, and ``operator`` if that user may act on other users' reservations.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ import msgspec
 
 from penstock.wire.agent_api import Params, Result
 
-#: An expression of RDL, as text or as the JSON form (docs/reservations.md). Relative times count from now.
+#: An expression of RDL, as text or in JSON form (docs/reservations.md). Relative times count from now.
 Rdl = str | dict[str, Any]
 ReservationId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-#: Of a message with values of any type: a megabyte of empty arrays takes a third of a second to parse.
+#: Limit of a message with untyped values: a megabyte of empty arrays takes a third of a second to parse.
 _MOST_BYTES = 128 * 1024
 Label = Annotated[str, msgspec.Meta(max_length=128)]
 
 
 class PromisedPiece(Result, frozen=True):
-    """So many bundles from ``start`` to ``finish`` (Unix time)."""
+    """A number of bundles from ``start`` to ``finish`` (Unix time)."""
 
     start: float
     finish: float
@@ -33,9 +32,9 @@ class PromisedPiece(Result, frozen=True):
 
 
 class Reserved(Result, frozen=True):
-    """A reservation as it stands: what is promised, of one that recurs as far as is planned. ``dropped`` says why it
-    can be kept no longer; then nothing is promised. ``launch_delay_s``: bundles as large as its largest waited so long
-    for their place of late; room for them is made at least so long before its time."""
+    """A reservation: its allocation, for a recurring one as far as it is planned. ``dropped`` says why it can no longer
+    be kept; then nothing is allocated. ``launch_delay_s``: the recent placement delay of bundles as large as its
+    largest; resources are freed at least that long before its time."""
 
     reservation: str
     user: str
@@ -48,7 +47,7 @@ class Reserved(Result, frozen=True):
 
 
 class FreeRun(Result, frozen=True):
-    """What nobody is promised from ``start`` to ``finish`` (Unix time; None: for ever)."""
+    """The unreserved capacity from ``start`` to ``finish`` (Unix time; None: for ever)."""
 
     start: float
     finish: float | None
@@ -59,8 +58,8 @@ class FreeRun(Result, frozen=True):
 
 
 class Reserve(Params, frozen=True):
-    """Promise me this (createRes): answered at once, with what is promised or with the error ``refused``, which says
-    why not. ``name`` is for people."""
+    """Reserve resources (createRes). Answered at once, with the allocation or with the error ``refused`` and the
+    reason. ``name`` is for display."""
 
     MOST_BYTES: ClassVar[int] = _MOST_BYTES
     rdl: Rdl
@@ -68,7 +67,7 @@ class Reserve(Params, frozen=True):
 
 
 class UpdateReservation(Params, frozen=True):
-    """Promise me this instead (updateRes). Where that cannot be, the answer is ``refused`` and it stays as it was."""
+    """Replace a reservation's request (updateRes). If it cannot fit, the answer is ``refused`` and nothing changes."""
 
     MOST_BYTES: ClassVar[int] = _MOST_BYTES
     reservation: ReservationId
@@ -76,36 +75,36 @@ class UpdateReservation(Params, frozen=True):
 
 
 class DeleteReservation(Params, frozen=True):
-    """I do not need it any more (deleteRes); its jobs go on as any others."""
+    """Delete a reservation (deleteRes); its jobs continue as ordinary ones."""
 
     reservation: ReservationId
 
 
 class ListReservations(Params, frozen=True):
-    """Which are there (listRes): my own; for operators with ``everybody`` all of them. With ``at`` (Unix time) only
-    those that are promised something then, and what is free from then on."""
+    """List the caller's reservations (listRes); for operators with ``everybody`` all. With ``at`` (Unix time), only
+    those with an allocation at that time, and the free capacity from then on."""
 
     everybody: bool = False
     at: Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)] | None = None
 
 
 class Reservations(Result, frozen=True):
-    """In the order in which they came. ``free``, where ``at`` was asked for: run by run, at most a thousand."""
+    """Reservations in the order of creation. With ``at``, ``free`` has the free capacity in at most a thousand runs."""
 
     reservations: list[Reserved]
     free: list[FreeRun] = []
 
 
 class UseReservation(Params, frozen=True):
-    """A job that is being registered wants to be one of this reservation; the answer tells what that is promised."""
+    """A job that is being registered asks to use this reservation; the answer contains the reservation's allocation."""
 
     reservation: ReservationId
 
 
 class OnBehalf(Params, frozen=True):
-    """To the master: one of :data:`CALLS`, and who makes it."""
+    """To the master: one of :data:`CALLS`, and its caller."""
 
-    MOST_BYTES: ClassVar[int] = 2 * 1024 * 1024  # 10,000 names of nodes
+    MOST_BYTES: ClassVar[int] = 2 * 1024 * 1024  # 10,000 node names
     user: str
     operator: bool
     call: str

@@ -1,7 +1,7 @@
 """The three messages of MessagePack-RPC (github.com/msgpack-rpc/msgpack-rpc, spec.md).
 
-``params`` is an array with one map of named parameters, or an empty array. So methods can grow, and an error can name
-the parameter at fault, while any MessagePack-RPC library remains a client: ``client.call("submit", {...})``.
+``params`` is an array with one map of named parameters, or an empty array. Thus methods can gain parameters, and errors
+can name the invalid one, while any MessagePack-RPC library works as a client: ``client.call("submit", {...})``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ REQUEST, RESPONSE, NOTIFICATION = 0, 1, 2
 
 
 class Request(msgspec.Struct, frozen=True):
-    """``[0, id, method, params]``: wants a response with the same id."""
+    """``[0, id, method, params]``: expects a response with the same id."""
 
     id: int
     method: str
-    params: Any  # the array; or, of a typed method, the parameters
+    params: Any  # the array; for a typed method, the decoded parameters
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -32,10 +32,10 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Notification(msgspec.Struct, frozen=True):
-    """``[2, method, params]``: wants no answer."""
+    """``[2, method, params]``: expects no answer."""
 
     method: str
-    params: Any  # as a request's
+    params: Any  # as in Request
 
 
 Message = Request | Response | Notification
