@@ -1,4 +1,4 @@
-"""PURE. What the papers talk about: resource kinds, quantities, monotasks, containers, nodes."""
+"""PURE. The terms of the papers as types: resource kinds, quantities, monotasks, containers, nodes."""
 
 from penstock.model.container import Choice, ContainerSpec, Ended, EndedBy, Limits, Notice
 from penstock.model.executor import Executor, Sizing

@@ -1,4 +1,4 @@
-"""A command in a cgroup of its own: what it asks for, and how it ended."""
+"""A command in a cgroup of its own: its specification and its end."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Annotated
 import msgspec
 
 Positive = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
-#: More than any host has; in the kernel's microseconds it is still an integer.
+#: More cores than any host has; still an integer in the kernel's microseconds.
 MOST_CORES = 65536
-#: Arguments or variables of one command; Linux lets all of them together take 2 MiB.
+#: The most arguments or variables of one command; Linux limits their total size to 2 MiB.
 MOST_WORDS = 65536
-#: Monotasks, tasks or ids of one message.
+#: The most monotasks, tasks or ids in one message.
 MOST_AT_ONCE = 131_072
-#: Name of a limit → its new value; None takes it away.
+#: Name of a limit → its new value; None removes the limit.
 LimitsChange = Mapping[str, int | float | str | None]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Limits of one container; ``None`` leaves the kernel's default (no limit).
 
-    ``memory_max_bytes`` kills on excess (the kernel's OOM killer, inside the container only); ``memory_high_bytes``
-    reclaims and throttles instead. ``cpu_burst_s`` is CPU time that may be saved up while little is used and spent on
-    top of ``cpu_cores`` in one period of 100 ms. ``cpus`` is a list as the kernel writes it (``0-3,8``). Disk limits
-    hold for each disk of the host. ``cpu_weight`` divides what nobody was promised; a promise has its own weight.
+    Exceeding ``memory_max_bytes`` kills (the kernel's OOM killer, inside the container only); ``memory_high_bytes``
+    reclaims and throttles instead. ``cpu_burst_s`` is unused CPU time that may be saved and spent on top of
+    ``cpu_cores`` in one period of 100 ms. ``cpus`` is a list in the kernel's format (``0-3,8``). Disk limits apply to
+    each disk of the host. ``cpu_weight`` divides the cores that are not promised; a promise has its own weight.
     """
 
     cpu_cores: Annotated[float, msgspec.Meta(gt=0, le=MOST_CORES)] | None = None
@@ -43,27 +43,27 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     pids_max: Positive | None = None
 
     def changed(self, change: LimitsChange) -> Limits:
-        """These limits with some changed; those that are not named stay.
+        """Return these limits with some changed; limits that are not named stay.
 
         Raises:
-            msgspec.ValidationError: an unknown name or an impossible value; the message says which.
+            msgspec.ValidationError: an unknown name or an invalid value; the message names it.
         """
         merged = {name: getattr(self, name) for name in self.__struct_fields__} | dict(change)
         return msgspec.convert({name: value for name, value in merged.items() if value is not None}, Limits)
 
 
 class Choice(enum.StrEnum):
-    """What an opportunistic container says to being the one that is preempted."""
+    """An opportunistic container's preference when a container is chosen for preemption."""
 
-    PREFER = "prefer"  # rather me: asked first
+    PREFER = "prefer"  # chosen first
     NORMAL = "normal"
-    AVOID = "avoid"  # rather not me: asked last
+    AVOID = "avoid"  # chosen last
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Before it is preempted the container gets ``signal`` and then ``grace_s`` seconds to save what it can.
+    """The warning before a preemption: ``signal``, then ``grace_s`` seconds to save state.
 
-    Memory that is wanted at once (a promise is stalled) may cut the time short.
+    Urgent need for memory (a container with a promise is stalled) may shorten the time.
     """
 
     signal: Annotated[int, msgspec.Meta(ge=1, le=64)] = 15
@@ -71,16 +71,16 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A command to run. The user is never part of it: work runs as the peer of the socket it came from.
+    """A command to run. It does not name the user: work runs as the peer of the socket that it came from.
 
-    ``cpu_cores`` and ``memory_bytes`` are the *promise* (what the node sets aside for a regular container, what an
-    opportunistic one asks of the slack); ``limits`` is what it may at most use. ``env`` is the whole environment but
-    for PATH, HOME, USER, LOGNAME and SHELL, which default to the user's. ``stdio`` is a token under which descriptors
-    were passed (docs/protocol.md); without it output goes to files kept by the agent. An *attached* container
-    (``detach`` false) is killed when the connection that launched it closes while the agent runs.
-    ``network_bytes_per_s`` is what it is promised to be able to send. ``preempt`` and ``notice`` matter while it is
-    opportunistic. With ``oom_group`` the kernel, when it kills for memory, kills the whole container and not one
-    process of it. With ``strict`` it is not started where the host cannot enforce one of its limits.
+    ``cpu_cores`` and ``memory_bytes`` are the *promise* (reserved on the node for a regular container, requested from
+    the slack for an opportunistic one); ``limits`` are the most that it may use. ``env`` is the whole environment
+    except PATH, HOME, USER, LOGNAME and SHELL, which default to the user's. ``stdio`` is the token of passed
+    descriptors (docs/protocol.md); without it the output goes to files kept by the agent. An *attached* container
+    (``detach`` false) is killed when its launching connection closes while the agent runs. ``network_bytes_per_s`` is
+    the promised sending rate. ``preempt`` and ``notice`` apply while it is opportunistic. With ``oom_group`` the
+    kernel's OOM killer kills the whole container instead of one process. With ``strict`` the container is not started
+    if the host cannot enforce one of its limits.
     """
 
     argv: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=MOST_WORDS)]
@@ -103,19 +103,19 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class EndedBy(enum.StrEnum):
     """Why a container ended."""
 
-    EXIT = "exit"  # by itself, with an exit status
+    EXIT = "exit"  # the command exited, with an exit status
     SIGNAL = "signal"  # by a signal that Penstock did not send
     OOM = "oom"  # the kernel enforced memory.max
-    PREEMPTED = "preempted"  # opportunistic, and its resources were wanted (UBIS §IV.C)
-    CANCELLED = "cancelled"  # somebody asked for it
-    DISCONNECTED = "disconnected"  # attached, and its client went away
+    PREEMPTED = "preempted"  # opportunistic, and its resources were needed (UBIS §IV.C)
+    CANCELLED = "cancelled"  # on a user's request
+    DISCONNECTED = "disconnected"  # attached, and its client disconnected
     REFUSED = "refused"  # never started: the node could not keep the promise
-    FAILED = "failed"  # never started: the command or its surroundings could not be set up
-    LOST = "lost"  # nobody could see how it ended: its launcher died, or its node
+    FAILED = "failed"  # never started: the command or its environment could not be set up
+    LOST = "lost"  # the end was not observed, as the launcher or the node died
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a container ended. ``exit_status`` is what a shell would show: 128 + n for signal n."""
+    """How a container ended. ``exit_status`` is as in a shell: 128 + n for signal n."""
 
     by: EndedBy
     exit_status: int | None = None
@@ -126,5 +126,5 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the command itself said that it succeeded."""
+        """Whether the command exited with status 0."""
         return self.by is EndedBy.EXIT and self.exit_status == 0

@@ -9,18 +9,18 @@ import msgspec
 
 
 class Sizing(enum.StrEnum):
-    """What follows an executor's profile."""
+    """The settings that an executor's profile controls."""
 
-    HARD = "hard"  # its limits: it gets what was predicted, and no more, so that runs are alike
-    SHARED = "shared"  # its weights and guarantees: limits bind only under contention, idle capacity is used
+    HARD = "hard"  # its limits: it gets the predicted resources and no more, so that runs are alike
+    SHARED = "shared"  # its weights and guarantees: limits apply only under contention, idle capacity is used
 
 
 class Executor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What makes a placed command an executor: what is known of earlier runs of its ``application`` predicts it.
+    """Marks a placed command as an executor: earlier runs of its ``application`` predict its demand.
 
     Its settings are ``input_bytes`` (of the whole run), and the command's promise, ``cpu_cores`` and ``memory_bytes``,
-    which is what it is reserved as long as nothing is known (§IV.C). Executors of one user with the same ``run`` belong
-    to one run; empty: those of one job do. With ``jvm`` the heaps of its Java processes follow its memory.
+    which is reserved until a prediction exists (§IV.C). Executors of one user with the same ``run`` belong to one run;
+    if ``run`` is empty, those of one job do. With ``jvm`` the heaps of its Java processes follow its memory.
     """
 
     application: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]

@@ -1,4 +1,4 @@
-"""The least that a limit may be: below, it stops what it limits, and is a slip of the pen or of a unit."""
+"""The smallest values of limits. A smaller limit would stop the container, and is a typo or a wrong unit."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from penstock.model.container import Limits
 from penstock.model.profile import Profile
 from penstock.model.units import format_bytes
 
-#: What the kernel enforces at least: 1 ms in each period of 100 ms (kernel/sched/core.c, min_cfs_quota_period).
+#: The kernel's minimum: 1 ms in each period of 100 ms (kernel/sched/core.c, min_cfs_quota_period).
 LEAST_CORES = 0.01
 LEAST_MEMORY_BYTES = 1 << 20
-#: Of what is read, written, sent and received.
+#: For reading, writing, sending and receiving.
 LEAST_BYTES_PER_S = 1000
 
 
 def least_of(name: str) -> float:
-    """Return the least value of a limit, or of a resource of a profile, by its name; 0 where any will do."""
+    """Return the smallest value of a limit, or of a profile's resource, by its name; 0 if there is none."""
     if name == "cpu_cores":
         return LEAST_CORES
     if name.startswith("memory_"):
@@ -25,7 +25,7 @@ def least_of(name: str) -> float:
 
 
 def too_small(values: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    """Yield each limit that is below its floor: its name, what is wrong, and the remedy."""
+    """Yield each limit below its minimum: its name, the error, and the remedy."""
     for name, value in values.items():
         least = least_of(name)
         if isinstance(value, int | float) and value < least:
@@ -33,12 +33,12 @@ def too_small(values: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
 
 
 def limits_too_small(limits: Limits) -> Iterator[tuple[str, str, str]]:
-    """As :func:`too_small`, of limits."""
+    """As :func:`too_small`, for limits."""
     return too_small({name: getattr(limits, name) for name in limits.__struct_fields__})
 
 
 def profile_too_small(profile: Profile) -> Iterator[tuple[str, str, str]]:
-    """As :func:`too_small`, of the lowest value that a profile has of each resource."""
+    """As :func:`too_small`, for the lowest value of each of a profile's resources."""
     resources = ("cpu_cores", "memory_bytes", "disk_bytes_per_s", "network_bytes_per_s")
     return too_small({name: min(values) for name in resources if (values := getattr(profile, name))})
 

@@ -1,4 +1,4 @@
-"""Where a job stands, in the words that every command, page and document uses."""
+"""The states of a job, in the terms that every command, page and document uses."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import enum
 
 
 class JobStanding(enum.StrEnum):
-    """A job that has not ended."""
+    """The state of a job that has not ended."""
 
     EXPECTED = "expected"  # its origin has not described it yet
-    WAITING = "waiting"  # for its admission
-    ADMITTED = "admitted"  # nothing of it has been placed yet
+    WAITING = "waiting"  # for admission
+    ADMITTED = "admitted"  # none of its tasks has been placed yet
     RUNNING = "running"
     CANCELLING = "cancelling"
 
 
 def standing(*, admitted: bool, active: bool, done: bool, cancelled: bool = False) -> JobStanding:
-    """Return where a described job stands; ``active``: it holds slots or has placed tasks; ``done``: some ended.
+    """Return a described job's state; ``active``: it holds slots or has placed tasks; ``done``: some tasks ended.
 
-    A job that is not admitted may be active: on slack, for which no admission is needed.
+    A job that is not admitted may be active: on slack, which needs no admission.
     """
     if cancelled:
         return JobStanding.CANCELLING

@@ -1,4 +1,4 @@
-"""A demand profile: how much of each resource a container wants over time, in slots (Elasecutor §III.B)."""
+"""A demand profile: a container's demand for each resource over time, in slots (Elasecutor §III.B)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Amounts = tuple[Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)], ...]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One value per slot of ``slot_s`` seconds; a resource without any is left as it is limited.
+    """One value per slot of ``slot_s`` seconds; resources without values keep their limits.
 
-    Behind its last value a resource keeps it. Rates are limits for reading and for writing each, and for what is sent.
-    ``stages`` are the slots at whose end a stage is predicted to end, rising; without any, the whole is one stage.
+    A resource's last value holds from then on. Rates apply to reading and to writing separately, and to sending.
+    ``stages`` are the slots at whose end a stage is predicted to end, ascending; without any there is one stage.
     """
 
     slot_s: Annotated[float, msgspec.Meta(ge=0.1, le=3600)] = 3.0
@@ -25,7 +25,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     stages: tuple[Annotated[int, msgspec.Meta(gt=0, le=2**31)], ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises ValueError: nothing to follow, or ends of stages that do not rise."""
+        """Raises ValueError: the profile has no values, or the ends of stages do not ascend."""
         if not self.slots:
             raise ValueError("a profile needs at least one value of one resource")
         if any(later <= end for end, later in pairwise(self.stages)):
@@ -33,15 +33,15 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
     @property
     def slots(self) -> int:
-        """How many slots it has: as many as its longest resource."""
+        """The number of slots: that of its longest resource."""
         return max(map(len, (self.cpu_cores, self.memory_bytes, self.disk_bytes_per_s, self.network_bytes_per_s)))
 
     def slot(self, elapsed_s: float) -> int:
-        """Which slot it is after so many seconds; a boundary that rounding puts a hair away is that boundary."""
+        """Return the slot at ``elapsed_s`` seconds; within rounding error of a boundary, the slot after it."""
         return int(elapsed_s / self.slot_s + 1e-6)
 
     def demand(self, slot: int) -> dict[str, Any]:
-        """Resource → what it wants in a slot (from 0), only those that the profile names."""
+        """Return resource → demand in a slot (from 0), for the resources in the profile."""
         series = {
             "cpu_cores": self.cpu_cores,
             "memory_bytes": self.memory_bytes,
@@ -51,6 +51,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
         return {name: values[min(slot, len(values) - 1)] for name, values in series.items() if values}
 
     def next_change_s(self, elapsed_s: float) -> float | None:
-        """Seconds from its start to the next boundary of a slot after ``elapsed_s``; None: none is left."""
+        """Return the seconds from the start to the first slot boundary after ``elapsed_s``; None after the last."""
         following = self.slot(elapsed_s) + 1
         return following * self.slot_s if following < self.slots else None

@@ -1,4 +1,4 @@
-"""What is wrong with a document, in plain words: the validator's own are about its types, not about the document."""
+"""Plain error messages about documents: the validator's own are about its types, not about the document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COUNTED = {"array": "item", "str": "character", "object": "entry", "bytes": "by
 
 
 def explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
-    """Return where a document that was ``read_as`` a type is wrong (``task[1].kind``, or ""), and what is wrong."""
+    """Return the place of the error in a document of type ``read_as`` (``task[1].kind``, or ""), and the error."""
     text, _, at = str(error).partition(" - at `")
     where = at.removeprefix("key` in `").rstrip("`").removeprefix("$").removeprefix(".")
     if found := re.fullmatch(r"Object missing required field `(.+)`", text):
@@ -44,27 +44,27 @@ def explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
 
 
 def told(error: msgspec.MsgspecError, read_as: Any, *, key: str = "") -> str:
-    """Return the same as one line; ``key`` is that of the part of a document that was read, where it is a part."""
+    """Return the same as one line; ``key`` is the key of the part that was read, if it was only a part."""
     at, wrong = explained(error, read_as)
     where = f"{key}.{at}" if key and at and not at.startswith("[") else key + at
     return f"{where}: {wrong}" if where else wrong
 
 
 def told_toml(name: object, text: str, error: tomllib.TOMLDecodeError) -> str:
-    """Return what is wrong with the syntax of a TOML file, in one line: its name, the line, and the column."""
-    what, line, column = str(error), text.count("\n") + 1, len(text) - text.rfind("\n")
-    if found := re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", what, re.DOTALL):
-        what, line, column = found[1], int(found[2]), int(found[3])
-    return f"{name}:{line}: {what.removesuffix(' (at end of document)')} (column {column})"
+    """Return a TOML syntax error as one line: the file's name, the line, the column and the error."""
+    message, line, column = str(error), text.count("\n") + 1, len(text) - text.rfind("\n")
+    if found := re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL):
+        message, line, column = found[1], int(found[2]), int(found[3])
+    return f"{name}:{line}: {message.removesuffix(' (at end of document)')} (column {column})"
 
 
 def _named(types: str) -> str:
-    """``int | str`` → ``a whole number or text``."""
+    """Convert ``int | str`` to ``a whole number or text``."""
     return " or ".join(dict.fromkeys(_NAMES.get(each.strip(), each.strip()) for each in types.split("|")))
 
 
 def _choices(read_as: Any, where: str) -> list[str]:
-    """The values of the enumeration at a place of a type, as far as it can be found."""
+    """Return the values of the enumeration at a place of a type, if it can be found."""
     kind: inspect.Type = inspect.type_info(read_as)
     for step in re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\[[^\]]*\]", where):
         kind = _into(kind, step)

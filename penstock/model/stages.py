@@ -1,13 +1,13 @@
-"""PURE. The order in which a job's stages first appeared, for jobs that never end, too."""
+"""PURE. The order in which a job's stages first appeared, also for jobs that never end."""
 
 from __future__ import annotations
 
-#: So many stages are remembered; one that comes again after so many others is a new one.
+#: The most stages that are stored; a dropped stage that appears again counts as new.
 MOST_STAGES = 4096
 
 
 class StageRanks:
-    """Ranks rise with first appearance. Of a job with ever new stages the older half is forgotten from time to time."""
+    """Ranks rise with first appearance. For a job with ever new stages, the older half is dropped from time to time."""
 
     __slots__ = ("_next", "_ranks")
 
@@ -19,7 +19,7 @@ class StageRanks:
         return len(self._ranks)
 
     def rank(self, stage: str) -> int:
-        """Of a stage, from now on if it is new."""
+        """Return a stage's rank; a new stage gets the next one."""
         rank = self._ranks.get(stage)
         if rank is None:
             if len(self._ranks) >= MOST_STAGES:

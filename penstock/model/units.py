@@ -1,8 +1,8 @@
-"""Quantities as people write them: ``64M``, ``2GiB``, ``10MB/s``, ``100Mbit/s``, ``250ms``.
+"""Quantities in people's notation: ``64M``, ``2GiB``, ``10MB/s``, ``100Mbit/s``, ``250ms``.
 
-Single letters and the ``i`` forms are powers of 1024, as memory is sold and as cgroups and systemd read them;
-``kB``, ``MB``, ``GB`` and all rates in bits are powers of 1000, as disks and links are sold. ``Gb`` is bits to some and
-bytes to others, a factor of eight: it is refused everywhere.
+Single letters and the ``i`` forms are powers of 1024, as usual for memory, cgroups and systemd; ``kB``, ``MB``, ``GB``
+and all rates in bits are powers of 1000, as usual for disks and links. ``Gb`` may mean bits or bytes, a factor of
+eight: it is refused everywhere.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _DURATIONS = {
 
 
 class QuantityError(ValueError):
-    """A quantity nobody can read; the message says what would do."""
+    """An invalid quantity; the message shows valid ones."""
 
 
 def counted(count: float, noun: str, verb: str = "") -> str:
-    """Return a count with its noun, and a verb where given: ``1 task waits``, ``2 tasks wait``."""
+    """Return a count with its noun, and optionally a verb: ``1 task waits``, ``2 tasks wait``."""
     one = count == 1
     said = f"{count:g} {noun}" if one else f"{count:g} {noun}s"
     return f"{said} {verb}{'s' if one else ''}" if verb else said
@@ -44,16 +44,16 @@ def _split(text: str, example: str) -> tuple[float, str]:
 
 
 def _as_bytes(number: str, prefix: str) -> str:
-    """What somebody may have meant who wrote a ``b``."""
+    """Return the probable meaning of a quantity with a ``b``."""
     decimal = f"{number}{prefix if prefix == 'k' else prefix.upper()}B"
     return f"{decimal} or {number}{prefix.upper()}iB" if prefix else decimal
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes from ``4096``, ``64M``, ``64MiB`` (both 64·1024²) or ``64MB`` (64·1000²).
+    """Return bytes from ``4096``, ``64M``, ``64MiB`` (both 64·1024²) or ``64MB`` (64·1000²).
 
     Raises:
-        QuantityError: not such a quantity, it may be one of bits (``2Gb``), or less than one byte.
+        QuantityError: not a quantity, possibly one of bits (``2Gb``), or less than one byte.
     """
     value, unit = _split(text, "64M, 2GiB or 500MB")
     lower = unit.lower()
@@ -76,10 +76,10 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_rate(text: str) -> int:
-    """Bytes per second from ``10MB/s``, ``10M``, ``100Mbit/s``, ``1Gbit``.
+    """Return bytes per second from ``10MB/s``, ``10M``, ``100Mbit/s``, ``1Gbit``.
 
     Raises:
-        QuantityError: not such a rate, or less than one byte a second.
+        QuantityError: not a rate, or less than one byte per second.
     """
     value, unit = _split(text, "10MB/s or 100Mbit/s")
     if not unit.removesuffix("/s"):
@@ -100,10 +100,10 @@ def parse_rate(text: str) -> int:
 
 
 def parse_duration_s(text: str) -> float:
-    """Seconds from ``250ms``, ``3s``, ``1.5``, ``10min``, ``2h``.
+    """Return seconds from ``250ms``, ``3s``, ``1.5``, ``10min``, ``2h``.
 
     Raises:
-        QuantityError: not such a duration.
+        QuantityError: not a duration.
     """
     value, unit = _split(text, "250ms, 3s or 10min")
     if unit not in _DURATIONS:
@@ -112,7 +112,7 @@ def parse_duration_s(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """``93.4`` → ``1 min 33 s``: the two largest units, one decimal below ten seconds."""
+    """Format ``93.4`` as ``1 min 33 s``: the two largest units, one decimal below ten seconds."""
     if seconds < 9.95:
         return f"{max(0.0, seconds):.1f} s"
     for unit, length_s, smaller, smaller_s in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
@@ -123,7 +123,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_bytes(amount: float) -> str:
-    """``67108864`` → ``64 MiB``: three significant digits, powers of 1024."""
+    """Format ``67108864`` as ``64 MiB``: three significant digits, powers of 1024."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(amount) < 1024 or unit == "TiB":
             return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.3g} {unit}"

@@ -15,20 +15,20 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 #: A monotask's name, unique within its job and connection while it lives.
 MonotaskId = int | Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-#: What work allows (UBIS §IV.D): false: regular room only; true: what finds no regular room may run on slack; "only":
-#: on slack and nowhere else, and never promoted, so that it is in nobody's way.
+#: Where work may run (UBIS §IV.D): false: on regular resources only; true: on slack if it finds no regular resources;
+#: "only": on slack only, and it is never promoted, so that it never displaces other work.
 Opportunistic = bool | Literal["only"]
-#: The same of a whole job; or the stages that may run on slack; or None: each of its stages says it itself.
+#: The same for a whole job; or the stages that may run on slack; or None: each of its stages decides.
 OpportunisticJob = Opportunistic | Annotated[list[Name], msgspec.Meta(max_length=4096)] | None
 
 
 class MonotaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A ready monotask: one resource kind, input size known (Ursa §4.2.1: its work *is* its input size).
 
-    ``stage`` groups the monotasks that are ordered by size among themselves; stages of a job are served in the order
-    in which they first appeared. ``task`` names the placed task that this monotask belongs to, so that the load which
-    the master counts on the node falls as its monotasks end. ``running`` re-announces a monotask whose grant was given
-    by an agent that has since restarted: it holds its slot at once, even if that exceeds the limit for a while.
+    Monotasks of one ``stage`` are ordered by size; the stages of a job are served in the order of first appearance.
+    ``task`` is the placed task of this monotask: the load that the master counts on the node falls as a task's
+    monotasks end. ``running`` re-announces a monotask that was granted before the agent's restart: it holds a slot at
+    once, even if that exceeds the limit for a while.
     """
 
     id: MonotaskId
@@ -40,13 +40,13 @@ class MonotaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A ready task that wants a node (Ursa §4.2.1).
+    """A ready task that needs a node (Ursa §4.2.1).
 
-    ``usage`` is the task's estimated work per kind in bytes, the sum over its monotasks. ``memory_bytes`` is held on
-    the chosen node until the task is done. With ``command`` the chosen node's agent runs it as one monotask of the kind
-    ``command_kind``; without, the framework itself executes the task's monotasks there.
-    ``nodes`` restricts the choice (data locality); empty means any. A command with ``executor`` is placed by its
-    predicted demand and its limits follow that.
+    ``usage`` is the task's estimated work per kind in bytes, the sum over its monotasks. ``memory_bytes`` is reserved
+    on the chosen node until the task is done. With ``command``, that node's agent runs the command as one monotask of
+    the kind ``command_kind``; without, the framework itself executes the task's monotasks there. ``nodes`` restricts
+    the choice (data locality); empty means any. A command with ``executor`` is placed by its predicted demand, which
+    its limits follow.
     """
 
     task: Name
@@ -58,16 +58,16 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     executor: Executor | None = None
 
     def __post_init__(self) -> None:
-        """Raises: ValueError: an executor that is no command."""
+        """Raises: ValueError: ``executor`` without ``command``."""
         if self.executor is not None and self.command is None:
             raise ValueError("executor: only a command can be one; add `command`")
 
 
 class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A stage of a job: how many tasks it has, as far as is known, how many are done, which stages it waits for.
+    """A stage of a job: the known number of tasks, the number of done ones, and the stages that it waits for.
 
-    The work of the tasks that are not done, where the framework can tell: ``usage`` in bytes per kind, or
-    ``input_bytes``, which counts as CPU, where it cannot tell the kinds apart.
+    ``usage`` is the remaining work in bytes per kind, if the framework knows it; ``input_bytes``, which counts as
+    CPU, is for a framework that cannot distinguish the kinds.
     """
 
     stage: Name
@@ -78,10 +78,10 @@ class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     usage: KindAmounts = KindAmounts()
 
     def __post_init__(self) -> None:
-        """Raises: ValueError: an amount that is no number from 0 on."""
+        """Raises: ValueError: an amount that is not finite or negative."""
         if not self.usage.is_valid():
             raise ValueError("usage: expected non-negative numbers")
 
     def row(self) -> dict[str, object]:
-        """As a status shows it: every key, also where the value is the one that a message leaves out."""
+        """Return all fields for a status document, including the defaults that a message omits."""
         return {**msgspec.structs.asdict(self), "usage": msgspec.structs.asdict(self.usage)}
