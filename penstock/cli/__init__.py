@@ -1,1 +1,1 @@
-"""The `penstock` command. Nothing heavier than the standard library is imported before a command needs it."""
+"""The `penstock` command. Modules beyond the standard library are imported only by the commands that need them."""

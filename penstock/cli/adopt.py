@@ -1,4 +1,4 @@
-"""``penstock adopt``: a process that runs already, as a container on this host."""
+"""``penstock adopt``: move a running process into a container on this host."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from penstock.model.container import ContainerSpec
 
 
 def main(argv: list[str]) -> int:
-    """The command."""
+    """Run the command."""
     options = _parse(argv)
     spec = specification(options, _command_of(options.pid), detach=True)
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
     return converse(_adopt(options.pid, spec, tree=options.tree, as_json=options.json))
 
@@ -25,20 +25,20 @@ def main(argv: list[str]) -> int:
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = arguments.Parser(
         "adopt",
-        "Take a process of yours that runs already into a container on this host; print the container's id.",
-        "Memory that it uses already stays charged where it was, and what it has started already stays outside\n"
-        "(but for --tree); so what can be started by `penstock run` should be.",
+        "Move a running process of yours into a container on this host; print the container's id.",
+        "Memory that the process uses already stays charged to its old cgroup, and its child processes stay outside\n"
+        "(unless --tree is given). Prefer `penstock run` for commands that you start yourself.",
     )
-    parser.add_argument("pid", type=arguments.count, metavar="PID", help="which process")
-    parser.add_argument("--tree", action="store_true", help="its descendants, too")
-    parser.add_argument("--json", action="store_true", help="print the id, and what is not enforced, as JSON")
+    parser.add_argument("pid", type=arguments.count, metavar="PID", help="the process")
+    parser.add_argument("--tree", action="store_true", help="include its descendants")
+    parser.add_argument("--json", action="store_true", help="print the id and the unenforced limits as JSON")
     add_limits(parser)
     add_class(parser)
     return parser.parse_args(argv)
 
 
 def _command_of(pid: int) -> tuple[str, ...]:
-    """To be shown.
+    """Return a process's command line, for display.
 
     Raises:
         CommandError: there is no such process.

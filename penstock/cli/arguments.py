@@ -1,4 +1,4 @@
-"""Parsing what users write: one clear line when it cannot be read."""
+"""Parsing of command-line arguments; invalid input gives one clear line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Parser(argparse.ArgumentParser):
-    """One line and exit status 2 for bad input; options are written out in full; the help ends with exit statuses."""
+    """A parser with one line and exit status 2 for bad input, without abbreviated options; help lists exit statuses."""
 
     def __init__(self, command: str, description: str, epilog: str | None = None) -> None:
         self.command = command
@@ -68,7 +68,7 @@ def _cores(text: str) -> float:
 
 
 def _at_least(name: str, read: Callable[[str], float], show: Callable[[float], str]) -> Callable[[str], float]:
-    """The same, refusing what is below the floor of a limit."""
+    """Return a reader that refuses values below a limit's minimum."""
 
     def convert(text: str) -> float:
         value = read(text)
@@ -119,14 +119,14 @@ def _notice(text: str) -> Notice:
 
 
 def or_none(read: Callable[[str], T]) -> Callable[[str], T | None]:
-    """The same, and ``none``."""
+    """Return a reader that also accepts ``none``."""
     return lambda text: None if text == "none" else read(text)
 
 
 size = _reads(parse_bytes)
 rate = _reads(parse_rate)
 cores = _reads(_cores)
-#: As limits of a container.
+#: Limits of a container.
 memory_limit = _reads(_at_least("memory_max_bytes", parse_bytes, format_bytes))
 rate_limit = _reads(_at_least("disk_read_bytes_per_s", parse_rate, lambda least: f"{format_bytes(least)}/s"))
 cores_limit = _reads(_at_least("cpu_cores", _cores, lambda least: f"{least:g}"))

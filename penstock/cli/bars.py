@@ -1,4 +1,4 @@
-"""The bars that `penstock submit` shows on a terminal: one for the job, one for each stage that is under way."""
+"""The bars that `penstock submit` shows on a terminal: one for the job, one for each active stage."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from penstock.cli.words import printable
 from penstock.opgraph import JobManager, TaskState
 
-#: So many stages have a bar at a time: a terminal is 24 lines high.
+#: The most stages with a bar: a terminal is 24 lines high.
 _MOST = 12
 
 
 class Bars:
-    """Drawn from :meth:`start` to :meth:`stop`; :meth:`show` brings them up to date."""
+    """Shown from :meth:`start` to :meth:`stop`; :meth:`show` updates them."""
 
     def __init__(self, name: str, manager: JobManager, console: Console) -> None:
         self._manager = manager
@@ -26,26 +26,26 @@ class Bars:
         self._stages: dict[str, TaskID] = {}
 
     def start(self) -> None:
-        """Draw them."""
+        """Draw the bars."""
         self._progress.start()
 
     def stop(self) -> None:
-        """Take them away."""
+        """Remove the bars."""
         self._progress.stop()
 
     def say(self, text: str) -> None:
-        """Print a line above them."""
+        """Print a line above the bars."""
         self._console.print(text, markup=False, soft_wrap=True)
 
     def shown(self) -> list[tuple[str, float, float, str]]:
-        """Of each bar: its name, how many tasks are over, of how many, and what is said of it."""
+        """Return each bar's name, number of ended tasks, number of tasks, and text."""
         return [
             (task.description.strip(), task.completed, task.total or 0, task.fields["now"])
             for task in self._progress.tasks
         ]
 
     def show(self) -> None:
-        """Bring them up to date: a few times a second, as it looks at every task."""
+        """Update the bars. Call it a few times a second at most, as it visits every task."""
         states, tasks = self._manager.states, self._manager.graph.tasks
         self._progress.update(self._total, completed=sum(state.over for state in states.values()))
         placed = Counter(tasks[name].stage for name, state in states.items() if state is TaskState.PLACED)

@@ -1,4 +1,4 @@
-"""``penstock ca``: the operator's own small certificate authority, for TLS between agents and master."""
+"""``penstock ca``: a small certificate authority of the operator, for TLS between agents and master."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 _HELP = """usage: penstock ca COMMAND [ARGUMENT…]
 
-The operator's own small certificate authority (docs/security.md). Run it on one host that only you use.
+A small certificate authority of your own (docs/security.md). Run it on one host that only you use.
 
-  init    make the authority
-  issue   a key and a certificate for a node, or with --master for the master
-  renew   make them anew before they end
-  revoke  have daemons refuse what was issued for a name: a key that is lost, a host that is gone
-  show    what was issued, and how long it holds; what was revoked
+  init    create the authority
+  issue   create a key and a certificate for a node, or with --master for the master
+  renew   replace keys and certificates before they expire
+  revoke  make daemons refuse a name's certificates: a lost key, a removed host
+  show    list issued certificates with their expiry, and revoked ones
 
   penstock ca COMMAND --help says more about a command."""
 _YEAR_DAYS = 365
 
 
 def main(argv: list[str]) -> int:
-    """The command; returns its exit status."""
+    """Run the command; return its exit status."""
     name = argv[0] if argv else "--help"
     if name in {"-h", "--help"}:
         print(_HELP)
@@ -72,9 +72,9 @@ def _days(parser: arguments.Parser, default: int | None, text: str) -> None:
 
 
 def _parse_init() -> arguments.Parser:
-    parser = _parser("init", "Make the authority. Its key, ca.key, stays where it is; ca.pem goes to every host.")
-    parser.add_argument("--title", default="Penstock CA", help="what certificates call their issuer; %(default)s")
-    _days(parser, 10 * _YEAR_DAYS, "how long it holds; %(default)s")
+    parser = _parser("init", "Create the authority. Its key, ca.key, stays on this host; copy ca.pem to every host.")
+    parser.add_argument("--title", default="Penstock CA", help="the issuer's name in certificates; %(default)s")
+    _days(parser, 10 * _YEAR_DAYS, "validity in days; %(default)s")
     return parser
 
 
@@ -88,13 +88,13 @@ def _init(authority: Authority, options: argparse.Namespace) -> int:
 
 
 def _parse_issue() -> arguments.Parser:
-    parser = _parser("issue", "A key and a certificate for one host.")
-    parser.add_argument("name", metavar="NAME", help="of a node: its `node`; of the master: the host in `master`")
-    parser.add_argument("--master", action="store_true", help="for the master, which serves; without: for a node")
+    parser = _parser("issue", "Create a key and a certificate for one host.")
+    parser.add_argument("name", metavar="NAME", help="a node's `node` key; for the master, the host in `master`")
+    parser.add_argument("--master", action="store_true", help="a server certificate for the master instead of a node's")
     parser.add_argument(
         "--also", action="append", default=[], metavar="NAME", help="another name or address; repeatable"
     )
-    _days(parser, _YEAR_DAYS, "how long it holds; %(default)s")
+    _days(parser, _YEAR_DAYS, "validity in days; %(default)s")
     return parser
 
 
@@ -105,13 +105,13 @@ def _issue(authority: Authority, options: argparse.Namespace) -> int:
 
 def _parse_renew() -> arguments.Parser:
     parser = _parser(
-        "renew", "Fresh keys and certificates for the same names. Daemons take up the files by themselves."
+        "renew", "Create new keys and certificates for the same names. Daemons load the files by themselves."
     )
-    parser.add_argument("names", metavar="NAME", nargs="*", help="which; none: all")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="the names; default: all")
     parser.add_argument(
-        "--within", type=arguments.count, metavar="DAYS", help="only those that end within so many days"
+        "--within", type=arguments.count, metavar="DAYS", help="only certificates that expire within DAYS days"
     )
-    _days(parser, None, "how long they hold; as long as before")
+    _days(parser, None, "validity in days; default: as before")
     return parser
 
 
@@ -135,10 +135,10 @@ def _print_paths(issued: Issued) -> None:
 def _parse_revoke() -> arguments.Parser:
     parser = _parser(
         "revoke",
-        "Add all that was issued for these names to the list crl.pem. Copy that to every host, where `tls_crl` names "
-        "it, and reload the daemons: systemctl reload penstock-agent penstock-master.",
+        "Add all certificates of these names to the list crl.pem. Copy it to every host, to the path in `tls_crl`, "
+        "and reload the daemons: systemctl reload penstock-agent penstock-master.",
     )
-    parser.add_argument("names", metavar="NAME", nargs="+", help="whose; it may be issued anew then")
+    parser.add_argument("names", metavar="NAME", nargs="+", help="the names; certificates may be issued for them again")
     return parser
 
 
@@ -153,7 +153,7 @@ def _revoke(authority: Authority, options: argparse.Namespace) -> int:
 
 
 def _parse_show() -> arguments.Parser:
-    parser = _parser("show", "What was issued, for which names, and how long it holds.")
+    parser = _parser("show", "List the issued certificates with their names and expiry.")
     parser.add_argument("--json", action="store_true", help="as JSON")
     return parser
 

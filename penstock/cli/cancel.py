@@ -1,4 +1,4 @@
-"""``penstock cancel``: stop jobs, with everything that runs of them anywhere."""
+"""``penstock cancel``: stop jobs with all their running tasks."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Sequence
 from penstock.cli import arguments
 from penstock.cli.statuses import Status
 
-#: What is being stopped is waited for so long (seconds); what ignores its end is killed long before.
+#: The longest wait for stopped work (seconds); work that ignores its termination is killed long before.
 _PATIENCE_S = 60.0
 
 
 def main(argv: list[str]) -> int:
-    """The command; its exit status."""
+    """Run the command; return its exit status."""
     parser = arguments.Parser(
-        "cancel", "Stop jobs of yours (operators: anybody's); returns when nothing of them runs any more."
+        "cancel", "Stop jobs of yours (operators: of any user); returns when all their tasks have stopped."
     )
     parser.add_argument("jobs", nargs="+", metavar="JOB", help="ids, as `penstock jobs` shows them")
-    parser.add_argument("--no-wait", action="store_true", help="return as soon as nothing new of them is started")
-    parser.add_argument("--json", action="store_true", help="print what became of each as JSON")
+    parser.add_argument("--no-wait", action="store_true", help="return as soon as no new task of them can start")
+    parser.add_argument("--json", action="store_true", help="print the result for each job as JSON")
     options = parser.parse_args(argv)
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
     return converse(_cancel(list(dict.fromkeys(options.jobs)), wait=not options.no_wait, as_json=options.json))
 
@@ -51,7 +51,7 @@ async def _cancel(jobs: Sequence[str], *, wait: bool, as_json: bool) -> int:
             results[job] = {"state": "cancelled", "why": ""}
             if answer.away:
                 results[job] = {"state": "away", "why": f"its host {answer.away} is away"}
-                _say(f"{job}: its host {answer.away} is away, and stops what it runs itself of it when it is back")
+                _say(f"{job}: its host {answer.away} is away, and stops the job's own work there when it is back")
             else:
                 waited.append(job)
         if wait and waited:

@@ -1,6 +1,7 @@
-"""Every command with its parser: what completion, the man pages and docs/command.md are made from.
+"""Every command with its parser: the source of completion, the man pages and docs/command.md.
 
-No command says twice what it takes. Each is asked for its help, for which it builds its parser, and that is caught.
+Commands do not declare their arguments a second time: each is run with ``--help``, and the parser that it builds is
+captured.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from dataclasses import dataclass, field
 from penstock.cli import main
 from penstock.cli.errors import CommandError
 
-#: In the help of a command that consists of others: "  issue   a key and a certificate for a node …".
+#: A line of a group's help: "  issue   create a key and a certificate for a node …".
 _PART = re.compile(r"^  ([a-z][a-z-]*) {2,}(\S.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """``name``: "run", "ca issue". ``parser`` is None where it takes its arguments apart itself; then ``help``, what it
-    prints, is all that is known. ``parts``: the commands that it consists of."""
+    """``name``: "run", "ca issue". ``parser`` is None for a command that parses its arguments itself; then only its
+    ``help`` text is known. ``parts`` are the subcommands of a group."""
 
     name: str
     about: str
@@ -32,7 +33,7 @@ class Command:
 
 
 def commands() -> list[Command]:
-    """All that are installed with what they need, in the order of ``penstock --help``."""
+    """Return all commands that are installed with their requirements, in the order of ``penstock --help``."""
     found = []
     for name, about in main.names().items():
         with contextlib.suppress(CommandError, ModuleNotFoundError):
@@ -52,7 +53,7 @@ def _command(name: str, about: str, run: Callable[[list[str]], int]) -> Command:
 
 
 def _asked(run: Callable[[list[str]], int], argv: list[str]) -> tuple[argparse.ArgumentParser | None, str]:
-    """The parser that a command builds for this, and what it prints."""
+    """Return the parser that a command builds for these arguments, and the printed help."""
     printed = io.StringIO()
     with _catching() as caught, contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         run(argv)
@@ -63,26 +64,26 @@ def _asked(run: Callable[[list[str]], int], argv: list[str]) -> tuple[argparse.A
 
 @contextlib.contextmanager
 def _catching() -> Iterator[list[argparse.ArgumentParser]]:
-    """Whoever prints its help meanwhile is in the list instead."""
+    """Collect the parsers whose help is printed meanwhile, instead of printing it."""
     caught: list[argparse.ArgumentParser] = []
     genuine = argparse.ArgumentParser.print_help
 
     def catch(self: argparse.ArgumentParser, file: object = None) -> None:
         caught.append(self)
 
-    argparse.ArgumentParser.print_help = catch  # type: ignore[method-assign] # for the length of one call
+    argparse.ArgumentParser.print_help = catch  # type: ignore[method-assign] # restored below
     try:
         yield caught
     finally:
         argparse.ArgumentParser.print_help = genuine  # type: ignore[method-assign]
 
 
-# ---------------------------------------------------------------- what a parser takes
+# ---------------------------------------------------------------- a parser's arguments
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One option or operand as people write it. ``flags`` is empty for an operand; ``value`` is empty for a switch."""
+    """One option or operand as shown to users. ``flags`` is empty for an operand; ``value`` is empty for a switch."""
 
     flags: tuple[str, ...]
     value: str
@@ -92,9 +93,9 @@ class Argument:
 
 
 def arguments(parser: argparse.ArgumentParser) -> list[tuple[str, list[Argument]]]:
-    """Operands, then options, by group; ``--help`` is the same everywhere and left out."""
+    """Return operands, then options, by group; ``--help`` is omitted, as every command has it."""
     found = []
-    for group in parser._action_groups:  # noqa: SLF001 - argparse tells nobody what it was told
+    for group in parser._action_groups:  # noqa: SLF001 - argparse has no public access to them
         title = "" if group.title in {"positional arguments", "options"} else str(group.title)
         if title and group.description:
             title += f" ({group.description})"

@@ -1,4 +1,4 @@
-"""``penstock completion``: what a shell needs to complete this command's words, made from the commands' own parsers."""
+"""``penstock completion``: shell completion scripts, generated from the commands' own parsers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from penstock.cli.catalogue import Command
 
 _SHELLS = ("bash", "zsh", "fish")
-_INSTALL = """for you alone, from the next shell on:
+_INSTALL = """to install it for yourself, from the next shell on:
   bash  penstock completion bash >~/.local/share/bash-completion/completions/penstock
   zsh   penstock completion zsh >~/.zfunc/_penstock        (a directory of $fpath, before compinit)
   fish  penstock completion fish >~/.config/fish/completions/penstock.fish
-Names of containers, jobs, nodes and reservations are asked of the agent when they are completed."""
-#: What stands for a name in the help of an option or operand → what can stand there.
+Names of containers, jobs, nodes and reservations are requested from the agent at completion."""
+#: Placeholder in the help of an option or operand → the kind of names that complete it.
 _NAMES = {
     "CONTAINER": "containers",
     "JOB": "jobs",
@@ -29,40 +29,40 @@ _NAMES = {
 
 
 def main(argv: list[str]) -> int:
-    """The command; returns its exit status."""
-    parser = arguments.Parser("completion", "Print what a shell needs to complete the words of `penstock`.", _INSTALL)
+    """Run the command; return its exit status."""
+    parser = arguments.Parser("completion", "Print a shell's completion script for `penstock`.", _INSTALL)
     parser.add_argument("shell", choices=_SHELLS, nargs="?", metavar="bash|zsh|fish")
     parser.add_argument(
-        "--names", choices=list(_KNOWN), metavar="WHAT", help=f"print names instead, one a line: {', '.join(_KNOWN)}"
+        "--names", choices=list(_KNOWN), metavar="KIND", help=f"print names instead, one per line: {', '.join(_KNOWN)}"
     )
     options = parser.parse_args(argv)
     if options.names is not None:
-        # Whoever presses TAB wants no message: where the agent does not answer there is nothing to offer.
+        # A message would disturb the command line: without an agent nothing is offered.
         with contextlib.suppress(CommandError):
             for name in _names(options.names):
                 print(name)
         return 0
     if options.shell is None:
-        raise usage_error(f"for which shell? one of {', '.join(_SHELLS)}")
+        raise usage_error(f"name a shell: one of {', '.join(_SHELLS)}")
     print(script(options.shell), end="")
     return 0
 
 
 def script(shell: str) -> str:
-    """The completion script of one of bash, zsh and fish, for all commands that are installed."""
+    """Return the completion script for bash, zsh or fish, with all installed commands."""
     import shtab
 
     from penstock.cli import catalogue
 
     root = argparse.ArgumentParser(prog="penstock", add_help=False)
-    root.add_argument("--help", action="store_true", help="what commands there are")
+    root.add_argument("--help", action="store_true", help="list the commands")
     root.add_argument("--version", action="store_true", help="print the version")
     _graft(root, catalogue.commands())
     return str(shtab.complete(root, shell=shell))
 
 
 def _graft(onto: argparse.ArgumentParser, commands: Iterable[Command]) -> None:
-    """Commands as argparse would have them if one parser knew them all."""
+    """Add commands as subparsers, as if one parser declared them all."""
     ready: list[argparse.ArgumentParser] = []
 
     def made(**_: object) -> argparse.ArgumentParser:
@@ -74,14 +74,14 @@ def _graft(onto: argparse.ArgumentParser, commands: Iterable[Command]) -> None:
         parser = command.parser or argparse.ArgumentParser(prog=f"penstock {command.name}")
         if command.parts:
             _graft(parser, command.parts)
-        for action in parser._actions:  # noqa: SLF001 - argparse tells nobody what it was told
+        for action in parser._actions:  # noqa: SLF001 - argparse has no public access to them
             _teach(action)
         ready.append(parser)
         below.add_parser(name, help=command.about)
 
 
 def _teach(action: argparse.Action) -> None:
-    """What can stand in the place of an argument's value, where it is known by how its help calls it."""
+    """Set the completion of an argument's value, chosen by its placeholder."""
     import shtab
 
     called = action.metavar if isinstance(action.metavar, str) else ""
@@ -93,7 +93,7 @@ def _teach(action: argparse.Action) -> None:
     elif called.startswith("FILE") or called.endswith((".toml", ".json")) or called in {"P", "SCENARIO", "-- CMD…"}:
         complete = shtab.FILE
     if complete is not None and action.choices is None:
-        action.complete = complete  # type: ignore[attr-defined] # where shtab looks for it
+        action.complete = complete  # type: ignore[attr-defined] # read by shtab
 
 
 # ---------------------------------------------------------------- names

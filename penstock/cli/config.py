@@ -1,6 +1,6 @@
-"""``penstock config``: what a daemon's configuration says, what is wrong with it, what is in force, and changing that.
+"""``penstock config``: show, check and change the configuration of a daemon.
 
-What keys there are the daemon's own command knows (``--show-config``, ``--check-config``), or the daemon that runs.
+The keys are known to the daemon's own command (``--show-config``, ``--check-config``) and to the running daemon.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _HELP = """usage: penstock config COMMAND [ARGUMENT…]
 
 The configuration of the agent or of the master (docs/configuration.md).
 
-  show    every key, its value and where that is from: of a file, or with --running of a daemon that runs
-  check   what is wrong with a file
-  set     change keys of a daemon that runs
+  show    every key, its value and its source: from a file, or with --running in a running daemon
+  check   report the errors in a file
+  set     change keys of a running daemon
 
   penstock config COMMAND --help says more about a command."""
-_SOURCES = """of the sources the later wins: defaults, FILE, PENSTOCK_AGENT_KEY or PENSTOCK_MASTER_KEY of this command's
-environment, --set. A running daemon reads its file again on SIGHUP (systemctl reload penstock-agent)."""
+_SOURCES = """Later sources override earlier ones: defaults, FILE, PENSTOCK_AGENT_KEY or PENSTOCK_MASTER_KEY in this
+command's environment, --set. A running daemon reads its file again on SIGHUP (systemctl reload penstock-agent)."""
 _SET = """A VALUE is written as in the file (250ms, 0.8, las_mq). All KEYs are changed or none; only those that can
-change while a daemon runs (`penstock config show agent` marks them with *). What is set holds until the daemon reads
-its file again or restarts, unless --persist writes it there, too. For operators; the master is asked through this
-host's agent."""
+change in a running daemon (`penstock config show agent` marks them with *). The change holds until the daemon reads
+its file again or restarts, unless --persist also writes it to the file. Operators only; requests to the master go
+through this host's agent."""
 
 
 def main(argv: list[str]) -> int:
-    """The command; returns its exit status."""
+    """Run the command; return its exit status."""
     name = argv[0] if argv else "--help"
     if name in {"-h", "--help"}:
         print(_HELP)
@@ -52,23 +52,23 @@ def main(argv: list[str]) -> int:
 
 
 def _parse_show() -> arguments.Parser:
-    parser = _of_sources("show", "Every key, its value, where that is from, and what it is for.")
-    parser.add_argument("--running", action="store_true", help="what is in force in the daemon that runs")
+    parser = _of_sources("show", "Show every key, its value, its source and its meaning.")
+    parser.add_argument("--running", action="store_true", help="the values in force in the running daemon")
     parser.add_argument("--json", action="store_true", help="as JSON")
     return parser
 
 
 def _parse_check() -> arguments.Parser:
-    return _of_sources("check", "What is wrong with a configuration; nothing is said where nothing is.")
+    return _of_sources("check", "Report the errors in a configuration; print nothing if there are none.")
 
 
 def _of_sources(name: str, about: str) -> arguments.Parser:
     parser = arguments.Parser(f"config {name}", about, _SOURCES)
     parser.add_argument("daemon", choices=["agent", "master"])
     parser.add_argument(
-        "file", nargs="?", type=Path, metavar="FILE", help="default: /etc/penstock/DAEMON.toml, where there is one"
+        "file", nargs="?", type=Path, metavar="FILE", help="default: /etc/penstock/DAEMON.toml, if it exists"
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="the same, as the daemons call it")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="same as FILE, as in the daemons' own options")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable")
     return parser
 
@@ -133,11 +133,11 @@ def _command_of(daemon: str, argv: list[str]) -> int:
 
 
 def _parse_set() -> arguments.Parser:
-    parser = arguments.Parser("config set", "Change keys of a daemon that runs.", _SET)
-    parser.add_argument("values", nargs="+", type=arguments.key_value, metavar="KEY=VALUE", help="what to change")
-    parser.add_argument("--daemon", choices=["agent", "master"], default="agent", help="of which; %(default)s")
-    parser.add_argument("--persist", action="store_true", help="write it into the daemon's file, too")
-    parser.add_argument("--json", action="store_true", help="print what has changed as JSON")
+    parser = arguments.Parser("config set", "Change keys of a running daemon.", _SET)
+    parser.add_argument("values", nargs="+", type=arguments.key_value, metavar="KEY=VALUE", help="the new values")
+    parser.add_argument("--daemon", choices=["agent", "master"], default="agent", help="the daemon; %(default)s")
+    parser.add_argument("--persist", action="store_true", help="also write the change to the daemon's file")
+    parser.add_argument("--json", action="store_true", help="print the changes as JSON")
     return parser
 
 
@@ -171,10 +171,10 @@ def _set(options: argparse.Namespace) -> int:
 
 
 def _writer(daemon: str) -> Callable[[ConfigSet, dict[str, str]], None]:
-    """What keeps it. Known before anything is changed whether that can be done at all.
+    """Return the function that writes the change to the file; fail before anything is changed if there is none.
 
     Raises:
-        CommandError: what writes such files is not installed.
+        CommandError: the library that writes such files is not installed.
     """
     try:
         from penstock.config import file
@@ -186,20 +186,20 @@ def _writer(daemon: str) -> Callable[[ConfigSet, dict[str, str]], None]:
             file.write(_file(answer), values)
         except file.NotWritten as error:
             lines = file.lines(values)
-            raise CommandError(f"it holds now, but is not kept: {error}; write there: {lines}") from None
+            raise CommandError(f"the change is in force, but not persistent: {error}; write there: {lines}") from None
 
     return write
 
 
 def _until(answer: ConfigSet, stronger: str, *, persisted: bool) -> str:
-    """How long it holds, where that is not for good."""
+    """Say how long a change holds, if not for good."""
     if persisted and stronger:
-        return f"  (in {answer.file}, too; but {stronger} wins over that when it is read again)"
-    return "" if persisted else "  (until the next reload or restart; --persist keeps it)"
+        return f"  (also in {answer.file}; but {stronger} overrides the file at the next reload)"
+    return "" if persisted else "  (until the next reload or restart; --persist makes it permanent)"
 
 
 def _file(answer: ConfigSet) -> Path:
-    """Raises: file.NotWritten: there is none, or it is elsewhere."""
+    """Return the daemon's file. Raises: file.NotWritten: it has none, or on another host."""
     from penstock.config.file import NotWritten
 
     if not answer.file:

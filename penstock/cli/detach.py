@@ -1,8 +1,8 @@
-"""``penstock submit --detach``: the job goes on without this terminal.
+"""``penstock submit --detach``: run the job independently of this terminal.
 
-What runs a job, its job manager, becomes a container of this host's agent: a child of the launcher, in a session and
-a cgroup of its own. So neither a hang-up nor the end of the login session reaches it, and it lives through restarts of
-the agent. It joins the job that was registered here, so that there is no moment in which nobody holds it.
+The job manager, which runs the job, becomes a container of this host's agent: a child of the launcher, in a session and
+a cgroup of its own. A hang-up or the end of the login session does not reach it, and it survives restarts of the agent.
+It joins the job while this process still holds it, so that the job always has a connection.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from penstock.cli.submission import Work, registration
 from penstock.client import AgentClient, Container
 from penstock.model.container import ContainerSpec
 
-#: The first and longest pause between two looks at what the job manager says, seconds: it says one line and goes on.
+#: The first and longest pause between two reads of the job manager's output (seconds).
 _LOOK_S = (0.02, 0.25)
-#: What of this process's environment concerns the job manager; its tasks get theirs from the job file.
+#: The environment variables that the job manager needs; tasks get theirs from the job file.
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "PENSTOCK_RUNTIME_DIR")
 
 
 def manager_name(job: str) -> str:
-    """What the container of a job's manager is called: by this it is found again."""
+    """Return the name of the container of a job's manager, by which other commands find it."""
     return f"submit {job}"[:128]
 
 
 async def detach(work: Work, reservation: str, argv: Sequence[str], *, as_json: bool) -> int:
-    """Returns as soon as the job's manager has it; ``argv`` is what it is to be given.
+    """Start the job's manager with arguments ``argv``; return as soon as it has joined the job.
 
     Raises:
-        CommandError: it could not be started, or ended before it had the job.
-        RpcError: refused.
+        CommandError: the manager could not be started, or ended before it joined the job.
+        RpcError: the agent refused the job.
         AgentUnavailable: there is no agent.
     """
     async with await AgentClient.connect(client="penstock submit") as agent:
@@ -52,31 +52,31 @@ async def detach(work: Work, reservation: str, argv: Sequence[str], *, as_json: 
             detach=True,
         )
         manager = await agent.launch(spec)
-        await _until_it_has_it(manager, accepted(work.name, job.id))
+        await _until_joined(manager, accepted(work.name, job.id))
     if as_json:
         print(json.dumps({"job": job.id, "container": manager.id}))
     else:
         print(job.id)
-        print(f"penstock submit: `penstock jobs {job.id}` and `penstock logs {job.id}` tell of it", file=sys.stderr)
+        print(f"penstock submit: see `penstock jobs {job.id}` and `penstock logs {job.id}`", file=sys.stderr)
     return 0
 
 
 def _isolated() -> list[str]:
-    """As this interpreter was started."""
+    """Return ``-I`` if this interpreter was started in isolated mode."""
     return ["-I"] if sys.flags.isolated else []
 
 
-async def _until_it_has_it(manager: Container, line: str) -> None:
+async def _until_joined(manager: Container, line: str) -> None:
     ended = asyncio.ensure_future(manager.wait())
     pause, longest = _LOOK_S
     try:
         while True:
             over = ended.done()
-            said = (await manager.output("stderr")).decode("utf-8", "replace")
-            if line in said:
+            written = (await manager.output("stderr")).decode("utf-8", "replace")
+            if line in written:
                 return
             if over:
-                why = said.strip().splitlines()[-1:] or [ended.result().reason or "it said nothing"]
+                why = written.strip().splitlines()[-1:] or [ended.result().reason or "it written nothing"]
                 raise CommandError(f"the job's manager ended at once: {why[0].removeprefix('penstock submit: ')}")
             await asyncio.wait([ended], timeout=pause)
             pause = min(2 * pause, longest)

@@ -1,4 +1,4 @@
-"""``penstock drain``: nodes take no work; what runs there ends, or is done again elsewhere (docs/drain.md)."""
+"""``penstock drain``: stop placing work on nodes; running work ends, or runs again elsewhere (docs/drain.md)."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ if TYPE_CHECKING:
     from penstock.wire.cluster_api import Drains, NodeDrain, Remaining
 
 _LOOK_S = 0.25
-#: So long what was stopped has to be gone; the agents kill it at once.
+#: The longest wait for stopped work; the agents kill it at once.
 _STOPPED_S = 30.0
 _NAMED = 5
-#: What the master placed; the rest is its users' own.
+#: Kinds of work that the master placed; the rest belongs to the node's own users.
 _PLACED = ("command", "executor", "task")
-_EPILOG = """A node that is drained stays so until `penstock undrain`, whatever is restarted. Commands end
-by themselves; opportunistic ones go elsewhere at once. What users of the node run there themselves
-(`penstock run`, gates of frameworks) goes on and is waited for, too."""
+_EPILOG = """A drained node stays drained until `penstock undrain`, across all restarts. Commands run to their
+end; opportunistic ones move elsewhere at once. Work that users of the node run there themselves
+(`penstock run`, gates of frameworks) continues, and the command waits for it, too."""
 
 
 def main(argv: list[str]) -> int:
-    """The command."""
-    parser = arguments.Parser("drain", "Have nodes take no work, and wait until nothing runs there.", _EPILOG)
-    parser.add_argument("nodes", metavar="NODE", nargs="*", help="as the master calls it; without any this host's own")
+    """Run the command."""
+    parser = arguments.Parser("drain", "Stop placing work on nodes, and wait until nothing runs there.", _EPILOG)
+    parser.add_argument("nodes", metavar="NODE", nargs="*", help="the master's name of a node; default: this host")
     parser.add_argument(
-        "--timeout", metavar="DURATION", type=_duration, help="wait so long (default: until it is done)"
+        "--timeout", metavar="DURATION", type=_duration, help="the longest wait (default: until all is done)"
     )
     parser.add_argument(
-        "--stop", action="store_true", help="then stop what the cluster placed there: it is done elsewhere"
+        "--stop", action="store_true", help="then stop the work placed by the cluster, to run again elsewhere"
     )
     parser.add_argument("--no-wait", action="store_true", help="do not wait; with --stop: stop at once")
-    parser.add_argument("--json", action="store_true", help="print how far each node is as JSON")
+    parser.add_argument("--json", action="store_true", help="print the state of each node as JSON")
     options = parser.parse_args(argv)
     if options.no_wait and options.timeout is not None:
-        raise usage_error("--no-wait waits for nothing; leave out --timeout")
+        raise usage_error("--no-wait does not wait; leave out --timeout")
     if options.stop and options.timeout is None and not options.no_wait:
-        raise usage_error("--stop: after which time? add --timeout DURATION, or --no-wait to stop at once")
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+        raise usage_error("--stop: add --timeout DURATION, or --no-wait to stop at once")
+    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
     found = converse(_drain(options), named="nodes")
     show(found, as_json=options.json)
@@ -78,7 +78,7 @@ async def _drain(options: argparse.Namespace) -> Drains:
 
 
 async def _wait(agent: AgentClient, names: list[str], for_s: float, *, stop: bool) -> Drains:
-    """Until all are drained, or the time is over. A master that is away for a while is waited for."""
+    """Wait until all nodes are drained, or for ``for_s`` seconds, also while the master is away."""
     from penstock.wire.errors import ErrorCode, RpcError
 
     until = time.monotonic() + for_s
@@ -91,7 +91,7 @@ async def _wait(agent: AgentClient, names: list[str], for_s: float, *, stop: boo
         else:
             undrained = [node.node for node in found.nodes if node.draining is None]
             if undrained:
-                raise CommandError(f"{', '.join(undrained)}: somebody undrained it meanwhile")
+                raise CommandError(f"{', '.join(undrained)}: undrained by a user meanwhile")
             if _done(found) or time.monotonic() >= until or (stop and not any(map(_of_cluster, found.nodes))):
                 return found
         await asyncio.sleep(max(0.0, min(_LOOK_S, until - time.monotonic())))
@@ -102,12 +102,12 @@ def _done(found: Drains) -> bool:
 
 
 def _of_cluster(node: NodeDrain) -> bool:
-    """Whether something is left that can be stopped."""
+    """Whether work is left that can be stopped, or its amount is unknown."""
     return not node.count or any(each.kind in _PLACED for each in node.remaining)
 
 
 def show(found: Drains, *, as_json: bool) -> None:
-    """As JSON, or a line for each node."""
+    """Print JSON, or a line for each node."""
     if as_json:
         import msgspec
 
@@ -116,7 +116,7 @@ def show(found: Drains, *, as_json: bool) -> None:
     from penstock.cli.words import printable
 
     for node in found.nodes:
-        state = "takes work" if node.state == "connected" else node.state
+        state = "accepts work" if node.state == "connected" else node.state
         print(printable(f"{node.node}: {state}"))
         if node.draining is not None and node.jobs:
             jobs = ", ".join(node.jobs[:_NAMED]) + (", …" if len(node.jobs) > _NAMED else "")
@@ -124,11 +124,11 @@ def show(found: Drains, *, as_json: bool) -> None:
 
 
 def _still(node: NodeDrain) -> str:
-    """What keeps it."""
+    """Describe the remaining work on a node."""
     if node.state == "away":
-        return f"{node.node} is away, so nobody can say what runs there"
+        return f"{node.node} is away, so its running work is unknown"
     if not node.count:
-        return f"{node.node} has not said yet what runs there"
+        return f"{node.node} has not reported its running work yet"
     named = [_named(each) for each in node.remaining[:_NAMED]]
     more = [f"{node.count - len(named)} more"] if node.count > len(named) else []
     return f"{node.node} still runs {', '.join([*named, *more])}"
@@ -138,4 +138,4 @@ def _named(left: Remaining) -> str:
     from penstock.cli.words import printable
 
     named = f" ({left.name})" if left.name else ""
-    return printable(f"{left.kind} {left.id} of {left.user or 'somebody'}{named}")
+    return printable(f"{left.kind} {left.id} of {left.user or 'an unknown user'}{named}")

@@ -6,7 +6,7 @@ from penstock.cli.statuses import Status
 
 
 class CommandError(Exception):
-    """``status`` is one of :class:`penstock.cli.statuses.Status`, or what a command that was run returned."""
+    """``status`` is one of :class:`penstock.cli.statuses.Status`, or the exit status of a command that was run."""
 
     def __init__(self, message: str, *, status: int = Status.FAILED, of_command: bool = True) -> None:
         super().__init__(" ".join(message.split()))
@@ -15,5 +15,5 @@ class CommandError(Exception):
 
 
 def usage_error(message: str) -> CommandError:
-    """Bad input: what is wrong where, and what would do."""
+    """Return an error in the user's input; the message says how to correct it."""
     return CommandError(message, status=Status.USAGE)

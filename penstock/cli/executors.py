@@ -1,7 +1,7 @@
-"""``penstock submit --executors``: alike long-running commands of an application, whose demand is learnt run by run.
+"""``penstock submit --executors``: similar long-running commands of an application, whose demand is learnt by run.
 
-What an earlier run of the same application used decides where the next one's executors go and what they get when; the
-promises given here are what they are reserved until then (Elasecutor §IV.C).
+The use in earlier runs of an application determines where its next executors are placed and which resources they get at
+which time; until then, the promises given here are their reservation (Elasecutor §IV.C).
 """
 
 from __future__ import annotations
@@ -18,48 +18,48 @@ from penstock.model.work import OpportunisticJob, TaskRequest
 from penstock.opgraph import TaskGraph, TaskNode
 
 _STAGE = "executors"
-#: What means nothing without --executors, by its name among the parsed options.
+#: Options that require --executors, by their names in the parsed options.
 _ONLY_HERE = ("application", "input_bytes", "cpu", "memory", "run", "sizing", "jvm", "env", "node")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options beside JOB.toml; those that were not given are None, or empty."""
+    """Add the options that replace JOB.toml; their default is None, or an empty list."""
     group = parser.add_argument_group("executors", "long-running commands of an application, all alike")
     add = group.add_argument
     add("--executors", type=arguments.count, metavar="N", help="run N; each finds 0 to N-1 in $PENSTOCK_EXECUTOR")
-    add("--application", metavar="NAME", help="what it is: earlier runs of this name predict what it will use")
+    add("--application", metavar="NAME", help="the application; its earlier runs predict this run's use")
     add("--input-bytes", type=arguments.size, metavar="SIZE", help="input of the whole run, for example 10GB")
     add(
         "--cpu",
         type=arguments.cores_limit,
         metavar="CORES",
-        help="promised to each; its share while unknown (default: 1)",
+        help="promise for each; its reservation until its use can be predicted (default: 1)",
     )
-    add("--memory", type=arguments.memory_limit, metavar="SIZE", help="promised to each, and its bound, for example 2G")
+    add("--memory", type=arguments.memory_limit, metavar="SIZE", help="promise and limit for each, for example 2G")
     add("--run", metavar="NAME", help="jobs of the same NAME are one run of the application")
     add(
         "--sizing",
         choices=[one.value for one in Sizing],
         metavar="|".join(Sizing),
-        help="what follows its demand: hard limits (the default), or guarantees that leave idle capacity to all",
+        help="limits (hard, the default) or guarantees follow the demand; guarantees leave idle capacity to others",
     )
-    add("--jvm", action="store_true", default=None, help="the heaps of its Java processes follow its memory")
+    add("--jvm", action="store_true", default=None, help="make the heaps of its Java processes follow its memory")
     add("--env", type=arguments.key_value, action="append", metavar="K=V", help="set a variable; repeatable")
-    add("--node", action="append", metavar="NODE", help="on this node only, or on these; repeatable")
+    add("--node", action="append", metavar="NODE", help="run on this node only; repeatable")
 
 
 def refuse_alone(options: argparse.Namespace) -> None:
-    """Raises: CommandError: an option that means nothing without --executors."""
+    """Raises: CommandError: an option that requires --executors was given without it."""
     for name in _ONLY_HERE:
         if getattr(options, name) is not None:
-            raise usage_error(f"--{name.replace('_', '-')}: only with --executors; a job file says it itself")
+            raise usage_error(f"--{name.replace('_', '-')}: only with --executors; set it in the job file instead")
 
 
 class Executors:
-    """A job of one stage with as many tasks as there are executors.
+    """A job of one stage with one task per executor.
 
     Raises:
-        CommandError: status 2; names the option.
+        CommandError: status 2; the message names the option.
     """
 
     def __init__(self, options: argparse.Namespace, command: tuple[str, ...]) -> None:
@@ -77,7 +77,7 @@ class Executors:
         )
 
     def memory_bytes(self, host_bytes: int) -> int:
-        """M(j) of Ursa §4.2.1: all of them at once, but not more than a host of this size has."""
+        """Return M(j) of Ursa §4.2.1: all executors at once, but at most this host's memory."""
         return min(self.graph.largest_level_bytes(), host_bytes)
 
 
@@ -87,9 +87,9 @@ def _check(options: argparse.Namespace, command: tuple[str, ...]) -> None:
     if not command:
         raise usage_error("no command given; write for example `--executors 4 … -- ./sort.sh`")
     if not options.application:
-        raise usage_error("--application: name what runs, so that its next run can be predicted from this one")
+        raise usage_error("--application: name the application, so that its next run can be predicted from this one")
     if options.memory is None:
-        raise usage_error("--memory: say what each executor may use, for example 2G")
+        raise usage_error("--memory: give each executor's memory, for example 2G")
     if isinstance(options.opportunistic, list):
         raise usage_error("--opportunistic: executors are one stage; write none, all or only")
 
@@ -132,6 +132,6 @@ def _request(options: argparse.Namespace, command: tuple[str, ...], executor: Ex
 
 
 def executor_limits(executor: Executor, cores: float | None, memory_bytes: int) -> Limits:
-    """What bounds it from the start: its promises; of CPU nothing where idle cores are to be used, too."""
+    """Return the initial limits: the promises; no CPU limit if idle cores may be used, too."""
     ceiling = None if executor.sizing is Sizing.SHARED else cores
     return Limits(cpu_cores=ceiling, memory_max_bytes=memory_bytes or None)

@@ -1,4 +1,4 @@
-"""``penstock follow``: a container's limits follow a profile, slot by slot."""
+"""``penstock follow``: make a container's limits follow a profile, slot by slot."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from penstock.model.floors import profile_too_small
 from penstock.model.profile import Profile
 from penstock.model.reading import told
 
-_EXAMPLE = """FILE.json has a value for each slot of slot_s seconds; what it does not name is left as it is limited:
+_EXAMPLE = """FILE.json has a value for each slot of slot_s seconds; resources without values keep their limits:
   {"slot_s": 3, "cpu_cores": [0.5, 2, 1], "memory_bytes": [67108864, 268435456],
    "disk_bytes_per_s": [10000000], "network_bytes_per_s": [12500000]}
-Behind its last value a resource keeps it."""
+A resource's last value holds from then on."""
 
 
 def main(argv: list[str]) -> int:
-    """The command."""
-    parser = arguments.Parser("follow", "Let the limits of a container follow a profile from now on.", _EXAMPLE)
+    """Run the command."""
+    parser = arguments.Parser("follow", "Make the limits of a container follow a profile from now on.", _EXAMPLE)
     parser.add_argument("container", metavar="CONTAINER", help="its id, as `penstock status` shows it")
-    parser.add_argument("profile", metavar="FILE.json", help="the profile; none: its limits stay as they are now")
+    parser.add_argument("profile", metavar="FILE.json", help="the profile; none: keep the limits as they are now")
     add_strict(parser)
     options = parser.parse_args(argv)
     profile = None if options.profile == "none" else _read(Path(options.profile))
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
     return converse(_follow(options.container, profile, strict=options.strict), named="container")
 
 
 def _read(path: Path) -> Profile:
-    """The profile in a file.
+    """Read a profile from a file.
 
     Raises:
-        CommandError: there is none; names the file and what is wrong with it.
+        CommandError: there is no valid profile; the message names the file and the error.
     """
     try:
         profile = msgspec.json.decode(path.read_bytes(), type=Profile)

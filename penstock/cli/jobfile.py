@@ -1,4 +1,4 @@
-"""``JOB.toml``: a job as a graph of commands, read and checked before anything is asked of anybody.
+"""``JOB.toml``: a job as a graph of commands, checked before any request is sent.
 
     name = "wordcount"
 
@@ -15,19 +15,20 @@
     inputs = ["big.txt"]
     memory = "256M"
 
-Paths are relative to the directory of the file, where the commands run too (``cwd``). A task's work is the size of its
-``inputs`` (or ``input_bytes``). ``memory`` of the job, by which the master admits it, defaults to the most that
-tasks of equal depth in the graph ask together, but not more than this host has.
+Paths are relative to the file's directory, which is also the commands' working directory (``cwd``). A task's work is
+the total size of its ``inputs`` (or ``input_bytes``). The job's ``memory``, by which the master admits it, defaults to
+the largest total memory of tasks at the same depth of the graph, but at most this host's memory.
 
-``opportunistic`` of a task says whether it may run on slack, where it may be preempted: ``false`` (the default),
-``true`` (where it finds no regular room), ``"only"`` (and nowhere else: work that is in nobody's way). Of the job it
-holds for all its tasks, whatever they say: ``false`` opts out, a list names the stages that may.
+A task's ``opportunistic`` allows it to run on slack, where it may be preempted: ``false`` (the default), ``true`` (if
+it finds no regular resources), ``"only"`` (on slack only, so that it never displaces other work). The job's
+``opportunistic`` overrides that of its tasks: ``false`` opts out, a list names the stages that may.
 
-With ``strict = true`` no task starts where its host cannot enforce one of its limits: it fails, and says why.
+With ``strict = true`` a task whose host cannot enforce one of its limits does not start: it fails with the reason.
 
-``[task.executor]`` behind a task makes it an executor, whose demand is learnt from run to run: ``application`` (what it
-is learnt for), ``input_bytes`` (of the whole run), ``run`` (jobs of the same are one run), ``sizing`` (``"hard"`` or
-``"shared"``), ``jvm`` (its Java heaps follow its memory). Its ``cpu`` and ``memory`` are its reservation until then.
+``[task.executor]`` after a task makes it an executor, whose demand is learnt from run to run: ``application`` (the name
+under which it is learnt), ``input_bytes`` (of the whole run), ``run`` (jobs with the same value are one run),
+``sizing`` (``"hard"`` or ``"shared"``), ``jvm`` (its Java heaps follow its memory). Until a prediction exists, its
+``cpu`` and ``memory`` are its reservation.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ Quantity = str | Annotated[int, msgspec.Meta(ge=0)]
 
 
 class ExecutorTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[task.executor]``: as penstock.model.Executor, with a quantity as people write it."""
+    """``[task.executor]``: as penstock.model.Executor, with quantities in people's notation."""
 
     application: Name
     input_bytes: Quantity = 0
@@ -81,7 +82,7 @@ class TaskTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file. ``env`` holds for every task, beneath the task's own."""
+    """The whole file. ``env`` applies to every task; a task's own ``env`` overrides it."""
 
     name: Name
     task: Annotated[list[TaskTable], msgspec.Meta(min_length=1)]
@@ -94,10 +95,10 @@ class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class JobFile:
-    """A checked job: ``graph`` says what comes when, ``requests`` what each task asks.
+    """A checked job: ``graph`` is the order of tasks, ``requests`` are their placement requests.
 
     Raises:
-        CommandError: status 2; names the file, the task and the key.
+        CommandError: status 2; the message names the file, the task and the key.
     """
 
     def __init__(self, path: Path) -> None:
@@ -126,15 +127,15 @@ class JobFile:
             self.make_strict()
 
     def allow(self, opportunistic: OpportunisticJob) -> None:
-        """What the command line says of slack comes before the file.
+        """Apply the command line's ``--opportunistic``, which overrides the file.
 
         Raises:
-            CommandError: status 2: it names a stage that there is not.
+            CommandError: status 2: it names an unknown stage.
         """
         self.opportunistic = self._stages(self._table, opportunistic, "--opportunistic")
 
     def make_strict(self) -> None:
-        """Let no task start where its host cannot enforce one of its limits."""
+        """Make every task fail if its host cannot enforce one of its limits."""
         for name, request in self.requests.items():
             assert request.command is not None
             command = msgspec.structs.replace(request.command, strict=True)
@@ -149,7 +150,7 @@ class JobFile:
         return opportunistic
 
     def memory_bytes(self, host_bytes: int) -> int:
-        """M(j) of Ursa §4.2.1: as written, or estimated from the graph for a host of this size."""
+        """Return M(j) of Ursa §4.2.1: the file's value, or an estimate from the graph for a host of this size."""
         return min(self.graph.largest_level_bytes(), host_bytes) if self._memory_bytes is None else self._memory_bytes
 
     def _request(self, task: TaskTable, env: dict[str, str]) -> TaskRequest:
@@ -195,7 +196,7 @@ class JobFile:
         )
 
     def _input_bytes(self, task: TaskTable, where: str) -> int:
-        """At least one byte: a task without known input is still work."""
+        """Return a task's input size; at least one byte, as a task without known input is still work."""
         if task.input_bytes is not None:
             if task.inputs:
                 raise usage_error(f"{self.path}: {where}input_bytes: give either this or inputs")
@@ -205,7 +206,7 @@ class JobFile:
             try:
                 total += (self.path.parent / name).stat().st_size
             except OSError as error:
-                reason = "give input_bytes if an earlier task makes it" if task.after else "inputs must exist"
+                reason = "give input_bytes if an earlier task creates it" if task.after else "inputs must exist"
                 raise usage_error(f"{self.path}: {where}inputs: {name!r}: {error.strerror}; {reason}") from None
         return max(1, total)
 
@@ -253,11 +254,11 @@ def _known_keys(path: Path, table: dict[str, Any], of: type[msgspec.Struct], whe
 
 
 def _located(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
-    """``task 'count': kind: …``: the task by its name, the key, and what is wrong with it."""
+    """Return ``task 'count': kind: …``: the task's name, the key, and the error."""
     at, wrong = explained(error, JobTable)
     if at.startswith("task["):
         index, _, rest = at.removeprefix("task[").partition("]")
-        # "[...]" in a list's item: msgspec names no index where it does not know one
+        # "[...]" in a list's item: msgspec omits an index that it does not know
         where = _task_at(document, int(index)) if index.isdigit() else ""
         key = rest.lstrip(".")
         return f"{where}{f'{key}: ' if key else ''}{wrong}"
@@ -265,7 +266,7 @@ def _located(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
 
 
 def _task_at(document: dict[str, Any], index: int) -> str:
-    """The task's name, or its place where it has none."""
+    """Return the task's name, or its position if it has none."""
     table = document["task"][index]
     name = table.get("name") if isinstance(table, dict) else None
     return f"task {name!r}: " if isinstance(name, str) else f"task {index + 1}: "

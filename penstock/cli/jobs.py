@@ -1,5 +1,4 @@
-"""``penstock jobs``: one's jobs as the cluster's master knows them, how those of late ended, waiting for their end,
-their order by hand."""
+"""``penstock jobs``: list jobs known to the master, including recently ended ones; wait for their end; order them."""
 
 from __future__ import annotations
 
@@ -17,40 +16,40 @@ if TYPE_CHECKING:
     from penstock.client import AgentClient
     from penstock.wire.jobs_api import Jobs, JobView
 
-#: The first and longest pause between two looks at jobs that are waited for, seconds.
+#: The first and longest pause between two queries while waiting for jobs (seconds).
 _LOOK_S = (0.1, 2.0)
-#: The pause before a master that is away is asked again, seconds.
+#: The pause before a master that is away is queried again (seconds).
 _AGAIN_S = 0.25
-#: So long a master that is away, or has just been restarted and does not know the job again, is waited for.
+#: The longest wait for a master that is away, or does not know the job yet after a restart.
 _PATIENCE_S = 60.0
-_KEPT = """The master remembers the latest hundred jobs of each user that ended.
-`penstock explain` says why a job waits; `penstock logs JOB` prints the results of one that was submitted with --detach,
-where it was submitted."""
+_KEPT = """The master keeps the latest hundred ended jobs of each user.
+`penstock explain` says why a job waits; `penstock logs JOB` prints the results of a job submitted with --detach,
+on the host where it was submitted."""
 
 
 def main(argv: list[str]) -> int:
-    """The command; its exit status."""
-    parser = arguments.Parser("jobs", "Your jobs: where they stand, and how those of late ended.", _KEPT)
+    """Run the command; return its exit status."""
+    parser = arguments.Parser("jobs", "Your jobs: their states, and the outcomes of recently ended ones.", _KEPT)
     parser.add_argument("jobs", nargs="*", metavar="JOB", help="ids: these only, with their stages and failed tasks")
-    parser.add_argument("--all", action="store_true", help="everybody's (for operators)")
+    parser.add_argument("--all", action="store_true", help="jobs of all users (operators only)")
     parser.add_argument("--wait", action="store_true", help="return when the named jobs have ended")
     parser.add_argument("--timeout", type=arguments.duration, metavar="DURATION", help="of --wait, for example 10min")
     parser.add_argument(
         "--order",
         action="store_true",
-        help="put the named jobs first of yours, in this order (operators: of all); without any: the master decides",
+        help="put the named jobs first of yours, in this order (operators: of all); without names: the master decides",
     )
     parser.add_argument("--json", action="store_true", help="print them as JSON")
     options = parser.parse_args(argv)
     if options.jobs and options.all:
-        raise usage_error("--all: name jobs, or show everybody's")
+        raise usage_error("--all: name jobs, or list those of all users")
     if options.wait and not options.jobs:
         raise usage_error("--wait: name the jobs to wait for")
     if options.order and (options.wait or options.all):
         raise usage_error("--order: name jobs, without --wait and --all")
     if options.timeout is not None and not options.wait:
         raise usage_error("--timeout: only with --wait")
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
     if options.order:
         return converse(_order(options.jobs, as_json=options.json), named="job")
@@ -61,7 +60,7 @@ def main(argv: list[str]) -> int:
 
 
 def say(text: str) -> None:
-    """A line about one job."""
+    """Print a line about one job."""
     print(f"penstock jobs: {text}", file=sys.stderr)
 
 
@@ -132,8 +131,8 @@ async def _look(
 async def ended(
     agent: AgentClient, jobs: Sequence[str], timeout_s: float | None, say: Callable[[str], object] = say
 ) -> tuple[list[JobView], Status]:
-    """Wait until jobs have ended, and nothing of them runs any more; the worst of what became of them. ``say`` is told,
-    a line each, of those that are not waited for to their end."""
+    """Wait until jobs have ended and all their tasks have stopped; return them and the worst status. ``say`` gets a
+    line about each job that is not waited for to its end."""
     views, status = await _look(agent, jobs, say, min(_PATIENCE_S, _PATIENCE_S if timeout_s is None else timeout_s))
     latest = {view.job: view for view in views}
     over = None if timeout_s is None else time.monotonic() + timeout_s
@@ -154,7 +153,7 @@ async def ended(
 
 
 async def _update(agent: AgentClient, latest: dict[str, JobView], left: Sequence[str]) -> list[str]:
-    """Look again; those that nobody knows any more, also after a while."""
+    """Update the remaining jobs; return those that stay unknown for a while."""
     patience = time.monotonic() + _PATIENCE_S
     while True:
         found = await _find(agent, left, patience)
@@ -165,7 +164,7 @@ async def _update(agent: AgentClient, latest: dict[str, JobView], left: Sequence
 
 
 async def _find(agent: AgentClient, jobs: Sequence[str], patience: float) -> Jobs:
-    """As the client; until then (monotonic) asked again, where the master is away, as it is to an agent that starts."""
+    """Find jobs; until ``patience`` (monotonic), retry while the master is away, as it is for an agent that starts."""
     from penstock.wire.errors import ErrorCode, RpcError
 
     while True:

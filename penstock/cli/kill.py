@@ -1,4 +1,4 @@
-"""``penstock kill``: end containers, with everything that runs in them."""
+"""``penstock kill``: kill containers with all their processes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from penstock.cli import arguments
 
 
 def main(argv: list[str]) -> int:
-    """The command."""
-    parser = arguments.Parser("kill", "End containers with everything that runs in them; returns when they have ended.")
+    """Run the command."""
+    parser = arguments.Parser("kill", "Kill containers with all their processes; returns when they have ended.")
     parser.add_argument("containers", nargs="+", metavar="CONTAINER", help="ids, as `penstock status` shows them")
     parser.add_argument("--json", action="store_true", help="print how each ended, as JSON")
     options = parser.parse_args(argv)
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
     return converse(_kill(options.containers, as_json=options.json), named="container")
 

@@ -1,4 +1,4 @@
-"""The options that limit a container, the same for every command that has them."""
+"""The options for limits of a container, shared by all commands that have them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.cli.errors import usage_error
 from penstock.model.container import Choice, ContainerSpec, Limits
 
 Value = int | float | str | None
-#: Option → how it is read, its metavar, what it does, and the limits that it sets.
+#: Option → its reader, its metavar, its help, and the limits that it sets.
 _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str, tuple[str, ...]]] = {
-    "--cpu": (arguments.cores_limit, "CORES", "at most so many cores, for example 0.5", ("cpu_cores",)),
+    "--cpu": (arguments.cores_limit, "CORES", "at most CORES cores, for example 0.5", ("cpu_cores",)),
     "--burst": (
         arguments.burst,
         "TIME",
@@ -22,29 +22,29 @@ _OPTIONS: dict[str, tuple[Callable[[str], Any], str, str, tuple[str, ...]]] = {
         ("cpu_burst_s",),
     ),
     "--cpus": (arguments.cpu_list, "LIST", "only on these processors, for example 0-3,8", ("cpus",)),
-    "--memory": (arguments.memory_limit, "SIZE", "at most so much memory, for example 64M", ("memory_max_bytes",)),
+    "--memory": (arguments.memory_limit, "SIZE", "at most SIZE of memory, for example 64M", ("memory_max_bytes",)),
     "--disk": (
         arguments.rate_limit,
         "RATE",
-        "read and write at most so fast each, for example 10MB/s",
+        "at most RATE for reading and for writing each, for example 10MB/s",
         ("disk_read_bytes_per_s", "disk_write_bytes_per_s"),
     ),
     "--disk-ops": (
         arguments.count,
         "N",
-        "at most so many reads, and writes, a second",
+        "at most N reads, and N writes, per second",
         ("disk_read_ops_per_s", "disk_write_ops_per_s"),
     ),
     "--net": (
         arguments.rate_limit,
         "RATE",
-        "send at most so fast, for example 100Mbit/s",
+        "send at most at RATE, for example 100Mbit/s",
         ("network_egress_bytes_per_s",),
     ),
-    "--net-in": (arguments.rate_limit, "RATE", "receive at most so fast", ("network_ingress_bytes_per_s",)),
-    "--pids": (arguments.count, "N", "at most so many processes and threads", ("pids_max",)),
+    "--net-in": (arguments.rate_limit, "RATE", "receive at most at RATE", ("network_ingress_bytes_per_s",)),
+    "--pids": (arguments.count, "N", "at most N processes and threads", ("pids_max",)),
 }
-#: What the agent may say that it does not enforce → the option that asked for it.
+#: The agent's name of an unenforced limit → the option that requested it.
 _ASKED_BY = {limit: option for option, (_, _, _, limits) in _OPTIONS.items() for limit in limits} | {
     "memory_high_bytes": "--memory",
     "network_bytes_per_s": "--promise-net",
@@ -54,7 +54,7 @@ _ASKED_BY = {limit: option for option, (_, _, _, limits) in _OPTIONS.items() for
 
 
 def add_limits(parser: argparse.ArgumentParser, *, removable: bool = False) -> None:
-    """The limits; with ``removable``, ``none`` takes one away."""
+    """Add the options for limits; with ``removable``, ``none`` removes a limit."""
     group = parser.add_argument_group("limits", "'none' removes a limit" if removable else None)
     for option, (read, metavar, text, _) in _OPTIONS.items():
         reads = arguments.or_none(read) if removable else read
@@ -69,29 +69,29 @@ def add_limits(parser: argparse.ArgumentParser, *, removable: bool = False) -> N
 
 
 def add_strict(parser: argparse._ActionsContainer) -> None:
-    """The option by which a limit that is not enforced is an error."""
-    text = "do nothing, and return 1, where the host cannot enforce one of the limits (otherwise that is a warning)"
+    """Add the option that makes an unenforced limit an error."""
+    text = "change or start nothing, and return 1, if the host cannot enforce one of the limits (default: warn)"
     parser.add_argument("--strict", action="store_true", help=text)
 
 
 def add_class(parser: argparse.ArgumentParser) -> None:
-    """What a container is, besides its limits."""
+    """Add the options of a container besides its limits."""
     add = parser.add_argument
     add("--name", default="", help="a name to show in the status")
-    add("--opportunistic", action="store_true", help="run on what others leave unused; may be preempted")
+    add("--opportunistic", action="store_true", help="run on the unused resources of others; may be preempted")
     add("--preempt", choices=[Choice.PREFER, Choice.AVOID], help="be preempted before others, or after them")
     add(
         "--notice",
         type=arguments.notice,
         metavar="SIGNAL[:TIME]",
-        help="before being preempted get a signal and some time (5s), for example USR1:10s",
+        help="signal and grace period (5s) before a preemption, for example USR1:10s",
     )
-    add("--promise-net", type=arguments.rate, default=0, metavar="RATE", help="be able to send at least so fast")
-    add("--oom-group", action="store_true", help="out of memory, die as a whole and not one process of it")
+    add("--promise-net", type=arguments.rate, default=0, metavar="RATE", help="promised sending rate")
+    add("--oom-group", action="store_true", help="when out of memory, kill the whole container, not one process")
 
 
 def changes(options: argparse.Namespace) -> dict[str, Value]:
-    """Name of each limit that was given → its value, None for ``none``."""
+    """Return the name of each given limit → its value, None for ``none``."""
     found: dict[str, Value] = {}
     for option, (_, _, _, limits) in _OPTIONS.items():
         name = option[2:].replace("-", "_")
@@ -99,24 +99,24 @@ def changes(options: argparse.Namespace) -> dict[str, Value]:
             found |= dict.fromkeys(limits, getattr(options, name))
     if "memory_max_bytes" in found:
         found["memory_high_bytes"] = None
-        if options.memory_policy == "throttle":  # one of the two is meant, and the other goes
+        if options.memory_policy == "throttle":  # the two exclude each other
             found["memory_high_bytes"], found["memory_max_bytes"] = found["memory_max_bytes"], None
     return found
 
 
 def specification(options: argparse.Namespace, argv: tuple[str, ...], **fields: Any) -> ContainerSpec:
-    """A container as :func:`add_limits` and :func:`add_class` describe it.
+    """Return the container described by the options of :func:`add_limits` and :func:`add_class`.
 
     Raises:
-        CommandError: options that do not go together.
+        CommandError: the options contradict each other.
     """
     if len(options.name) > 128:
         raise usage_error("--name: at most 128 characters")
     limits = Limits(**changes(options))  # type: ignore[arg-type]
     if limits.cpu_burst_s is not None and limits.cpu_cores is None:
-        raise usage_error("--burst: there is nothing to exceed without --cpu")
+        raise usage_error("--burst: has no effect without --cpu")
     if not options.opportunistic and (options.preempt or options.notice):
-        raise usage_error("--preempt and --notice: only what is --opportunistic is preempted")
+        raise usage_error("--preempt and --notice: only with --opportunistic, as other containers are not preempted")
     return ContainerSpec(
         argv=argv,
         name=options.name,
@@ -134,7 +134,7 @@ def specification(options: argparse.Namespace, argv: tuple[str, ...], **fields: 
 
 
 def tell(command: str, container: str, not_enforced: Mapping[str, str], *, as_json: bool) -> None:
-    """The id of a container that goes on without us; what is not enforced of it beside, or as JSON with it."""
+    """Print the id of a container that runs on, and warnings about its unenforced limits; or both as JSON."""
     if as_json:
         import json
 
@@ -145,6 +145,6 @@ def tell(command: str, container: str, not_enforced: Mapping[str, str], *, as_js
 
 
 def warn(command: str, not_enforced: Mapping[str, str]) -> None:
-    """A line for each option that the host does not enforce."""
+    """Warn of each option that the host does not enforce."""
     for option, why in dict.fromkeys((_ASKED_BY.get(name, name), why) for name, why in not_enforced.items()):
         print(f"penstock {command}: {option} is not enforced: {why}", file=sys.stderr, flush=True)

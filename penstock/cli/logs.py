@@ -1,4 +1,4 @@
-"""``penstock logs``: what a container of this host has written, and what it goes on to write; or a job's manager."""
+"""``penstock logs``: print the output of a container of this host, or of a job's manager, and optionally follow it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from penstock.client import AgentClient, Container
     from penstock.model.container import Ended
 
-#: How often a container that runs is asked for more (seconds).
+#: The interval of reads from a running container (seconds).
 _LOOK_S = 0.25
-_KEPT = """The agent keeps the newest 8 to 16 MiB of each stream (its key output_max_bytes), as long as it remembers
-the container. What went straight to a terminal or file of yours, as with `penstock run`, is not kept."""
+_KEPT = """The agent keeps the newest 8 to 16 MiB of each stream (key output_max_bytes) until it drops the
+container. Output that went directly to your terminal or file, as with `penstock run`, is not kept."""
 
 
 def main(argv: list[str]) -> int:
-    """The command; its exit status."""
-    parser = arguments.Parser("logs", "Print what a container of this host has written.", _KEPT)
+    """Run the command; return its exit status."""
+    parser = arguments.Parser("logs", "Print the output of a container of this host.", _KEPT)
     parser.add_argument(
         "container",
         metavar="CONTAINER|JOB",
-        help="its id, as `penstock status` shows it; a job's: what came of it, if it was submitted here with --detach",
+        help="a container's id, as `penstock status` shows it; or a job's, if it was submitted here with --detach",
     )
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until it has ended")
-    parser.add_argument("--stderr", action="store_true", help="what it wrote to standard error")
+    parser.add_argument("-f", "--follow", action="store_true", help="continue until the container has ended")
+    parser.add_argument("--stderr", action="store_true", help="print standard error instead of standard output")
     options = parser.parse_args(argv)
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
     work = _print(options.container, "stderr" if options.stderr else "stdout", follow=options.follow)
     return converse(work, named="container")
@@ -49,20 +49,20 @@ async def _print(container: str, stream: str, *, follow: bool) -> int:
 
 
 async def _container_of(agent: AgentClient, name: str) -> str:
-    """A container's id; for that of a detached job the container of its manager, if this host's agent has it."""
+    """Return the container's id; for a detached job's id, the container of its manager, if this agent has it."""
     from penstock.cli.detach import manager_name
 
     containers = (await agent.status()).get("containers", [])
     managers = [one for one in containers if one.get("name") == manager_name(name)]
-    managers.sort(key=lambda one: one.get("user") == agent.welcome.user)  # anybody may call his own so
+    managers.sort(key=lambda one: one.get("user") == agent.welcome.user)  # any user may choose this name
     return str(managers[-1]["container"]) if managers else name
 
 
 async def _copy(running: Container, stream: str, until: asyncio.Future[Ended] | None) -> None:
-    """To standard output, as it is; what comes until the container has ended, where there is an ``until``."""
+    """Copy the output unchanged to standard output; with ``until``, continue until that container has ended."""
     offset = 0
     while True:
-        over = until is None or until.done()  # what is read after that is all
+        over = until is None or until.done()  # the following read is then complete
         part = await running.read(stream, offset)
         if part.offset > offset:
             print(f"penstock logs: {part.offset - offset} bytes are not kept any more", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``penstock COMMAND …``: finds the command, runs it, and turns every expected failure into one line."""
+"""``penstock COMMAND …``: find the command, run it, and print every expected failure as one line."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from penstock import __version__
 from penstock.cli.errors import CommandError
 from penstock.cli.statuses import Status
 
-#: The commands of the light client: name → what it does. Each is a module of this package with main(argv) -> int.
+#: The commands of the light client: name → summary. Each is a module of this package with main(argv) -> int.
 OWN = {
     "up": "start master and agent on this host, without any configuration",
     "run": "run one command in a container with limits",
-    "adopt": "take a running process into a container with limits",
+    "adopt": "move a running process into a container with limits",
     "resize": "change a container's limits while it runs",
-    "follow": "let a container's limits follow a profile",
-    "kill": "end containers with everything in them",
-    "logs": "what a container has written",
+    "follow": "make a container's limits follow a profile",
+    "kill": "kill containers with all their processes",
+    "logs": "print a container's output",
     "submit": "run a job: a graph of commands from a TOML file, or executors of an application",
-    "jobs": "your jobs, and how those of late ended",
-    "cancel": "stop jobs, with everything that runs of them",
-    "explain": "why a job waits, and where its tasks were placed",
-    "profile": "what executors used, and what their next run is expected to use",
-    "reserve": "have the cluster promise resources ahead of time",
-    "reservations": "what is promised to you, and giving it back",
-    "drain": "have nodes take no work, and wait until nothing runs there",
-    "undrain": "have drained nodes take work again",
-    "ca": "the operator's own certificate authority, for TLS between agents and master",
-    "config": "what a daemon's configuration says, and what is wrong with it",
-    "status": "what this host, or the cluster, is doing now",
-    "top": "the same, live",
-    "completion": "what a shell needs to complete this command's words",
+    "jobs": "list your jobs, including recently ended ones",
+    "cancel": "stop jobs with all their running tasks",
+    "explain": "explain why a job waits, and where its tasks were placed",
+    "profile": "show the use of executors, and the predicted use of their next run",
+    "reserve": "reserve resources of the cluster ahead of time",
+    "reservations": "list and delete your reservations",
+    "drain": "stop placing work on nodes, and wait until nothing runs there",
+    "undrain": "allow work on drained nodes again",
+    "ca": "run your own certificate authority, for TLS between agents and master",
+    "config": "show, check and change the configuration of a daemon",
+    "status": "show the present state of this host or of the cluster",
+    "top": "show the same, live",
+    "completion": "print a shell's completion script",
 }
-#: What the daemons' commands do, where they are installed (entry points of the group penstock.commands).
+#: The daemons' commands, if they are installed (entry points of the group penstock.commands).
 _INSTALLED = {
-    "check": "what this host can enforce, and the remedy for what it cannot",
+    "check": "show the host's enforceable limits, and the remedy for each other one",
     "agent": "the node daemon",
     "master": "the placement daemon",
-    "uninstall": "remove what agents have set up on this host",
+    "uninstall": "remove everything that agents have set up on this host",
     "dask-worker": "run a gated Dask worker in a container",
-    "spark-config": "have Spark's executors run in containers: prepare this host, print the configuration",
-    "place": "one scheduling round over a recorded state, explained",
-    "plan": "plan reservation requests off line: accepted, rejected, why",
-    "simulate": "what a cluster would do: run a scenario of the simulator",
-    "paper": "try what the papers claim, their figures beside ours",
+    "spark-config": "prepare this host to run Spark's executors in containers, print the configuration",
+    "place": "run one scheduling round on a recorded state, explained",
+    "plan": "plan reservation requests offline, with the reasons for rejections",
+    "simulate": "run a scenario in the simulator of a cluster",
+    "paper": "check the papers' claims, and show their figures beside ours",
 }
-#: What belongs together, in the order of the help.
+#: Groups of commands, in the order of the help.
 GROUPS = {
     "containers on this host": ("run", "adopt", "resize", "follow", "kill", "logs"),
     "the cluster": ("submit", "jobs", "cancel", "explain", "profile", "reserve", "reservations"),
@@ -62,7 +62,7 @@ _EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simula
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The whole command; returns its exit status."""
+    """Run the command line; return the exit status."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"penstock {name}: {_not_installed(name, str(error))}", file=sys.stderr)
         return Status.FAILED
     except BrokenPipeError:
-        # Whoever read our output has enough. Python would complain again when it closes stdout.
+        # The reader of our output has closed it. Python would report that again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Status.FAILED
     except KeyboardInterrupt:
@@ -95,10 +95,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def find(name: str) -> Callable[[list[str]], int]:
-    """A command's main(argv) → exit status.
+    """Return a command's main(argv) → exit status.
 
     Raises:
-        CommandError: it is not installed, or there is none of this name.
+        CommandError: the command is not installed or does not exist.
     """
     if name in OWN:
         _import_msgspec()
@@ -118,14 +118,14 @@ def find(name: str) -> Callable[[list[str]], int]:
 
 
 def _import_msgspec() -> None:
-    """Import msgspec without typing_extensions, which it prefers to typing wherever it is installed.
+    """Import msgspec without typing_extensions, which it prefers to typing if it is installed.
 
-    From Python 3.11 on typing has all that msgspec needs, and importing the other one takes 2.5 times as long as an
-    empty interpreter. A module that is None in ``sys.modules`` counts as not installed.
+    From Python 3.11 on, typing has everything that msgspec needs, and importing typing_extensions takes 2.5 times as
+    long as starting an empty interpreter. A module that is None in ``sys.modules`` counts as not installed.
     """
     if sys.modules.keys() & {"msgspec", "typing_extensions"}:
         return
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment] # documented so: "The import system"
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment] # documented under "The import system"
     try:
         import_module("msgspec")
     finally:
@@ -145,8 +145,8 @@ def _unknown(name: str) -> str:
     known = list(names())
     near = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known)}"
-    what = "option" if name.startswith("-") else "command"
-    return f"unknown {what} {name!r}; {hint}"
+    kind = "option" if name.startswith("-") else "command"
+    return f"unknown {kind} {name!r}; {hint}"
 
 
 def _installed() -> list[str]:
@@ -156,7 +156,7 @@ def _installed() -> list[str]:
 
 
 def names() -> dict[str, str]:
-    """Every command that is installed, and what it does."""
+    """Return every installed command with its summary."""
     return OWN | {name: _INSTALLED.get(name, "") for name in _installed()}
 
 

@@ -1,4 +1,4 @@
-"""Moments as commands show them: in local time."""
+"""Formatting of times in commands' output, in local time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UTC = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def moment(at: float) -> str:
-    """Return a Unix time in local time; today without the date."""
+    """Return a Unix time in local time; without the date if it is today's."""
     then, today = datetime.fromtimestamp(at).astimezone(), datetime.fromtimestamp(time.time()).astimezone()
     return then.strftime("%H:%M:%S" if then.date() == today.date() else "%Y-%m-%d %H:%M:%S")
 

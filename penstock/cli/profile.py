@@ -1,5 +1,5 @@
-"""``penstock profile``: what executors of an application used, what the next one is expected to use, and how far off
-that was before. The master is asked over its HTTP."""
+"""``penstock profile``: show the use of an application's executors, the forecast of the next run, and the errors of
+earlier forecasts. The master is queried over HTTP."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from penstock.cli.profiles import Application, Run, compare, with_gaps
 from penstock.cli.statuses import Status
 from penstock.model.reading import told
 
-#: So many of the latest runs are compared with what was forecast of them.
+#: The number of latest runs that are compared with their forecasts.
 _COMPARED = 5
 
 
 def main(argv: list[str]) -> int:
-    """The command; returns its exit status."""
+    """Run the command; return its exit status."""
     options = _parse(argv)
     master = MasterHttp(options.master, credentials(options.ca, options.token_file))
     if options.what == "list":
@@ -43,20 +43,20 @@ def main(argv: list[str]) -> int:
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = arguments.Parser(
         "profile",
-        "What executors used, slot by slot, and what the next run of their application is expected to use.",
+        "Show the use of executors, slot by slot, and the predicted use of their application's next run.",
         "list     every application that has run as executors (penstock submit --executors)\n"
-        "show     its runs, and what is expected of the next one\n"
-        "plot     a run over time beside what was expected of it\n"
-        "compare  how far expectations were off, for each of the latest runs",
+        "show     its runs, and the forecast of the next one\n"
+        "plot     a run over time with its forecast\n"
+        "compare  the errors of the forecasts of the latest runs",
     )
     add = parser.add_argument
     add("what", choices=["list", *_SHOWS], metavar="list|show|plot|compare")
-    add("application", nargs="?", metavar="APP", help="its name, as --application gave it")
-    add("--user", metavar="USER", help="whose it is (default: yours, or who alone has one of that name)")
-    add("--run", metavar="RUN", help="plot: which run (default: the latest)")
-    add("--of", choices=["mean", "peak"], default="mean", help="plot: of each slot the mean (the default) or the peak")
-    add("--svg", type=Path, metavar="FILE", help="plot: write a picture instead of characters")
-    add("--json", action="store_true", help="print what is known as JSON")
+    add("application", nargs="?", metavar="APP", help="its name, as given to --application")
+    add("--user", metavar="USER", help="its owner (default: you, or the only user with an application of that name)")
+    add("--run", metavar="RUN", help="plot: the run (default: the latest)")
+    add("--of", choices=["mean", "peak"], default="mean", help="plot: the mean (default) or the peak of each slot")
+    add("--svg", type=Path, metavar="FILE", help="plot: write an SVG file instead of characters")
+    add("--json", action="store_true", help="print all data as JSON")
     add(
         "--master",
         default=os.environ.get("PENSTOCK_MASTER_HTTP") or DEFAULT,
@@ -68,11 +68,11 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--token-file",
         type=Path,
         metavar="FILE",
-        help=f"has the token that the master wants (default: ${TOKEN_FILE}; or the token itself in ${TOKEN})",
+        help=f"file with the token that the master requires (default: ${TOKEN_FILE}; or the token itself in ${TOKEN})",
     )
     options = parser.parse_args(argv)
     if options.what != "list" and not options.application:
-        raise usage_error(f"{options.what}: of which application? `penstock profile list` names them")
+        raise usage_error(f"{options.what}: name an application; `penstock profile list` lists them")
     if options.what == "list" and options.application:
         raise usage_error(f"list: it takes no application; `penstock profile show {options.application}` shows one")
     if options.what != "plot" and (options.svg or options.run):
@@ -80,7 +80,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-# ---------------------------------------------------------------- what is shown
+# ---------------------------------------------------------------- output
 
 
 def _show(application: Application, document: Any, options: argparse.Namespace) -> None:
@@ -123,7 +123,7 @@ _SHOWS = {"show": _show, "plot": _plot, "compare": _compare}
 def _chosen(application: Application, name: str | None) -> Run:
     runs = application.latest()
     if not runs:
-        raise CommandError(f"no run of {application.application!r} has been kept yet")
+        raise CommandError(f"no run of {application.application!r} has been recorded yet")
     found = [run for run in runs if name is None or str(run.run) == name]
     if not found:
         known = ", ".join(str(run.run) for run in runs)
@@ -135,14 +135,14 @@ def _print_json(said: Any) -> None:
     print(msgspec.json.format(msgspec.json.encode(said), indent=2).decode())  # NaN, a gap, is null
 
 
-# ---------------------------------------------------------------- whose application
+# ---------------------------------------------------------------- the application's owner
 
 
 def _path(master: MasterHttp, application: str, user: str | None) -> str:
-    """Whose application of that name: as told, or this user's, or the only one.
+    """Return the path of an application: of the given user, of this user, or of its only owner.
 
     Raises:
-        CommandError: there is none, or several of others.
+        CommandError: it does not exist, or several other users have one.
     """
     if user is None:
         listed = master.get("/profiles")
@@ -150,10 +150,12 @@ def _path(master: MasterHttp, application: str, user: str | None) -> str:
         users = [str(entry.get("user")) for entry in entries if entry.get("application") == application]
         if not users:
             known = ", ".join(dict.fromkeys(str(entry.get("application")) for entry in entries)) or "none yet"
-            raise CommandError(f"no run of {application!r} has been kept; known: {known}", status=Status.UNKNOWN)
+            raise CommandError(f"no run of {application!r} has been recorded; known: {known}", status=Status.UNKNOWN)
         own = _own_name()
         if own not in users and len(users) > 1:
-            raise CommandError(f"{application!r} is of several: {', '.join(users)}; say --user", status=Status.USAGE)
+            raise CommandError(
+                f"{application!r} is of several users: {', '.join(users)}; give --user", status=Status.USAGE
+            )
         user = own if own in users else users[0]
     return f"/profiles/{quote(user, safe='')}/{quote(application, safe='')}"
 
@@ -170,5 +172,5 @@ def _read(document: Any, master: str) -> Application:
         return msgspec.convert(with_gaps(document), Application)
     except msgspec.ValidationError as error:
         raise CommandError(
-            f"{master}: what it says of the application cannot be read: {told(error, Application)}"
+            f"{master}: its answer about the application is invalid: {told(error, Application)}"
         ) from None

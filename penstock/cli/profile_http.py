@@ -1,4 +1,4 @@
-"""The master's HTTP as ``penstock profile`` asks it: over TLS, and with a token where the master wants one."""
+"""HTTP client of the master for ``penstock profile``: over TLS, and with a token if the master requires one."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from urllib.parse import urlsplit
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.statuses import Status
 
-#: Where `penstock master` and `penstock up` serve it, unless told otherwise.
+#: The default address of `penstock master` and `penstock up`.
 DEFAULT = "http://127.0.0.1:7422"
-#: What is asked with, where no option says otherwise.
+#: Environment variables for the credentials, overridden by options.
 TOKEN, TOKEN_FILE, CA = "PENSTOCK_HTTP_TOKEN", "PENSTOCK_HTTP_TOKEN_FILE", "PENSTOCK_HTTP_CA"
 _TIMEOUT_S = 10.0
 _HOSTNAME_MISMATCH, _IP_MISMATCH = 62, 64  # X509_V_ERR_…, openssl/x509_vfy.h
-_NOT_IN_TIME = {9: "it is not valid yet; is a clock wrong?", 10: "it has expired; it is to be renewed on the master"}
+_NOT_IN_TIME = {9: "it is not valid yet; is a clock wrong?", 10: "it has expired; renew it on the master"}
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """``ca`` signs the master's certificate (None: what this host trusts); ``token`` is shown (empty: none)."""
+    """``ca`` verifies the master's certificate (None: this host's CAs); ``token`` is sent (empty: none)."""
 
     ca: Path | None = None
     token: str = ""
 
 
 def credentials(ca: Path | None, token_file: Path | None) -> Credentials:
-    """From the options, or else from the environment.
+    """Return the credentials from the options or the environment.
 
     Raises:
-        CommandError: the file with the token cannot be read, or has none in it.
+        CommandError: the token's file cannot be read, or is empty.
     """
     ca = ca or _path(CA)
     named = "--token-file" if token_file is not None else f"${TOKEN_FILE}"
@@ -55,7 +55,7 @@ class MasterHttp:
     """The master's HTTP at ``http://HOST:PORT`` or ``https://HOST:PORT``.
 
     Raises:
-        CommandError: no such address; a CA that cannot be used; a token that everybody on the way could read.
+        CommandError: invalid address, unusable CA, or a token that would be sent in plain text.
     """
 
     def __init__(self, url: str, shown: Credentials) -> None:
@@ -65,7 +65,7 @@ class MasterHttp:
         try:
             self._port = parts.port or (443 if parts.scheme == "https" else 7422)
             understood = parts.scheme in {"http", "https"} and parts.hostname and not parts.path.strip("/")
-        except ValueError:  # a port that is none
+        except ValueError:  # an invalid port
             understood = False
         if not understood:
             raise usage_error(f"--master: {url!r} is not an address; write for example {DEFAULT}")
@@ -75,10 +75,10 @@ class MasterHttp:
             raise usage_error(f"--master: {url}: a token is not sent without TLS; write https://{self._host}")
 
     def get(self, path: str) -> Any:
-        """A JSON document.
+        """Return a JSON document.
 
         Raises:
-            CommandError: nobody answers there, or not with what was asked for.
+            CommandError: the server does not answer, or not with the requested document.
         """
         headers = {"Accept": "application/json"}
         if self._shown.token:
@@ -93,16 +93,16 @@ class MasterHttp:
         finally:
             connection.close()
         try:
-            said = json.loads(body)
+            document = json.loads(body)
         except ValueError:
-            said = None
+            document = None
         if answer.status == http.HTTPStatus.UNAUTHORIZED:
             raise CommandError(f"{self._url}: {self._why_unauthorized()}")
-        if answer.status != http.HTTPStatus.OK or said is None:
-            why = said.get("error") if isinstance(said, dict) else f"HTTP {answer.status}: it keeps no profiles"
-            missing = answer.status == http.HTTPStatus.NOT_FOUND and isinstance(said, dict)
+        if answer.status != http.HTTPStatus.OK or document is None:
+            why = document.get("error") if isinstance(document, dict) else f"HTTP {answer.status}: it keeps no profiles"
+            missing = answer.status == http.HTTPStatus.NOT_FOUND and isinstance(document, dict)
             raise CommandError(f"{self._url}{path}: {why}", status=Status.UNKNOWN if missing else Status.FAILED)
-        return said
+        return document
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is None:
@@ -112,23 +112,25 @@ class MasterHttp:
     def _why_unauthorized(self) -> str:
         if self._shown.token:
             return "the token is refused; it is in the file http_token_file or http_read_token_file of the master"
-        return f"it wants a token; name the file that has it with --token-file, or set ${TOKEN_FILE} or ${TOKEN}"
+        return f"it requires a token; name its file with --token-file, or set ${TOKEN_FILE} or ${TOKEN}"
 
     def _why(self, error: OSError | http.client.HTTPException) -> str:
-        """One line, with what would help."""
+        """Return one line with the cause and the remedy."""
         if isinstance(error, ssl.SSLCertVerificationError):
             if error.verify_code in {_HOSTNAME_MISMATCH, _IP_MISMATCH}:
-                return f"{self._url}: its certificate is not for {self._host!r}; give a name that it carries"
+                return f"{self._url}: its certificate is not for {self._host!r}; use a name in the certificate"
             if error.verify_code in _NOT_IN_TIME:
                 return f"{self._url}: its certificate is refused: {_NOT_IN_TIME[error.verify_code]}"
-            whom = f"by the CA in {self._shown.ca}" if self._shown.ca is not None else "by anybody that is trusted here"
-            return f"{self._url}: its certificate is not signed {whom}; name its CA with --ca ({error.verify_message})"
+            signer = f"by the CA in {self._shown.ca}" if self._shown.ca is not None else "by a CA trusted here"
+            return (
+                f"{self._url}: its certificate is not signed {signer}; give its CA with --ca ({error.verify_message})"
+            )
         if isinstance(error, ssl.SSLError):
             if error.reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}:
                 return f"{self._url}: it does not speak TLS; write http://"
             return f"{self._url}: TLS failed: {error.reason or error}"
         if self._tls is None and isinstance(error, http.client.BadStatusLine | ConnectionResetError):
-            return f"{self._url}: that is not HTTP; where the master's pages have TLS write https://"
+            return f"{self._url}: this is not HTTP; if the master's pages use TLS, write https://"
         why = getattr(error, "strerror", None) or error or type(error).__name__
         return f"no master at {self._url}: {why}; give its HTTP address with --master"
 
@@ -136,7 +138,7 @@ class MasterHttp:
 def _context(ca: Path | None) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=str(ca) if ca is not None else None)
-    except OSError as error:  # ssl.SSLError is one, too
+    except OSError as error:  # includes ssl.SSLError
         why = "there is no certificate in it" if isinstance(error, ssl.SSLError) else error.strerror
         raise usage_error(f"--ca: {ca}: {why}") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -153,7 +155,7 @@ def _path(variable: str) -> Path | None:
 
 
 def _printable(token: str, where: str) -> str:
-    """Raises CommandError: it could not be a header's value."""
+    """Raises CommandError: the token is not valid in a header."""
     if not token.isascii() or not token.isprintable():
         raise usage_error(f"{where}: a token is one line of plain ASCII characters")
     return token

@@ -1,4 +1,4 @@
-"""A run beside what was expected of it, as a picture: one panel for each resource."""
+"""A run and its forecast as an SVG picture: one panel for each resource."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _USED, _EXPECTED, _INK, _FAINT = "#2b6cb0", "#c05621", "#1a202c", "#cbd5e0"
 
 
 def picture(application: Application, run: Run, forecast: Forecast | None, of: str) -> str:
-    """An SVG document; ``of``: mean or peak of each slot. The band is of the mean."""
-    came = series_of(run, of)
-    said = series_of(forecast, of) if forecast is not None else None
+    """Return an SVG document; ``of``: mean or peak of each slot. The forecast's band is that of the mean."""
+    used = series_of(run, of)
+    predicted = series_of(forecast, of) if forecast is not None else None
     expected_slots = forecast.duration_slots if forecast is not None else 0.0
     slots = max(run.duration_slots, expected_slots)
     height = _TOP + len(application.resources) * (_PANEL + _GAP)
@@ -33,13 +33,13 @@ def picture(application: Application, run: Run, forecast: Forecast | None, of: s
         y = _TOP + index * (_PANEL + _GAP)
         band = (forecast.low, forecast.high) if forecast is not None and of == "mean" else ([], [])
         low, high = (band[0][index], band[1][index]) if band[0] and band[1] else ([], [])
-        expected = said[index] if said is not None else []
-        top = max(measured([*came[index], *expected, *high]), default=0.0)
-        panel = _Panel(y, slots, top, measured=bool(measured(came[index])))
+        expected = predicted[index] if predicted is not None else []
+        top = max(measured([*used[index], *expected, *high]), default=0.0)
+        panel = _Panel(y, slots, top, measured=bool(measured(used[index])))
         parts += panel.frame(name, run.stages, application.slot_s)
         if high:
             parts += panel.band(low, high, expected_slots)
-        parts += panel.area(came[index], run.duration_slots)
+        parts += panel.area(used[index], run.duration_slots)
         if expected:
             parts += panel.line(expected, expected_slots)
     return "\n".join([*parts, "</svg>", ""])
@@ -50,7 +50,7 @@ def _legend(forecast: Forecast | None, *, banded: bool) -> list[str]:
     if forecast is not None:
         marks.append((f'fill="{_EXPECTED}"', f"expected by {forecast.by}"))
         if banded and forecast.low:
-            marks.append((f'fill="{_EXPECTED}" fill-opacity="0.18"', "band of what was expected"))
+            marks.append((f'fill="{_EXPECTED}" fill-opacity="0.18"', "band of the forecast"))
     parts, x = [], _LEFT
     for fill, text in marks:
         parts.append(f'<rect x="{x}" y="40" width="14" height="10" {fill}/>')
@@ -60,7 +60,7 @@ def _legend(forecast: Forecast | None, *, banded: bool) -> list[str]:
 
 
 class _Panel:
-    """One resource over time: ``slots`` across, 0 to ``top`` upwards."""
+    """A panel for one resource over time: ``slots`` wide, from 0 to ``top``."""
 
     def __init__(self, y: float, slots: float, top: float, *, measured: bool) -> None:
         self._y, self._slots, self._top = y, slots, top or 1.0
@@ -68,7 +68,7 @@ class _Panel:
         self._measured = measured
 
     def frame(self, name: str, stages: Sequence[int], slot_s: float) -> list[str]:
-        """Axes, their ends, and where stages of the run ended."""
+        """Return the axes, their labels, and marks at the ends of the run's stages."""
         left, right, bottom = _LEFT, _WIDTH - _RIGHT, self._y + _PANEL
         end = duration(self._slots * slot_s)
         highest = amount(name, self._top) if self._highest else "none" if self._measured else "–"
@@ -89,7 +89,7 @@ class _Panel:
         ]
 
     def band(self, low: Sequence[float], high: Sequence[float], slots: float) -> list[str]:
-        """Return the areas where the mean was expected to lie."""
+        """Return the areas in which the mean was predicted to lie."""
         known = [a + b for a, b in zip(low, high, strict=True)]
         return [
             f'<polygon points="{" ".join([*self._steps(high, at, slots), *reversed(self._steps(low, at, slots))])}" '
@@ -98,7 +98,7 @@ class _Panel:
         ]
 
     def area(self, values: Sequence[float], slots: float) -> list[str]:
-        """Return the areas of what was used, one for each stretch without a gap."""
+        """Return the areas of the measured use, one for each stretch without a gap."""
         areas = []
         for at in _stretches(values):
             ground = [f"{self._x(end):.1f},{self._y + _PANEL}" for end in (min(at.stop, slots), at.start)]
@@ -107,7 +107,7 @@ class _Panel:
         return areas
 
     def line(self, values: Sequence[float], slots: float) -> list[str]:
-        """Return the lines of what was expected."""
+        """Return the lines of the forecast."""
         return [
             f'<polyline points="{" ".join(self._steps(values, at, slots))}" fill="none" '
             f'stroke="{_EXPECTED}" stroke-width="2"/>'
@@ -118,7 +118,7 @@ class _Panel:
         return _LEFT + (_WIDTH - _RIGHT - _LEFT) * slot / self._slots
 
     def _steps(self, values: Sequence[float], at: range, slots: float) -> list[str]:
-        """A value holds for the whole of its slot; a series of ``slots`` ends within its last one."""
+        """Return the points of a step line; a series of ``slots`` ends within its last slot."""
         points = []
         for slot in at:
             y = self._y + _PANEL * (1 - values[slot] / self._top)
@@ -127,7 +127,7 @@ class _Panel:
 
 
 def _stretches(values: Sequence[float]) -> Iterator[range]:
-    """Yield each run of slots that were measured."""
+    """Yield each run of measured slots."""
     start = 0
     for slot in range(len(values) + 1):
         if slot == len(values) or math.isnan(values[slot]):

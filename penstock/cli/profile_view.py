@@ -18,22 +18,22 @@ from penstock.model.units import format_bytes
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _ROWS = 6
-#: A chart of few slots is widened, slot by slot; one of many is drawn together.
+#: A chart of few slots is widened to about this width; one of many slots is shrunk.
 _COLUMNS, _MOST_COLUMNS = 60, 100
 _FORECAST = "━"
-#: On the lowest row, where no sample was taken: an empty column is one of which nothing was used.
+#: Marks a slot without a sample on the lowest row; an empty column means that nothing was used.
 _GAP = "·"
 
 
 def amount(resource: str, value: float) -> str:
-    """A resource's use, as people read it."""
+    """Format a resource's use."""
     if "cpu" in resource or "core" in resource:
         return f"{value:.2g}" if 0 < value < 0.01 else f"{value:.2f}"
     return format_bytes(value) + ("" if "memory" in resource else "/s")
 
 
 def label(resource: str) -> str:
-    """Its name above a column or a chart, whose numbers have their units."""
+    """Return a resource's name above a column or a chart, without its unit."""
     return resource.replace("cores", "cpu").removesuffix("_per_s").removesuffix("_bytes")
 
 
@@ -41,7 +41,7 @@ def label(resource: str) -> str:
 
 
 def print_list(entries: Sequence[Any]) -> None:
-    """Every application."""
+    """Print all applications."""
     table = _table("application", "user", "runs", "settings", "last run", "error")
     for entry in entries:
         if isinstance(entry, Mapping):
@@ -57,11 +57,11 @@ def print_list(entries: Sequence[Any]) -> None:
     if table.row_count:
         render.console().print(table)
     else:
-        print("no run of executors has been kept yet; start some with `penstock submit --executors`")
+        print("no run of executors has been recorded yet; start some with `penstock submit --executors`")
 
 
 def print_application(application: Application) -> None:
-    """Its runs, and what is expected of the next."""
+    """Print an application's runs, and the forecast of the next one."""
     console = render.console()
     console.print(render.plain(f"{application.application} of {application.user}, slots of {application.slot_s:g} s"))
     columns = [f"{label(name)} mean / peak" for name in application.resources]
@@ -90,9 +90,9 @@ def print_application(application: Application) -> None:
 
 
 def print_compared(application: Application, compared: Sequence[Compared], *, told: bool) -> None:
-    """Forecasts beside what came of them; ``told``: the master said what it had forecast."""
+    """Print the errors of forecasts; ``told``: the forecasts are those that the master had made."""
     if not compared:
-        print(f"nothing was expected of any run of {application.application}: too few have been kept")
+        print(f"no run of {application.application} had a forecast: too few runs have been recorded")
         return
     console = render.console()
     table = _table(
@@ -105,9 +105,9 @@ def print_compared(application: Application, compared: Sequence[Compared], *, to
         ]
         table.add_row(render.plain(one.run), render.plain(one.by), _percent(one.length, sign=True), *cells)
     console.print(table)
-    whose = "forecast before each run" if told else "the mean of the runs before, as the master tells no forecasts"
+    source = "forecast before each run" if told else "the mean of the runs before, as the master sends no forecasts"
     console.print(
-        Text(f"Expected ({whose}) ÷ what came − 1; in band: share of slots whose mean lay in the band.", style="dim")
+        Text(f"Expected ({source}) ÷ used − 1; in band: share of slots whose mean lay in the band.", style="dim")
     )
 
 
@@ -160,32 +160,32 @@ def _print(console: Console, table: Table) -> None:
 
 
 def print_plot(application: Application, run: Run, forecast: Forecast | None, of: str) -> None:
-    """A run over time, one chart for each resource; ``of``: mean or peak of each slot."""
+    """Print charts of a run over time, one for each resource; ``of``: mean or peak of each slot."""
     console = render.console()
     for line in plot(application, run, forecast, of, min(console.width - 14, _MOST_COLUMNS)):
         console.print(line, soft_wrap=True)
 
 
 def plot(application: Application, run: Run, forecast: Forecast | None, of: str, columns: int) -> list[Text]:
-    """The lines of the charts: bars are what was used, a line across them what was expected."""
-    expected = f"{_FORECAST} expected by {forecast.by}" if forecast is not None else "nothing was expected of it"
-    came = series_of(run, of)
-    gaps = f", {_GAP} not measured" if any(math.isnan(value) for row in came for value in row) else ""
+    """Return the lines of the charts: bars are the measured use, lines across them the forecast."""
+    expected = f"{_FORECAST} expected by {forecast.by}" if forecast is not None else "without a forecast"
+    used = series_of(run, of)
+    gaps = f", {_GAP} not measured" if any(math.isnan(value) for row in used for value in row) else ""
     title = f"{application.application} of {application.user}, run {run.run}: █ used, {expected}{gaps}"
     lines = [render.plain(title)]
-    said = series_of(forecast, of) if forecast is not None else None
+    predicted = series_of(forecast, of) if forecast is not None else None
     slots = max(run.duration_slots, forecast.duration_slots if forecast is not None else 0.0)
     whole = math.ceil(slots)
     width = max(1, min(columns, max(whole, _COLUMNS // whole * whole)))
     for index, name in enumerate(application.resources):
-        bars = _columns(came[index], run.duration_slots, slots, width)
+        bars = _columns(used[index], run.duration_slots, slots, width)
         marks = (
-            _columns(said[index], forecast.duration_slots, slots, width)
-            if said is not None and forecast is not None
+            _columns(predicted[index], forecast.duration_slots, slots, width)
+            if predicted is not None and forecast is not None
             else []
         )
         lines.append(Text())
-        if not measured(came[index]):
+        if not measured(used[index]):
             lines.append(render.plain(f"{label(name)}: not measured"))
         elif any(value and not math.isnan(value) for value in (*bars, *marks)):
             lines += [*_chart(name, bars, marks, of), _axis(run.stages, slots, width, application.slot_s)]
@@ -199,12 +199,12 @@ def plot(application: Application, run: Run, forecast: Forecast | None, of: str,
 
 
 def series_of(one: Run | Forecast, of: str) -> Series:
-    """The peaks or the means of its slots."""
+    """Return the peaks or the means of its slots."""
     return one.peak if of == "peak" else one.mean
 
 
 def _columns(values: Sequence[float], had_slots: float, slots: float, width: int) -> list[float | None]:
-    """One value for each column of a chart that is ``slots`` long; None behind the end of a series of ``had_slots``."""
+    """Return one value for each column of a chart of ``slots``; None after the end of a series of ``had_slots``."""
     used = min(width, max(1, math.ceil(had_slots * width / slots)))
     fitted = list(values) if math.ceil(slots) == width else stretched(values, had_slots, used)
     return [*fitted, *[None] * (width - len(fitted))]
@@ -229,7 +229,7 @@ def _chart(name: str, bars: Sequence[float | None], marks: Sequence[float | None
 
 
 def _axis(stages: Sequence[int], slots: float, width: int, slot_s: float) -> Text:
-    """From 0 to the end; a notch where a stage of the run ended."""
+    """Return the time axis, with a notch at the end of each of the run's stages."""
     notches = {min(width - 1, math.ceil(end * width / slots) - 1) for end in stages}
     line = "".join("┴" if column in notches else "─" for column in range(width))
     return Text(f"{'0':>12} └{line} {duration(slots * slot_s)}")

@@ -1,6 +1,6 @@
-"""What the master knows of an application's executors, and how far its forecasts were off. Pure.
+"""The master's data about an application's executors, and the errors of its forecasts. Pure.
 
-Series are resources × slots, in cores, bytes/s and bytes; a slot takes ``slot_s`` seconds, and the last one
+Series are resources × slots, in cores, bytes/s and bytes; a slot takes ``slot_s`` seconds, and the last slot
 ``last_part`` of that. A slot that was not measured is NaN here, and null in JSON.
 """
 
@@ -14,18 +14,18 @@ from typing import Annotated, Any
 import msgspec
 
 Series = list[list[float]]
-#: The part of the last slot that had passed at the end; 1 from a master that does not tell it.
+#: The covered fraction of the last slot; 1 from a master that does not send it.
 LastPart = Annotated[float, msgspec.Meta(gt=0, le=1)]
-#: Runs that a forecast is made from where the master does not say what it would have forecast (Elasecutor §IV.C).
+#: The number of runs in a forecast made here, if the master does not send its own (Elasecutor §IV.C).
 LATEST = 3
-#: A slot of which a smaller part was measured is a gap: what is left is rounding.
+#: A slot of which a smaller part was measured is a gap: the rest is rounding.
 _LEAST_SEEN = 1e-9
-#: Lengths in slots that exceed a whole number by less are that number.
+#: A length in slots that exceeds a whole number by less is rounded to it.
 _ROUNDING = 1e-6
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What tells one run from another beforehand: the input's size and the bounds."""
+    """The properties that distinguish runs beforehand: the input's size and the bounds."""
 
     input_bytes: int = 0
     cores: float = 0.0
@@ -33,7 +33,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What one run used: the mean of its executors. ``stages`` are the slots at whose end a stage ended."""
+    """The use of one run: the mean of its executors. ``stages`` are the slots at whose end a stage ended."""
 
     run: str | int
     mean: Series
@@ -45,12 +45,12 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def duration_slots(self) -> float:
-        """Return how long it took, in slots."""
+        """The run's length in slots."""
         return len(self.mean[0]) - 1 + self.last_part
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """What the next one with these settings will use; ``low`` and ``high`` bound the mean. ``error`` null: untried."""
+    """A forecast for a run with these settings; ``low`` and ``high`` bound the mean. ``error`` None: not evaluated."""
 
     mean: Series
     peak: Series
@@ -64,21 +64,21 @@ class Forecast(msgspec.Struct, frozen=True):
 
     @property
     def duration_slots(self) -> float:
-        """Return how long it will take, in slots."""
+        """The predicted length in slots."""
         return len(self.mean[0]) - 1 + self.last_part
 
 
 class Foretold(msgspec.Struct, frozen=True):
-    """What was forecast before a run; null: too little was known."""
+    """The forecast made before a run; None: too few runs were recorded."""
 
     run: str | int
     forecast: Forecast | None = None
 
 
 class Application(msgspec.Struct, frozen=True):
-    """``GET /profiles/USER/APPLICATION`` of the master; runs in the order in which they ended.
+    """``GET /profiles/USER/APPLICATION`` of the master; runs in the order of their ends.
 
-    Raises: ValueError: series that do not have a row for each resource, all alike in length.
+    Raises: ValueError: series that do not have one row for each resource, all of the same length.
     """
 
     application: str
@@ -101,11 +101,11 @@ class Application(msgspec.Struct, frozen=True):
                     raise ValueError("series without slots")
 
     def latest(self) -> list[Run]:
-        """The runs, oldest first."""
+        """Return the runs, oldest first."""
         return sorted(self.runs, key=lambda run: run.ended_at)
 
     def before(self, run: Run) -> Forecast | None:
-        """What was forecast of a run: as the master says, or else the mean of the runs of the same settings before."""
+        """Return a run's forecast: the master's, or the mean of earlier runs with the same settings."""
         for past in self.history:
             if str(past.run) == str(run.run):
                 return past.forecast
@@ -117,9 +117,9 @@ class Application(msgspec.Struct, frozen=True):
 
 
 class Errors(msgspec.Struct, frozen=True):
-    """Of one resource, relative to what came: of the sum over time, and of the highest peak; positive: too much.
+    """Errors for one resource, relative to the run: of the sum over time, and of the highest peak; positive: too high.
 
-    None where nothing came. ``within`` is the share of slots whose mean lies in the band; None: there was no band.
+    None if the run used nothing. ``within`` is the share of slots whose mean lies in the band; None: there is no band.
     """
 
     total: float | None
@@ -128,7 +128,7 @@ class Errors(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A run and the forecast before it, resource → errors; ``length`` is relative, too."""
+    """A run and its forecast, resource → errors; ``length`` is a relative error, too."""
 
     run: str
     ended_at: float
@@ -139,7 +139,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 def compare(application: Application, run: Run, forecast: Forecast) -> Compared:
-    """How far it was off; what took longer or shorter than was forecast is compared over its own length."""
+    """Return a forecast's errors; a forecast of another length is stretched to the run's length."""
     errors = {}
     for index, name in enumerate(application.resources):
         came = run.mean[index]
@@ -165,9 +165,9 @@ def compare(application: Application, run: Run, forecast: Forecast) -> Compared:
 
 
 def stretched(values: Sequence[float], had_slots: float, to_slots: float) -> list[float]:
-    """Return a series of ``had_slots`` over another length; its mean stays the same, and so does the place of each gap.
+    """Return a series of ``had_slots`` stretched to another length; its mean and the places of its gaps stay the same.
 
-    The last slot of either length is a part of a slot where the length is no whole number.
+    If a length is not a whole number, the last slot is a part of a slot.
     """
     count = max(1, math.ceil(to_slots - _ROUNDING))
     if math.isclose(had_slots, to_slots) and count == len(values):
@@ -191,7 +191,7 @@ def _parts(values: Sequence[float], bounds: Sequence[float]) -> list[float]:
 
 
 def measured(values: Sequence[float]) -> list[float]:
-    """Return the values of the slots that were measured."""
+    """Return the values of the measured slots."""
     return [value for value in values if not math.isnan(value)]
 
 
@@ -207,7 +207,7 @@ def with_gaps(document: Any) -> Any:
 
 
 def average(values: Sequence[float], last_part: float = 1.0) -> float:
-    """Return the mean over the time that was measured; NaN where nothing was."""
+    """Return the mean over the measured time; NaN if nothing was measured."""
     lengths = [1.0] * (len(values) - 1) + [last_part]
     seen = [(value, length) for value, length in zip(values, lengths, strict=True) if not math.isnan(value)]
     total = math.fsum(value * length for value, length in seen)
@@ -215,7 +215,7 @@ def average(values: Sequence[float], last_part: float = 1.0) -> float:
 
 
 def _mean_of(runs: Sequence[Run]) -> Forecast:
-    """Without regard to their stages: a run that took longer did the same more slowly."""
+    """Return the mean of runs, regardless of their stages: a longer run did the same work more slowly."""
     duration_slots = math.fsum(run.duration_slots for run in runs) / len(runs)
     rows = range(len(runs[0].mean))
     means, peaks = (
@@ -242,5 +242,5 @@ def _relative(said: float, came: float) -> float | None:
 
 
 def _hair(value: float) -> float:
-    """Numbers travel as text, and sums are formed in another order."""
+    """Return a tolerance: numbers are sent as text, and sums are formed in another order."""
     return abs(value) * 1e-6

@@ -1,4 +1,4 @@
-"""What tables for people are made of: columns that go where there is no room, bars, text that steers no terminal."""
+"""Parts of tables for people: columns that are dropped where space is short, bars, text without control characters."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rich.text import Text
 from penstock.cli.words import printable
 from penstock.model.units import format_bytes
 
-#: How many of each list are shown: a screen, not a log.
+#: The number of rows shown of each list: a screen, not a log.
 SHOWN = 20
 _GAP = 2
-#: A column whose text may take several lines is still read at this width.
+#: A column whose text may wrap is readable at this width.
 _WRAPPED = 24
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Standard output or error; wide enough for every column when nobody looks at it through a terminal.
+    """Return a console for standard output or error; if that is no terminal, it is wide enough for every column.
 
-    Colours and the like are only for terminals, whatever FORCE_COLOR says; NO_COLOR takes the colours away there, too.
+    Colours are used on terminals only, even with FORCE_COLOR; NO_COLOR disables them there, too.
     """
     terminal = (sys.stderr if stderr else sys.stdout).isatty()
     width = None if terminal else 160
@@ -35,11 +35,11 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def plain(value: object) -> Text:
-    """Text from elsewhere, without markup and without anything that could steer a terminal."""
+    """Return external text without markup and control characters."""
     return Text(printable(value))
 
 
-#: How jobs stand, or how they ended.
+#: Styles of the states and outcomes of jobs.
 JOB_STYLES = {
     "admitted": "green",
     "running": "green",
@@ -56,7 +56,7 @@ JOB_STYLES = {
 
 
 def styled(value: object, styles: Mapping[str, str], other: str = "") -> Text:
-    """A word in the style that it has."""
+    """Return a word in its style."""
     return Text(plain(value).plain, style=styles.get(str(value), other))
 
 
@@ -65,8 +65,8 @@ def styled(value: object, styles: Mapping[str, str], other: str = "") -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``of`` makes a cell of a row. Where there is no room the column with the highest ``rank`` goes first; 0 stays.
-    ``wraps``: its text may take several lines."""
+    """``of`` makes a cell from a row. If space is short, the column with the highest ``rank`` is dropped first; rank 0
+    stays. ``wraps``: its text may take several lines."""
 
     header: str
     of: Callable[[Mapping[str, Any]], Text | str]
@@ -76,7 +76,7 @@ class Column:
 
 
 class Fitted:
-    """A table of as many of its columns as there is room for; of a long list the first rows, and how many more."""
+    """A table of as many columns as fit; of a long list the first rows, and the number of the others."""
 
     def __init__(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], shown: int = SHOWN) -> None:
         self._columns = list(columns)
@@ -112,7 +112,7 @@ class Fitted:
         return chosen
 
     def _says(self, index: int) -> bool:
-        """A column that can go and in which nothing stands is left out everywhere."""
+        """Whether a column is worth showing: one that may be dropped is not if all its cells are empty."""
         return not self._columns[index].rank or any(row[index].plain for row in self._rows)
 
     def _width(self, index: int) -> int:
@@ -130,7 +130,7 @@ def _cell(value: Text | str) -> Text:
 
 
 def bar(share: float, width: int = 10) -> Text:
-    """A filled share of ``width`` characters; red from 95 % on."""
+    """Return a bar of ``width`` characters, filled to ``share``; red from 95 % on."""
     eighths = round(8 * width * min(1.0, max(0.0, share))) if math.isfinite(share) else 0
     whole, rest = divmod(eighths, 8)
     text = ("█" * whole + (_BLOCKS[rest] if rest else "")).ljust(width)
@@ -138,17 +138,17 @@ def bar(share: float, width: int = 10) -> Text:
 
 
 def percent(share: float) -> str:
-    """``0.42`` → ``42 %``."""
+    """Format ``0.42`` as ``42 %``."""
     return f"{100 * share:.0f} %" if math.isfinite(share) else "?"
 
 
 def rate(bytes_per_s: float) -> str:
-    """With its unit."""
+    """Format a rate with its unit."""
     return f"{format_bytes(bytes_per_s)}/s"
 
 
 def amount(unit: str, value: object) -> str:
-    """Of a resource in ``cores``, ``bytes`` or as a ``share``; what is not known is a dash."""
+    """Format an amount in ``cores``, ``bytes`` or as a ``share``; an unknown one is a dash."""
     if not isinstance(value, int | float):
         return "–"
     if unit == "bytes":
@@ -157,7 +157,7 @@ def amount(unit: str, value: object) -> str:
 
 
 def clock(at: object) -> str:
-    """Unix time → the time of day here."""
+    """Format a Unix time as local time of day."""
     try:
         return time.strftime("%H:%M:%S", time.localtime(at)) if isinstance(at, int | float) else ""
     except (OverflowError, ValueError, OSError):
@@ -165,7 +165,7 @@ def clock(at: object) -> str:
 
 
 def resources(of: Mapping[str, Any], extra: Sequence[Column] = ()) -> Fitted | None:
-    """Each resource's capacity, what is promised and used of it, and the slack, as agent and master tell them."""
+    """Return a table of resources: capacity, promised, used and slack, as in the agent's and master's documents."""
     rows = [{"resource": name, **row} for name, row in of.items() if isinstance(row, Mapping)]
 
     def column(key: str) -> Callable[[Mapping[str, Any]], str]:
@@ -180,50 +180,50 @@ def resources(of: Mapping[str, Any], extra: Sequence[Column] = ()) -> Fitted | N
     return Fitted(columns, rows) if rows else None
 
 
-# ---------------------------------------------------------------- documents of any age
+# ---------------------------------------------------------------- documents of any version
 
 
 def mapping(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """What is there under the key, if it is a map."""
+    """Return the value of a key if it is a map, otherwise an empty map."""
     value = of.get(key)
     return value if isinstance(value, Mapping) else {}
 
 
 def listing(of: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The maps that are in the list there."""
+    """Return the maps in the list at a key."""
     value = of.get(key)
     entries: Iterable[Any] = value if isinstance(value, list) else []
     return [entry for entry in entries if isinstance(entry, Mapping)]
 
 
 def named(of: Mapping[str, Any], key: str, name: str) -> list[Mapping[str, Any]]:
-    """The maps in the map there, each with its key as ``name``."""
+    """Return the maps in the map at a key, each with its own key as ``name``."""
     return [{name: each, **row} for each, row in mapping(of, key).items() if isinstance(row, Mapping)]
 
 
 def number(of: Mapping[str, Any], key: str) -> float:
-    """A number; 0 where there is none."""
+    """Return the number at a key, or 0."""
     value = of.get(key)
     return float(value) if isinstance(value, int | float) else 0.0
 
 
 def count(of: Mapping[str, Any], key: str) -> str:
-    """A number without decimals; nothing where there is none."""
+    """Return the number at a key without decimals, or an empty text."""
     return f"{number(of, key):.0f}" if key in of else ""
 
 
 def field(key: str) -> Callable[[Mapping[str, Any]], str]:
-    """A cell that shows what is there under the key."""
+    """Return a function that shows the value of a key as a cell."""
     return lambda row: "" if row.get(key) is None else str(row[key])
 
 
 def counted(key: str) -> Callable[[Mapping[str, Any]], str]:
-    """A cell that shows a number."""
+    """Return a function that shows a number as a cell."""
     return lambda row: count(row, key)
 
 
 def stages(job: Mapping[str, Any], key: str = "stages") -> str:
-    """How many of the tasks of its stages are done, as far as its framework told."""
+    """Return the numbers of ended and of all tasks in its stages, as reported by its framework."""
     told = listing(job, key)
     tasks = sum(number(stage, "tasks") for stage in told)
     done = sum(number(stage, "done") for stage in told)
@@ -231,7 +231,7 @@ def stages(job: Mapping[str, Any], key: str = "stages") -> str:
 
 
 def troubles(status: Mapping[str, Any]) -> Text | None:
-    """What the system refuses to the daemon at the moment, and why."""
+    """Return the operations that the system currently refuses to the daemon, and the reasons."""
     rows = [f"{row.get('what', '?')}: {row.get('why', '?')}" for row in listing(status, "degraded")]
     if not rows:
         return None
@@ -241,7 +241,7 @@ def troubles(status: Mapping[str, Any]) -> Text | None:
 
 
 def page(headline: Text, *parts: Fitted | Text | None) -> RenderableType:
-    """One below the other, a line left empty above each table; None: there is nothing of it."""
+    """Stack parts, with an empty line above each table; None: nothing to show."""
     found: list[RenderableType] = [headline]
     for part in parts:
         if part is not None:

@@ -1,4 +1,4 @@
-"""The master's status document for people, and what is promised ahead of time."""
+"""The master's status document and reservations, for people."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _STATES = {"connected": "green", "away": "red", "expected": "yellow", "draining"
 def cluster_view(
     status: Mapping[str, Any], reservations: Sequence[Reserved] = (), now: float | None = None
 ) -> RenderableType:
-    """Everything: sums, nodes, jobs, reservations due, preemptions. ``now`` is Unix time (None: the clock's)."""
+    """Return the whole view: sums, nodes, jobs, reservations, preemptions. ``now`` is Unix time (None: the clock's)."""
     at = time.time() if now is None else now
     return page(
         _headline(status, at),
@@ -132,7 +132,7 @@ def _pending(node: Mapping[str, Any]) -> str:
 
 
 def _jobs(status: Mapping[str, Any]) -> Fitted | None:
-    """In their order, as far as they have a place in it."""
+    """Return the jobs in their order; jobs without a rank come last."""
     rows = sorted(named(status, "jobs", "job"), key=lambda row: number(row, "rank") or math.inf)
     columns = [
         Column("job", field("job")),
@@ -145,8 +145,8 @@ def _jobs(status: Mapping[str, Any]) -> Fitted | None:
         Column("ready", counted("ready"), right=True),
         Column("", _progress, rank=6),
         Column("done", lambda row: stages(row, "progress"), rank=2),
-        Column("why it has that rank", field("reason"), rank=5, wraps=True),
-        Column("why it waits", field("waits"), rank=4, wraps=True),
+        Column("reason of the rank", field("reason"), rank=5, wraps=True),
+        Column("reason of waiting", field("waits"), rank=4, wraps=True),
     ]
     return Fitted(columns, rows) if rows else None
 
@@ -158,7 +158,7 @@ def _progress(job: Mapping[str, Any]) -> Text:
 
 
 def _others(status: Mapping[str, Any]) -> Text | None:
-    """What a document that came through the agent leaves out."""
+    """Return the numbers of entries that the agent left out of the document."""
     more = mapping(status, "more")
     parts = [
         f"{number(more, key):.0f} {what}"
@@ -172,7 +172,7 @@ def _others(status: Mapping[str, Any]) -> Text | None:
 
 
 def _reservations(reservations: Sequence[Reserved], now: float) -> Fitted | None:
-    """What is promised now or next of each, what comes first first; and what was dropped."""
+    """Return each reservation's current or next piece, earliest first; and dropped reservations."""
     rows: list[dict[str, Any]] = []
     for one in reservations:
         piece = next((piece for piece in one.promised if piece.finish > now), None)

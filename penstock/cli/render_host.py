@@ -1,4 +1,4 @@
-"""The agent's status document for people. Keys may be missing: an older or newer agent is shown as far as it goes."""
+"""The agent's status document, for people. Keys may be missing: the agent may be older or newer than this command."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from penstock.cli.words import duration
 from penstock.model.units import format_bytes
 
 _STATES = {"running": "green", "paused": "yellow", "warned": "yellow", "stopping": "yellow"}
-#: A share of the time below which nobody calls it pressure.
+#: Smaller shares of time are not shown as pressure.
 _PRESSED = 0.005
-#: So many of what a host cannot enforce are named.
+#: The number of unenforced features that are named.
 _NAMED = 3
 
 
 def host_view(status: Mapping[str, Any]) -> RenderableType:
-    """Everything: the host, resources, queues, containers, jobs, preemptions."""
+    """Return the whole view: the host, resources, queues, containers, jobs, preemptions."""
     return page(
         _headline(status),
         troubles(status),
@@ -74,7 +74,7 @@ def _headline(status: Mapping[str, Any]) -> Text:
 
 
 def _whole_host(host: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str]:
-    """Of each resource what everything on the host does with it, whoever started it."""
+    """Return a cell function: the use of a resource by all processes of the host."""
     if not host:
         return lambda row: ""
     reads, writes = (rate(number(host, f"disk_{what}_bytes_per_s")) for what in ("read", "write"))
@@ -157,7 +157,7 @@ def _state(container: Mapping[str, Any]) -> Text:
 
 
 def _against(container: Mapping[str, Any], used: str, unit: str, *limits: str) -> str:
-    """What is used, and its limit; of what follows a profile what that wants now."""
+    """Format the use and its limit; for a container with a profile, also the profile's current demand."""
     sample, bounds = mapping(container, "sample"), mapping(container, "limits")
     limit = next((bounds[key] for key in limits if bounds.get(key)), None)
     wants = mapping(mapping(container, "profile"), "wants").get(used)
@@ -182,7 +182,7 @@ def _traffic(container: Mapping[str, Any]) -> str:
 
 
 def _pressure(container: Mapping[str, Any]) -> str:
-    """Shares of the time in which something in it waited (PSI), or in which ``cpu.max`` held it back."""
+    """Format shares of time in which processes waited (PSI), or were throttled by ``cpu.max``."""
     sample = mapping(container, "sample")
     kinds = (("cpu", "cpu_stalled"), ("limit", "cpu_throttled"), ("mem", "memory_stalled"), ("disk", "disk_stalled"))
     return ", ".join(f"{name} {percent(share)}" for name, key in kinds if (share := number(sample, key)) >= _PRESSED)
@@ -208,7 +208,7 @@ def _note(container: Mapping[str, Any]) -> str:
 
 
 def _rank(of: Mapping[str, Any]) -> str:
-    """Why its job has its rank: said only where another job stands beside it."""
+    """Return the reason of its job's rank, if there are several jobs."""
     if number(of, "of") < 2:
         return ""
     why = f" ({of['why']})" if of.get("why") else ""
@@ -217,18 +217,18 @@ def _rank(of: Mapping[str, Any]) -> str:
 
 
 def _place(row: Mapping[str, Any]) -> str:
-    """The rank of a container's job, or of a job, and of how many."""
+    """Format the rank of a job, or of a container's job, and the number of ranks."""
     rank = mapping(row, "rank")
     return f"{rank.get('rank')}/{rank.get('of')}" if rank and not row.get("ended") else ""
 
 
 def _weight(row: Mapping[str, Any]) -> str:
-    """``cpu.weight`` of a ranked container, or of all of a job."""
+    """Format the ``cpu.weight`` of a ranked container, or the total of a job."""
     return count(mapping(row, "rank"), "weight")
 
 
 def _executor(of: Mapping[str, Any]) -> str:
-    """Whose it is, how far it is in what it was expected to do, and whether it is late."""
+    """Return an executor's application, its progress through its profile, and whether it is late."""
     if not of:
         return ""
     parts = [f"executor of {of.get('application', '?')}"]
@@ -237,11 +237,11 @@ def _executor(of: Mapping[str, Any]) -> str:
     if (behind := number(of, "behind")) > 0:
         parts.append(f"its stage takes {behind:.1f} × as long as expected")
     if of.get("stuck"):
-        parts.append("nothing is left to give it")
+        parts.append("its node has no free resources")
     return ", ".join(parts)
 
 
-# ---------------------------------------------------------------- jobs, preemptions, what is missing
+# ---------------------------------------------------------------- jobs, preemptions, unenforced features
 
 
 def _jobs(status: Mapping[str, Any]) -> Fitted | None:
@@ -257,7 +257,7 @@ def _jobs(status: Mapping[str, Any]) -> Fitted | None:
         Column("waiting", counted("queued"), right=True),
         *(Column(key, counted(key), right=True) for key in ("running", "done", "failed")),
         Column("stages", stages, rank=3),
-        Column("why it waits", field("waits"), rank=2, wraps=True),
+        Column("reason of waiting", field("waits"), rank=2, wraps=True),
     ]
     return Fitted(columns, rows) if rows else None
 

@@ -1,4 +1,4 @@
-"""Jobs for people: a table of many, the details of one, and why it is where it is."""
+"""Jobs, for people: a table, the details of one job, and the explanation of its state."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from penstock.cli.words import duration
 from penstock.model.units import format_bytes
 from penstock.wire.jobs_api import JobView, NodeRank
 
-#: Work of fewer bytes is that of tasks that said nothing of theirs.
+#: A smaller amount of work is the default of tasks without a known amount.
 _WORTH_TELLING = 1024
-#: So many placed tasks, and nodes where a job has a rank, are shown; ``--json`` has more.
+#: The number of placed tasks, and of nodes with a rank, that are shown; ``--json`` has more.
 _PLACED = 10
 _NODES = 10
 
 
 def table(jobs: Sequence[JobView], now: float, *, users: bool) -> Fitted:
-    """What goes on first, then what ended, the latest first. ``now`` is Unix time."""
+    """Return a table of active jobs, then of ended ones, latest first. ``now`` is Unix time."""
     going = [job for job in jobs if job.ended_at is None]
     over = [job for job in reversed(jobs) if job.ended_at is not None]
     rows = [_row(job, now) for job in going + over]
@@ -45,7 +45,7 @@ def table(jobs: Sequence[JobView], now: float, *, users: bool) -> Fitted:
 
 
 def details(job: JobView, now: float) -> Iterator[RenderableType]:
-    """One job: where it stands and why, its stages, its failures."""
+    """Yield the details of one job: its state with the reason, its stages, its failures."""
     row = _row(job, now)
     head = Text.assemble(plain(job.job), "  ", plain(job.name), f" of {plain(job.user)}: ")
     head.append_text(styled(row["said"], JOB_STYLES))
@@ -80,7 +80,7 @@ def details(job: JobView, now: float) -> Iterator[RenderableType]:
 
 
 def explanation(said: Mapping[str, Any]) -> Iterator[Text]:
-    """What the master says of one job, line by line."""
+    """Yield the master's explanation of one job, line by line."""
     if said.get("ended") is not None:
         over = mapping(said, "ended")
         why = f": {over.get('why')}" if over.get("why") else ""
@@ -96,7 +96,7 @@ def explanation(said: Mapping[str, Any]) -> Iterator[Text]:
         yield plain(f"  before it: {', '.join(map(str, before))}")
     yield from map(_on_node, listing(said, "ranks")[:_NODES])
     if not said.get("admitted"):
-        yield plain(f"  not admitted: {said.get('waits') or 'the next round looks at it'}")
+        yield plain(f"  not admitted: {said.get('waits') or 'not looked at before the next round'}")
     elif said.get("waits"):
         yield plain(f"  waits: {said['waits']}")
     room = said.get("room_containers")
@@ -114,7 +114,7 @@ def explanation(said: Mapping[str, Any]) -> Iterator[Text]:
 
 
 def _on_node(at: NodeRank | Mapping[str, Any]) -> Text:
-    """Where a job stands on a node."""
+    """Return a line about a job's rank on a node."""
     row = at if isinstance(at, Mapping) else msgspec.structs.asdict(at)
     rank = f"rank {row.get('rank')} of {row.get('of')}, weight {row.get('weight')}"
     received = duration(number(row, "service_container_s"))

@@ -1,4 +1,4 @@
-"""What `penstock submit` shows: progress while the job runs, a table or JSON at its end."""
+"""The output of `penstock submit`: progress while the job runs, a table or JSON at its end."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _STYLES = {TaskState.DONE: "green", TaskState.FAILED: "red", TaskState.CANCELLED
 
 
 class Report:
-    """On standard error while it runs: on a terminal a bar for each stage that is under way and one for the job, else
-    one line for each task that ended; ``quiet``: nothing but what went wrong.
+    """Progress on standard error: on a terminal, a bar for the job and for each active stage; otherwise a line for each
+    ended task; with ``quiet``, only failures.
 
-    Only a terminal needs rich, whose import takes 50 ms: a script that submits many short jobs does without.
+    Only a terminal needs rich, whose import takes 50 ms; scripts that submit many short jobs avoid it.
     """
 
     def __init__(self, name: str, manager: JobManager, *, quiet: bool = False) -> None:
@@ -31,7 +31,7 @@ class Report:
         self._bars: Bars | None = None
 
     def begins(self, job: str) -> None:
-        """The job is accepted under this id."""
+        """Report the accepted job's id."""
         if not self._quiet:
             self.say(accepted(self._name, job))
 
@@ -49,7 +49,7 @@ class Report:
             self._bars.stop()
 
     def say(self, text: str) -> None:
-        """A line for the user."""
+        """Print a line for the user."""
         line = printable(f"penstock submit: {text}")
         if self._bars is None:
             print(line, file=sys.stderr, flush=True)
@@ -57,12 +57,12 @@ class Report:
             self._bars.say(line)
 
     def show(self) -> None:
-        """Bring the bars up to date."""
+        """Update the bars."""
         if self._bars is not None:
             self._bars.show()
 
     def settled(self, settled: TaskSettled) -> None:
-        """A task is over."""
+        """Report the end of a task."""
         if self._bars is not None or self._quiet:
             return
         over = sum(state.over for state in self._manager.states.values())
@@ -75,12 +75,12 @@ class Report:
 
 
 def accepted(name: str, job: str) -> str:
-    """What is said when a job has its id; who detached from it waits for this line."""
+    """Return the line that announces the job's id; a detached submission waits for it."""
     return f"{name} is job {job}"
 
 
 def results(manager: JobManager, outputs: Mapping[str, str]) -> list[dict[str, Any]]:
-    """One entry for each task, in the order of the file."""
+    """Return one entry for each task, in the order of the file."""
     entries = []
     for name, task in manager.graph.tasks.items():
         ended = manager.ends.get(name)
@@ -103,7 +103,7 @@ def results(manager: JobManager, outputs: Mapping[str, str]) -> list[dict[str, A
 
 
 def print_json(job: str, name: str, manager: JobManager, outputs: Mapping[str, str]) -> None:
-    """The machine-readable end."""
+    """Print the results as JSON."""
     import json
 
     succeeded = all(state is TaskState.DONE for state in manager.states.values())
@@ -112,7 +112,7 @@ def print_json(job: str, name: str, manager: JobManager, outputs: Mapping[str, s
 
 
 def print_table(manager: JobManager, outputs: Mapping[str, str]) -> None:
-    """The end for people; the last lines of what failed tasks wrote go to standard error."""
+    """Print the results as a table; the last lines of failed tasks' output go to standard error."""
     entries = results(manager, outputs)
     rows = [_row(entry) for entry in entries]
     if sys.stdout.isatty():
@@ -124,7 +124,7 @@ def print_table(manager: JobManager, outputs: Mapping[str, str]) -> None:
 
 
 def _row(entry: Mapping[str, Any]) -> list[str]:
-    """The cells of a task's line, as in :data:`_HEADER`."""
+    """Return the cells of a task's line, as in :data:`_HEADER`."""
     seconds, status = entry["seconds"], entry["exit_status"]
     return [
         entry["task"],
@@ -138,7 +138,7 @@ def _row(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _print_colored(states: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """On a terminal: states in colours, long texts folded."""
+    """Print a table on a terminal, with coloured states and wrapped texts."""
     from rich.table import Table
 
     from penstock.cli.render import console, plain

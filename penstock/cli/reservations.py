@@ -1,4 +1,4 @@
-"""``penstock reservations``: what is promised to whom, and giving it back."""
+"""``penstock reservations``: list and delete reservations."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from penstock.cli.moments import moment, with_local_times
 if TYPE_CHECKING:
     from penstock.wire.reservation_api import FreeRun, PromisedPiece, Reservations, Reserved
 
-#: So many pieces of each are shown; ``--json`` has all.
+#: The number of pieces shown of each reservation; ``--json`` has all.
 _SHOWN = 5
 
 
 def main(argv: list[str]) -> int:
-    """The command."""
-    parser = arguments.Parser("reservations", "What the cluster has promised you ahead of time.")
-    parser.add_argument("--all", action="store_true", help="everybody's (for operators)")
+    """Run the command."""
+    parser = arguments.Parser("reservations", "List your reservations of the cluster's resources.")
+    parser.add_argument("--all", action="store_true", help="reservations of all users (operators only)")
     parser.add_argument(
-        "--at", metavar="TIME", help="what is promised then, and what is free: now, +2h, an ISO 8601 or a Unix time"
+        "--at", metavar="TIME", help="allocations and free capacity then: now, +2h, an ISO 8601 or a Unix time"
     )
-    parser.add_argument("--delete", metavar="ID", action="append", default=[], help="give one back")
+    parser.add_argument("--delete", metavar="ID", action="append", default=[], help="delete a reservation; repeatable")
     parser.add_argument("--json", action="store_true", help="print them as JSON")
     options = parser.parse_args(argv)
     at = None if options.at is None else _time(options.at)
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
     work = _reservations(options.delete, at, everybody=options.all, as_json=options.json)
     return converse(work, named="reservation")
 
 
 def _time(said: str) -> float:
-    """Unix time.
+    """Parse a Unix time.
 
     Raises:
-        CommandError: it is none.
+        CommandError: it is not a time.
     """
     from penstock.model.units import parse_duration_s
 
@@ -50,7 +50,7 @@ def _time(said: str) -> float:
             return time.time() + parse_duration_s(said[1:])
         if "-" not in said:
             return float(said)
-        return datetime.fromisoformat(said).timestamp()  # local time where it names no other
+        return datetime.fromisoformat(said).timestamp()  # local time unless it has an offset
     except ValueError:
         remedy = "write now, +90s or +2h, 2026-12-24T06:00, or seconds of Unix time"
         raise usage_error(f"--at: {said[:80]!r} is no time; {remedy}") from None
@@ -70,7 +70,7 @@ async def _reservations(delete: Sequence[str], at: float | None, *, everybody: b
 
 
 def show_then(found: Reservations, at: float, *, as_json: bool) -> None:
-    """What is promised at a time, and what is free from then on."""
+    """Print the allocations at a time, and the free capacity from then on."""
     import msgspec
 
     if as_json:
@@ -86,7 +86,7 @@ def show_then(found: Reservations, at: float, *, as_json: bool) -> None:
             as_json=False,
         )
     else:
-        print("nothing of it is promised then")
+        print("no allocation at that time")
     for run in found.free[:_SHOWN]:
         until = "from then on" if run.finish is None else f"to {moment(run.finish)}"
         print(f"free  {moment(run.start)} {until}  {_amounts(run)}")
@@ -95,7 +95,7 @@ def show_then(found: Reservations, at: float, *, as_json: bool) -> None:
 
 
 def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
-    """As JSON, or as a table for people."""
+    """Print reservations as JSON, or as a table for people."""
     if as_json:
         import msgspec
 
@@ -118,7 +118,9 @@ def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
             lines.append(f"… {len(one.promised) - _SHOWN} more")
         promised = Text("\n".join(lines)) if not one.dropped else plain(f"dropped: {with_local_times(one.dropped)}")
         if one.launch_delay_s and not one.dropped:
-            promised.append(f"\nroom is made {one.launch_delay_s:.1f} s before: so long such bundles waited for theirs")
+            promised.append(
+                f"\nresources are freed {one.launch_delay_s:.1f} s before, the placement delay of such bundles"
+            )
         table.add_row(plain(one.reservation), plain(one.name), plain(one.user), promised)
     console().print(table)
 

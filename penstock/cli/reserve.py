@@ -1,4 +1,4 @@
-"""``penstock reserve``: have the cluster promise resources ahead of time, or say at once that it cannot (Rayon)."""
+"""``penstock reserve``: reserve the cluster's resources ahead of time; accepted or refused at once (Rayon)."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Any
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 
-_EXAMPLE = """EXPRESSION is RDL, as text or (from a file) JSON; docs/reservations.md has all of it:
+_EXAMPLE = """EXPRESSION is RDL, as text or (from a file) JSON; docs/reservations.md describes all of it:
   atom(<2GB,1core>, 1, 10, 5min, 2h)    at each moment none or 1 to 10 bundles, each for at least 5 min,
                                         together at least 2 h of a bundle
   window(…, +1h, 2026-12-24T06:00:00Z)  within these times
   any(…, …)  all(…, …)  order(…, …)     one of them, all of them, one after the other
   … every 24h                           again each day
-A job is one of a reservation with `penstock submit --reservation ID`."""
+Submit a job to a reservation with `penstock submit --reservation ID`."""
 
 
 def main(argv: list[str]) -> int:
-    """The command."""
-    parser = arguments.Parser("reserve", "Reserve resources ahead of time; the answer comes at once.", _EXAMPLE)
-    parser.add_argument("expression", metavar="EXPRESSION", help="what is wanted; @FILE: what is in a file")
-    parser.add_argument("--name", default="", help="for people")
-    parser.add_argument("--update", metavar="ID", default="", help="have this promised instead of what ID has")
+    """Run the command."""
+    parser = arguments.Parser("reserve", "Reserve resources ahead of time; accepted or refused at once.", _EXAMPLE)
+    parser.add_argument("expression", metavar="EXPRESSION", help="the request; @FILE: read it from a file")
+    parser.add_argument("--name", default="", help="a name for display")
+    parser.add_argument("--update", metavar="ID", default="", help="replace the request of reservation ID")
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     options = parser.parse_args(argv)
     if options.update and options.name:
-        raise usage_error("--name cannot be changed; leave it out beside --update")
+        raise usage_error("--name cannot be changed; leave it out with --update")
     rdl = _read(options.expression)
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
     return converse(_reserve(rdl, options.name, options.update, as_json=options.json), named="reservation")
 
 
 def _read(said: str) -> str | dict[str, Any]:
-    """The expression, or what is in the file.
+    """Return the expression, or the content of the file that it names.
 
     Raises:
-        CommandError: the file cannot be read; names it.
+        CommandError: the file cannot be read; the message names it.
     """
     if not said.startswith("@"):
         return said

@@ -1,4 +1,4 @@
-"""``penstock resize``: other limits for a container that runs."""
+"""``penstock resize``: change the limits of a running container."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from penstock.cli.limits import Value, add_limits, changes, warn
 
 
 def main(argv: list[str]) -> int:
-    """The command."""
+    """Run the command."""
     parser = arguments.Parser(
         "resize",
-        "Change limits of a container while it runs; those that are not named stay. Returns once the kernel has them.",
-        "Memory shrinks only as far as nothing is killed by it.",
+        "Change limits of a running container; limits that are not named stay. Returns when the kernel has them.",
+        "Memory shrinks only as far as no process is killed by it.",
     )
     parser.add_argument("container", metavar="CONTAINER", help="its id, as `penstock status` shows it")
-    parser.add_argument("--json", action="store_true", help="print all its limits, and what is not enforced, as JSON")
+    parser.add_argument("--json", action="store_true", help="print all limits, and the unenforced ones, as JSON")
     add_limits(parser, removable=True)
     options = parser.parse_args(argv)
     limits = changes(options)
     if not limits:
         raise usage_error("no limit given; write for example `penstock resize CONTAINER --cpu 2 --memory none`")
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
     return converse(_resize(options.container, limits, strict=options.strict, as_json=options.json), named="container")
 

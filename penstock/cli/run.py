@@ -1,4 +1,4 @@
-"""``penstock run``: one command as a container on this host, as if it had been started here."""
+"""``penstock run``: run one command in a container on this host, as if it had been started directly."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 _ABOUT = "Run one command in a container on this host; its streams, signals and exit status are passed through."
 _KILLED = 128 + signal.SIGKILL
-#: How long an agent that went away is waited for, seconds; the command goes on meanwhile. As ``penstock submit``.
+#: The longest wait for an agent that went away (seconds); the command runs on meanwhile. As in ``penstock submit``.
 _PATIENCE_S = 300.0
-#: After which it is said, seconds: most restarts take less.
+#: The user is told of an outage after this time (seconds): most restarts take less.
 _TOLD_AFTER_S = 2.0
-#: Once a signal came, the agent's word that the command was started is waited for so long; then the signal ends us.
+#: After a signal, the longest wait for the agent's answer to the launch (seconds); then the signal ends this process.
 _GRACE_S = 1.0
-#: What the user's terminal or supervisor sends to us is meant for the command.
+#: Signals from the user's terminal or supervisor that are passed on to the command.
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def main(argv: list[str]) -> int:
-    """The command; returns the exit status of what it ran."""
+    """Run the command; return the exit status of the command in the container."""
     options = _parse(argv)
     spec = _specification(options)
     with failures_told():
@@ -49,15 +49,15 @@ def main(argv: list[str]) -> int:
 def parser(
     name: str = "run", about: str = _ABOUT, operand: tuple[str, str] = ("-- CMD…", "the command and its arguments")
 ) -> arguments.Parser:
-    """Of this command, and of others that run something in a container."""
+    """Return the parser of this command, and of others that run something in a container."""
     parser = arguments.Parser(name, about)
     add_limits(parser)
     add_class(parser)
     add = parser.add_argument
     add("--detach", action="store_true", help="print the container's id and return; the agent keeps the output")
-    add("--json", action="store_true", help="with --detach: print the id, and what is not enforced, as JSON")
+    add("--json", action="store_true", help="with --detach: print the id and the unenforced limits as JSON")
     add("--env", type=arguments.key_value, action="append", default=[], metavar="K=V", help="set a variable")
-    add("--cwd", type=Path, metavar="DIR", help="where to run (default: here)")
+    add("--cwd", type=Path, metavar="DIR", help="working directory (default: the current one)")
     add("command", nargs=argparse.REMAINDER, metavar=operand[0], help=operand[1])
     return parser
 
@@ -65,12 +65,12 @@ def parser(
 def _parse(argv: list[str]) -> argparse.Namespace:
     cut = argv.index("--") if "--" in argv else len(argv)
     options = parser().parse_args(argv[:cut])
-    # A command that came without a leading "--" may have one of its own.
+    # A command that is not preceded by "--" may have a "--" of its own.
     options.command += argv[cut:] if options.command else argv[cut + 1 :]
     if not options.command:
         raise usage_error("no command given; write for example `penstock run --memory 64M -- sort big.txt`")
     if options.json and not options.detach:
-        raise usage_error("--json: only with --detach; otherwise what is printed is the command's own")
+        raise usage_error("--json: only with --detach; otherwise the output is the command's own")
     return options
 
 
@@ -100,27 +100,27 @@ def _run(spec: ContainerSpec, *, as_json: bool) -> int:
 
 
 class _Command:
-    """A command in a container: the owner of its session. Signals that come from its launch on are sent on to it."""
+    """A command in a container; the owner of its session. Signals are passed on from its launch on."""
 
     def __init__(self, session: Session, spec: ContainerSpec) -> None:
         self._session = session
         self._spec = spec
         self._container = ""
-        self._ended: dict[str, Ended] = {}  # by container: an end may come before the answer that names it
+        self._ended: dict[str, Ended] = {}  # by container: an end may arrive before the launch's answer
         self._interrupts = 0
         self.killed = False
-        # nohup, or a shell's background job, ignores some
+        # nohup, and shells with background jobs, make some signals ignored
         forwarded = (number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN)
         self.signals = Signals(forwarded, self._forward)
         session.owner = self
 
     def launch(self, stdio: tuple[int, int, int] | None = None) -> Launched:
-        """Start the command; ``stdio`` are the descriptors that it shall use.
+        """Start the command; ``stdio`` are the descriptors of its standard streams.
 
         Raises:
-            KeyboardInterrupt: a signal came, and the agent does not answer.
-            RpcError: refused, or it could not be started.
-            AgentUnavailable: the agent went away meanwhile.
+            KeyboardInterrupt: a signal arrived, and the agent does not answer.
+            RpcError: the agent refused, or the command could not be started.
+            AgentUnavailable: the connection was lost during the call.
         """
         spec, session = self._spec, self._session
         if stdio is not None:
@@ -137,19 +137,19 @@ class _Command:
         return launched
 
     def wait(self) -> Ended:
-        """Return how the command ended; the agent may be restarted meanwhile."""
+        """Wait, across restarts of the agent, for the command's end and return its cause."""
         while self._container not in self._ended:
             self._session.wait(None)
         return self._ended[self._container]
 
     def heard(self, method: str, params: Any) -> None:
-        """Called by the session."""
+        """Called by the session: handle a notification."""
         if method == "container_ended":
             said = read_params(params, ContainerEnded)
             self._ended[said.container] = said.ended
 
     def relink(self) -> None:
-        """Called by the session."""
+        """Called by the session: attach to the container at a restarted agent."""
         try:
             self._session.call_once("attach", lambda: ContainerRef(container=self._container), Done)
         except RpcError as error:
@@ -158,17 +158,17 @@ class _Command:
         self._forward()
 
     def linked(self, linked: bool) -> None:
-        """Called by the session."""
+        """Called by the session: report an outage."""
         if not linked:
             patience = f"{_PATIENCE_S:g} s at most"
             _say(f"the agent went away: the command goes on, the next agent is waited for ({patience})")
 
     def _patience_s(self) -> float | None:
-        """Return for how long the answer to the launch is waited for; None: as long as it takes."""
+        """Return the longest wait for the launch's answer in seconds; None: no limit."""
         return _GRACE_S if self.signals.received else None
 
     def _forward(self) -> None:
-        """Send on the signals that came; those that cannot be sent now follow at :meth:`relink`.
+        """Pass received signals on; signals that cannot be sent now follow at :meth:`relink`.
 
         A second Ctrl-C kills.
         """
@@ -188,7 +188,7 @@ class _Command:
 
 
 def _standard_streams() -> tuple[int, int, int]:
-    """Ours; what was closed is /dev/null."""
+    """Return this process's standard streams; a closed one is replaced by /dev/null."""
 
     def usable(descriptor: int) -> int:
         try:
@@ -221,5 +221,5 @@ def _exit_status(ended: Ended, *, killed_by_us: bool) -> int:
         case EndedBy.REFUSED | EndedBy.FAILED:
             raise CommandError(f"could not be started{reason}")
         case EndedBy.LOST:
-            raise CommandError(f"nobody saw how it ended{reason}")
+            raise CommandError(f"its end was not observed{reason}")
     return _KILLED

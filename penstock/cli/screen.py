@@ -1,4 +1,4 @@
-"""What ``penstock top`` has of a terminal: a window that moves over a long view, and the keys that move it."""
+"""Terminal handling of ``penstock top``: a window that scrolls over a long view, and the keys that control it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from penstock.model.units import counted
 
-#: What keys send: escape sequences first, then single characters.
+#: The bytes that keys send: escape sequences first, then single characters.
 _KEY = re.compile(rb"\x1b(?:\[|O)[0-9;]*[A-Za-z~]|.", re.DOTALL)
 _NAMES = {
     b"\x1b[A": "up", b"\x1bOA": "up", b"k": "up", b"\x1b[B": "down", b"\x1bOB": "down", b"j": "down",
@@ -27,7 +27,7 @@ _EDGE = 10**9
 
 
 def keys(data: bytes) -> Iterator[str]:
-    """What was pressed; keys that mean nothing are left out."""
+    """Yield the names of the pressed keys; unknown keys are skipped."""
     for found in _KEY.finditer(data):
         if name := _NAMES.get(found[0]):
             yield name
@@ -35,14 +35,14 @@ def keys(data: bytes) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Window:
-    """Which part of a view is seen. ``cluster``: of the two tabs that one."""
+    """The visible part of a view. ``cluster`` selects the cluster's tab."""
 
     cluster: bool = False
-    top: int = 0  # the first line that is seen
-    height: int = 1  # how many are, as last drawn
+    top: int = 0  # the first visible line
+    height: int = 1  # the number of visible lines, as last drawn
 
     def press(self, key: str) -> bool:
-        """Move; False: leave."""
+        """Handle a key; return False to leave."""
         page = max(1, self.height - 1)
         steps = {"up": -1, "down": 1, "page up": -page, "page down": page, "home": -_EDGE, "end": _EDGE}
         if key in steps:
@@ -55,7 +55,7 @@ class Window:
 
 
 class Framed:
-    """A view through a window, with a last line that says what the keys do; exactly as high as the terminal."""
+    """A view in a window, with a status line about the keys; exactly as high as the terminal."""
 
     def __init__(self, view: RenderableType, window: Window, says: str) -> None:
         self._view = view
@@ -63,7 +63,7 @@ class Framed:
         self._says = says
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Called by rich; moves the window back where the view has become shorter."""
+        """Called by rich; scrolls the window back if the view has become shorter."""
         window = self._window
         lines = console.render_lines(self._view, options.update(height=None), pad=False)
         window.height = max(1, console.size.height - 1)
@@ -79,12 +79,12 @@ class Framed:
 
 @contextlib.contextmanager
 def pressed_keys(descriptor: int) -> Iterator[None]:
-    """The terminal gives each key at once and does not show it; afterwards it is as it was."""
+    """Make the terminal pass each key at once, without echo; restore it afterwards."""
     before = termios.tcgetattr(descriptor)
     try:
         tty.setcbreak(descriptor)
         now = termios.tcgetattr(descriptor)
-        now[6][termios.VSUSP] = b"\0"  # Ctrl-Z would leave the shell a screen that is not its own
+        now[6][termios.VSUSP] = b"\0"  # disables Ctrl-Z, which would leave the alternate screen to the shell
         termios.tcsetattr(descriptor, termios.TCSADRAIN, now)
         yield
     finally:

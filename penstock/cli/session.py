@@ -1,4 +1,4 @@
-"""A command's conversation with the agent, with every expected failure turned into one line."""
+"""A command's connection to the agent, with every expected failure turned into one line."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 @contextlib.contextmanager
 def failures_told(*, named: str = "") -> Iterator[None]:
-    """Turn the agent's errors, and its absence, into the command's.
+    """Turn the agent's errors, and its absence, into the command's errors.
 
-    ``named`` is the field of requests for what the user named: ``container``.
+    ``named`` is the request's field for the object that the user named, such as ``container``.
 
     Raises:
-        CommandError: status 4 where there is nothing of the name that was given, 2 where the agent says that the
-            request makes no sense, 126 or 127 where a command could not be run, 1 for every other failure.
+        CommandError: status 4 if that object does not exist, 2 if the agent rejects the request as invalid, 126 or 127
+            if a command could not be run, 1 for every other failure.
     """
     try:
         yield
@@ -40,14 +40,14 @@ def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:
     """Run a command's coroutine; ``named`` and errors: see :func:`failures_told`.
 
     Raises:
-        KeyboardInterrupt: the user stopped it.
+        KeyboardInterrupt: the user interrupted it.
     """
-    import asyncio  # takes longer than all the rest of a command that blocks (penstock.client.session)
+    import asyncio  # takes longer than everything else in a command that blocks (penstock.client.session)
 
     with failures_told(named=named):
         try:
             return asyncio.run(work)
-        except asyncio.CancelledError:  # by a signal that a command handles itself
+        except asyncio.CancelledError:  # by a signal that the command handles itself
             raise KeyboardInterrupt from None
 
 

@@ -1,4 +1,4 @@
-"""The signals of a command that blocks: they end its wait, which then deals with them."""
+"""Signals for commands that block: a signal ends the wait, after which the command handles it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _READ_BYTES = 4096
 class Signals:
     """Collects the signals ``numbers`` in ``received`` while it is entered.
 
-    The next wait of a :class:`penstock.client.session.Session` calls ``act``, so that a signal is never dealt with in
-    the middle of something else. Where ``interrupts`` is true of a signal, it raises KeyboardInterrupt at once.
+    The next wait of a :class:`penstock.client.session.Session` calls ``act``, so that a signal is never handled in the
+    middle of another operation. A signal for which ``interrupts`` is true raises KeyboardInterrupt at once.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Signals:
         self._woken_before = signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
 
     def fileno(self) -> int:
-        """Return a descriptor that is readable when a signal came."""
+        """Return a descriptor that is readable when a signal has arrived."""
         return self._wake.fileno()
 
     def noticed(self) -> None:
-        """Empty the descriptor, and call ``act``."""
+        """Empty the descriptor and call ``act``."""
         with contextlib.suppress(BlockingIOError):
             self._wake.recv(_READ_BYTES)
         self._act()

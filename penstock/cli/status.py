@@ -1,4 +1,4 @@
-"""``penstock status``: what a host, or the cluster, is doing now, for people or as JSON."""
+"""``penstock status``: show the present state of a host or of the cluster, for people or as JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from penstock.client import AgentClient
 
 
 def main(argv: list[str]) -> int:
-    """The command; returns its exit status."""
-    parser = arguments.Parser("status", "What this host, or the cluster, is doing now.")
-    parser.add_argument("--cluster", action="store_true", help="the cluster, as the master of this host's agent has it")
-    parser.add_argument("--json", action="store_true", help="the whole document, as GET /status gives it")
+    """Run the command; return its exit status."""
+    parser = arguments.Parser("status", "Show the present state of this host, or of the cluster.")
+    parser.add_argument("--cluster", action="store_true", help="the cluster, as known to this agent's master")
+    parser.add_argument("--json", action="store_true", help="the whole document, as GET /status returns it")
     options = parser.parse_args(argv)
     document = converse(_fetch(cluster=options.cluster))
     if options.json:

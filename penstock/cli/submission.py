@@ -1,4 +1,4 @@
-"""A job on its way: registered, placed, watched, told of, whether a file or options described it."""
+"""A job's submission, from a file or from options: registration, placement, progress, results."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ from penstock.wire.agent_api import (
 )
 from penstock.wire.errors import RpcError
 
-#: So much of a failed task's output is shown: its last lines.
+#: The number of last lines shown of a failed task's output.
 _TAIL_LINES = 10
-#: How often, at most, the master is told how far the job is, and the bars are drawn anew.
+#: The shortest interval between reports of progress to the master, and between updates of the bars (seconds).
 _PROGRESS_S = 0.5
-#: After how long it is said that the job waits for its admission, seconds.
+#: The user is told that the job waits for admission after this time (seconds).
 _WAITS_AFTER_S = 1.0
-#: How long an agent that went away is waited for, seconds: by a detached job manager, and at a prompt, where Ctrl-C
-#: ends the waiting. The job goes on meanwhile, and an upgrade of a busy host takes more than half a minute.
+#: The longest waits for an agent that went away (seconds): of a detached job manager, and at a prompt, where Ctrl-C
+#: ends the wait. The job continues meanwhile, and an upgrade of a busy host takes more than half a minute.
 _PATIENCE_S, _PATIENCE_AT_A_PROMPT_S = 3600.0, 300.0
 
 
 class Work(Protocol):
-    """What is to be run: ``graph`` says what comes when, ``requests`` what each task asks."""
+    """The work to run: ``graph`` is the order of tasks, ``requests`` are their placement requests."""
 
     name: str
     priority: float
@@ -66,17 +66,17 @@ class Work(Protocol):
     requests: dict[str, TaskRequest]
 
     def memory_bytes(self, host_bytes: int) -> int:
-        """M(j) of Ursa §4.2.1, for a host of this size."""
+        """Return M(j) of Ursa §4.2.1, for a host of this size."""
 
 
 class Submission:
-    """Feeds the job manager and carries out what it says."""
+    """Passes events to the job manager and executes its instructions."""
 
     def __init__(
         self, work: Work, *, as_json: bool, reservation: str = "", quiet: bool = False, manages: str = ""
     ) -> None:
-        """``reservation``: the one that it is a production job of; ``manages``: the id of the job where it was
-        registered already, by who detached from it."""
+        """``reservation``: the job is a production job of it; ``manages``: the id of a job that a detached submission
+        has registered already."""
         self._work = work
         self._reservation = reservation
         self._as_json = as_json
@@ -84,10 +84,10 @@ class Submission:
         self._patience_s = _PATIENCE_S if manages else _PATIENCE_AT_A_PROMPT_S
         self._manager = JobManager(work.graph, fail_fast=work.fail_fast)
         self._report = Report(work.name, self._manager, quiet=quiet)
-        self._requested: deque[Event] = deque()  # by the user
-        self._waits_since: float | None = None  # for its admission, until that is said
-        self._progress: list[StageProgress] = []  # as the master was told
-        self._progress_at = 0.0  # when the next may be told
+        self._requested: deque[Event] = deque()  # the user's requests
+        self._waits_since: float | None = None  # start of the wait for admission, until the user is told of it
+        self._progress: list[StageProgress] = []  # the last report to the master
+        self._progress_at = 0.0  # the earliest time of the next report
         self._progressed = True
         self._job: TaskJob | None = None
         self._signals = Signals((signal.SIGINT, signal.SIGTERM), self._stop, self._gives_up)
@@ -97,10 +97,10 @@ class Submission:
         """Run the job; return the exit status: 0 if every task succeeded, 128 + n if signal n stopped the job, else 1.
 
         Raises:
-            KeyboardInterrupt: a signal came before there was a job, or a second one.
-            CommandError: no waiting helps; or it has executors, and nobody would place them.
-            RpcError: refused.
-            AgentUnavailable: there is no agent, or it went away for good.
+            KeyboardInterrupt: a signal arrived before the job was registered, or a second one.
+            CommandError: the job can never be admitted, or it has executors and there is no master to place them.
+            RpcError: the agent refused the job.
+            AgentUnavailable: there is no agent, or it was away for too long.
         """
         with (
             self._signals,
@@ -117,10 +117,10 @@ class Submission:
                 except JobCancelled as cancelled:
                     self._cancelled(cancelled)
                 except CommandError:
-                    job.progress(self._manager.progress())  # who hears of no tasks takes the job for done
+                    job.progress(self._manager.progress())  # a job without known tasks would count as done
                     job.end()
                     raise
-            if self._stopped_by is None:  # what was never asked for is not done: nobody is to hear that all is
+            if self._stopped_by is None:  # tasks that were never requested are not done, and must not be reported so
                 job.progress(self._manager.progress())
             self._print(job.id, _failed_outputs(session, job.id, self._manager))
             job.end()
@@ -133,12 +133,12 @@ class Submission:
             print_json(job, self._work.name, self._manager, outputs)
         else:
             print_table(self._manager, outputs)
-        sys.stdout.flush()  # who waits for the job's end finds its results
+        sys.stdout.flush()  # a process that waits for the job's end finds its results
 
     def _linked(self, linked: bool) -> None:
         away = f"the agent went away: the job goes on, the next agent is waited for ({self._patience_s:g} s at most)"
         self._report.say("the agent is back" if linked else away)
-        self._progress, self._progressed = [], True  # the next agent was not told
+        self._progress, self._progressed = [], True  # the next agent has no report yet
 
     def _until_over(self, job: TaskJob) -> None:
         self._waits_since = None if job.admitted else time.monotonic()
@@ -168,7 +168,7 @@ class Submission:
                     return
 
     def _timeout_s(self) -> float | None:
-        """Return how long the next wait may take; None: until something comes."""
+        """Return the longest next wait in seconds; None: no limit."""
         now, due = time.monotonic(), []
         if self._waits_since is not None:
             due.append(self._waits_since + _WAITS_AFTER_S)
@@ -177,7 +177,7 @@ class Submission:
         return max(0.0, min(due) - now) if due else None
 
     def _tell_progress(self, job: TaskJob) -> None:
-        """What orders jobs by what is left of them is to know of the stages that are not ready, too."""
+        """Report progress, including stages that are not ready: orders by remaining work need it."""
         now = time.monotonic()
         if self._waits_since is not None and now >= self._waits_since + _WAITS_AFTER_S:
             self._report.say("waiting until the cluster has memory for the job")
@@ -192,7 +192,7 @@ class Submission:
             job.progress(progress)
 
     def _cancelled(self, cancelled: JobCancelled) -> None:
-        """Somebody did; what was asked for ended by that."""
+        """Handle a cancellation by a user: the requested tasks have ended by it."""
         reason = f"cancelled by {cancelled.by}"
         self._report.say(reason)
         ended = Ended(by=EndedBy.CANCELLED, reason=reason)
@@ -201,20 +201,20 @@ class Submission:
                 self._manager.handle(TaskEnded(task, ended))
 
     def _waits(self, waiting: JobWaiting) -> None:
-        """Say what the job waits for, or give up where no waiting helps."""
+        """Report the reason for waiting; give up if the job can never be admitted."""
         if waiting.never:
             raise CommandError(waiting.why)
         self._report.say(f"waits: {waiting.why}")
 
     def _stuck(self, stuck: TaskStuck) -> None:
         self._report.say(
-            f"{stuck.task} is late, and {self._manager.nodes.get(stuck.task, 'its node')} has nothing left to give; "
-            f"most room is in {stuck.helper} on {stuck.node}"
+            f"{stuck.task} is late, and {self._manager.nodes.get(stuck.task, 'its node')} has no free resources; "
+            f"{stuck.helper} on {stuck.node} has the most"
         )
 
     def _gives_up(self, number: int) -> bool:
         """Return whether a signal ends the command at once: before there is a job, and the second time. The agent then
-        ends what still runs, as our connection is gone."""
+        ends the running tasks, as our connection is closed."""
         return self._job is None or len(self._signals.received) > 1
 
     def _stop(self) -> None:
@@ -229,7 +229,7 @@ def registration(work: Work, agent: Welcome, reservation: str, job: str = "") ->
     """Return the parameters that register a job of commands, or join it.
 
     Raises:
-        CommandError: it has executors, and nobody would place them.
+        CommandError: the job has executors, and there is no master to place them.
     """
     if not agent.master and any(request.executor is not None for request in work.requests.values()):
         raise CommandError(
@@ -247,7 +247,7 @@ def registration(work: Work, agent: Welcome, reservation: str, job: str = "") ->
 
 
 def _failed_outputs(session: Session, job: str, manager: JobManager) -> dict[str, str]:
-    """The last lines of what each failed task wrote, as far as this host's agent still has it."""
+    """Return the last lines of each failed task's output, if this host's agent still stores it."""
     failed = [name for name, state in manager.states.items() if state is TaskState.FAILED and name in manager.nodes]
     if not failed:
         return {}
@@ -274,7 +274,7 @@ def _tail(session: Session, container: str) -> str:
 
 
 def _output(session: Session, container: str, stream: str) -> bytes:
-    """Return all that a container wrote, as far as the agent still has it."""
+    """Return all of a container's output that the agent still stores."""
     written, offset = bytearray(), 0
     while True:
         asked = partial(ReadOutput, container=container, stream=stream, offset=offset)

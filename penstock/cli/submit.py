@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str]) -> int:
-    """The command; returns its exit status."""
+    """Run the command; return its exit status."""
     parser = arguments.Parser(
         "submit",
         "Run a job: a graph of commands from a TOML file, or executors of an application:\n"
@@ -31,15 +31,13 @@ def main(argv: list[str]) -> int:
         type=which,
         default=None,
         metavar="WHICH",
-        help="what may run on slack, whatever the file says: none, all, only (all of it, and in no regular room), or "
+        help="the tasks that may run on slack, overriding the file: none, all, only (all, and on slack only), or "
         "stages, separated by commas",
     )
+    parser.add_argument("--reservation", default="", metavar="ID", help="run as a production job of this reservation")
+    parser.add_argument("-q", "--quiet", action="store_true", help="report only failures while it runs")
     parser.add_argument(
-        "--reservation", default="", metavar="ID", help="be a production job of this one (`penstock reservations`)"
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing while it runs but what goes wrong")
-    parser.add_argument(
-        "--detach", action="store_true", help="print the job's id and return; it goes on without this terminal"
+        "--detach", action="store_true", help="print the job's id and return; the job continues without this terminal"
     )
     parser.add_argument("--manages", default="", help=argparse.SUPPRESS)
     add_strict(parser)
@@ -47,7 +45,7 @@ def main(argv: list[str]) -> int:
     cut = argv.index("--") if "--" in argv else len(argv)
     options = parser.parse_args(argv[:cut])
     work = _work(options, tuple(argv[cut + 1 :]))
-    # What follows is not imported for --help, nor for a file with a mistake in it.
+    # The following imports are not needed for --help, nor for an invalid file.
     if options.detach:
         from penstock.cli.detach import detach
         from penstock.cli.session import converse
@@ -69,12 +67,12 @@ def main(argv: list[str]) -> int:
 
 
 def _managed(argv: list[str], cut: int) -> list[str]:
-    """What the manager of a detached job is given: the same, and that its results are read later, by people or not."""
+    """Return the arguments of a detached job's manager: the same, but with its results as JSON, for later use."""
     return [*(each for each in argv[:cut] if each not in {"--detach", "--json"}), "--json", *argv[cut:]]
 
 
 def which(text: str) -> OpportunisticJob:
-    """What ``--opportunistic`` says."""
+    """Parse ``--opportunistic``."""
     words: dict[str, OpportunisticJob] = {"none": False, "all": True, "only": "only"}
     return words[text] if text in words else [name.strip() for name in text.split(",") if name.strip()]
 
@@ -84,7 +82,7 @@ def _work(options: argparse.Namespace, command: tuple[str, ...]) -> Work:
         return executors.Executors(options, command)
     executors.refuse_alone(options)
     if command:
-        raise usage_error("a command is for --executors; a job file has its own")
+        raise usage_error("a command requires --executors; a job file has its own commands")
     if options.job is None:
         raise usage_error("the following arguments are required: JOB.toml, or --executors N … -- COMMAND")
     file = JobFile(options.job)

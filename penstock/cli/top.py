@@ -1,4 +1,4 @@
-"""``penstock top``: what a host, or the cluster, is doing, refreshed until ``q``."""
+"""``penstock top``: show the state of a host or of the cluster, refreshed until ``q``."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 _REFRESH_S = 1.0
 _RESERVATIONS_S = 5.0
-#: An answer that is so late is worth a word.
+#: A later answer is reported (seconds).
 _SILENT_S = 3.0
 _KEYS = " q quit   ↑ ↓ scroll   tab "
 
 
 def main(argv: list[str]) -> int:
-    """The command; returns its exit status."""
+    """Run the command; return its exit status."""
     parser = arguments.Parser(
         "top",
-        "What this host, or the cluster, is doing, refreshed every second.",
-        "keys: q quits; the arrows, page up and down, home and end scroll; tab goes from the host to the cluster and\n"
-        "back. For programs there is `penstock status --json`.",
+        "Show the state of this host, or of the cluster, refreshed every second.",
+        "keys: q quits; arrows, page up and down, home and end scroll; tab switches between host and cluster.\n"
+        "For programs there is `penstock status --json`.",
     )
-    parser.add_argument("--cluster", action="store_true", help="begin with the cluster")
-    parser.add_argument("--once", action="store_true", help="show it once (as always when the output is no terminal)")
+    parser.add_argument("--cluster", action="store_true", help="start with the cluster")
+    parser.add_argument("--once", action="store_true", help="show it once (the default if the output is no terminal)")
     options = parser.parse_args(argv)
     converse(_show(cluster=options.cluster, once=options.once or not sys.stdout.isatty()))
     return 0
@@ -57,20 +57,20 @@ async def _show(*, cluster: bool, once: bool) -> None:
 
 
 class _Source:
-    """What there is to see, from this host's agent."""
+    """The views, from this host's agent."""
 
     def __init__(self, agent: AgentClient) -> None:
         self._agent = agent
-        self._everybody = True  # of reservations, until the master says that we may not
+        self._everybody = True  # ask for all users' reservations, until the master refuses
         self._reservations: list[Reserved] = []
         self._asked_at = -_RESERVATIONS_S
 
     async def view(self, *, cluster: bool) -> RenderableType:
-        """The host, or the cluster.
+        """Return the view of the host or of the cluster.
 
         Raises:
-            RpcError: there is no master, or it is away.
-            AgentUnavailable: the agent went away for good.
+            RpcError: there is no master, or it is unreachable.
+            AgentUnavailable: the agent was away for too long.
         """
         if not cluster:
             return host_view(await self._agent.status())
@@ -81,7 +81,7 @@ class _Source:
         return cluster_view(status, self._reservations)
 
     async def _promised(self) -> list[Reserved]:
-        """Everybody's for operators, otherwise one's own; none where the master takes none."""
+        """Return all reservations for operators, otherwise this user's; none if the master has none."""
         try:
             return await self._agent.reservations(everybody=self._everybody)
         except RpcError as error:
@@ -92,7 +92,7 @@ class _Source:
 
 
 class _Top:
-    """The terminal, for as long as nobody presses ``q``."""
+    """The terminal while ``penstock top`` runs."""
 
     def __init__(self, source: _Source, window: Window) -> None:
         self._source = source
@@ -103,10 +103,10 @@ class _Top:
         self._live = Live(self._framed(), console=render.console(), auto_refresh=False, screen=True)
 
     async def run(self) -> None:
-        """Until ``q``, Ctrl-C, Ctrl-\\ or SIGTERM: each leaves the terminal as it was.
+        """Run until ``q``, Ctrl-C, Ctrl-\\ or SIGTERM; restore the terminal.
 
         Raises:
-            AgentUnavailable: the agent went away for good.
+            AgentUnavailable: the agent was away for too long.
         """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
@@ -127,7 +127,7 @@ class _Top:
             following.result()
 
     async def _follow(self) -> None:
-        """Look again and again, at once where the other tab is wanted."""
+        """Refresh the view periodically, and at once after a change of the tab."""
         while True:
             await self._renew()
             self._draw()
@@ -137,7 +137,7 @@ class _Top:
             self._look.clear()
 
     async def _renew(self) -> None:
-        """A cluster that cannot be asked is said in its place; the host can still be looked at."""
+        """Update the view; an error of the cluster is shown in its place, as the host's view still works."""
         try:
             self._view = await self._source.view(cluster=self._window.cluster)
         except RpcError as error:
@@ -146,7 +146,7 @@ class _Top:
 
     def _pressed(self, top: asyncio.Task[None]) -> None:
         before, pressed = self._window.cluster, os.read(sys.stdin.fileno(), 1024)
-        for key in keys(pressed or b"q"):  # nobody is there any more
+        for key in keys(pressed or b"q"):  # end of file: the terminal is gone
             if not self._window.press(key):
                 top.cancel()
         if self._window.cluster != before:

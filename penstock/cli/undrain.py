@@ -1,4 +1,4 @@
-"""``penstock undrain``: nodes that were drained take work again."""
+"""``penstock undrain``: allow work on drained nodes again."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str]) -> int:
-    """The command."""
-    parser = arguments.Parser("undrain", "Have nodes that were drained take work again.")
-    parser.add_argument("nodes", metavar="NODE", nargs="*", help="as the master calls it; without any this host's own")
+    """Run the command."""
+    parser = arguments.Parser("undrain", "Allow work on drained nodes again.")
+    parser.add_argument("nodes", metavar="NODE", nargs="*", help="the master's name of a node; default: this host")
     parser.add_argument("--json", action="store_true", help="print the nodes as JSON")
     options = parser.parse_args(argv)
     from penstock.cli.drain import show
-    from penstock.cli.session import converse  # asyncio and all: not for --help
+    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
     show(converse(_undrain(options.nodes), named="nodes"), as_json=options.json)
     return Status.DONE

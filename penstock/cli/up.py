@@ -1,4 +1,4 @@
-"""``penstock up``: master and agent together on this host, on loopback, without any configuration."""
+"""``penstock up``: start master and agent together on this host, on loopback, without any configuration."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from penstock.cli.session import converse
 from penstock.client import AgentClient, AgentUnavailable
 
 _HOST = "127.0.0.1"
-#: Used when they are free; otherwise any other port.
+#: The preferred ports; if one is taken, any free port is used.
 _AGENT_HTTP_PORT, _MASTER_HTTP_PORT = 7421, 7422
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 15.0
 _LAST_LINES_S = 0.5
 _LONGEST_LINE_BYTES = 8 * 1024 * 1024
 _POLL_S = 0.02
-#: Set for the instance that runs inside the scope of its own.
+#: Set in the environment of the instance that runs inside its own scope.
 _IN_SCOPE = "PENSTOCK_UP_SCOPE"
 
 
 def main(argv: list[str]) -> int:
-    """The command; returns its exit status."""
+    """Run the command; return its exit status."""
     options = _parse(argv)
     for daemon, library in extras.OF_A_DAEMON.items():
         if not extras.is_installed(library):
@@ -47,18 +47,18 @@ def main(argv: list[str]) -> int:
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = arguments.Parser(
         "up",
-        "Start master and agent on this host, on loopback. Ctrl-C ends both; what runs detached goes on.",
+        "Start master and agent on this host, on loopback. Ctrl-C ends both; detached containers run on.",
         "The keys are those of `penstock agent --help` and `penstock master --help`.",
     )
     parser.add_argument("--port-file", type=Path, metavar="FILE", help="write the addresses to FILE, as JSON")
-    for option, whose in (("--set", "agent"), ("--master-set", "master")):
+    for option, daemon in (("--set", "agent"), ("--master-set", "master")):
         parser.add_argument(
             option,
             type=arguments.key_value,
             action="append",
             default=[],
             metavar="KEY=VALUE",
-            help=f"a configuration key of the {whose}; repeatable",
+            help=f"a configuration key of the {daemon}; repeatable",
         )
     options = parser.parse_args(argv)
     if options.port_file is not None and (why := paths.why_not_writable(options.port_file)):
@@ -70,7 +70,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _enter_scope(argv: list[str]) -> None:
-    """Where systemd rules over cgroup v2, start again in a scope whose cgroups are handed over to us."""
+    """With systemd and cgroup v2, restart this process in a scope whose cgroups are delegated to us."""
     if _IN_SCOPE in os.environ or not _systemd_delegates():
         return
     scope = ["systemd-run", "--scope", "--quiet", "--collect", "-p", "Delegate=yes"]
@@ -80,7 +80,7 @@ def _enter_scope(argv: list[str]) -> None:
     probe = subprocess.run([*scope, "--unit", f"{name}-probe", "true"], capture_output=True, text=True, check=False)
     if probe.returncode != 0:
         why = " ".join(probe.stderr.split()) or f"status {probe.returncode}"
-        print(f"penstock up: no scope of our own, limits may not be enforced: {why}", file=sys.stderr)
+        print(f"penstock up: no scope of its own, limits may not be enforced: {why}", file=sys.stderr)
         return
     os.environ[_IN_SCOPE] = "1"
     os.execvp(  # noqa: S606 - no shell, and the arguments are our own
@@ -103,7 +103,7 @@ def _systemd_delegates(
 
 
 class _Daemon:
-    """A child process whose log lines we show under its name."""
+    """A child process whose log lines are shown under its name."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: int, port_file: Path) -> None:
         self.name = name
@@ -113,31 +113,31 @@ class _Daemon:
 
     @classmethod
     async def start(cls, name: str, directory: Path, settings: dict[str, str]) -> _Daemon:
-        """Start it; it is not ready yet."""
+        """Start the daemon; return before it is ready."""
         port_file = directory / f"{name}.json"
         pairs = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         command = [sys.executable, "-I", "-m", name, "--port-file", str(port_file), *pairs]
         if (setpriv := shutil.which("setpriv")) is not None:
-            command = [setpriv, "--pdeathsig", "TERM", *command]  # so that it does not outlive us, whatever happens
-        # A pipe of our own: what the agent started may hold it for longer than the agent lives, and asyncio's
-        # wait() would wait for that.
+            command = [setpriv, "--pdeathsig", "TERM", *command]  # it must not outlive us
+        # A pipe of our own: the agent's child processes may hold it longer than the agent lives, and asyncio's
+        # wait() would wait for its end.
         read_end, write_end = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=subprocess.DEVNULL,
                 stderr=write_end,
-                start_new_session=True,  # a Ctrl-C is for us: the agent must end before the master
+                start_new_session=True,  # shields it from Ctrl-C: the agent must end before the master
             )
         finally:
             os.close(write_end)
         return cls(name, process, read_end, port_file)
 
     async def addresses(self) -> dict[str, Any]:
-        """What it listens on, once it does.
+        """Wait until the daemon listens and return its addresses.
 
         Raises:
-            CommandError: it ended instead, or takes too long.
+            CommandError: it ended, or took too long.
         """
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):
@@ -152,7 +152,7 @@ class _Daemon:
         return found
 
     async def stop(self) -> None:
-        """SIGTERM, and SIGKILL for one that hangs."""
+        """Send SIGTERM, and SIGKILL to a daemon that hangs."""
         if self.process.returncode is None:
             self.process.terminate()
             try:
@@ -163,7 +163,7 @@ class _Daemon:
         await self.log_shown()
 
     async def log_shown(self) -> None:
-        """Its last lines; not those of what it started and left behind."""
+        """Show the daemon's last log lines; not those of child processes that it left behind."""
         await asyncio.wait([self._log], timeout=_LAST_LINES_S)
         self._log.cancel()
 
@@ -177,7 +177,7 @@ async def _show_log(name: str, descriptor: int) -> None:
 
 
 def _pretty(name: str, line: str) -> str:
-    """A JSON log record as people read it; any other line as it is."""
+    """Format a JSON log record for people; return any other line unchanged."""
     try:
         record = json.loads(line)
         at, level, event = record.pop("timestamp")[11:19], record.pop("level"), record.pop("event")
@@ -189,16 +189,16 @@ def _pretty(name: str, line: str) -> str:
 
 
 class _Up:
-    """Start, tell where, wait, stop."""
+    """Starts both daemons, prints their addresses, waits, stops them."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._daemons: list[_Daemon] = []
         self._stop = asyncio.Event()
-        self._http: dict[str, str] = {}  # what each daemon was told
+        self._http: dict[str, str] = {}  # the HTTP address given to each daemon
 
     async def run(self) -> int:
-        """0 when it was told to stop, 1 when one of the two ended by itself."""
+        """Return 0 after a request to stop; fail if a daemon ended by itself."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
         port_file: Path | None = self._options.port_file
@@ -215,7 +215,7 @@ class _Up:
                 _remove(port_file)
 
     async def _finished(self, starting: asyncio.Task[dict[str, str]]) -> bool:
-        """Whether the start came to its end before somebody told us to stop."""
+        """Return whether the start finished before a request to stop."""
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -297,7 +297,7 @@ def _remove(port_file: Path | None) -> None:
 
 
 def _free_port(wanted: int) -> int:
-    """The port if it is free, else 0: any."""
+    """Return the port if it is free, else 0: any."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

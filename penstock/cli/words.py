@@ -1,6 +1,6 @@
-"""What commands print where no terminal is steered: printable text, durations, columns. No library is needed for it.
+"""Formatting without control characters and without libraries: printable text, durations, columns.
 
-:mod:`penstock.cli.render` has what needs rich, which takes longer to import than most commands take to run.
+:mod:`penstock.cli.render` has the parts that need rich, whose import takes longer than most commands run.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _GAP = "  "
 
 
 def printable(value: object) -> str:
-    """Text from elsewhere, without anything that could steer a terminal."""
+    """Replace characters of external text that could control a terminal."""
     return "".join(c if c.isprintable() else "�" for c in str(value))
 
 
 def duration(seconds: float) -> str:
-    """``93.4`` → ``1m33s``."""
+    """Format ``93.4`` as ``1m33s``."""
     if not math.isfinite(seconds):
         return "?"
     if seconds < 60:
@@ -30,7 +30,7 @@ def duration(seconds: float) -> str:
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> list[str]:
-    """The lines of a table, each row on one line; the columns named in ``right`` are aligned to the right."""
+    """Return the lines of a table, one per row; the columns named in ``right`` are right-aligned."""
     lines = [header, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     aligned = [str.rjust if name in right else str.ljust for name in header]

@@ -116,7 +116,7 @@ async def test_run_without_dashes_and_with_throttling(fake: FakeAgent, penstock:
         (Ended(by=EndedBy.PREEMPTED, exit_status=137, reason="memory wanted"), 137, "preempted: memory wanted"),
         (Ended(by=EndedBy.CANCELLED, exit_status=137, reason="eve asked"), 137, "cancelled: eve asked"),
         (Ended(by=EndedBy.FAILED, reason="no such file"), 1, "could not be started: no such file"),
-        (Ended(by=EndedBy.LOST), 1, "nobody saw how it ended"),
+        (Ended(by=EndedBy.LOST), 1, "its end was not observed"),
     ],
 )
 async def test_run_ends_as_its_command_ended(
@@ -355,7 +355,7 @@ async def test_submit_detaches_once_the_job_has_its_manager(fake: FakeAgent, pen
     fake.outputs["stderr"] = b"penstock submit: dag is job job-1\n"
     status, out, err = await result_of(await submit(fake, penstock, tmp_path, "--detach", "--reservation", "r-1"))
     assert (status, out) == (0, "job-1\n")
-    assert err == "penstock submit: `penstock jobs job-1` and `penstock logs job-1` tell of it\n"
+    assert err == "penstock submit: see `penstock jobs job-1` and `penstock logs job-1`\n"
     [manager] = fake.containers.values()
     at = manager.spec.argv.index("submit")
     path = str(tmp_path / "job.toml")

@@ -152,4 +152,4 @@ def test_other_shells_hear_of_every_command(scripts: Path, shell: str) -> None:
 
 def test_no_shell_is_one_line() -> None:
     done = subprocess.run([*COMMAND, "completion"], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (2, "penstock completion: for which shell? one of bash, zsh, fish\n")
+    assert (done.returncode, done.stderr) == (2, "penstock completion: name a shell: one of bash, zsh, fish\n")

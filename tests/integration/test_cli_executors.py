@@ -66,6 +66,6 @@ def test_executors_run_and_are_known_afterwards(
     assert "0.5 cores, 64 MiB" in shown.stdout
     plotted = penstock("profile", "plot", APPLICATION)
     assert plotted.returncode == 0, plotted.stderr
-    assert "run monday: █ used, nothing was expected of it" in plotted.stdout
+    assert "run monday: █ used, without a forecast" in plotted.stdout
     assert "memory, mean of each slot" in plotted.stdout
-    assert "too few have been kept" in penstock("profile", "compare", APPLICATION).stdout
+    assert "too few runs have been recorded" in penstock("profile", "compare", APPLICATION).stdout

@@ -55,7 +55,7 @@ async def test_reserve_list_change_use_and_give_back(start_agent: Start, master:
     [told] = json.loads(penstock("reservations", "--at", "+170min", "--json").stdout)["reservations"]
     assert told["reservation"] == name
     now = penstock("reservations", "--at", "now").stdout
-    assert "nothing of it is promised then" in now
+    assert "no allocation at that time" in now
     assert "2 cores" in now, "all of it is free"
     job = tmp_path / "job.toml"
     job.write_text('name = "j"\n[[task]]\nname = "a"\ncommand = "true"\n')

@@ -89,8 +89,8 @@ def test_an_agent_s_keys_are_set_shown_kept_and_forgotten(bed: Bed) -> None:
     }  # fmt: skip
     said = bed.penstock("set", "t_alloc=0.6", "preempt_after_cpu=1")
     assert said.splitlines() == [
-        "t_alloc: 0.8 → 0.6  (until the next reload or restart; --persist keeps it)",
-        "preempt_after_cpu: 0 → 1  (until the next reload or restart; --persist keeps it)",
+        "t_alloc: 0.8 → 0.6  (until the next reload or restart; --persist makes it permanent)",
+        "preempt_after_cpu: 0 → 1  (until the next reload or restart; --persist makes it permanent)",
     ]
     line = bed.log.until("configuration set")
     assert line["changed"] == {"t_alloc": "0.8 → 0.6", "preempt_after_cpu": "0 → 1"}
@@ -116,7 +116,7 @@ def test_an_agent_s_keys_are_set_shown_kept_and_forgotten(bed: Bed) -> None:
     bed.agent.process.send_signal(signal.SIGHUP)
     assert bed.log.until("configuration reloaded")["changed"] == {}
     assert bed.running()["repair_interval_s"]["where"] == f"{bed.files['agent']}:4"
-    assert "but $PENSTOCK_AGENT_LEASE_S wins over that" in bed.penstock("set", "--persist", "lease_s=1ms")
+    assert "but $PENSTOCK_AGENT_LEASE_S overrides the file" in bed.penstock("set", "--persist", "lease_s=1ms")
     bed.penstock("set", "opportunistic=false", "t_preempt_cpu=50e-2", "preempt_after_disk=7")
     assert bed.agent.status()["t_alloc"] == 0.0, "UBIS's knobs"
     assert bed.running()["t_preempt_cpu"]["value"] == 0.5
@@ -157,7 +157,7 @@ def test_a_file_that_cannot_be_written_is_named_with_what_to_write(bed: Bed) -> 
     bed.files["agent"].write_text("t_alloc = \n")
     said = bed.penstock("set", "--persist", "t_alloc=0.7", status=1)
     assert (
-        f"it holds now, but is not kept: {bed.files['agent']}:1: Invalid value" in said
+        f"the change is in force, but not persistent: {bed.files['agent']}:1: Invalid value" in said
         and "write there: t_alloc = 0.7" in said
     )
     assert bed.agent.status()["t_alloc"] == 0.7

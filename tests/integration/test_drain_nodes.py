@@ -121,7 +121,7 @@ async def test_nodes_are_emptied_one_after_the_other(
         await slack.begins()
         assert await job.placed("regular") == await job.placed("slack") == "beta", "alpha takes no work"
 
-        assert (await penstock(alpha, "undrain"))[:2] == (0, "alpha: takes work\n")
+        assert (await penstock(alpha, "undrain"))[:2] == (0, "alpha: accepts work\n")
         status, out, err = await penstock(alpha, "drain", "beta", "--timeout", "200ms", "--json")
         await slack.begins()  # elsewhere, at once
         assert status == 3, err

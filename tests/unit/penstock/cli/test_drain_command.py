@@ -16,7 +16,7 @@ ROOT = Draining("root", 0.0)
     ("argv", "said"),
     [
         (["--stop"], "add --timeout DURATION"),
-        (["--no-wait", "--timeout", "3s"], "--no-wait waits for nothing"),
+        (["--no-wait", "--timeout", "3s"], "--no-wait does not wait"),
         (["--timeout", "3 fortnights"], "write for example"),
         (["--stopp"], "did you mean --stop?"),
     ],
@@ -45,8 +45,8 @@ def answers(monkeypatch: pytest.MonkeyPatch, *nodes: NodeDrain) -> None:
 @pytest.mark.parametrize(
     ("node", "said"),
     [
-        (left("away"), "n1 is away, so nobody can say what runs there"),
-        (left("draining"), "n1 has not said yet what runs there"),
+        (left("away"), "n1 is away, so its running work is unknown"),
+        (left("draining"), "n1 has not reported its running work yet"),
         (
             left("draining", Remaining("command", "j-1/t", "sort", "eve"), count=7),
             "n1 still runs command j-1/t of eve (sort), 6 more",
@@ -75,7 +75,7 @@ def test_jobs_of_its_users_are_named(monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_names_steer_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     answers(monkeypatch, NodeDrain(node="n\x1b[31m1", state="connected"))
     assert undrain.main([]) == Status.DONE
-    assert capsys.readouterr().out == "n�[31m1: takes work\n"
+    assert capsys.readouterr().out == "n�[31m1: accepts work\n"
     answers(monkeypatch, left("draining", Remaining("container", "c-1", "\x1b[2J", "eve")))
     with pytest.raises(CommandError) as caught:
         drain.main([])

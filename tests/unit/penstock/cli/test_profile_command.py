@@ -169,7 +169,7 @@ def test_a_run_of_which_nothing_was_expected_is_drawn_alone(
     master: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = out_of(capsys, "plot", "sort", "--run", "job-1")
-    assert said.splitlines()[0] == "sort of ann, run job-1: █ used, nothing was expected of it"
+    assert said.splitlines()[0] == "sort of ann, run job-1: █ used, without a forecast"
     assert "━" not in said
 
 
@@ -204,7 +204,7 @@ def test_slots_that_were_not_measured_are_gaps_in_a_plot(
 ) -> None:
     master["/profiles/ann/sort"] = _with_gaps()
     lines = out_of(capsys, "plot", "sort").splitlines()
-    assert lines[0].endswith("█ used, nothing was expected of it, · not measured")
+    assert lines[0].endswith("█ used, without a forecast, · not measured")
     cpu = lines.index("cpu, mean of each slot")
     chart = [line[14::15] for line in lines[cpu + 1 : cpu + 7]]
     assert chart == ["  █ ", "  █ ", "  █ ", "█ █ ", "█ █ ", "█·█ "], "the fourth was measured: nothing was used"
@@ -253,14 +253,14 @@ def test_compare_without_the_masters_forecasts_says_what_it_compares_with(
     assert "the run before" in said
     assert "as the master tells no forecasts" in said
     master["/profiles/ann/sort"] = SORT | {"history": [], "runs": SORT["runs"][:1]}
-    assert "too few have been kept" in out_of(capsys, "compare", "sort")
+    assert "too few runs have been recorded" in out_of(capsys, "compare", "sort")
 
 
 def test_an_application_of_several_users_is_chosen_by_user(
     master: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = fails(capsys, 2, "show", "k/means")
-    assert line == "penstock profile: 'k/means' is of several: ann, bob; say --user"
+    assert line == "penstock profile: 'k/means' is of several users: ann, bob; give --user"
     assert "sort of ann" in out_of(capsys, "show", "k/means", "--user", "bob")
     monkeypatch.setattr("penstock.cli.profile._own_name", lambda: "bob")
     assert "sort of ann" in out_of(capsys, "show", "k/means"), "one's own comes first"
@@ -277,11 +277,11 @@ def test_what_the_master_says_cannot_steer_the_terminal(
 @pytest.mark.parametrize(
     ("status", "argv", "line"),
     [
-        (2, ("show",), "show: of which application? `penstock profile list` names them"),
+        (2, ("show",), "show: name an application; `penstock profile list` lists them"),
         (2, ("list", "sort"), "list: it takes no application; `penstock profile show sort` shows one"),
         (2, ("draw", "sort"), "list|show|plot|compare: invalid choice: 'draw'"),
         (2, ("show", "sort", "--svg", "x"), "--svg and --run are for plot, not for show"),
-        (4, ("show", "srot"), "no run of 'srot' has been kept; known: sort, k/means"),
+        (4, ("show", "srot"), "no run of 'srot' has been recorded; known: sort, k/means"),
         (4, ("show", "sort", "--user", "eve"), "127.0.0.1:"),
         (4, ("plot", "sort", "--run", "x"), "--run: no run 'x'; known: job-1, job-2"),
         (2, ("plot", "sort", "--svg", "/nowhere/x.svg"), "--svg: /nowhere/x.svg: No such file or directory"),
@@ -298,7 +298,7 @@ def test_bad_input_is_one_line(
 @pytest.mark.parametrize(
     ("page", "why"),
     [
-        ({"application": "sort"}, "what it says of the application cannot be read: the key 'user' is missing"),
+        ({"application": "sort"}, "its answer about the application is invalid: the key 'user' is missing"),
         (SORT | {"resources": ["cores"]}, "cannot be read: series are one row for each resource"),
     ],
 )

@@ -119,10 +119,10 @@ def test_a_certificate_that_is_not_trusted_is_told_nothing(
 ) -> None:
     master = serve(files(ca, "localhost", master=True))
     line = fails(capsys, 1, "--master", master.url(), "--token-file", token_file)
-    assert "its certificate is not signed by anybody that is trusted here; name its CA with --ca" in line
+    assert "its certificate is not signed by a CA trusted here; give its CA with --ca" in line
     other = authority(tmp_path / "other").certificate
     line = fails(capsys, 1, "--master", master.url(), "--ca", other, "--token-file", token_file)
-    assert f"its certificate is not signed by the CA in {other}; name its CA with --ca" in line
+    assert f"its certificate is not signed by the CA in {other}; give its CA with --ca" in line
     assert master.asked == []
 
 
@@ -134,7 +134,7 @@ def test_a_certificate_for_another_name_is_told_nothing(
         line = fails(
             capsys, 1, "--master", master.url(host=host), "--ca", ca.certificate, "--token-file", token_file
         )  # fmt: skip
-        assert line.endswith(f"its certificate is not for {host!r}; give a name that it carries")
+        assert line.endswith(f"its certificate is not for {host!r}; use a name in the certificate")
     assert master.asked == []
 
 
@@ -144,7 +144,7 @@ def test_an_expired_certificate_says_so(
     old = authority(tmp_path / "old", NOW - 90 * DAY)
     master = serve(files(old, "localhost", master=True, since=NOW - 60 * DAY, days=30))
     line = fails(capsys, 1, "--master", master.url(), "--ca", old.certificate, "--token-file", token_file)
-    assert line.endswith("its certificate is refused: it has expired; it is to be renewed on the master")
+    assert line.endswith("its certificate is refused: it has expired; renew it on the master")
 
 
 def test_a_token_that_is_missing_or_refused(
@@ -152,7 +152,7 @@ def test_a_token_that_is_missing_or_refused(
 ) -> None:
     master = serve(files(ca, "localhost", master=True))
     line = fails(capsys, 1, "--master", master.url(), "--ca", ca.certificate)
-    assert "it wants a token; name the file that has it with --token-file" in line
+    assert "it requires a token; name its file with --token-file" in line
     wrong = tmp_path / "wrong"
     wrong.write_text("another token\n")
     line = fails(capsys, 1, "--master", master.url(), "--ca", ca.certificate, "--token-file", wrong)
@@ -198,4 +198,4 @@ def test_with_tls_where_there_is_none_and_without_where_there_is(
     line = fails(capsys, 1, "--master", plain.url(), "--ca", ca.certificate)
     assert line.endswith("it does not speak TLS; write http://")
     line = fails(capsys, 1, "--master", secured.url("http"))
-    assert line.endswith("that is not HTTP; where the master's pages have TLS write https://")
+    assert line.endswith("this is not HTTP; if the master's pages use TLS, write https://")

@@ -18,7 +18,7 @@ from penstock.cli.render_host import host_view
         ({"application": "sort", "slot": 3, "slots": 20, "behind": 0.0}, "executor of sort, slot 4 of 20"),
         (
             {"application": "sort", "slot": 3, "slots": 20, "behind": 1.34, "stuck": True},
-            "executor of sort, slot 4 of 20, its stage takes 1.3 × as long as expected, nothing is left to give it",
+            "executor of sort, slot 4 of 20, its stage takes 1.3 × as long as expected, its node has no free resources",
         ),
     ],
 )

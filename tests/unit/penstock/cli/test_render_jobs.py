@@ -129,7 +129,7 @@ def test_why_a_job_waits_and_where_it_is() -> None:
     ("more", "line"),
     [
         ({"admitted": False, "waits": "it wants 2 GiB"}, "  not admitted: it wants 2 GiB"),
-        ({"admitted": False, "waits": ""}, "  not admitted: the next round looks at it"),
+        ({"admitted": False, "waits": ""}, "  not admitted: not looked at before the next round"),
         ({"room_containers": None}, "  holds 4 containers"),
         ({"sentence": "second of 3 by ejf: it came later."}, "  second of 3 by ejf: it came later."),
         (
@@ -187,7 +187,7 @@ def test_quiet_says_only_what_goes_wrong(capsys: pytest.CaptureFixture[str]) -> 
     ("argv", "said"),
     [
         (["jobs", "--wait"], "penstock jobs: --wait: name the jobs to wait for"),
-        (["jobs", "a-1", "--all"], "penstock jobs: --all: name jobs, or show everybody's"),
+        (["jobs", "a-1", "--all"], "penstock jobs: --all: name jobs, or list those of all users"),
         (["jobs", "a-1", "--timeout", "1s"], "penstock jobs: --timeout: only with --wait"),
         (["jobs", "a-1", "--wait", "--timeout", "soon"], "penstock jobs: --timeout: 'soon'"),
         (["jobs", "--wiat"], "penstock jobs: unknown argument '--wiat'; did you mean --wait?"),

@@ -83,7 +83,7 @@ def test_a_restarted_agent_that_does_not_know_the_command(
     assert main(["run", "x"]) == 1
     restarting.join(60)
     said = capsys.readouterr().err
-    assert said.startswith("penstock run: nobody saw how it ended: the agent was restarted and does not know it")
+    assert said.startswith("penstock run: its end was not observed: the agent was restarted and does not know it")
 
 
 @pytest.fixture

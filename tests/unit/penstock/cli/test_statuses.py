@@ -36,7 +36,7 @@ def test_they_come_in_order_and_say_something() -> None:
 def test_the_section() -> None:
     lines = statuses.section("drain").splitlines()
     assert lines[0] == "exit status:"
-    assert lines[4] == "  3    the time is over and something still runs: one line says what"
+    assert lines[4] == "  3    the time limit is over and some work still runs: one line lists it"
 
 
 def test_errors_carry_them() -> None:

@@ -70,14 +70,14 @@ def test_hard_sizing_is_the_default_and_bounds_cpu_from_the_start() -> None:
         ([], "the following arguments are required: JOB.toml, or --executors N … -- COMMAND"),
         (["--executors", "2"], "no command given; write for example `--executors 4 … -- ./sort.sh`"),
         (["--executors", "2", "--", "x"], "--application: name what runs"),
-        (["--executors", "2", "--application", "x", "--", "x"], "--memory: say what each executor may use"),
+        (["--executors", "2", "--application", "x", "--", "x"], "--memory: give each executor's memory"),
         (["--executors", "0", "--", "x"], "--executors: '0' is not a number from 1 on"),
         (["--executors", "1", "--sizing", "soft", "--", "x"], "--sizing: invalid choice: 'soft'"),
         (["--executors", "1", "--memory", "1Q", "--", "x"], "--memory: '1Q': unknown unit 'Q'"),
         (["job.toml", "--executors", "1", "--", "x"], "job.toml: a job file or --executors, not both"),
-        (["job.toml", "--input-bytes", "1G"], "--input-bytes: only with --executors; a job file says it itself"),
+        (["job.toml", "--input-bytes", "1G"], "--input-bytes: only with --executors; set it in the job file"),
         (["job.toml", "--jvm"], "--jvm: only with --executors"),
-        (["job.toml", "--", "x"], "a command is for --executors; a job file has its own"),
+        (["job.toml", "--", "x"], "a command requires --executors; a job file has its own"),
         (
             ["--executors", "1", "--application", "a" * 129, "--memory", "1G", "--", "x"],
             "--application: at most 128 characters",
@@ -182,7 +182,7 @@ def test_one_that_is_stuck_is_said(
     agent.do(lambda fake: fake.end_task(job, task, OK))
     assert running.result(60) == 0
     said = capsys.readouterr().err
-    assert "executor-0 is late, and fake has nothing left to give; most room is in executor-7 on far" in said
+    assert "executor-0 is late, and fake has no free resources; executor-7 on far has the most" in said
 
 
 def test_without_a_master_nobody_would_place_them(agent: AgentThread, submit: Callable[..., Future[int]]) -> None:
