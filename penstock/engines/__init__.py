@@ -1,1 +1,1 @@
-"""Engines that people use already, made to register their work as monotasks. Each imports its engine only when used."""
+"""Existing engines, made to register their work as monotasks. Each module imports its engine only when it is used."""

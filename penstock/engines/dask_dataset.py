@@ -1,16 +1,16 @@
-"""Datasets carried out by Dask: its workers are the job processes, its transfers the network (Ursa §4.1.4).
+"""Datasets executed by Dask: its workers are the job processes, its transfers the network (Ursa §4.1.4).
 
 >>> from penstock.dataset import Dataset
 >>> from penstock.engines.dask_dataset import run
 >>> run(Dataset.from_items(range(10)).map(lambda item: item * item).collect())  # doctest: +SKIP
 
-Two ways. :func:`run` lets the job manager (:class:`penstock.opgraph.dataflow.DataflowManager`) advance the dataflow on
-a cluster: a Dask task is submitted when its monotask is ready, so that its bytes are known, and pinned to the worker
-that the master chose. :func:`compile_graph` makes one Dask graph of everything before anything has run, for any
-scheduler of Dask; bytes and places are not known then.
+There are two ways. With :func:`run`, the job manager (:class:`penstock.opgraph.dataflow.DataflowManager`) advances the
+dataflow on a cluster: each Dask task is submitted when its monotask is ready, so that its input size is known, and
+pinned to the worker that the master chose. :func:`compile_graph` makes one Dask graph of the whole dataflow in advance,
+for any scheduler of Dask; sizes and places are not known then.
 
-Tasks are annotated (``penstock``: kind, stage, input_bytes, task, job), and that is all that a gated worker knows of
-this. With the job that the master admitted and placed, a worker asks for their monotasks in that job's name.
+Tasks are annotated (``penstock``: kind, stage, input_bytes, task, job); gated workers know nothing else about datasets.
+If the master has admitted and placed the job, a worker requests the grants in that job's name.
 """
 
 from __future__ import annotations
@@ -55,28 +55,28 @@ from penstock.opgraph.dataflow import (
 
 T = TypeVar("T")
 
-# Much of Dask is not typed; what is called of it is Any here.
+# Much of Dask is untyped: its callables are Any here.
 _BASE: Any = dask.base
 _CLIENT: Any = Client
 _CLUSTER: Any = LocalCluster
 
-#: How often a run looks whether the workers that it pinned tasks to are still there.
+#: The interval of checks that the workers with pinned tasks still exist (seconds).
 _LOOK_S = 1.0
 
 
 class WorkerGoneError(RuntimeError):
-    """A worker that the master chose left the cluster; tasks that were pinned to it would wait for ever."""
+    """A worker chosen by the master left the cluster; tasks pinned to it would wait for ever."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to carry out a dataset.
+    """Options for the execution of a dataset.
 
-    ``memory_bytes`` is M(j), 0 if unknown. ``socket`` is the agent's, None for this host's own. ``placed`` false asks
-    no master even where there is one. ``nodes`` maps the names of nodes to the addresses of their Dask workers; None
-    asks each worker's agent. When a worker that the master chose goes away, everything starts again, ``attempts``
-    times in all. An agent that goes away is waited for ``patience_s`` seconds, then Dask places.
-    ``learned_memory_to_input`` is m2i by the name of the stage, from earlier runs (§4.2.1).
+    ``memory_bytes`` is M(j), 0 if unknown. ``socket`` is the agent's, None for this host's. With ``placed`` false, no
+    master is asked. ``nodes`` maps the names of nodes to the addresses of their Dask workers; None asks each worker's
+    agent. If a worker chosen by the master leaves, the whole run restarts, up to ``attempts`` attempts in all. After
+    ``patience_s`` seconds without the agent, Dask places tasks. ``learned_memory_to_input`` is m2i by the name of the
+    stage, from earlier runs (§4.2.1).
     """
 
     name: str = "dataset"
@@ -95,15 +95,15 @@ def run(wanted: Result[T], client: Client | None = None, options: Options | None
 @overload
 def run(wanted: Dataset[T], client: Client | None = None, options: Options | None = None) -> list[list[T]]: ...
 def run(wanted: Dataset[T] | Result[T], client: Client | None = None, options: Options | None = None) -> Any:
-    """Carry out a dataset and wait: the value of a :class:`Result`, the list of partitions of a :class:`Dataset`.
+    """Execute a dataset and wait: return the value of a :class:`Result`, the list of partitions of a :class:`Dataset`.
 
-    Without ``client`` the current one of this process is used, else a local cluster of threads for this call.
+    The default ``client`` is this process's current one, or else a local cluster of threads for this call.
 
     Raises:
-        OpGraphError: it cannot be executed.
-        TypeError: the client is an asynchronous one.
-        WorkerGoneError: workers left again and again.
-        Exception: what a function of the dataset raised, with a note that names the operation.
+        OpGraphError: the dataset cannot be executed.
+        TypeError: the client is asynchronous.
+        WorkerGoneError: workers left in every attempt.
+        Exception: raised by a function of the dataset, with a note that names the operation.
     """
     result: Result[Any] = wanted if isinstance(wanted, Result) else Result(wanted, list)
     plan = result.dataset.plan()
@@ -113,11 +113,11 @@ def run(wanted: Dataset[T] | Result[T], client: Client | None = None, options: O
 
 
 def run_plan(plan: Plan, client: Client, options: Options) -> list[list[Any]]:
-    """Carry out a plan and wait: the partitions of each result.
+    """Execute a plan and wait: return the partitions of each result.
 
     Raises:
-        WorkerGoneError: workers left again and again.
-        Exception: what a function raised, with a note that names the operation.
+        WorkerGoneError: workers left in every attempt.
+        Exception: raised by a function, with a note that names the operation.
     """
     for attempt in range(options.attempts):
         try:
@@ -133,11 +133,11 @@ def compute(wanted: Result[T], scheduler: str = "synchronous") -> T: ...
 @overload
 def compute(wanted: Dataset[T], scheduler: str = "synchronous") -> list[list[T]]: ...
 def compute(wanted: Dataset[T] | Result[T], scheduler: str = "synchronous") -> Any:
-    """As :func:`run`, but as one graph on one of Dask's schedulers without a cluster: ``synchronous`` or ``threads``.
+    """As :func:`run`, but as one graph on a scheduler of Dask without a cluster: ``synchronous`` or ``threads``.
 
     Raises:
-        OpGraphError: it cannot be executed.
-        Exception: what a function of the dataset raised, with a note that names the operation.
+        OpGraphError: the dataset cannot be executed.
+        Exception: raised by a function of the dataset, with a note that names the operation.
     """
     result: Result[Any] = wanted if isinstance(wanted, Result) else Result(wanted, list)
     graph, keys = compile_graph(result.dataset.plan())
@@ -146,7 +146,7 @@ def compute(wanted: Dataset[T] | Result[T], scheduler: str = "synchronous") -> A
 
 
 def compile_graph(plan: Plan) -> tuple[HighLevelGraph, list[list[Key]]]:
-    """One Dask graph of everything, and the keys of each result's partitions. A layer is an operation."""
+    """Return one Dask graph of a plan, with a layer per operation, and the keys of each result's partitions."""
     keys = Keys(plan, uuid.uuid4().hex)
     layers: dict[str, MaterializedLayer] = {}
     dependencies: dict[str, set[str]] = {}
@@ -169,11 +169,11 @@ def compile_graph(plan: Plan) -> tuple[HighLevelGraph, list[list[Key]]]:
 @contextlib.contextmanager
 def _client_or_local(client: Client | None) -> Iterator[Client]:
     if client is None:
-        with contextlib.suppress(ValueError):  # there is no current one
+        with contextlib.suppress(ValueError):  # this process has no current client
             client = _CLIENT.current()
     if client is not None:
         if client.asynchronous:
-            raise TypeError("a dataset is waited for: give a client that is not asynchronous")
+            raise TypeError("a dataset blocks until its result is there: give a client that is not asynchronous")
         yield client
         return
     threads = os.cpu_count() or 1
@@ -186,14 +186,14 @@ def _client_or_local(client: Client | None) -> Iterator[Client]:
 
 @dataclass(slots=True)
 class _Running:
-    """A monotask under way: the futures that are not done yet, and those that are to be kept."""
+    """A submitted monotask: the number of unfinished futures, and the futures to be kept."""
 
     left: int
     futures: dict[Key, Future[Any]]
 
 
 class _Run:
-    """One attempt at a plan: obeys the job manager, tells it what happened. Used once, by one thread."""
+    """One attempt at a plan: executes the job manager's instructions and reports events. For one use by one thread."""
 
     def __init__(self, plan: Plan, client: Client, options: Options) -> None:
         self._plan = plan
@@ -214,14 +214,14 @@ class _Run:
         self._workers = Workers({})
 
     def result(self) -> list[list[Any]]:
-        """Carry it out."""
+        """Execute the plan and return the partitions of each result."""
         try:
             self._find_master()
             self._tell(FlowStarted())
             while self._over is None:
                 self._wait()
             if self._failed is not None:
-                self._failed.result()  # raises what the function raised, with its own traceback
+                self._failed.result()  # raises the function's exception, with its own traceback
             if not self._over.succeeded:
                 raise RuntimeError(self._over.reason)
             return [
@@ -238,7 +238,7 @@ class _Run:
     # ------------------------------------------------------------ instructions
 
     def _tell(self, *events: FlowEvent) -> None:
-        """Say what happened and do what is to be done; without a master, placing happens at once."""
+        """Report events and execute the resulting instructions; without a master, placement is immediate."""
         pending: deque[FlowEvent] = deque(events)
         while pending:
             for instruction in self._manager.handle(pending.popleft()):
@@ -249,7 +249,7 @@ class _Run:
             case PlaceTasks(_, demands) if self._placement is None:
                 return [FlowTaskPlaced(demand.task, "") for demand in demands]
             case PlaceTasks():
-                assert self._placement is not None, "the case above"
+                assert self._placement is not None, "handled above"
                 self._placement.ask(instruction, tuple(self._workers.nodes), self._placed)
             case RunMonotask():
                 self._submit(instruction)
@@ -261,7 +261,7 @@ class _Run:
                 for key in self._keys.kept(version, partition):
                     del self._kept[key]
             case Abandon(monotasks, _):
-                # Ending the job, which follows, gives up the tasks.
+                # The end of the job, which follows, gives up the tasks.
                 running = [self._running[one] for one in monotasks if one in self._running]
                 futures = [future for one in running for future in one.futures.values()]
                 self._client.cancel([future for future in futures if future is not self._failed])
@@ -271,7 +271,7 @@ class _Run:
         return []
 
     def _submit(self, asked: RunMonotask) -> None:
-        """The Dask tasks of a ready monotask: itself, and what is picked of its value."""
+        """Submit the Dask tasks of a ready monotask: the task itself, and the picks of its value."""
         monotask = self._plan.monotasks[asked.monotask]
         op = self._plan.ops[monotask.op]
         address = self._workers.address(monotask.task) or self._workers.assign(monotask.task, asked.node)
@@ -304,15 +304,15 @@ class _Run:
     # ------------------------------------------------------------ events
 
     def _placed(self, task: int, node: str) -> None:
-        """Called by the placement's thread."""
+        """Handle a placement, in the placement's thread."""
         self._happened.put(FlowTaskPlaced(task, node))
 
     def _done(self, monotask: int) -> Callable[[Future[Any]], None]:
-        """To be called by a thread of the client."""
+        """Return the callback of a monotask's futures, for a thread of the client."""
         return lambda future: self._happened.put((monotask, future))
 
     def _wait(self) -> None:
-        """Wait until something happened, and tell the manager all that did. Raises: JobCancelled: somebody did that."""
+        """Wait for events and report them to the manager. Raises: JobCancelled: a user cancelled the job."""
         if self._placement is not None:
             self._placement.check()
             self._placement.progress(self._manager.progress)
@@ -340,7 +340,7 @@ class _Run:
         self._tell(*events, *self._made(completed))
 
     def _made(self, completed: list[PlannedMonotask]) -> list[FlowEvent]:
-        """What monotasks made, and how large it is: one question to Dask's scheduler for all of them."""
+        """Return the events of finished monotasks with their outputs' sizes, by one request to Dask's scheduler."""
         wanted: dict[int, list[list[Key]]] = {}
         for monotask in completed:
             op = self._plan.ops[monotask.op]
@@ -355,7 +355,7 @@ class _Run:
             for version, keys in zip(op.outputs, wanted[monotask.index], strict=True):
                 self._kept.update((key, futures[key]) for key in keys)
                 parts = self._plan.parts.get(version, 0)
-                each = [max(0, sizes[key]) for key in keys]  # -1: lost again, and computed again
+                each = [max(0, sizes[key]) for key in keys]  # -1: lost, and being recomputed
                 made.append(Made(each[0] if len(keys) > parts else sum(each), tuple(each[len(keys) - parts :])))
             events.append(MonotaskCompleted(monotask.index, tuple(made)))
         return events
@@ -375,14 +375,14 @@ class _Run:
         alive = set(self._client.nthreads())
         nodes = self._ask_workers() if options.nodes is None else options.nodes
         self._workers = Workers({node: [each for each in workers if each in alive] for node, workers in nodes.items()})
-        if not self._workers.nodes:  # there is a master, but it knows none of our workers
+        if not self._workers.nodes:  # the master knows none of our workers
             self._placement.close()
             self._placement = None
             return
         self._keys = Keys(self._plan, self._token + PLACED)
 
     def _ask_workers(self) -> dict[str, list[str]]:
-        """The workers of each node: each worker asks the agent of its host."""
+        """Return the workers of each node; each worker asks its host's agent for the node."""
         where = str(self._options.socket) if self._options.socket else None
         nodes: dict[str, list[str]] = {}
         for address, node in self._client.run(node_here, where).items():
@@ -394,4 +394,4 @@ class _Run:
             return
         gone = self._workers.used - set(self._client.nthreads())
         if gone:
-            raise WorkerGoneError(f"the worker {min(gone)}, which the master chose, left the cluster")
+            raise WorkerGoneError(f"the worker {min(gone)}, chosen by the master, left the cluster")

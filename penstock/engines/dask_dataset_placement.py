@@ -1,6 +1,6 @@
 """Placement of a dataset's tasks by the master, through this host's agent (Ursa §4.2.1, §4.2.2).
 
-It fails open: a task for which the master has no answer goes where Dask puts it.
+It fails open: Dask places a task for which the master has no answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.wire.errors import RpcError
 
 
 async def node_here(socket: str | None = None) -> str:
-    """The name of the node whose agent serves this host; "" without an agent. Runs on each worker."""
+    """Return the name of this host's node from its agent; "" without an agent. Runs on each worker."""
     try:
         async with await AgentClient.connect(Path(socket) if socket else None, "dask-dataset") as agent:
             return agent.welcome.node
@@ -33,8 +33,8 @@ async def node_here(socket: str | None = None) -> str:
 class MasterPlacement:
     """A job at the agent, and a thread that asks the master for nodes.
 
-    ``placed(task's index, node)`` is called from that thread, once for each task that was asked for; ``node`` is "" if
-    the master has none.
+    ``placed(task's index, node)`` is called in that thread, once for each requested task; ``node`` is "" if the master
+    has none.
     """
 
     def __init__(self, agent: AgentClient, job: Job, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
@@ -50,9 +50,9 @@ class MasterPlacement:
     def open(
         cls, name: str, memory_bytes: int, *, priority: float, socket: Path | None, patience_s: float
     ) -> MasterPlacement | None:
-        """Register a job with M(j), ``memory_bytes``; None where there is no agent, or none that has a master.
+        """Register a job with M(j) = ``memory_bytes``; None if there is no agent, or it has no master.
 
-        An agent that goes away later is waited for ``patience_s`` seconds.
+        A later outage of the agent is tolerated for ``patience_s`` seconds.
         """
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="penstock-placement", daemon=True)
@@ -80,16 +80,16 @@ class MasterPlacement:
         return self._job.id
 
     def ask(self, asked: PlaceTasks, nodes: Sequence[str], placed: Callable[[int, str], object]) -> None:
-        """Ask for nodes for ready tasks, among ``nodes``: those that have a worker."""
+        """Request nodes for ready tasks, among ``nodes``: those with a worker."""
         self._loop.call_soon_threadsafe(self._start, self._place(asked, nodes, placed))
 
     def complete(self, task: str) -> None:
-        """A task has been carried out: what its node holds for it is free."""
+        """Report an executed task, so that its node releases its resources."""
         self._loop.call_soon_threadsafe(self._start, self._done(task))
 
     def progress(self, stages: Callable[[], list[StageProgress]], *, last: bool = False) -> None:
-        """Tell the master how far the job is, now and then: to be called whenever something may have changed, and with
-        ``last`` before the job ends. ``stages`` is called here, and only when it is time."""
+        """Report the job's progress to the master from time to time: call it after any change, and with ``last`` before
+        the job ends. ``stages`` is called only if a report is due."""
         now = time.monotonic()
         if now - self._looked_at < EVERY_S and not last:
             return
@@ -99,12 +99,12 @@ class MasterPlacement:
             self._loop.call_soon_threadsafe(self._job.progress, found)
 
     def check(self) -> None:
-        """Raises: JobCancelled: somebody cancelled the job; nothing that was asked for is answered any more."""
+        """Raises: JobCancelled: a user cancelled the job; outstanding requests get no answer."""
         if isinstance(failure := self._job.failure, JobCancelled):
             raise failure
 
     def close(self) -> None:
-        """End the job; whatever is not answered yet stays so."""
+        """End the job; outstanding requests get no answer."""
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
         _end(self._loop, self._thread)
 
@@ -141,7 +141,7 @@ class MasterPlacement:
         try:
             await self._job.tasks_done([task])
         except (RpcError, AgentUnavailable):
-            return  # it was never placed, or there is nobody left who holds anything for it
+            return  # it was never placed, or no agent holds resources for it any more
 
     async def _close(self) -> None:
         for task in list(self._asking):
@@ -169,7 +169,7 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
 
 
 class Workers:
-    """Which worker of a node gets the next task: the one with the fewest of ours."""
+    """The workers of each node; the next task goes to the worker with the fewest of this run's tasks."""
 
     def __init__(self, nodes: Mapping[str, Sequence[str]]) -> None:
         """``nodes``: a node's name → the addresses of its workers."""
@@ -179,11 +179,11 @@ class Workers:
 
     @property
     def used(self) -> frozenset[str]:
-        """The workers that were assigned a task so far: they may hold what others need."""
+        """The workers that were assigned a task so far: they may hold inputs of other tasks."""
         return frozenset(self._used)
 
     def assign(self, task: int, node: str) -> str:
-        """The address for a task; "" if no worker is on that node."""
+        """Assign a task to a worker of a node; return its address, or "" if the node has none."""
         addresses = self.nodes.get(node, ())
         if not addresses:
             return ""
@@ -193,9 +193,9 @@ class Workers:
         return self._tasks[task]
 
     def address(self, task: int) -> str:
-        """The worker that a task was assigned to; "" for any."""
+        """Return the worker that a task was assigned to; "" for any."""
         return self._tasks.get(task, "")
 
     def complete(self, task: int) -> None:
-        """A task is over."""
+        """Forget an ended task."""
         self._tasks.pop(task, None)

@@ -1,8 +1,8 @@
-"""What a Dask task of a dataset does, and how its keys are called. Nothing here imports Dask.
+"""The functions and keys of a dataset's Dask tasks. This module does not import Dask.
 
-One Dask task is one monotask, so that Dask's graph, the agent's queues and the plan speak of the same things. Beside
-them are *picks*: one for each part that a shuffle takes of a partition (and for each of several outputs), so that Dask
-moves only what the receiver asked for. They do no work of their own and count as sending (§4.1.4: the sender's network
+One Dask task is one monotask, so that Dask's graph, the agent's queues and the plan have the same units. In addition
+there are *picks*: one for each part of a partition that a shuffle reads (and for each of several outputs), so that Dask
+transfers only the requested parts. They do no work of their own and count as sending (§4.1.4: the sender's network
 service hands out the part).
 """
 
@@ -23,7 +23,7 @@ _NAME_CHARACTERS = 60
 
 
 class Given:
-    """A value in a graph that Dask shall not look into."""
+    """A value in a graph that Dask must treat as opaque."""
 
     __slots__ = ("value",)
 
@@ -33,13 +33,13 @@ class Given:
 
 @dataclass(frozen=True)
 class Step:
-    """An operation of a collapsed CPU operation: the slots that it reads, and those that it fills."""
+    """An operation within a collapsed CPU operation: the slots that it reads, and the slots that it fills."""
 
     name: str
     function: Callable[..., Any]
     reads: tuple[int, ...]
     fills: tuple[int, ...]
-    parts: tuple[int | None, ...]  # for each slot that it fills: how many parts its value must have
+    parts: tuple[int | None, ...]  # for each slot that it fills: the required number of parts
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Work:
     outputs: tuple[int, ...]
 
     def __call__(self, partition: int, *inputs: Any) -> Any:
-        """The value of the only output, or a tuple of several.
+        """Return the value of the only output, or a tuple of several.
 
         Raises:
-            Exception: what a step raised, with a note that names it.
+            Exception: raised by a step, with a note that names the operation.
         """
         slots = dict(enumerate(map(_plain_value, inputs)))
         for step in self.steps:
@@ -73,11 +73,11 @@ def _check(step: Step, values: tuple[Any, ...]) -> None:
         raise ValueError(f"its function returned {len(values)} values for {len(step.fills)} datasets")
     for value, parts in zip(values, step.parts, strict=True):
         if parts is not None and len(value) != parts:
-            raise ValueError(f"its function returned {len(value)} parts, and {parts} are taken")
+            raise ValueError(f"its function returned {len(value)} parts, and {parts} are required")
 
 
 def pull(partition: int, value: Any) -> Any:
-    """A network monotask: Dask has brought what it reads before it runs."""
+    """Run a network monotask: Dask has transferred its input before it runs."""
     return _plain_value(value)
 
 
@@ -90,24 +90,24 @@ def _plain_value(value: Any) -> Any:
 
 
 def pick(value: Any, path: tuple[int, ...]) -> Any:
-    """One output of several, one part of many."""
+    """Return one of several outputs, or one part of a partition."""
     for index in path:
         value = value[index]
     return value
 
 
 def work_of(plan: Plan, op: PlannedOp) -> Callable[..., Any]:
-    """What the monotasks of an operation do: called with the partition, then one value for each input."""
+    """Return the function of an operation's monotasks, called with the partition and one value for each input."""
     if op.kind is ResourceKind.NETWORK:
         return pull
-    # An operation that reads one version in two ways has two inputs of it.
+    # An operation that reads one version in two ways has two inputs for it.
     slots: dict[tuple[int, Take], int] = {(read.version, read.take): slot for slot, read in enumerate(op.inputs)}
     steps = []
     for step in op.steps:
         reads = tuple(slots[read.version, read.take] for read in step.inputs)
         fills = tuple(slots.setdefault((version, Take.OWN), len(slots)) for version in step.outputs)
         function = step.op.function
-        assert function is not None, "checked when it was planned"
+        assert function is not None, "checked by the planner"
         parts = tuple(plan.parts.get(version) for version in step.outputs)
         steps.append(Step(step.op.name, function, reads, fills, parts))
     return Work(tuple(steps), tuple(slots[version, Take.OWN] for version in op.outputs))
@@ -115,14 +115,14 @@ def work_of(plan: Plan, op: PlannedOp) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Picked:
-    """A pick: its key, and what it takes of the monotask's value."""
+    """A pick: its key, and its path into the monotask's value."""
 
     key: Key
     path: tuple[int, ...]
 
 
 class Keys:
-    """The keys of one run of a plan; ``token`` tells runs apart."""
+    """The keys of one run of a plan; ``token`` distinguishes runs."""
 
     def __init__(self, plan: Plan, token: str) -> None:
         self._plan = plan
@@ -132,23 +132,23 @@ class Keys:
             self._read_whole.update(read.version for read in op.inputs if read.take is not Take.PART)
 
     def monotask(self, op: PlannedOp, partition: int) -> Key:
-        """The task of a monotask."""
+        """Return the key of a monotask."""
         return (f"{_plain(op.name)}-{self._token}-{op.index}", partition)
 
     def whole(self, version: int, partition: int) -> Key:
-        """A partition as it was made."""
+        """Return the key of a whole partition."""
         op = self._plan.ops[self._plan.writers[version]]
         if len(op.outputs) == 1:
             return self.monotask(op, partition)
         return (f"{_plain(op.name)}.output-{self._token}-{op.index}", partition, version)
 
     def part(self, version: int, partition: int, part: int) -> Key:
-        """A part of a partition."""
+        """Return the key of a part of a partition."""
         op = self._plan.ops[self._plan.writers[version]]
         return (f"{_plain(op.name)}.part-{self._token}-{op.index}", partition, version, part)
 
     def picks(self, op: PlannedOp, partition: int) -> list[Picked]:
-        """What is to be picked of a monotask's value."""
+        """Return the picks of a monotask's value."""
         found = []
         several = len(op.outputs) > 1
         for position, version in enumerate(op.outputs):
@@ -160,12 +160,12 @@ class Keys:
         return found
 
     def kept(self, version: int, partition: int) -> list[Key]:
-        """What holds a partition once it is made: itself where it is read as a whole, then its parts."""
+        """Return the keys that hold a finished partition: itself if it is read as a whole, then its parts."""
         whole = [self.whole(version, partition)] if version in self._read_whole else []
         return whole + [self.part(version, partition, part) for part in range(self._plan.parts.get(version, 0))]
 
     def arguments(self, op: PlannedOp, partition: int) -> list[Given | Key | list[Given | Key]]:
-        """What a monotask reads, one for each input; a list of keys where it reads of every partition."""
+        """Return a monotask's arguments, one for each input; a list of keys if the input is all partitions."""
         found: list[Given | Key | list[Given | Key]] = []
         for read in op.inputs:
             if read.take is Take.OWN:
@@ -186,12 +186,12 @@ class Keys:
 
 
 def _plain(name: str) -> str:
-    """A name of which Dask's own grouping by prefix sees all: without dashes and numbers."""
+    """Return a name that Dask's grouping by prefix keeps whole: without dashes and numbers."""
     return re.sub(r"[^A-Za-z_.]+", "_", name).strip("_")[:_NAME_CHARACTERS] or "operation"
 
 
 def results(plan: Plan, keys: Keys) -> list[list[Key]]:
-    """The keys of each result's partitions."""
+    """Return the keys of each result's partitions."""
     return [[keys.whole(version, part) for part in range(_partitions(plan, version))] for version in plan.results]
 
 
@@ -200,11 +200,11 @@ def _partitions(plan: Plan, version: int) -> int:
 
 
 def note(kind: ResourceKind | None, stage: str, input_bytes: int | None = None, **more: str) -> dict[str, Any]:
-    """The annotation ``penstock`` of a Dask task.
+    """Return the annotation ``penstock`` of a Dask task.
 
-    ``kind`` is what a gated worker asks a grant for: ``none`` for picks, and for network monotasks, whose transfer
-    is Dask's and is gated as such, with its bytes, before they run; ``monotask`` is the kind in the plan. Bytes are
-    left out where nothing has run yet that would tell them.
+    ``kind`` is the kind of the grant: ``none`` for picks, and for network monotasks, as their transfers are Dask's and
+    are gated as such, with their sizes, before the tasks run; ``monotask`` is the kind in the plan. Sizes are omitted
+    if nothing has run yet from which they are known.
     """
     gated = kind if kind in {ResourceKind.CPU, ResourceKind.DISK} else None
     found: dict[str, Any] = {"kind": gated.value if gated else "none", "stage": stage, **more}

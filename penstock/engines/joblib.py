@@ -25,14 +25,14 @@ from penstock.client.executor import MonotaskExecutor
 from penstock.client.gate import Gate
 
 NAME = "penstock"
-#: A callback takes microseconds; one that waits for somebody who waits for us must not be waited for (seconds).
+#: The longest wait for running callbacks (seconds): they take microseconds, but one may be waiting for this thread.
 _CALLBACK_S = 5.0
 _LOCK = threading.Lock()
 _gate: Gate | None = None
 
 
 def register(gate: Gate | None = None) -> None:
-    """Make the backend known to joblib; ``gate`` is for all of its work in this process (default: one of its own, with
+    """Register the backend with joblib; ``gate`` is used for all its work in this process (default: a new gate, with
     which the process is ranked)."""
     global _gate
     with _LOCK:
@@ -49,7 +49,7 @@ def _own_gate() -> Gate:
 
 
 class _Callbacks:
-    """Those of joblib's that run now, in whatever thread."""
+    """Counts joblib's callbacks that are running, by thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -57,7 +57,7 @@ class _Callbacks:
 
     @contextlib.contextmanager
     def one(self) -> Iterator[None]:
-        """While it runs."""
+        """Count a callback of this thread while the body runs."""
         me = threading.get_ident()
         with self._changed:
             self._running[me] += 1
@@ -69,16 +69,16 @@ class _Callbacks:
                 self._changed.notify_all()
 
     def wait_for_others(self) -> None:
-        """Until none runs but the one that asks, if it is one; at most so long as nobody would wait in vain."""
+        """Wait, up to ``_CALLBACK_S``, until no other thread runs a callback."""
         me = threading.get_ident()
         with self._changed:
             self._changed.wait_for(lambda: not self._running.keys() - {me}, _CALLBACK_S)
 
 
 class PenstockBackend(ParallelBackendBase):  # type: ignore[misc]
-    """See joblib's "Parallel backend customization API"; made by joblib.
+    """See joblib's "Parallel backend customization API"; joblib creates it.
 
-    ``parallel_config("penstock", stage="fit")`` names the stage of the monotasks.
+    ``parallel_config("penstock", stage="fit")`` sets the stage of the monotasks.
     """
 
     default_n_jobs = -1
@@ -94,17 +94,17 @@ class PenstockBackend(ParallelBackendBase):  # type: ignore[misc]
         self._callbacks = _Callbacks()
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """How many batches joblib keeps submitted: one for each thread, and at least two.
+        """Return how many batches joblib keeps submitted: one for each thread, and at least two.
 
-        With one joblib would run them itself, past this backend.
+        With one, joblib would run the batches itself, bypassing this backend.
 
         Raises:
-            ValueError: 0.
+            ValueError: ``n_jobs`` is 0.
         """
         return max(2, self._threads_of(n_jobs))
 
     def configure(self, n_jobs: int | None = 1, parallel: Any = None, **_: Any) -> int:
-        """Called by joblib at the beginning; as :meth:`effective_n_jobs`."""
+        """Called by joblib at the start; returns :meth:`effective_n_jobs`."""
         self.parallel = parallel
         self._n_jobs = n_jobs
         self._executor = MonotaskExecutor(
@@ -124,18 +124,18 @@ class PenstockBackend(ParallelBackendBase):  # type: ignore[misc]
         with self._callbacks.one():
             callback(future)
 
-    #: What :meth:`submit` was called before joblib 1.5.
+    #: The name of :meth:`submit` before joblib 1.5.
     apply_async = submit
 
     def retrieve_result_callback(self, out: Future[Any]) -> Any:
-        """A batch's results, or its exception."""
+        """Return a batch's results, or raise its exception."""
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Called by joblib after an error: what waits is given back, what runs is left to end.
+        """Called by joblib after an error: withdraw waiting batches; let running ones end.
 
-        joblib 1.6 would hand out what is left of this call in the next one: batches that are ready, and what a callback
-        that is under way, as its own batch is done, has in its hands. So the latter end first, and the former go.
+        joblib 1.6 would return remaining batches of this call in the next call: those that are ready, and those that a
+        running callback has taken. So wait for the callbacks first, then drop the ready batches.
         """
         self.terminate()
         self._callbacks.wait_for_others()
@@ -147,17 +147,17 @@ class PenstockBackend(ParallelBackendBase):  # type: ignore[misc]
             self.configure(n_jobs=self._n_jobs, parallel=self.parallel)
 
     def terminate(self) -> None:
-        """Called by joblib at the end."""
+        """Called by joblib at the end: shut the executor down."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def get_nested_backend(self) -> tuple[SequentialBackend, None]:
-        """Within a batch: in its slot."""
+        """Return the backend within a batch: sequential, in the batch's slot."""
         return SequentialBackend(nesting_level=(self.nesting_level or 0) + 1), None
 
     def _threads_of(self, n_jobs: int | None) -> int:
-        """Of a negative number all cores but ``-1 - n_jobs``."""
+        """Return the number of threads; a negative ``n_jobs`` means all cores but ``-1 - n_jobs``."""
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
         wanted = self.default_n_jobs if n_jobs is None else n_jobs

@@ -323,7 +323,7 @@ def test_when_a_chosen_worker_goes_away_everything_starts_again_elsewhere(tmp_pa
         client.retire_workers([Trap.victim], close_workers=True, remove=True)
         Trap.release.set()
         if attempts == 1:
-            with pytest.raises(WorkerGoneError, match="which the master chose, left the cluster"):
+            with pytest.raises(WorkerGoneError, match="chosen by the master, left the cluster"):
                 found.result(120)
         else:
             assert found.result(120) == [cluster.workers[0].address] * 4

@@ -1,6 +1,6 @@
-"""Unchanged Dask jobs behind the gates of their hosts' agents; see ``docs/dask.md``.
+"""Gating of unchanged Dask jobs by their hosts' agents; see ``docs/dask.md``.
 
-``penstock.engines.dask.preload`` is the one line of configuration; the plugins do the same from code.
+``penstock.engines.dask.preload`` needs one line of configuration; the plugins do the same from code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HOMES = {"PenstockSchedulerPlugin": "plugin", "PenstockWorkerPlugin": "plugin"}
 
 
 def __getattr__(name: str) -> Any:
-    """Found when asked for: the preload must be importable beside any distributed, as it fails open."""
+    """Import on first use: the preload must be importable with any version of distributed, as it fails open."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,9 +1,9 @@
-"""Whose a monotask is: the cluster's job's, or that of another job which placed the task.
+"""The job of a monotask: the cluster's own, or another job that placed the task.
 
-A task may name a job of the agent in its annotation (``penstock: {"job": …, "task": …}``), as a dataset's do, whose job
-has the memory, the priority and the places that the master gave it. What a worker does for such a task, its transfers
-too, is asked for in that job's name. The worker joins the job when the first of its tasks comes, and leaves it when
-none came for a while.
+A task may name a job of the agent in its annotation (``penstock: {"job": …, "task": …}``). Tasks of datasets do, as
+their job has the memory, the priority and the placement that the master gave it. All grants for such a task, including
+its transfers, are then requested in that job's name. The worker joins the job at the first of its tasks, and leaves it
+some time after the last.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from penstock.engines.dask import hooks
 if TYPE_CHECKING:
     from distributed.worker import Worker
 
-#: A job without tasks here is left after so long (seconds).
+#: A job is left after this time without tasks here (seconds).
 LINGER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Belongs:
-    """Ask through this gate, for this task of this job."""
+    """The gate, job and task in whose name grants are requested."""
 
     gate: Gate
     job: str
     task: str
 
 
-#: What the current context works for; None: the cluster.
+#: The owner of the current context's work; None: the cluster's job.
 BELONGS: ContextVar[Belongs | None] = ContextVar("penstock_belongs", default=None)
 
 
 @dataclass(slots=True, eq=False)
 class _Joined:
-    """A job that placed tasks here."""
+    """A joined job that placed tasks here."""
 
     gate: Gate
     joining: asyncio.Future[bool]
@@ -50,10 +50,10 @@ class _Joined:
 
 
 class Belonging:
-    """For one worker, in its event loop. Put around what gates it: a wait for a grant is within what it is for."""
+    """Handles tasks of other jobs, for one worker, in its event loop. Install it outside the gating, which waits."""
 
     def __init__(self, worker: Worker, join: Callable[[str], Gate], patience_s: float) -> None:
-        """``join`` makes the gate that joins a job, by its id; an agent has ``patience_s`` to answer."""
+        """``join`` returns a gate that joins a job by its id; its agent has ``patience_s`` to answer."""
         self._worker = worker
         self._join = join
         self._patience_s = patience_s
@@ -61,20 +61,20 @@ class Belonging:
         self._restore: list[Callable[[], None]] = []
 
     def install(self) -> None:
-        """From now on."""
+        """Wrap the worker's instructions."""
         for name, wrapper in (("execute", self._execute), ("gather_dep", self._gather_dep)):
             restore = hooks.attempt("what tasks do for a job of their own", partial(self._wrap, name, wrapper))
             if restore is not None:
                 self._restore.append(restore)
 
     def remove(self) -> None:
-        """Nothing belongs to anybody but the cluster any more; what is under way goes on as it began."""
+        """Unwrap them; tasks in progress keep their job."""
         for restore in reversed(self._restore):
             restore()
         self._restore.clear()
 
     def close(self) -> None:
-        """Leave every job; for any thread, once nothing is under way."""
+        """Leave every job, from any thread, after the last task."""
         for one in self._joined.values():
             one.gate.close()
         self._joined.clear()
@@ -92,7 +92,7 @@ class Belonging:
 
         def execute(key: Any, *, stimulus_id: str) -> Awaitable[Any]:
             task = self._worker.state.tasks.get(key)
-            if task is None or not task.annotations:  # the most, which are not to pay for the others
+            if task is None or not task.annotations:  # most tasks, which should have no overhead
                 return original(key, stimulus_id=stimulus_id)
             job, name = said_job([task])
             return belonging(job, name, key, stimulus_id) if job else original(key, stimulus_id=stimulus_id)
@@ -133,7 +133,7 @@ class Belonging:
 
         def asked(answer: asyncio.Future[bool]) -> None:
             if answer.cancelled() or not answer.result():
-                gate.close()  # this agent does not know the job, or is away: its tasks count as the cluster's
+                gate.close()  # this agent is away or does not know the job: its tasks count as the cluster's
 
         joining.add_done_callback(asked)
         return one
@@ -145,7 +145,7 @@ class Belonging:
 
 
 def said_job(tasks: Iterable[Any]) -> tuple[str, str]:
-    """The job, and the task of it, that the first of a worker's tasks names that names any; else "", ""."""
+    """Return the job and task named by the first annotated task, or "", ""."""
     for task in tasks:
         said = (task.annotations or {}).get("penstock")
         if isinstance(said, dict) and isinstance(job := said.get("job"), str) and job:

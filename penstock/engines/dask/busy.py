@@ -1,4 +1,4 @@
-"""Whether anything is under way that holds a slot, or wants one."""
+"""A count of work that holds or requests slots."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Busy:
-    """A count, for any thread."""
+    """A thread-safe count."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -15,12 +15,12 @@ class Busy:
         self._idle: Callable[[], object] | None = None
 
     def enter(self) -> None:
-        """One more is under way."""
+        """Add one."""
         with self._lock:
             self._count += 1
 
     def leave(self) -> None:
-        """One less."""
+        """Subtract one."""
         with self._lock:
             self._count -= 1
             idle = self._if_idle()
@@ -28,7 +28,7 @@ class Busy:
             idle()
 
     def when_idle(self, callback: Callable[[], object]) -> None:
-        """Call back once, in whatever thread, when nothing is under way: at once if that is so now."""
+        """Call back once, in any thread, when the count is zero: at once if it is now."""
         with self._lock:
             self._idle = callback
             idle = self._if_idle()
@@ -36,7 +36,7 @@ class Busy:
             idle()
 
     def _if_idle(self) -> Callable[[], object] | None:
-        """Whom to call."""
+        """Return the callback if it is due."""
         if self._count or self._idle is None:
             return None
         callback, self._idle = self._idle, None

@@ -1,4 +1,4 @@
-"""A Dask cluster whose workers the agent runs: each in a container of its own, promised and limited, and gated."""
+"""A Dask cluster whose workers run in containers of the agent, each gated, with promises and limits."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from penstock.model.container import ContainerSpec, Limits
 from penstock.wire.errors import RpcError
 
 PRELOAD = "penstock.engines.dask.preload"
-#: A worker that is told to end has so long for it (seconds).
+#: A worker has this long to end after SIGTERM (seconds).
 _END_S = 15.0
-#: What the nanny and the interpreter take beside the worker's own limit, of which Dask spills and restarts it.
+#: Memory of the nanny and the interpreter, in addition to the worker's own limit, at which Dask spills or restarts it.
 _BESIDE_BYTES = 192 * 2**20
 
 
 def worker_command(scheduler: str, *arguments: str) -> tuple[str, ...]:
-    """The command line of a Dask worker that is gated from its start."""
+    """Return the command line of a Dask worker that is gated from its start."""
     return (sys.executable, "-m", "distributed.cli.dask_worker", scheduler, "--preload", PRELOAD, *arguments)
 
 
 class ContainedWorker(ProcessInterface):
-    """One Dask worker, with its nanny, in a container of this host's agent."""
+    """A Dask worker and its nanny, in a container of this host's agent."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class ContainedWorker(ProcessInterface):
         socket: Path | None = None,
         arguments: tuple[str, ...] = (),
     ) -> None:
-        """``cpu_cores`` and ``memory_bytes`` are promised, and its limits; 0: neither.
+        """``cpu_cores`` and ``memory_bytes`` are both promise and limit; 0: neither.
 
         Raises:
-            ValueError: a promise that is too small for any worker.
+            ValueError: ``memory_bytes`` is too small for any worker.
         """
         if 0 < memory_bytes <= 2 * _BESIDE_BYTES:
             raise ValueError(f"memory_bytes={memory_bytes} is too little for a Dask worker and its nanny")
@@ -70,11 +70,11 @@ class ContainedWorker(ProcessInterface):
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Called by the cluster.
+        """Called by the cluster: start the worker.
 
         Raises:
             AgentUnavailable: there is no agent.
-            RpcError: it refuses the worker; the message says why.
+            RpcError: the agent refused the worker; the message has the reason.
         """
         client = self._client = await AgentClient.connect(self._socket, client="dask")
         try:
@@ -86,10 +86,10 @@ class ContainedWorker(ProcessInterface):
         await super().start()  # type: ignore[no-untyped-call]
 
     async def close(self) -> None:
-        """Called by the cluster: end it, softly at first."""
+        """Called by the cluster: end the worker, first with SIGTERM."""
         container, self._container = self._container, None
         if container is not None:
-            with contextlib.suppress(AgentUnavailable, RpcError):  # it is over
+            with contextlib.suppress(AgentUnavailable, RpcError):  # it has ended already
                 try:
                     await container.signal(signal.SIGTERM)
                     await asyncio.wait_for(container.wait(), _END_S)
@@ -103,7 +103,7 @@ class ContainedWorker(ProcessInterface):
         await super().close()  # type: ignore[no-untyped-call]
 
     async def _watch(self, container: Container) -> None:
-        """It may end by itself: then it is not running any more."""
+        """Update the status when the container ends by itself."""
         with contextlib.suppress(AgentUnavailable):
             await container.wait()
             if self.status == Status.running:
@@ -113,7 +113,7 @@ class ContainedWorker(ProcessInterface):
 class PenstockCluster(SpecCluster):
     """``PenstockCluster(n_workers=2, cpu_cores=1, memory_bytes=2**30)``: a scheduler here, workers in containers.
 
-    All of ``distributed.SpecCluster`` works: ``scale``, ``adapt``, ``async with``, ``Client(cluster)``.
+    Everything in ``distributed.SpecCluster`` works: ``scale``, ``adapt``, ``async with``, ``Client(cluster)``.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class PenstockCluster(SpecCluster):
         scheduler_options: dict[str, Any] | None = None,
         **cluster: Any,
     ) -> None:
-        """``cpu_cores`` and ``memory_bytes`` are each worker's; ``cluster`` goes to ``SpecCluster``."""
+        """``cpu_cores`` and ``memory_bytes`` are for each worker; ``cluster`` is passed to ``SpecCluster``."""
         worker = {
             "cls": ContainedWorker,
             "options": {

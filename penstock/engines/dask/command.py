@@ -6,11 +6,11 @@ from penstock.cli import run
 from penstock.cli.errors import usage_error
 
 _ABOUT = "Start a Dask worker in a container here whose tasks, transfers, shuffles and spilling wait for their grants."
-_OPERAND = ("-- SCHEDULER [ARGUMENT…]", "the scheduler's address, then what else is for `dask worker`")
+_OPERAND = ("-- SCHEDULER [ARGUMENT…]", "the scheduler's address, then further arguments of `dask worker`")
 
 
 def main(argv: list[str]) -> int:
-    """The command; returns the worker's exit status."""
+    """Run the command; return the worker's exit status."""
     cut = argv.index("--") if "--" in argv else len(argv)
     if {"-h", "--help"} & set(argv[:cut]):
         run.parser("dask-worker", _ABOUT, _OPERAND).print_help()

@@ -1,24 +1,24 @@
-"""How much a task without dependencies reads: known only afterwards, so the mean of its like speaks for the next."""
+"""Estimates of the input size of tasks without dependencies: the mean of earlier tasks of the same prefix."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
 
-#: Each of the first so many tasks of a prefix is measured, then every so many-th: the measurement costs two reads.
+#: The first tasks of a prefix are all measured, then every eighth: a measurement costs two reads.
 _FIRST = 8
 _EVERY = 8
-#: Weight of the newest measurement once there are enough; before, it is a plain mean.
+#: The least weight of a new measurement; until enough exist, the estimate is the plain mean.
 _WEIGHT = 1 / 32
 
 
 def thread_read_bytes() -> int:
-    """What the calling thread has read through system calls so far, in bytes (``rchar``, proc_pid_io(5)).
+    """Return the bytes that the calling thread has read through system calls so far (``rchar``, proc_pid_io(5)).
 
-    Reads through memory maps and by other threads on its behalf are not in it. 0 where the kernel does not say.
+    Reads through memory maps, and by other threads on its behalf, are not included. 0 if the kernel does not count.
     """
     try:
-        with open("/proc/thread-self/io", "rb", buffering=0) as file:  # noqa: PTH123 - on the way of every root task
+        with open("/proc/thread-self/io", "rb", buffering=0) as file:  # noqa: PTH123 - called for every root task
             line = file.read(64).split(b"\n", 1)[0]
     except OSError:
         return 0
@@ -33,22 +33,22 @@ class _Mean:
 
 
 class ReadEstimates:
-    """Mean bytes read by the tasks of each prefix: asked in one thread, and told by any."""
+    """Mean bytes read by the tasks of each prefix; one thread calls :meth:`expect`, any thread :meth:`learn`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._means: dict[str, _Mean] = {}
 
     def expect(self, prefix: str) -> tuple[int, bool]:
-        """What the next task of a prefix will read, in bytes, and whether it should be measured."""
+        """Return the expected input of a prefix's next task, in bytes, and whether to measure it."""
         one = self._means.get(prefix)
         if one is None:
             one = self._means.setdefault(prefix, _Mean())
-        one.seen += 1  # nobody else writes it
+        one.seen += 1  # only this thread writes it
         return int(one.mean_bytes), one.seen <= _FIRST or one.seen % _EVERY == 0
 
     def learn(self, prefix: str, read_bytes: int) -> None:
-        """What a task of a prefix did read."""
+        """Record the bytes read by a task of a prefix."""
         with self._lock:
             one = self._means.setdefault(prefix, _Mean())
             one.measured += 1

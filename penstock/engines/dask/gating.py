@@ -1,4 +1,4 @@
-"""One Dask worker behind its process's gate: what it does becomes monotasks."""
+"""Gating of one Dask worker: its tasks, transfers, shuffles and spilling become monotasks."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from distributed.worker import Worker
 
 _LOG = logging.getLogger(__name__)
-#: States of a worker's task whose beginning :meth:`WorkerGating.transition` has to hear of.
+#: Target states of a task of which :meth:`WorkerGating.transition` must be told.
 MATTER = frozenset({"long-running", "released", "memory"})
 _CPU, _DISK, _NETWORK = ResourceKind.CPU, ResourceKind.DISK, ResourceKind.NETWORK
 
 
 class AsyncGateLike(GateLike, Protocol):
-    """What a worker needs of :class:`penstock.client.gate.Gate`."""
+    """The methods of :class:`penstock.client.gate.Gate` that a worker uses."""
 
     async def acquire_async(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
 
 
 class WorkerGating:
-    """Made for a worker in its event loop; :meth:`install` gates it, :meth:`remove` takes everything back."""
+    """Gates a worker in its event loop; :meth:`install` starts gating, :meth:`remove` undoes it."""
 
     def __init__(self, worker: Worker, gate: AsyncGateLike, settings: Settings) -> None:
         self._worker = worker
@@ -54,10 +54,10 @@ class WorkerGating:
         self._pool: GatedThreadPoolExecutor | None = None
         self._evictor: Evictor | None = None
 
-    # ------------------------------------------------------------ coming and going
+    # ------------------------------------------------------------ installation
 
     def install(self) -> None:
-        """From now on what the worker begins is gated."""
+        """Gate everything that the worker starts from now on."""
         self._replace_pool()
         self._hook("coroutine tasks and other executors", self._wrap_execute)
         if self._settings.network:
@@ -70,7 +70,7 @@ class WorkerGating:
         hooks.report()
 
     def remove(self, idle: Callable[[], object]) -> None:
-        """What the worker begins is not gated any more; ``idle`` is called once nothing holds or wants a slot."""
+        """Stop gating; ``idle`` is called when nothing holds or requests a slot any more."""
         for restore in reversed(self._restore):
             restore()
         self._restore.clear()
@@ -78,13 +78,13 @@ class WorkerGating:
             self._evictor.remove()
         pool, before = self._pool, self._ungated_pool
         if before is not None and self._worker.status in (Status.closing, Status.closed, Status.failed):
-            before.shutdown(wait=False)  # the worker closes the one it has
+            before.shutdown(wait=False)  # the worker closes its current pool itself
         elif before is not None and self._worker.executors.get("default") is pool:
             self._worker.executors["default"] = before
         self._busy.when_idle(idle)
 
     def _replace_pool(self) -> None:
-        """Only Dask's own kind: what a user brought along may be anything, and is gated around ``execute``."""
+        """Replace Dask's own pool only: a user's executor may be of any type, and is gated around ``execute``."""
         worker = self._worker
         default = worker.executors["default"]
         if type(default) is not ThreadPoolExecutor or default is worker.executors.get("offload"):
@@ -112,10 +112,10 @@ class WorkerGating:
 
         return hooks.wrap_p2p(f"distributed.shuffle.{module}", buffer, enter)
 
-    # ------------------------------------------------------------ told by the plugin
+    # ------------------------------------------------------------ called by the plugin
 
     def transition(self, key: Key, start: str, finish: str) -> None:
-        """A task of the worker changes its state, to one of :data:`MATTER`."""
+        """Handle a task's transition to a state in :data:`MATTER`."""
         if finish == "long-running":
             if (one := self._executing.get(key)) is not None and one.turn is not None:
                 one.turn.long_running()
@@ -146,7 +146,7 @@ class WorkerGating:
             except asyncio.CancelledError:
                 if not one.withdrawn:
                     raise
-                # Nobody wanted it when it was withdrawn; whoever wants it meanwhile has it scheduled again.
+                # It was unwanted when it was withdrawn; if that has changed, it is scheduled again.
                 return hooks.reschedule(key)
             finally:
                 if self._executing.get(key) is one:
@@ -191,7 +191,7 @@ class WorkerGating:
     async def _held(
         self, kind: ResourceKind, input_bytes: int, stage: str, one: DaskMonotask | None = None
     ) -> AsyncIterator[None]:
-        """``one`` can be withdrawn while it waits."""
+        """Hold a slot during the body; ``one`` can be withdrawn while it waits."""
         self._busy.enter()
         slot, failed = None, True
         try:
@@ -205,7 +205,7 @@ class WorkerGating:
 
     @asynccontextmanager
     async def _spilling(self, input_bytes: int) -> AsyncIterator[None]:
-        """Spilling makes room, so the wait for the disk has an end; meanwhile the event loop goes on."""
+        """Hold the disk, after a bounded wait, as spilling frees memory; the event loop continues meanwhile."""
         self._busy.enter()
         slot = None
         try:
@@ -228,7 +228,7 @@ class WorkerGating:
             return await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and (slot := waiting.result()) is not None:
-                slot.cancel()  # granted in the moment in which the worker closes
+                slot.cancel()  # granted at the moment when the worker closes
             raise
 
     async def _slot(self, kind: ResourceKind, input_bytes: int, stage: str) -> SlotLike | None:
@@ -240,7 +240,7 @@ class WorkerGating:
 
 
 def _kind(said: object) -> ResourceKind | None:
-    """``none`` or None is ungated; what is no kind of resource is work for a CPU, as any task."""
+    """Parse the annotated kind: ``none`` or None is ungated; an unknown kind is CPU work, as for any task."""
     if said is None or said == "none":
         return None
     try:

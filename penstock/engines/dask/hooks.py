@@ -1,8 +1,7 @@
-"""All that reaches into private names of distributed, or replaces a method of its objects. Nothing else here does.
+"""The only module that uses private names of distributed, or replaces methods of its objects.
 
-Every hook first looks whether all the names that it needs are there. One that lacks a name is left out, what it would
-gate goes on ungated, and one warning for the process says which names are missing. Tried with distributed 2024.8 and
-2026.8.
+Every hook first checks that all the names it needs exist. Otherwise it is not installed, the work it would gate runs
+ungated, and one warning per process lists the missing names. Tested with distributed 2024.8 and 2026.8.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from penstock.engines.dask.pool import GatedThreadPoolExecutor, GateLike, Turn, 
 
 T = TypeVar("T")
 Wrapper = Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]
-#: ``enter(input_bytes)`` is held around what is done.
+#: ``enter(input_bytes)`` is entered around the work.
 Enter = Callable[[int], AbstractAsyncContextManager[object]]
 EnterThread = Callable[[int], AbstractContextManager[object]]
 
 _LOG = logging.getLogger(__name__)
-#: Missing names → what they would have gated.
+#: Missing names → the work that they would have gated.
 _missed: dict[str, str] = {}
 _reported: set[str] = set()
 
 
-class Missing(Exception):  # noqa: N818 - it is not an error, but an answer
-    """Names that this distributed does not have."""
+class Missing(Exception):  # noqa: N818 - an answer, not an error
+    """Names that this version of distributed does not have."""
 
     def __init__(self, names: list[str]) -> None:
         super().__init__(", ".join(names))
@@ -46,7 +45,7 @@ class Missing(Exception):  # noqa: N818 - it is not an error, but an answer
 
 
 def need(owner: object, *names: str) -> None:
-    """Raise :class:`Missing` unless an object, or a class's instances by their annotations, has these attributes."""
+    """Raise :class:`Missing` unless an object, or instances of a class by its annotations, have these attributes."""
     label = getattr(owner, "__qualname__", type(owner).__qualname__)
     missing = [f"{label}.{name}" for name in names if not hasattr(owner, name)]
     if missing:
@@ -54,10 +53,10 @@ def need(owner: object, *names: str) -> None:
 
 
 def look_up(module: str, *names: str) -> list[Any]:
-    """Attributes of a module of distributed.
+    """Return attributes of a module of distributed.
 
     Raises:
-        Missing: the module, or one of them, is not there.
+        Missing: the module, or an attribute, does not exist.
     """
     try:
         found = import_module(module)
@@ -69,7 +68,7 @@ def look_up(module: str, *names: str) -> list[Any]:
 
 
 def attempt(what: str, install: Callable[[], T]) -> T | None:
-    """Install one hook; where a name is missing, leave it out and keep that for :func:`report`."""
+    """Install one hook; if a name is missing, skip it and record that for :func:`report`."""
     try:
         return install()
     except Missing as missing:
@@ -78,7 +77,7 @@ def attempt(what: str, install: Callable[[], T]) -> T | None:
 
 
 def report() -> None:
-    """One warning for all that is missing and was not reported before."""
+    """Log one warning for all missing names that were not reported before."""
     fresh = {names: what for names, what in _missed.items() if names not in _reported}
     if fresh:
         _reported.update(fresh)
@@ -90,7 +89,7 @@ def report() -> None:
 
 
 def replace_method(owner: object, name: str, wrapper: Wrapper) -> Callable[[], None]:
-    """Put a wrapper around a coroutine method of one object; what is returned takes it away again.
+    """Wrap a coroutine method of one object; return the function that unwraps it.
 
     Raises:
         Missing: there is no such method.
@@ -106,7 +105,7 @@ def replace_method(owner: object, name: str, wrapper: Wrapper) -> Callable[[], N
 
 
 def is_coroutine(run_spec: object) -> bool:
-    """Whether a task runs on the worker's event loop; ``run_spec`` as its worker has it when it executes it."""
+    """Whether a task runs on the worker's event loop; ``run_spec`` is the worker's at execution."""
     told = getattr(run_spec, "is_coro", None)
     if told is not None:
         return bool(told)
@@ -116,10 +115,10 @@ def is_coroutine(run_spec: object) -> bool:
 
 
 def need_tasks(*more: str) -> None:
-    """What is read of a worker's tasks, ``more`` attributes of them, and what is answered for one that is not run.
+    """Check for the attributes of a worker's tasks that are read, ``more`` among them, and for the reschedule event.
 
     Raises:
-        Missing: this distributed keeps them in another way.
+        Missing: this version of distributed represents tasks differently.
     """
     task, _ = look_up("distributed.worker_state_machine", "TaskState", "RescheduleEvent")
     look_up("distributed.utils", "key_split_group")
@@ -134,12 +133,12 @@ def _looked_up(module: str, name: str) -> Any:
 
 
 def group(key: object) -> str:
-    """The name of the task group that a key belongs to, as the scheduler has it."""
+    """Return the name of a key's task group, as in the scheduler."""
     return str(_looked_up("distributed.utils", "key_split_group")(key))
 
 
 def reschedule(key: object) -> object:
-    """What ``execute`` answers for a task that it did not run."""
+    """Return the event with which ``execute`` reports a task that it did not run."""
     event = _looked_up("distributed.worker_state_machine", "RescheduleEvent")
     return event(key=key, stimulus_id=f"penstock-withdrawn-{time.time()}")
 
@@ -153,9 +152,9 @@ POOL_NAMES = (
 
 
 class _SecedingThreadPoolExecutor(GatedThreadPoolExecutor):
-    """Notices in the very thread that it leaves the pool, and that it comes back.
+    """Detects, in the thread itself, that it secedes from the pool and that it rejoins.
 
-    ``distributed.secede`` takes the thread out of ``_threads`` and calls ``_adjust_thread_count``;
+    ``distributed.secede`` removes the thread from ``_threads`` and calls ``_adjust_thread_count``;
     ``distributed.rejoin`` appends to ``_rejoin_list``, calls ``submit`` with a call that does nothing, and waits until
     a thread that has finished makes room.
     """
@@ -175,9 +174,9 @@ class _SecedingThreadPoolExecutor(GatedThreadPoolExecutor):
             return super().submit(fn, *args, **kwargs)
         thread = threading.current_thread()
         entry = self._take_out(thread)
-        if entry is None and thread not in self._threads:  # it asks for something else than to rejoin
+        if entry is None and thread not in self._threads:  # an ordinary submit, not a rejoin
             return super().submit(fn, *args, **kwargs)
-        if entry is None:  # a thread has made room already, and is missed until this one has its slot
+        if entry is None:  # a thread has made room already: replace it until this one has its slot
             self._threads.discard(thread)
             super()._adjust_thread_count()  # type: ignore[no-untyped-call]
         turn.regain()
@@ -191,7 +190,7 @@ class _SecedingThreadPoolExecutor(GatedThreadPoolExecutor):
         return future
 
     def start(self, turn: Turn) -> None:
-        """A turn is what the pool's threads run, as it is: it needs no future of the pool's beside its own."""
+        """Pass a turn to the pool's threads as it is: it is its own future, and needs none of the pool's."""
         with self._shutdown_lock:
             if self._shutdown:
                 raise RuntimeError("cannot schedule new calls after shutdown")
@@ -205,7 +204,7 @@ class _SecedingThreadPoolExecutor(GatedThreadPoolExecutor):
         super()._adjust_thread_count()  # type: ignore[no-untyped-call]
 
     def _take_out(self, thread: threading.Thread) -> tuple[threading.Thread, threading.Event] | None:
-        """Off the list until it has its slot: a thread that made room now would be missed by whoever holds one."""
+        """Remove the thread from the list until it has its slot: a thread that made room now would be missed."""
         with self._rejoin_lock:
             for entry in self._rejoin_list:
                 if entry[0] is thread:
@@ -215,7 +214,7 @@ class _SecedingThreadPoolExecutor(GatedThreadPoolExecutor):
 
 
 def make_pool(gate: GateLike, max_workers: int, thread_name_prefix: str, busy: Busy) -> GatedThreadPoolExecutor:
-    """The pool for a worker, with an eye for seceding tasks where that can be."""
+    """Return the worker's pool; one that handles seceding tasks if the needed names exist."""
 
     def seceding() -> GatedThreadPoolExecutor:
         pool = _SecedingThreadPoolExecutor(gate, max_workers, thread_name_prefix, busy)
@@ -227,7 +226,7 @@ def make_pool(gate: GateLike, max_workers: int, thread_name_prefix: str, busy: B
 
 
 def thread_name_prefix(executor: object) -> str:
-    """How an executor's threads are called."""
+    """Return the name prefix of an executor's threads."""
     return str(getattr(executor, "_thread_name_prefix", "") or "Dask-Default-Threads")
 
 
@@ -238,27 +237,27 @@ _p2p: dict[type, list[Enter]] = {}
 
 
 def wrap_p2p(module: str, buffer: str, enter: Enter) -> Callable[[], None]:
-    """Hold something around what a shuffle's buffer does with a batch of shards: sends it, or writes it.
+    """Enter a context manager around a shuffle buffer's handling of a batch of shards: sending or writing it.
 
-    This is a class's method, and several workers of a process want it wrapped: what the first one gave is held, once.
+    This wraps a class's method. If several workers of a process wrap it, only the first one's context manager is used.
 
     Raises:
-        Missing: this distributed has no such buffer.
+        Missing: this version of distributed has no such buffer.
     """
     (cls,) = look_up(module, buffer)
     need(cls, "process", "_process")
-    if "process" in vars(cls) and not _p2p.get(cls):  # it is not its base's any more, and could not be put back
+    if "process" in vars(cls) and not _p2p.get(cls):  # no longer inherited, and could not be restored
         raise Missing([f"{buffer}'s inherited process"])
     entering = _p2p.setdefault(cls, [])
     entering.append(enter)
     original = cls.process
     if len(entering) == 1:
 
-        async def process(self: object, id: str, shards: list[Any], size: int) -> None:  # noqa: A002 - their name
+        async def process(self: object, id: str, shards: list[Any], size: int) -> None:  # noqa: A002 - Dask's name
             async with entering[0](size) if entering else nullcontext():
                 await original(self, id, shards, size)
 
-        cls.process = wraps(original)(process)  # the original is its base's
+        cls.process = wraps(original)(process)  # the original is inherited
 
     def restore() -> None:
         entering.remove(enter)
@@ -272,12 +271,12 @@ _p2p_reads: dict[type, list[EnterThread]] = {}
 
 
 def wrap_p2p_read(module: str, buffer: str, enter: EnterThread) -> Callable[[], None]:
-    """Hold something around the reading of a partition's shards from a shuffle's files, in the thread that reads them.
+    """Enter a context manager around the reading of a partition's shards from a shuffle's files, in the reading thread.
 
-    As :func:`wrap_p2p`: a class's method, and what the first one gave is held, once. Without a file nothing is.
+    As in :func:`wrap_p2p`, only the first worker's context manager is used. It is not entered if there is no file.
 
     Raises:
-        Missing: this distributed has no such buffer.
+        Missing: this version of distributed has no such buffer.
     """
     (cls,) = look_up(module, buffer)
     need(cls, "read")
@@ -286,7 +285,7 @@ def wrap_p2p_read(module: str, buffer: str, enter: EnterThread) -> Callable[[], 
     if len(entering) == 1:
         original = cls.read
 
-        def read(self: Any, id: str) -> Any:  # noqa: A002 - their name
+        def read(self: Any, id: str) -> Any:  # noqa: A002 - Dask's name
             size_bytes = _file_bytes(getattr(self, "directory", None), id)
             with entering[0](size_bytes) if entering and size_bytes else nullcontext():
                 return original(self, id)
@@ -314,13 +313,13 @@ def _file_bytes(directory: object, name: str) -> int:
 
 
 def wrap_spill(worker: object, enter: Enter) -> Callable[[], None]:
-    """Hold something around a worker's spilling when its process is short of memory.
+    """Enter a context manager around a worker's spilling when its process is short of memory.
 
     Raises:
-        Missing: this distributed spills in another way.
+        Missing: this version of distributed spills differently.
     """
     need(worker, "memory_manager")
-    manager = getattr(worker, "memory_manager")  # noqa: B009 - not every distributed has it
+    manager = getattr(worker, "memory_manager")  # noqa: B009 - some versions of distributed do not have it
     need(manager, "_spill", "memory_target_fraction", "memory_limit")
 
     def wrapper(original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

@@ -1,10 +1,10 @@
 """One job at the agents for all workers of a Dask cluster, agreed upon through the cluster's scheduler.
 
-Every worker process first registers a job of its own, writes its id into the scheduler's metadata below the host's
-name, and then reads all that are there: the one that was written first is everybody's. The scheduler needs nothing for
-this; its dictionary keeps the order, and whoever reads has written before. An agent, or a scheduler, that is slow to
-answer holds nobody up: the worker begins in its own job, and joins the others as soon as it can. So do the workers of
-further hosts with the job of the host that was first, where one master knows their agents; else each host has a job.
+Every worker process first registers a job of its own, writes its id into the scheduler's metadata under the host's
+name, and then reads all entries: the first one written is the job of all. The scheduler needs no code for this: its
+dictionary keeps the order, and every reader has written before. A slow agent or scheduler does not delay the work: the
+worker starts in its own job, and joins the others as soon as it can. In the same way the workers of further hosts join
+the job of the first host, if one master knows their agents; otherwise each host has a job.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from distributed.worker import Worker
 
 _LOG = logging.getLogger(__name__)
-#: A scheduler that does not answer in time (seconds) costs the sharing for now, not the worker's start.
+#: A scheduler that takes longer to answer (seconds) delays the sharing, not the worker's start.
 _ANSWER_S = 5.0
-#: How often a process looks whether its job is still the one that was agreed upon (seconds).
+#: The interval of checks that this process's job is still the agreed one (seconds).
 LOOK_S = 1.0
-#: How often one that joined a job looks whether it is to speak for it: who did so may have gone (seconds).
+#: The interval at which a process that joined a job checks whether it must report for it, as the reporter may be gone.
 HEIR_S = 30.0
-#: An agent that does not take notice of a worker's end holds it up for so long at most (seconds).
+#: The longest wait for an agent to confirm a worker's end (seconds).
 CLOSE_S = 2.0
 
 
 def new_gate(worker: Worker, settings: Settings, job: str = "", *, guest: bool = False) -> Gate:
-    """The gate of a worker's process, made in the worker's event loop; ``job`` is the id of one to join.
+    """Return the gate of a worker's process, made in the worker's event loop; ``job`` is the id of a job to join.
 
-    It lives in that loop: a thread of its own would contend with it for Python's lock, at every task. A ``guest`` joins
-    a job that is not its cluster's: what becomes of that one is for others to say, and to pay for.
+    The gate lives in that loop: a thread of its own would contend with the loop for the GIL at every task. A ``guest``
+    joins a job other than the cluster's: its warnings, memory and rank are the concern of that job's owner.
     """
     return Gate(
         settings.job or f"dask {worker.scheduler.address}",
@@ -58,10 +58,10 @@ def new_gate(worker: Worker, settings: Settings, job: str = "", *, guest: bool =
 
 
 def process_of(worker: Worker) -> int:
-    """The process that is lent for the job's rank: 0 is this one.
+    """Return the process that is ranked with the job; 0 is this one.
 
-    Where a nanny started this one, it is the nanny's, with all that it started: in a ``LocalCluster`` that is the
-    client's and the scheduler's, too.
+    If a nanny started this process, it is the nanny's parent process with all its descendants: in a ``LocalCluster``
+    that includes the client and the scheduler.
     """
     parent = multiprocessing.parent_process()
     if worker.nanny and parent is not None and parent.pid == os.getppid():
@@ -70,23 +70,23 @@ def process_of(worker: Worker) -> int:
 
 
 class ClusterGate:
-    """What the workers of a process ask for their grants: in the name of their cluster's job on this host.
+    """The gate of a process's workers, in the name of their cluster's job on this host.
 
-    Made in the workers' event loop. What a task does that belongs to another job is asked for in that one's name, see
+    Made in the workers' event loop. Grants for tasks of other jobs are requested in those jobs' names, see
     :mod:`penstock.engines.dask.belonging`.
     """
 
     def __init__(self, worker: Worker, settings: Settings) -> None:
-        #: The workers of this process; the first speaks with the scheduler.
+        #: The workers of this process; the first one talks to the scheduler.
         self.workers = [worker]
-        #: Whether this process is the one that says how far the job is.
+        #: Whether this process reports the job's progress.
         self.speaks = True
         self._settings = settings
         self._gate = new_gate(worker, settings)
         self._loop = asyncio.get_running_loop()
-        self._agreed = ""  # the id of the job about which nothing is left to be found out
+        self._agreed = ""  # the id of the job, once it is final
         self._over: set[str] = set()  # jobs that cannot be joined any more
-        self._left: list[Gate] = []  # of jobs that were left, until their last slot is given back
+        self._left: list[Gate] = []  # gates of jobs that were left, until their last slot is given back
         self._keeping: asyncio.Task[None] | None = None
 
     @property
@@ -95,24 +95,24 @@ class ClusterGate:
         return self._gate.job
 
     def leave(self, worker: Worker) -> bool:
-        """One worker less; whether any is left."""
+        """Remove a worker; return whether any is left."""
         others = [each for each in self.workers if each is not worker]
         if others:
             self.workers = others
-            self._agreed = ""  # what was offered may have been offered in that worker's name
+            self._agreed = ""  # the offer may have been in that worker's name
         return bool(others)
 
     async def start(self) -> None:
-        """Wait for the agent and for an agreement, for ``patience_s`` and :data:`_ANSWER_S` at most."""
+        """Wait for the agent and for an agreement, at most ``patience_s`` and :data:`_ANSWER_S`."""
         connected = await _connected(self._gate, self._settings.patience_s)
         if self._settings.share_job:
             if connected:
                 await self._agree()
-                self._agreed = ""  # there may be other hosts
+                self._agreed = ""  # other hosts may have offered jobs
             self._keeping = self._loop.create_task(self._keep(), name="penstock-job")
 
     def close(self) -> None:
-        """Give everything back, and leave the cluster's job in order; blocks, not for the workers' event loop."""
+        """Give all slots back and leave the cluster's job properly. Blocks: not for the workers' event loop."""
         if self._keeping is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._keeping.cancel)
@@ -123,7 +123,7 @@ class ClusterGate:
         for gate in (self._gate, *self._left):
             gate.wait_closed(CLOSE_S)
 
-    # ------------------------------------------------------------ as any gate
+    # ------------------------------------------------------------ the gate's interface
 
     def submit(
         self, kind: ResourceKind | str, input_bytes: int, granted: Callable[[Slot], object], *, stage: str = ""
@@ -148,14 +148,14 @@ class ClusterGate:
 
     def _whose(self) -> tuple[Gate, str]:
         ours = BELONGS.get()
-        if ours is None or ours.gate.job != ours.job:  # no such job here, or the agent is away
+        if ours is None or ours.gate.job != ours.job:  # unknown job here, or the agent is away
             return self._gate, ""
         return ours.gate, ours.task
 
-    # ------------------------------------------------------------ which job that is
+    # ------------------------------------------------------------ agreement on the job
 
     async def _keep(self) -> None:
-        """The agent may have been slow, may be restarted and have forgotten, and who was first may go."""
+        """Agree again from time to time: agents may be slow or restart without the job, and the reporter may leave."""
         looked = self._loop.time()
         while True:
             await asyncio.sleep(LOOK_S)
@@ -165,16 +165,16 @@ class ClusterGate:
                 if not self.speaks and self._loop.time() - looked > HEIR_S:
                     looked = self._loop.time()
                     self.speaks = await self._is_heir()
-            except Exception as error:  # noqa: BLE001 - the root of a task: the next look may be luckier
+            except Exception as error:  # noqa: BLE001 - the outermost frame of a task: the next attempt may succeed
                 _LOG.info("no look at the cluster's job: %s", error)
 
     async def _agree(self) -> None:
-        """Join the job that was offered first, unless it is the one that we have."""
+        """Join the first offered job, unless this process has it."""
         own = self._gate.job
         if not own or own == self._agreed:
             return
         first, ours = await self._offer(own)
-        offered = ours if self._keeping is None else {**first, **ours}  # another host's job can wait until we work
+        offered = ours if self._keeping is None else {**first, **ours}  # before the start, only this host's jobs matter
         for job in dict.fromkeys(offered.values()):
             if job == own:
                 break
@@ -183,12 +183,12 @@ class ClusterGate:
         here = self.workers[0].address
         self.speaks = next((address for address, job in ours.items() if job == own), here) == here
         if ours and self._keeping is not None and (not self.speaks or next(iter(offered)) == here):
-            self._agreed = own  # else, whoever was before us may yet come back with another job
+            self._agreed = own  # else an earlier worker may yet return with another job
 
     async def _join(self, job: str) -> bool:
         joined = new_gate(self.workers[0], self._settings, job)
         if not await _connected(joined, self._settings.patience_s) or joined.job != job:
-            if joined.refused:  # its workers are gone; an agent that is slow to answer is asked again
+            if joined.refused:  # its workers are gone; an agent that is only slow is asked again
                 self._over.add(job)
             joined.close()
             return False
@@ -206,7 +206,7 @@ class ClusterGate:
                 gate.close(done=True, merged_into=self._gate.job)
 
     async def _offer(self, job: str) -> tuple[dict[str, str], dict[str, str]]:
-        """Workers → their jobs, oldest first: on the cluster's first host, and on this one, ours among them."""
+        """Offer a job; return workers → jobs, oldest first: on the cluster's first host, and on this one with ours."""
         worker = self.workers[0]
         place = ["penstock", f"{socket.gethostname()} {self._settings.socket}"]
         try:
@@ -219,7 +219,7 @@ class ClusterGate:
         return next(each for each in said.values() if isinstance(each, dict)), said[place[1]]
 
     async def _is_heir(self) -> bool:
-        """Whether those who have had the job for longer are gone."""
+        """Whether all workers that have had the job for longer are gone."""
         _, offers = await self._offer(self._gate.job)
         having = [address for address, job in offers.items() if job == self._gate.job]
         alive = await self.workers[0].scheduler.ncores(workers=having)

@@ -1,7 +1,7 @@
-"""The processes of a cluster that run no worker, its scheduler and its clients: ranked with the job of the workers.
+"""Ranking of a cluster's processes without workers, its scheduler and its clients, with the job of the workers.
 
-The workers write the ids of their jobs into the scheduler's metadata (:mod:`penstock.engines.dask.jobs`). Such a
-process reads there which job the workers of its own host have, and lends itself for that.
+The workers write the ids of their jobs into the scheduler's metadata (:mod:`penstock.engines.dask.jobs`). The process
+reads the job of its own host's workers there, and lends itself to that job.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from penstock.engines.dask.settings import Settings
 from penstock.wire.errors import RpcError
 
 _LOG = logging.getLogger(__name__)
-#: How often a process looks which job it belongs to, and how often once it is lent for one (seconds).
+#: The intervals of checks for a job: before and after the process is lent to one (seconds).
 LOOK_S, AGAIN_S = 2.0, 10.0
-#: An agent or a scheduler that does not answer in time (seconds) is asked again at the next look.
+#: An agent or a scheduler that takes longer to answer (seconds) is asked again at the next check.
 _ANSWER_S = 5.0
 
 
 class Lender:
-    """For this process, in its event loop, until :meth:`stop`."""
+    """Lends this process, in its event loop, until :meth:`stop`."""
 
     def __init__(self, settings: Settings, metadata: Callable[[], Any]) -> None:
-        """``metadata`` returns what the scheduler keeps below ``penstock``, or an awaitable of it; None: nothing."""
+        """``metadata`` returns the scheduler's metadata under ``penstock``, or an awaitable of it; None: nothing."""
         self._settings = settings
         self._metadata = metadata
         self._agent: AgentClient | None = None
         self._lent = ""
-        self._over: set[str] = set()  # jobs for which it cannot be lent
+        self._over: set[str] = set()  # jobs that the process cannot be lent to
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._keep(), name="penstock-lend")
 
     def stop(self) -> None:
-        """Look no more; what is lent is given back when its job is over."""
+        """Stop checking; the process is given back when its job is over."""
         self._task.cancel()
 
     async def _keep(self) -> None:
@@ -46,7 +46,7 @@ class Lender:
                 try:
                     async with asyncio.timeout(_ANSWER_S):
                         await self._look()
-                except Exception as error:  # noqa: BLE001 - the root of a task: the next look may be luckier
+                except Exception as error:  # noqa: BLE001 - the outermost frame of a task: the next attempt may succeed
                     _LOG.info("no look at the cluster's job: %s: %s", type(error).__name__, error)
                     await self._hang_up()
                 await asyncio.sleep(AGAIN_S if self._lent else LOOK_S)
@@ -54,7 +54,7 @@ class Lender:
             await self._hang_up()
 
     async def _look(self) -> None:
-        """Lend this process for the first job that is not over; that it is lent already is no error."""
+        """Lend this process to the first job that is not over; lending it again is no error."""
         said = self._metadata()
         if asyncio.iscoroutine(said):
             said = await said
@@ -82,6 +82,6 @@ class Lender:
 
 
 def jobs_of(said: Mapping[str, Any], host: str) -> Iterator[str]:
-    """The jobs that workers of a host have, each once: what they agreed upon is the first that is not over."""
+    """Yield the jobs of a host's workers, each once: the agreed one is the first that is not over."""
     offers = [each for place, each in said.items() if place.split(" ")[0] == host and isinstance(each, dict)]
     yield from dict.fromkeys(str(job) for each in offers for job in each.values())

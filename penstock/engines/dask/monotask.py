@@ -1,4 +1,4 @@
-"""What is asked of the gate for one thing that a Dask worker is about to do."""
+"""The description of a monotask that a Dask worker is about to start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.model.resources import ResourceKind
 
 
 class LongRunning(Protocol):
-    """What a monotask knows of its way through the pool (:class:`penstock.engines.dask.pool.Turn`)."""
+    """A monotask's way through the pool, as far as the monotask uses it (:class:`penstock.engines.dask.pool.Turn`)."""
 
     def long_running(self) -> None:
         """Give the slot back, as the task has left its worker's pool."""
@@ -20,20 +20,20 @@ class LongRunning(Protocol):
 
 @dataclass(slots=True, eq=False)
 class DaskMonotask:
-    """One Dask task before its grant. ``kind`` None: its author wants it ungated."""
+    """One Dask task before its grant. ``kind`` None: annotated as ungated."""
 
     kind: ResourceKind | None = ResourceKind.CPU
     input_bytes: int = 0
     stage: str = ""
     learn: Callable[[int], None] | None = field(default=None, repr=False)
-    """Wants to know how many bytes the task's thread read."""
+    """Is called with the number of bytes that the task's thread read."""
     turn: LongRunning | None = field(default=None, repr=False)
-    """Its way through the pool, once it is there."""
+    """Its way through the pool, once it is submitted there."""
     withdraw: Callable[[], bool] | None = field(default=None, repr=False)
-    """Takes it back while it is not granted; False if it is too late for that."""
+    """Withdraws it while it is not granted; returns False if it is too late."""
     withdrawn: bool = False
     """Dask cancelled it before it was granted."""
 
 
-#: The task that the current context is executing: how the pool learns what Dask's executor interface does not say.
+#: The task that the current context executes, for the pool: Dask's executor interface does not pass it.
 EXECUTING: ContextVar[DaskMonotask | None] = ContextVar("penstock_executing", default=None)

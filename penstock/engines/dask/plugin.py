@@ -1,4 +1,4 @@
-"""The plugins, for those who prefer code to a line of configuration; the preload uses them too."""
+"""The plugins, for use from code instead of a line of configuration; the preload uses them, too."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from distributed.worker import Worker
 
 _LOG = logging.getLogger(__name__)
-#: The same for the preload, the plugin and the scheduler's: a worker is gated once, whoever asks for it.
+#: Shared by the preload, the plugin and the scheduler's plugin, so that a worker is gated only once.
 NAME = "penstock"
 
 
@@ -37,7 +37,7 @@ _Key = tuple[int, str, str]
 
 @dataclass
 class _Shared:
-    """The gate of this process, and how many workers have it: a process may have several (``processes=False``)."""
+    """A gate of this process and its reporter; a process may have several workers (``processes=False``)."""
 
     gate: ClusterGate
     reporter: Reporter
@@ -51,7 +51,7 @@ class _Gates:
         self._shared: dict[_Key, _Shared] = {}
 
     async def enter(self, worker: Worker, settings: Settings) -> tuple[_Key, ClusterGate]:
-        """One more worker has it, until :meth:`leave` with that key."""
+        """Add a worker to its gate, until :meth:`leave` with the returned key."""
         key = id(asyncio.get_running_loop()), settings.socket, settings.job or worker.scheduler.address
         with self._lock:
             if (shared := self._shared.get(key)) is not None:
@@ -63,14 +63,14 @@ class _Gates:
         return key, gate
 
     def leave(self, key: _Key, worker: Worker) -> threading.Thread | None:
-        """One worker less; from any thread. Return the thread that closes the gate, where it was the last."""
+        """Remove a worker, from any thread. Return the thread that closes the gate, if it was the last worker."""
         with self._lock:
             shared = self._shared[key]
             if shared.gate.leave(worker):
                 return None
             del self._shared[key]
         shared.reporter.stop()
-        # The gate's own thread may be who says that the last slot is free.
+        # The caller may be the gate's own thread, which must not close the gate itself.
         closing = threading.Thread(target=shared.gate.close, name="penstock-close", daemon=True)
         closing.start()
         return closing
@@ -82,8 +82,8 @@ _GATES = _Gates()
 class PenstockWorkerPlugin(WorkerPlugin):
     """Gates a worker: its tasks, transfers, P2P shuffles and spilling wait for their grants from the host's agent.
 
-    ``client.register_plugin(PenstockWorkerPlugin())`` gates all workers of a cluster, those to come as well. Settings
-    are read from Dask's configuration in the worker; keyword arguments go before it.
+    ``client.register_plugin(PenstockWorkerPlugin())`` gates all workers of a cluster, including later ones. Settings
+    are read from Dask's configuration in the worker; keyword arguments override them.
     """
 
     name = NAME
@@ -93,7 +93,7 @@ class PenstockWorkerPlugin(WorkerPlugin):
         """``settings`` are fields of :class:`penstock.engines.dask.settings.Settings`.
 
         Raises:
-            TypeError: there is no such setting.
+            TypeError: unknown setting.
         """
         Settings(**settings)
         self._given = settings
@@ -106,7 +106,7 @@ class PenstockWorkerPlugin(WorkerPlugin):
         """Called by the worker."""
         try:
             settings = Settings.from_config(**self._given)
-        except ValueError as error:  # an error here would be a traceback of Dask's, and nobody's work would stop
+        except ValueError as error:  # Dask would only log a traceback, and work would go on anyway
             _LOG.error("nothing is gated, and work goes on without grants: %s", error)
             return
         if not settings.enabled:
@@ -140,16 +140,16 @@ class PenstockWorkerPlugin(WorkerPlugin):
             self._shards.remove()
         belonging.remove()
         gating.remove(idle)
-        for thread in closing:  # else the process may end before the agent has heard that it leaves in order
+        for thread in closing:  # the process must not end before the agent knows that it left properly
             await asyncio.to_thread(thread.join, 2 * CLOSE_S)
 
     def transition(self, key: Key, start: Any, finish: Any, **_: Any) -> None:
         """Called by the worker."""
-        if finish in MATTER and self._gating is not None:  # of six changes that a task goes through, two
+        if finish in MATTER and self._gating is not None:  # two of a task's six transitions
             self._gating.transition(key, start, finish)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What travels to the workers is the settings alone."""
+        """Pickle the settings only."""
         return _make, (self._given,)
 
 
@@ -158,7 +158,7 @@ def _make(settings: dict[str, Any]) -> PenstockWorkerPlugin:
 
 
 class PenstockSchedulerPlugin(SchedulerPlugin):
-    """Gates all workers of a scheduler, as if each had the worker's preload. They need Penstock installed."""
+    """Gates all workers of a scheduler, as the workers' preload does. They need Penstock installed."""
 
     name = NAME
 
@@ -183,7 +183,7 @@ class PenstockSchedulerPlugin(SchedulerPlugin):
 
 
 def lend_this(metadata: Callable[[], Any], **given: Any) -> Lender | None:
-    """Lend this process for the job of the workers on this host, if the settings allow it."""
+    """Lend this process to the job of this host's workers, if the settings allow it."""
     try:
         settings = Settings.from_config(**given)
     except ValueError as error:

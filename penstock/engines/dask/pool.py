@@ -1,8 +1,8 @@
-"""The pool of threads that runs a worker's tasks: each call is a monotask, and runs when it is granted.
+"""The thread pool for a worker's tasks: each call is a monotask, and runs when it is granted.
 
-The monotask is queued at the agent when Dask submits the call, so that the agent sees the queue and no thread waits.
-Whoever holds a slot may wait for a thread of the pool; whoever has a thread never waits for a slot. In any other order
-the two can wait for each other.
+The monotask is queued at the agent when Dask submits the call, so that the agent sees the queue and no thread waits. A
+slot holder may wait for a thread of the pool, but a call that has a thread never waits for a slot: with both kinds of
+waits, deadlocks would be possible.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.wire.errors import RpcError
 
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
-#: What has been said already; so many different lines are enough.
+#: Messages that were logged already, each once; their number is limited.
 _refusals: set[str] = set()
 _MOST_REFUSALS = 20
 
@@ -41,7 +41,7 @@ class SlotLike(Protocol):
 
 
 class GateLike(Protocol):
-    """What the pool needs of :class:`penstock.client.gate.Gate`."""
+    """The methods of :class:`penstock.client.gate.Gate` that the pool uses."""
 
     def acquire(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
     def submit(
@@ -50,10 +50,10 @@ class GateLike(Protocol):
 
 
 def refused(error: Exception) -> None:
-    """The agent does not want it, or the gate was closed: the user's work goes on, and one line says so.
+    """Handle a refusal by the agent or a closed gate: the user's work goes on, with one warning.
 
     Raises:
-        JobCancelled: somebody cancelled the cluster's job: no work of it goes on.
+        JobCancelled: a user cancelled the cluster's job, whose work must not go on.
     """
     if isinstance(error, JobCancelled):
         raise error
@@ -64,16 +64,16 @@ def refused(error: Exception) -> None:
 
 
 class Turn(Future[Any]):
-    """One call on its way: queued at the agent, then run by a thread of the pool that holds the slot.
+    """One call: queued at the agent, then run by a thread of the pool while it holds the slot.
 
-    It is the future that its pool returns, too, and nothing that it refers to refers to it once it is done: results
-    are large, and must not wait for the garbage collector.
+    It is also the future that the pool returns. When it is done, it must not be part of a reference cycle: results are
+    large, and must be freed without the garbage collector.
     """
 
     def __init__(self, pool: GatedThreadPoolExecutor, call: Callable[[], Any], monotask: DaskMonotask) -> None:
         super().__init__()
         self.monotask = monotask
-        #: It is out of the pool now. For its own thread.
+        #: Whether it has left the pool. For its own thread.
         self.seceded = False
         self._pool = pool
         self._call: Callable[[], Any] | None = call
@@ -83,7 +83,7 @@ class Turn(Future[Any]):
         self._lock = threading.Lock()
 
     def queue(self) -> None:
-        """Ask for the slot; any thread may be told of it."""
+        """Request the slot; the grant may be delivered in any thread."""
         one = self.monotask
         assert one.kind is not None
         slot = self._pool.gate.submit(one.kind, one.input_bytes, self.granted, stage=one.stage)
@@ -96,18 +96,18 @@ class Turn(Future[Any]):
             self.cancel_slot()
 
     def granted(self, slot: SlotLike) -> None:
-        """The gate's callback."""
+        """Called by the gate: the slot is granted or refused."""
         with self._lock:
             self._slot, self._granted = slot, True
         try:
             if slot.error is not None:
                 refused(slot.error)
             self._pool.start(self)
-        except RuntimeError as error:  # cancelled, or shut down in this very moment
+        except RuntimeError as error:  # cancelled, or the pool was just shut down
             self.abandon(error)
 
     def cancel(self) -> bool:
-        """As any future's; what was cancelled neither waits for a slot nor holds one."""
+        """Cancel as any future, and withdraw the slot."""
         cancelled = super().cancel()
         if cancelled:
             self.cancel_slot()
@@ -115,15 +115,15 @@ class Turn(Future[Any]):
         return cancelled
 
     def abandon(self, error: Exception) -> None:
-        """It will not run."""
+        """Fail the call, which will not run."""
         self.cancel_slot()
         if not self.cancelled():
-            with contextlib.suppress(Exception):  # somebody was faster
+            with contextlib.suppress(Exception):  # the future is done already
                 self.set_exception(error)
                 self._over()
 
     def run(self) -> None:
-        """In a thread of the pool."""
+        """Run the call, in a thread of the pool."""
         call, self._call = self._call, None
         if call is None or not self.set_running_or_notify_cancel():
             self.cancel_slot()
@@ -131,7 +131,7 @@ class Turn(Future[Any]):
         _LOCAL.turn = self
         try:
             result = self._measured(call)
-        except BaseException as error:  # noqa: BLE001 - the future tells whoever waits
+        except BaseException as error:  # noqa: BLE001 - the future passes it on
             self._done(failed=True)
             self.set_exception(error)
         else:
@@ -139,30 +139,30 @@ class Turn(Future[Any]):
             self.set_result(result)
 
     def _done(self, *, failed: bool) -> None:
-        """All that is ours before anybody hears of it: whoever waits wants Python's lock at once."""
+        """Clean up before the future is set: its waiters compete for the GIL at once."""
         _LOCAL.turn = None
         self.give_back(failed=failed)
         self._over()
 
     def give_back(self, *, failed: bool = False) -> None:
-        """The slot, if it is held now."""
+        """Release the slot if it is held."""
         with self._lock:
             slot, self._slot = self._slot, None
         if slot is not None:
             slot.release(failed=failed)
 
     def secede(self) -> None:
-        """The call goes on outside of the pool, to wait for others: without a slot."""
+        """Leave the pool, to wait for other tasks without a slot."""
         self.seceded = self._noticed = True
         self.give_back()
 
     def long_running(self) -> None:
-        """Dask says that the call has seceded, which :meth:`secede` may have said before, and more exactly."""
+        """Release the slot when Dask reports a secession, unless :meth:`secede` has noticed it earlier."""
         if not self._noticed:
             self.give_back()
 
     def regain(self) -> None:
-        """Wait for a slot again, in the call's own thread; it goes on without if there can be none."""
+        """Wait for a slot again, in the call's own thread; continue without one if it is refused."""
         one = self.monotask
         if one.kind is None:
             return
@@ -175,14 +175,14 @@ class Turn(Future[Any]):
             self._slot = slot
 
     def cancel_slot(self) -> None:
-        """Queued or held: it is no longer wanted."""
+        """Withdraw the slot, queued or held."""
         with self._lock:
             slot, self._slot = self._slot, None
         if slot is not None:
             slot.cancel()
 
     def _over(self) -> None:
-        """It has an end, of whatever kind."""
+        """Record the end of the call."""
         self.monotask.turn = self.monotask.withdraw = None
         self._pool.ended(self)
 
@@ -204,18 +204,18 @@ _LOCAL = _Local()
 
 
 def current_turn() -> Turn | None:
-    """What the calling thread is running for a gated pool."""
+    """Return the turn that the calling thread runs for a gated pool."""
     return _LOCAL.turn
 
 
 class GatedThreadPoolExecutor(ThreadPoolExecutor):
-    """Dask's own pool, but for the grants. Dask knows a pool of threads by its class's name."""
+    """Dask's own pool with grants. Dask recognizes thread pools by their class's name."""
 
     def __init__(self, gate: GateLike, max_workers: int, thread_name_prefix: str, busy: Busy) -> None:
-        """``busy`` counts what waits or runs."""
+        """``busy`` counts waiting and running calls."""
         super().__init__(max_workers, thread_name_prefix=thread_name_prefix)  # type: ignore[no-untyped-call]
         self.gate = gate
-        #: What a call is that no task describes.
+        #: The kind of a call without a described task.
         self.usual: ResourceKind | None = ResourceKind.CPU
         self._busy = busy
         self._turns: set[Turn] = set()
@@ -223,13 +223,13 @@ class GatedThreadPoolExecutor(ThreadPoolExecutor):
     def submit(  # type: ignore[override]
         self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
-        """As any executor; the call runs once its monotask is granted, or as in Dask's own pool where it is none."""
+        """Submit a call; it runs when its monotask is granted, or as in Dask's own pool if it is ungated."""
         monotask = EXECUTING.get()
         if monotask is None:
             if self.usual is None:
                 return self.bypass(fn, *args, **kwargs)
             monotask = DaskMonotask(self.usual)
-        if monotask.turn is not None:  # a task that uses its worker's pool for itself
+        if monotask.turn is not None:  # a task that itself submits to its worker's pool
             monotask = DaskMonotask(monotask.kind, stage=monotask.stage)
         turn = Turn(self, partial(fn, *args, **kwargs), monotask)
         monotask.turn = turn
@@ -243,7 +243,7 @@ class GatedThreadPoolExecutor(ThreadPoolExecutor):
         return turn
 
     def start(self, turn: Turn) -> None:
-        """It is granted: the next free thread runs it.
+        """Let the next free thread run a granted turn.
 
         Raises:
             RuntimeError: the pool was shut down.
@@ -251,18 +251,18 @@ class GatedThreadPoolExecutor(ThreadPoolExecutor):
         self.bypass(turn.run)
 
     def bypass(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
-        """As an ungated pool would."""
+        """Submit a call without a grant."""
         future: Future[Any] = super().submit(fn, *args, **kwargs)  # type: ignore[no-untyped-call]
         return future
 
     def shutdown(self, wait: bool = True, timeout: float | None = None) -> None:  # type: ignore[override]
-        """What has not begun will not; what runs keeps its slot to its end."""
+        """Cancel calls that have not started; running calls keep their slots to their ends."""
         for turn in list(self._turns):
             turn.cancel()
         super().shutdown(wait=wait, timeout=timeout)  # type: ignore[no-untyped-call]
 
     def ended(self, turn: Turn) -> None:
-        """A turn has its end, or is told of it again."""
+        """Remove an ended turn; idempotent."""
         try:
             self._turns.remove(turn)
         except KeyError:

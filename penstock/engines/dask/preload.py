@@ -1,7 +1,7 @@
-"""Gates an unchanged Dask job: name this module in ``distributed.worker.preload`` or ``distributed.scheduler.preload``.
+"""Gates an unchanged Dask job: list this module in ``distributed.worker.preload`` or ``distributed.scheduler.preload``.
 
-In the environment: ``DASK_DISTRIBUTED__WORKER__PRELOAD='["penstock.engines.dask.preload"]'``. With the scheduler's, its
-workers are gated without a word of their own. In ``distributed.client.preload`` it has the client's process ranked.
+In the environment: ``DASK_DISTRIBUTED__WORKER__PRELOAD='["penstock.engines.dask.preload"]'``. The scheduler's preload
+also gates its workers, without further configuration. In ``distributed.client.preload`` it ranks the client's process.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _lenders: dict[int, Any] = {}  # of clients, by their ids
 
 
 async def dask_setup(server: Any) -> None:
-    """Called by Dask once a worker or a scheduler has begun to listen, or a client is connected."""
+    """Called by Dask when a worker or a scheduler listens, or a client is connected."""
     try:
         from distributed import Client, Scheduler, Worker
 
         from penstock.engines.dask.plugin import NAME, PenstockSchedulerPlugin, PenstockWorkerPlugin, lend_this
-    except ImportError as error:  # a distributed unlike those this was tried with: fail open
+    except ImportError as error:  # an untested version of distributed: fail open
         _LOG.warning("nothing is gated: %s", error)
         return
     if isinstance(server, Worker):
@@ -34,6 +34,6 @@ async def dask_setup(server: Any) -> None:
 
 
 async def dask_teardown(server: Any) -> None:
-    """Called by Dask when one of these closes; the plugins have been taken away by then."""
+    """Called by Dask when one of these closes; the plugins have been removed before."""
     if (lender := _lenders.pop(id(server), None)) is not None:
         lender.stop()

@@ -1,8 +1,8 @@
-"""How far a cluster's work is, by its task groups: what orders jobs by remaining work must know it.
+"""The progress of a cluster's work, by task groups, for orders of jobs by remaining work.
 
-The scheduler has the groups, a worker has the connection to its host's agent. So on each host one worker, the one whose
-job at the agent all others joined, asks the scheduler once a second and passes on what it says: of task groups and
-their order, where the scheduler has our plugin; else of task prefixes alone.
+The scheduler has the groups, a worker has the connection to its host's agent. Therefore one worker on each host, whose
+job at the agent all others joined, asks the scheduler once a second and reports to the agent: task groups in their
+order, if the scheduler has our plugin; otherwise only task prefixes.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from distributed.worker import Worker
 
 _LOG = logging.getLogger(__name__)
-#: The name of the call that the scheduler answers.
+#: The name of the scheduler's RPC handler.
 CALL = "penstock_progress"
 EVERY_S = 1.0
-#: What has not changed is said again after so long (seconds), to an agent that was restarted meanwhile.
+#: An unchanged report is repeated after this time (seconds), for an agent that was restarted meanwhile.
 AGAIN_S = 10.0
-#: Where the metadata of a scheduler says that it answers.
+#: The key in the scheduler's metadata that announces the handler.
 _ANSWERS: tuple[Any, ...] = ("penstock", "answers progress")
-#: In the name of a task group whose tasks the master places: it sees them end (see ``penstock.engines.dask_dataset``).
+#: Marks the names of task groups whose tasks the master places and sees end (``penstock.engines.dask_dataset``).
 PLACED = "0placed"
-#: A task in one of these states has something left to do.
+#: States of unfinished tasks.
 _LEFT: tuple[Any, ...] = ("waiting", "queued", "no-worker", "processing")
-#: What a message may name (penstock.wire.agent_api.Progress).
+#: Limits of a message (penstock.wire.agent_api.Progress).
 _MOST_STAGES, _LONGEST_NAME = 4096, 128
 
 
 def stages(groups: Iterable[TaskGroup]) -> list[StageProgress]:
-    """Task groups as stages, in the scheduler's order. A group that is done says so until Dask forgets it. What another
-    job placed is that job's affair.
+    """Return task groups as stages, in the scheduler's order. A done group is included until Dask forgets it.
 
-    The input of a group's tasks is what the groups before it have made so far; of what is left, its share.
+    Groups placed by another job are excluded, as that job reports them. The input of a group's remaining tasks is their
+    share of the data that its dependencies have made so far.
     """
     told = []
     for group in groups:
@@ -65,7 +65,7 @@ def stages(groups: Iterable[TaskGroup]) -> list[StageProgress]:
 
 
 def by_prefix(states: Mapping[str, Mapping[str, int]]) -> list[StageProgress]:
-    """What any scheduler says of its task prefixes; what waits for what is not among it."""
+    """Return stages from any scheduler's task prefixes, without dependencies."""
     left = ("waiting", "processing")
     return [
         StageProgress(stage=_name(name), tasks=sum(counts.values()), done=sum(counts.values()) - _sum(counts, left))
@@ -84,7 +84,7 @@ def answer_at(scheduler: Scheduler) -> None:
 
 
 class Speaker(Protocol):
-    """Who has the connection to the agent: :class:`penstock.engines.dask.jobs.ClusterGate`."""
+    """The connection to the agent: :class:`penstock.engines.dask.jobs.ClusterGate`."""
 
     speaks: bool
     workers: list[Worker]
@@ -93,16 +93,16 @@ class Speaker(Protocol):
 
 
 class Reporter:
-    """Asks the scheduler and passes on what it says, for as long as its process is the one that speaks for the job."""
+    """Asks the scheduler and reports to the agent while its process is the job's reporter."""
 
     def __init__(self, gate: Speaker) -> None:
-        """In the workers' event loop."""
+        """Start reporting; call it in the workers' event loop."""
         self._gate = gate
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._report(), name="penstock-progress")
 
     def stop(self) -> None:
-        """No more of it; from any thread."""
+        """Stop reporting, from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._task.cancel)
 
@@ -117,9 +117,11 @@ class Reporter:
                         self._gate.progress(said)
                         before, told_at = said, self._loop.time()
                     troubled = False
-                except Exception as error:  # noqa: BLE001 - the root of a task: work goes on, and so does asking
+                except Exception as error:  # noqa: BLE001 - the outermost frame of a task: work and reports must go on
                     if not troubled:
-                        _LOG.warning("how far the job is cannot be told for now: %s: %s", type(error).__name__, error)
+                        _LOG.warning(
+                            "the job's progress cannot be reported for now: %s: %s", type(error).__name__, error
+                        )
                     troubled = True
             await asyncio.sleep(EVERY_S)
 

@@ -1,4 +1,4 @@
-"""What a Dask configuration says about Penstock: the keys below ``penstock``, and nowhere else."""
+"""Penstock's settings in Dask's configuration: the keys under ``penstock``, and nowhere else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import dask.config
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """One declared table; every field is the key ``penstock.<its name, with - for _>`` of Dask's configuration.
+    """The declaration of all settings; each field is a key ``penstock.<name, with - for _>`` of Dask's configuration.
 
     In the environment ``DASK_PENSTOCK__PATIENCE_S=0.2`` sets ``patience_s``.
     """
@@ -20,38 +20,38 @@ class Settings:
     enabled: bool = True
     """False: the preload and the plugins do nothing."""
     socket: str = ""
-    """The agent's socket; empty: where ``penstock.client`` looks for it."""
+    """The agent's socket; empty: the default of ``penstock.client``."""
     job: str = ""
     """The job's name at the agent; empty: ``dask`` and the scheduler's address."""
     share_job: bool = True
     """All workers of this cluster on a host are one job of its agent; False: each worker process is a job."""
     priority: float = 0.0
-    """The job's priority, as with any job of the agent."""
+    """The job's priority at the agent."""
     memory_bytes: int = 0
     """The estimate for the whole job, by which the master admits it (Ursa §4.2.1)."""
     patience_s: float = 1.0
-    """So long an outage of the agent holds work up before it goes on ungated, in seconds."""
+    """The longest delay of work by an outage of the agent before it runs ungated, in seconds."""
     rank: bool = True
     """The cluster's processes on a host are moved into a container of the job while it lasts, and ranked with it."""
     cpu: bool = False
-    """Tasks are CPU monotasks, which wait for a slot. False: only those placed by a master are; the others begin when
-    Dask begins them, and the rank of the cluster's processes decides how fast they get on."""
+    """Tasks are CPU monotasks, which wait for a slot. False: only tasks placed by a master are; Dask starts the others
+    directly, and the rank of the cluster's processes determines their speed."""
     own_thread: bool = False
-    """What is said to the agent has a thread of its own; False: it goes through the worker's event loop."""
+    """A thread of its own talks to the agent; False: the worker's event loop does."""
     network: bool = True
     """Transfers between workers are network monotasks, P2P shuffles too."""
     disk: bool = True
-    """What P2P shuffles and spilling write, and what is read back from it, are disk monotasks."""
+    """Writes of P2P shuffles and spilling, and reads of the written data, are disk monotasks."""
     spill_patience_s: float = 5.0
-    """So long a worker that is short of memory waits for the disk before it spills all the same, and a task that reads
-    a shuffle's shards before it reads them all the same, in seconds."""
+    """The longest wait for the disk, in seconds: of a worker that is short of memory, before it spills without a grant,
+    and of a task that reads a shuffle's shards, before it reads them without a grant."""
 
     @classmethod
     def from_config(cls, **before: Any) -> Self:
-        """What Dask's configuration says now; what is given here goes before it.
+        """Read Dask's present configuration; keyword arguments override it.
 
         Raises:
-            ValueError: an unknown key, with the nearest known one, or a value that it cannot have; one line.
+            ValueError: an unknown key, with the nearest known one, or an invalid value; one line.
         """
         known = {field.name: type(field.default) for field in fields(cls)}
         given: dict[str, Any] = {
@@ -65,7 +65,7 @@ class Settings:
         return cls(**{key: _checked(key, value, known[key]) for key, value in given.items()} | before)
 
     def socket_path(self) -> Path | None:
-        """Where the agent listens, if that is said."""
+        """Return the path of the agent's socket, if it is set."""
         return Path(self.socket) if self.socket else None
 
 
@@ -78,7 +78,7 @@ def _checked(key: str, value: Any, wanted: type) -> Any:
         return value
     if wanted in {bool, str} and isinstance(value, wanted):
         return value
-    if wanted is str and isinstance(value, int | float):  # Dask reads the environment's words as Python does
+    if wanted is str and isinstance(value, int | float):  # Dask parses environment values as Python literals
         return str(value)
     kinds = {bool: "true or false", str: "text", int: "a whole number of bytes", float: "a number"}
     raise ValueError(f"penstock.{key} in Dask's configuration must be {kinds[wanted]}, not {value!r}")

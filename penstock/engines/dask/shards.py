@@ -1,7 +1,7 @@
-"""The reading of a P2P shuffle's shards from its files: a disk monotask within the task that wants them.
+"""Gating of reads of a P2P shuffle's shards from its files: a disk monotask within the task that needs them.
 
-The task has its thread and its CPU slot meanwhile, as whoever has a thread must not wait for another CPU slot (see
-``pool``). So the wait for the disk has an end: whoever holds the disk may in turn wait for a thread.
+The task keeps its thread and its CPU slot during the read, as a call with a thread must not wait for another CPU slot
+(see ``pool``). The wait for the disk is therefore limited: the disk's holder may be waiting for a thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ShardReads:
-    """For one worker."""
+    """The shard reads of one worker."""
 
     def __init__(self, gate: GateLike, patience_s: float) -> None:
         self._gate = gate
@@ -30,21 +30,21 @@ class ShardReads:
         self._restore: Callable[[], None] | None = None
 
     def install(self) -> None:
-        """From now on."""
+        """Gate reads from now on."""
         self._restore = hooks.attempt(
             "P2P disk reads",
             lambda: hooks.wrap_p2p_read("distributed.shuffle._disk", "DiskShardsBuffer", self.held),
         )
 
     def remove(self) -> None:
-        """What is read from now on is not gated by this worker."""
+        """Stop gating this worker's reads."""
         if self._restore is not None:
             self._restore()
             self._restore = None
 
     @contextmanager
     def held(self, input_bytes: int) -> Iterator[None]:
-        """The disk, in the calling thread, but for a loop's, which must not wait."""
+        """Hold the disk in the calling thread, unless it runs an event loop, which must not block."""
         slot = None if _in_loop() else self._wait(input_bytes)
         try:
             yield

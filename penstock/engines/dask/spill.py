@@ -1,9 +1,10 @@
-"""Spilling in turn: a worker's data goes to disk, and comes back from it, when the disk is granted.
+"""Gated spilling: a worker's data is evicted to disk, and read back, under grants for the disk.
 
-Dask's buffer evicts in the middle of storing a result, on the event loop, where nobody can wait. Here it is told to
-keep everything (its ``n`` may be changed at any time), and a task of the event loop evicts down to the limit it had,
-with a disk monotask for it. Meanwhile memory may exceed that limit; at its spill threshold Dask's own monitor comes in,
-which looks at the process and not at the buffer, and waits for a grant no longer than ``spill_patience_s``.
+Dask's buffer evicts on the event loop in the middle of storing a result, where it cannot wait for a grant. Therefore
+its limit (``n``, which may be changed at any time) is raised to infinity, and a task of the event loop evicts down to
+the original limit, with a disk monotask for each batch. Meanwhile memory may exceed that limit. At its spill threshold
+Dask's own monitor acts, which checks the process and not the buffer, and waits for a grant at most
+``spill_patience_s``.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from penstock.model.resources import ResourceKind
 if TYPE_CHECKING:
     from distributed.worker import Worker
 
-#: One grant evicts, or reads back, at most so much and one key more: what is small waits no longer than that (bytes).
+#: One grant evicts, or reads back, at most this many bytes plus one key, so that small requests do not wait longer.
 BATCH_BYTES = 64 * 2**20
 
 Held = Callable[[ResourceKind, int, str], AbstractAsyncContextManager[object]]
 
 
 class Evictor:
-    """For one worker's buffer, in its event loop."""
+    """Evicts and reads back one worker's buffer, in its event loop."""
 
     def __init__(self, data: SpillBuffer, held: Held) -> None:
         self._data = data
@@ -40,18 +41,18 @@ class Evictor:
 
     @classmethod
     def of(cls, worker: Worker, held: Held) -> Self | None:
-        """None where the worker does not spill by itself, or into a buffer of the user's own."""
+        """Return an evictor; None if the worker does not spill by itself, or uses a buffer of the user's own."""
         data = worker.data
         return cls(data, held) if isinstance(data, SpillBuffer) and math.isfinite(data.n) else None
 
     def look(self) -> None:
-        """Something was stored: evict if that is too much."""
+        """Start evicting if the stored data exceeds the limit."""
         if self._excess_bytes() > 0 and self._evicting is None:
             self._evicting = asyncio.create_task(self._evict(), name="penstock-evict")
             self._evicting.add_done_callback(self._evicted)
 
     async def read_back(self, sizes: Iterable[tuple[Key, int]]) -> None:
-        """Bring what a task needs back into memory, as reading it would; (key, bytes in memory) of each."""
+        """Read a task's inputs back into memory, as accessing them would; ``sizes`` are (key, bytes in memory)."""
         disk = self._data.disk
         if not disk:
             return
@@ -64,7 +65,7 @@ class Evictor:
             self.look()
 
     def remove(self) -> None:
-        """Dask's buffer evicts by itself again."""
+        """Stop, and let Dask's buffer evict by itself again."""
         if self._evicting is not None:
             self._evicting.cancel()
         self._data.n = self._limit_bytes
@@ -79,9 +80,9 @@ class Evictor:
                 while batch_bytes > 0 and self._data.fast:
                     weight_bytes = self._data.evict()
                     if weight_bytes < 0:
-                        return  # Dask has logged why: disk full, or a value that cannot be pickled
+                        return  # Dask has logged the cause: the disk is full, or a value cannot be pickled
                     batch_bytes -= weight_bytes
-                    await asyncio.sleep(0)  # each write holds the loop, as Dask's do; between two it goes on
+                    await asyncio.sleep(0)  # each write blocks the loop, as Dask's do; other work runs between them
 
     def _evicted(self, task: asyncio.Task[None]) -> None:
         self._evicting = None

@@ -1,4 +1,4 @@
-"""``penstock spark-config``: prepares this host for gated executors, and prints the configuration that uses it."""
+"""``penstock spark-config``: prepare this host for gated executors, and print the configuration that uses it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from penstock.model.executor import Sizing
 
 
 def main(argv: list[str]) -> int:
-    """The command; returns 0."""
+    """Run the command; return 0."""
     options = _parser().parse_args(argv)
     home = options.java_home or java_home.find_java()
     if home is None:
         raise CommandError("no Java on this host; install one (17 or newer) or name it with --java-home")
     if not os.access(home / "bin/java", os.X_OK):
-        raise usage_error(f"--java-home: no {home}/bin/java that can be executed")
+        raise usage_error(f"--java-home: {home}/bin/java does not exist or is not executable")
     if java_home.is_ours(home):
-        raise usage_error(f"--java-home: {home} was made by this command; name the real one")
+        raise usage_error(f"--java-home: {home} was created by this command; name the real one")
     directory = options.directory.absolute()
     try:
         java_home.make(directory, home.absolute())
     except OSError as error:
-        raise CommandError(f"cannot make {directory}: {error.strerror}; name another with --directory") from None
+        raise CommandError(f"cannot create {directory}: {error.strerror}; name another with --directory") from None
     for name, value in _properties(directory, options):
-        print(f"spark.executorEnv.{name} {value}")  # noqa: T201 - what it is for
+        print(f"spark.executorEnv.{name} {value}")  # noqa: T201 - the command's purpose
     if options.speculation:
         print("spark.speculation true")  # noqa: T201
     return 0
@@ -51,28 +51,28 @@ def _parser() -> arguments.Parser:
     parser = arguments.Parser(
         "spark-config",
         "Prepare this host for Spark executors in Penstock's containers, and print the configuration that uses it.",
-        "Run it on every host of the cluster with the same --directory; add what it prints to a job by\n"
+        "Run it on every host of the cluster with the same --directory; add its output to a job by\n"
         "spark-submit --properties-file or --conf, or to conf/spark-defaults.conf for all jobs.",
     )
     add = parser.add_argument
     add("--java-home", type=Path, metavar="DIR", help="the real Java (default: $JAVA_HOME, else that of the PATH)")
-    add("--directory", type=Path, default=_directory(), metavar="DIR", help="made here (default: %(default)s)")
-    add("--application", default="", metavar="NAME", help="what runs are kept under (default: spark.app.name)")
-    add("--cores", type=arguments.cores, default=0.0, metavar="N", help="of each (default: spark.executor.cores)")
+    add("--directory", type=Path, default=_directory(), metavar="DIR", help="created here (default: %(default)s)")
+    add("--application", default="", metavar="NAME", help="the name of recorded runs (default: spark.app.name)")
+    add("--cores", type=arguments.cores, default=0.0, metavar="N", help="per executor (default: spark.executor.cores)")
     add("--input-bytes", type=arguments.size, default=0, metavar="SIZE", help="the run's input, for example 4G")
     add(
         "--sizing",
         type=Sizing,
         choices=list(Sizing),
         default=Sizing.SHARED,
-        help="what follows the predicted demand (default: %(default)s)",
+        help="limits (hard) or guarantees (shared) follow the predicted demand (default: %(default)s)",
     )
-    add("--speculation", action="store_true", help="print that Spark is to run copies of slow tasks elsewhere, too")
+    add("--speculation", action="store_true", help="also print the setting by which Spark runs copies of slow tasks")
     return parser
 
 
 def _directory() -> Path:
-    """The same on every host, and readable for whoever runs Spark's Worker."""
+    """Return the directory: the same on every host, and readable for the user of Spark's Worker."""
     if os.geteuid() == 0:
         return Path("/usr/local/lib/penstock/spark-java")
     return Path.home() / ".local/share/penstock/spark-java"

@@ -1,4 +1,4 @@
-"""The command line with which Spark's Worker starts an executor, and what it says about the executor."""
+"""Parsing of the command line with which Spark's Worker starts an executor."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from penstock.model.units import parse_bytes
 
-#: The class whose command lines are executors of a standalone cluster (``bin/java`` looks for it, too).
+#: The main class of a standalone cluster's executors (``bin/java`` looks for it, too).
 BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\Z")
 _PROCESSORS = "-XX:ActiveProcessorCount="
-#: ZGC, as it obeys SoftMaxHeapSize, and gives back what was unused for 5 s: measured for this issue in docs/spark.md.
+#: ZGC, as it obeys SoftMaxHeapSize, and returns memory that was unused for 5 s: measurements are in docs/spark.md.
 _ELASTIC_HEAP = ("-XX:+UseZGC", "-XX:ZUncommitDelay=5")
 
 
-class NoExecutor(ValueError):  # noqa: N818 - other programs are started with the same java
+class NoExecutor(ValueError):  # noqa: N818 - the same java starts other programs
     """Not the command line of an executor; the message says what is missing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExecutorCommand:
-    """``java OPTIONS CoarseGrainedExecutorBackend ARGUMENTS``, as :func:`read` found it.
+    """``java OPTIONS CoarseGrainedExecutorBackend ARGUMENTS``, as parsed by :func:`read`.
 
     ``cores`` and ``heap_bytes`` (-Xmx) are what ``spark.executor.cores`` and ``spark.executor.memory`` say.
     """
@@ -34,10 +34,10 @@ class ExecutorCommand:
     heap_bytes: int
 
     def elastic(self) -> tuple[str, ...]:
-        """The options and arguments, so that the heap can follow a memory limit, and threads do not follow one on CPU.
+        """Return options and arguments with which the heap can follow a memory limit, and threads ignore CPU limits.
 
-        A collector that the user chose stays. Without a number of processors the JVM counts those that the container's
-        limit allows at its start, and sizes its thread pools by that for its whole life.
+        A collector chosen by the user is kept. Without a number of processors, the JVM counts those allowed by the
+        container's limit at its start, and sizes its thread pools by them for its whole life.
         """
         added: list[str] = []
         if not any(map(_COLLECTOR.match, self.options)):
@@ -48,10 +48,10 @@ class ExecutorCommand:
 
 
 def read(argv: tuple[str, ...]) -> ExecutorCommand:
-    """What ``argv`` (without ``java`` itself) says.
+    """Parse ``argv`` (without ``java`` itself).
 
     Raises:
-        NoExecutor: it starts something else, or says too little.
+        NoExecutor: it starts another program, or lacks arguments.
     """
     if BACKEND not in argv:
         raise NoExecutor(f"no {BACKEND} in the command line")
@@ -75,7 +75,7 @@ def read(argv: tuple[str, ...]) -> ExecutorCommand:
 
 
 def _heap_bytes(options: tuple[str, ...]) -> int:
-    """The last -Xmx counts, as for the JVM."""
+    """Return the heap's size: the last -Xmx counts, as in the JVM."""
     sizes = [option.removeprefix("-Xmx") for option in options if option.startswith("-Xmx")]
     if not sizes:
         raise KeyError("-Xmx")

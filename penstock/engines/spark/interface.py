@@ -1,8 +1,8 @@
-"""What Spark tells everybody about an application: its Worker's and Master's pages, its driver's REST interface.
+"""Public data about a Spark application: its Worker's and Master's pages, its driver's REST interface.
 
-The Worker puts its own address into the environment of the executors that it starts (``SPARK_LOG_URL_STDOUT``); its
-page names the application and the Master, the Master's page of the application names the driver's address, and there
-are the stages. Plain HTTP only; whoever hides one of them (``spark.ui.enabled=false``, TLS) hides what follows from it.
+The Worker puts its own address into the environment of its executors (``SPARK_LOG_URL_STDOUT``). Its page names the
+application and the Master; the Master's page of the application names the driver's address; the driver has the stages.
+Plain HTTP only: if one of them is disabled (``spark.ui.enabled=false``) or uses TLS, the data behind it is unavailable.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from urllib.parse import urlsplit
 from penstock.wire.agent_api import StageProgress
 
 _TIMEOUT_S = 5.0
-#: A driver that is busy, or answers for the first time, takes its time; who gave up would miss its stages.
+#: A driver that is busy, or answers its first request, is slow; a shorter timeout would lose its stages.
 _DRIVER_TIMEOUT_S = 30.0
 _MAX_BYTES = 32 << 20
-#: As many stages as the agent takes of a job.
+#: The agent's limit of stages per job.
 _MAX_STAGES = 4096
 _DRIVER_LINK = re.compile(r'href="([^"]+)"[^>]*>\s*Application Detail UI')
 _SKIPPED, _COMPLETE = "SKIPPED", "COMPLETE"
 
 
-class NotTold(Exception):  # noqa: N818 - no failure of ours: what Spark does not tell is not known
-    """Spark does not say it; the message says who was asked."""
+class NotTold(Exception):  # noqa: N818 - data that Spark does not publish is no failure of ours
+    """Spark does not publish the data; the message names the server."""
 
 
 async def fetch(url: str, timeout_s: float = _TIMEOUT_S) -> bytes:
-    """A page's body.
+    """Return a page's body.
 
     Raises:
-        NotTold: nobody there, too slow, another status than 200, or too long.
+        NotTold: no server, too slow, a status other than 200, or too long.
     """
     parts = urlsplit(url)
     try:
@@ -53,7 +53,7 @@ async def fetch(url: str, timeout_s: float = _TIMEOUT_S) -> bytes:
 
 
 async def _get(host: str, port: int, path: str) -> bytes:
-    """With HTTP/1.0 a body ends where the connection does."""
+    """Send an HTTP/1.0 request: the body ends with the connection."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: */*\r\n\r\n".encode())
@@ -66,7 +66,7 @@ async def _get(host: str, port: int, path: str) -> bytes:
 
 
 class Interface:
-    """One application, as its executor can see it. ``log_url`` is the executor's ``SPARK_LOG_URL_STDOUT``."""
+    """One application, as seen by its executor. ``log_url`` is the executor's ``SPARK_LOG_URL_STDOUT``."""
 
     def __init__(self, log_url: str, application_id: str) -> None:
         parts = urlsplit(log_url)
@@ -76,10 +76,10 @@ class Interface:
         self._stages: dict[int, StageProgress] = {}
 
     async def name(self) -> str:
-        """``spark.app.name``.
+        """Return ``spark.app.name``.
 
         Raises:
-            NotTold: the Worker does not say it.
+            NotTold: the Worker does not publish it.
         """
         worker = await self._worker_page()
         for executor in worker.get("executors", ()):
@@ -88,17 +88,17 @@ class Interface:
         raise NotTold(f"{self._worker}: does not know {self._id}")
 
     async def stages(self) -> list[StageProgress]:
-        """The stages so far, in the order of their numbers; one that the driver has forgotten again stays.
+        """Return the stages so far, in the order of their numbers, including stages that the driver has dropped.
 
         Raises:
-            NotTold: the driver does not say it.
+            NotTold: the driver does not publish them.
         """
         if not self._driver:
             self._driver = await self._find_driver()
         try:
             listed = _json(await fetch(f"{self._driver}/api/v1/applications/{self._id}/stages", _DRIVER_TIMEOUT_S))
         except NotTold:
-            self._driver = ""  # the next time it may be found elsewhere
+            self._driver = ""  # find it again the next time
             raise
         self._stages |= read_stages(listed)
         return [self._stages[number] for number in sorted(self._stages)[:_MAX_STAGES]]
@@ -114,15 +114,15 @@ class Interface:
         page = await fetch(f"{master}/app/?appId={self._id}")
         link = _DRIVER_LINK.search(page.decode("utf-8", "replace"))
         if link is None:
-            raise NotTold(f"{master}: names no address of the driver of {self._id}")
+            raise NotTold(f"{master}: has no address of the driver of {self._id}")
         return html.unescape(link[1]).rstrip("/")
 
 
 def read_stages(listed: Any) -> dict[int, StageProgress]:
-    """Spark's ``/stages`` as stages by number: the latest attempt of each; what was skipped is no stage of the run.
+    """Return the latest attempt of each stage in Spark's ``/stages``, by number; skipped stages are omitted.
 
     Raises:
-        NotTold: it is something else.
+        NotTold: the data has another format.
     """
     attempts: dict[int, tuple[int, StageProgress]] = {}
     try:

@@ -1,4 +1,4 @@
-"""The directory that jobs name as their executors' ``JAVA_HOME``: Java's own, but for ``bin/java``."""
+"""The directory to be used as executors' ``JAVA_HOME``: it links to Java's own files, except for ``bin/java``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from penstock.engines.spark.executor_command import BACKEND
 
-#: Whatever else is started with it (a driver, a Worker) is Java's business at once, and so are executors where
-#: Penstock's interpreter is gone. ``$JAVA_HOME`` is set right, so that nothing below meets us again.
+#: Any other program (a driver, a Worker) is passed to Java at once, and so are executors if Penstock's interpreter is
+#: gone. ``$JAVA_HOME`` is set to the real one, so that child processes do not find this script again.
 _SCRIPT = """#!/bin/sh
 # Made by `penstock spark-config`; run it again when Python or Java have moved.
 JAVA_HOME={home}
@@ -27,7 +27,7 @@ exec "$JAVA_HOME/bin/java" "$@"
 
 
 def find_java() -> Path | None:
-    """The JAVA_HOME of this host: ``$JAVA_HOME``, else where ``java`` on the PATH lies; never one of ours."""
+    """Return this host's JAVA_HOME: ``$JAVA_HOME``, else that of ``java`` on the PATH; none that :func:`make` made."""
     given = os.environ.get("JAVA_HOME")
     found = shutil.which("java")
     candidates = [Path(given)] if given else []
@@ -36,16 +36,16 @@ def find_java() -> Path | None:
 
 
 def is_ours(home: Path) -> bool:
-    """Whether :func:`make` made it."""
+    """Whether :func:`make` created it."""
     with (home / "bin/java").open("rb") as program:
         return program.read(2) == b"#!" and b"penstock" in program.read(200)
 
 
 def make(directory: Path, java_home: Path) -> None:
-    """Make it, or make it anew.
+    """Create or replace the directory.
 
     Raises:
-        OSError: that is not possible there.
+        OSError: it cannot be written there.
     """
     bin_directory = directory / "bin"
     bin_directory.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def make(directory: Path, java_home: Path) -> None:
 
 
 def _link_rest(source: Path, directory: Path, but: set[str]) -> None:
-    """What else is in a Java's home is found here, too."""
+    """Link to all other files of a Java home."""
     for entry in source.iterdir():
         link = directory / entry.name
         if entry.name in but or (link.exists() and not link.is_symlink()):

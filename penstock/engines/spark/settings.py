@@ -1,4 +1,4 @@
-"""What an application says about itself: variables of its executors' environment, and nowhere else."""
+"""An application's settings: variables of its executors' environment, and nowhere else."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ from penstock.model.executor import Sizing
 from penstock.model.units import QuantityError, parse_bytes
 
 _PREFIX = "PENSTOCK_"
-#: What every client reads (penstock.paths).
+#: Variables that every client reads (penstock.paths).
 _ELSEWHERE = frozenset({"PENSTOCK_SOCKET", "PENSTOCK_RUNTIME_DIR", "PENSTOCK_STATE_DIR"})
 _MIB = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """One declared table; each field is ``spark.executorEnv.PENSTOCK_<its name>`` of a job's configuration."""
+    """All settings; each field is ``spark.executorEnv.PENSTOCK_<its name>`` in a job's configuration."""
 
     application: str = ""
-    """What the runs of this program are kept under; empty: ``spark.app.name``."""
+    """The name under which runs of this program are recorded; empty: ``spark.app.name``."""
     cores: float = 0.0
-    """Of each executor (``0.5``), as Kubernetes' ``limit.cores``; 0: as many as it runs tasks at once, which is what
-    ``spark.executor.cores`` says."""
+    """Per executor (``0.5``), as Kubernetes' ``limit.cores``; 0: the number of tasks that it runs at once, which is
+    ``spark.executor.cores``."""
     input_bytes: int = 0
-    """The whole run's input (``4G``), by which runs of different size are told apart."""
+    """The whole run's input (``4G``), which distinguishes runs of different size."""
     memory_overhead_bytes: int = 0
-    """What the executor needs beside its heap; 0: a tenth of the heap, 384 MiB at least, as Spark reckons elsewhere.
-    The variable is PENSTOCK_MEMORY_OVERHEAD (``1G``)."""
+    """Memory of an executor beyond its heap; 0: a tenth of the heap, 384 MiB at least, Spark's default on other
+    clusters. The variable is PENSTOCK_MEMORY_OVERHEAD (``1G``)."""
     sizing: Sizing = Sizing.SHARED
     """``hard``: its limits follow its predicted demand; ``shared``: its guarantees do."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """What a process's environment says.
+        """Read the settings from a process's environment.
 
         Raises:
-            ValueError: one line that names the variable: a value that it cannot have, or an unknown name that is near a
-                known one (other variables that begin alike are not ours to judge).
+            ValueError: one line that names the variable: an invalid value, or an unknown name that is similar to a
+            known
+                one (other variables with the same prefix are ignored).
         """
         known = tuple(
             f"{_PREFIX}{name}" for name in ("APPLICATION", "CORES", "INPUT_BYTES", "MEMORY_OVERHEAD", "SIZING")
@@ -60,7 +61,7 @@ class Settings:
         )
 
     def promise_bytes(self, heap_bytes: int) -> int:
-        """The memory of an executor with such a heap: ``spark.executor.memoryOverhead`` of Spark's other clusters."""
+        """Return an executor's memory: heap plus ``spark.executor.memoryOverhead``, as on Spark's other clusters."""
         return heap_bytes + (self.memory_overhead_bytes or max(384 * _MIB, heap_bytes // 10))
 
 
@@ -79,7 +80,7 @@ def _cores(name: str, said: str) -> float:
     except ValueError:
         cores = -1.0
     if not 0 <= cores < math.inf:
-        raise ValueError(f"{name}: {said!r} is no number of cores, such as 0.5")
+        raise ValueError(f"{name}: {said!r} is not a number of cores, such as 0.5")
     return cores
 
 

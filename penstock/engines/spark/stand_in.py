@@ -1,8 +1,8 @@
-"""The process that Spark's Worker takes for the executor: it asks for a place, waits, and ends as the real one does.
+"""The process that Spark's Worker starts as the executor: it has the real one placed, waits, and ends as that does.
 
-``python -m penstock.engines.spark.stand_in /path/to/java ARGUMENTS``, started by our ``bin/java``. The executor runs in
-a container of the agent with the standard streams that Spark gave us. When this process dies, the connection closes and
-the agent kills the container. Without an agent, or without a master, the executor takes this process's place ungated.
+``python -m penstock.engines.spark.stand_in /path/to/java ARGUMENTS``, started by Penstock's ``bin/java``. The executor
+runs in a container of the agent with this process's standard streams. When this process dies, the connection closes and
+the agent kills the container. Without an agent, or without a master, this process execs the executor, ungated.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     from penstock.wire.agent_api import StageProgress
 
 STAGE = "executors"
-#: The driver is asked so often at most, and where its answers take more than this share of the time less often, but
-#: never later than a stage may be noticed.
+#: The shortest interval of requests to the driver. It grows if the answers take more than this share of the time, up
+#: to a limit, so that the end of a stage is noticed in time.
 _PROGRESS_S = 1.0
 _PROGRESS_SHARE = 0.05
 _PROGRESS_LATE_S = 5.0
-#: A driver that has not answered for so long is said to tell nothing; it is asked again all the same.
+#: After this time without an answer from the driver, the user is told; requests continue.
 _SILENT_S = 60.0
-#: Spark's log of an executor that has no place for so long says that it waits.
+#: After this time without a place, Spark's log of the executor says that it waits.
 _PATIENCE_S = 30.0
-#: When an application is over its driver tells the executors to stop, and its Worker terminates them, whichever comes
-#: first. Who stops by itself ends with 0, and only such a run is one to learn from. Spark's Worker waits 10 s itself.
+#: At an application's end its driver tells the executors to stop, and its Worker terminates them, in any order. Only
+#: an executor that stops by itself ends with 0, and only such runs are recorded. Spark's Worker itself waits 10 s.
 _BY_ITSELF_S = 5.0
 _KILLED = 128 + signal.SIGKILL
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Ungated(Exception):  # noqa: N818 - no error: the executor runs, outside of Penstock
-    """Nothing was started, and nobody could start it in a container; the message says why."""
+    """Nothing was started, and no container can be; the message has the reason."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stand:
-    """Whom we stand in for."""
+    """The executor that this process stands in for."""
 
     java: str
     command: ExecutorCommand
@@ -61,7 +61,7 @@ class Stand:
     application: str
 
     def request(self, node: str, stdio: str) -> TaskRequest:
-        """The executor as the agent is asked for it: on this node, with this process's environment and directory."""
+        """Return the executor's placement request: on this node, with this process's environment and directory."""
         command = self.command
         name = f"{self.application} {command.application_id}/{command.executor_id}"
         spec = ContainerSpec(
@@ -91,7 +91,7 @@ class Stand:
 
 
 def main(argv: list[str]) -> int:
-    """Stand in for ``argv`` (java and its arguments); returns the executor's exit status, or becomes the executor."""
+    """Stand in for ``argv`` (java and its arguments); return the executor's exit status, or exec the executor."""
     java, *arguments = argv
     try:
         command, settings = read(tuple(arguments)), Settings.from_environment(os.environ)
@@ -110,15 +110,15 @@ def main(argv: list[str]) -> int:
 
 def _become(java: str, arguments: list[str], why: str) -> NoReturn:
     _say(f"{why}; this executor runs outside of Penstock")
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so
-    os.execv(java, [java, *arguments])  # noqa: S606 - the program that Spark asked for
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and exec keeps ignored signals ignored
+    os.execv(java, [java, *arguments])  # noqa: S606 - the program requested by Spark
 
 
 async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
-    """Have the executor placed, and wait for its end. A signal before it has its place ends us, and all is withdrawn.
+    """Have the executor placed, and wait for its end. A signal before its placement ends this process and the job.
 
     Raises:
-        Ungated, AgentUnavailable: nobody was asked to start it.
+        Ungated, AgentUnavailable: no request to start it was sent.
     """
     interface = Interface(os.environ.get("SPARK_LOG_URL_STDOUT", ""), command.application_id)
     name = f"spark {command.application_id}/{command.executor_id}"[:128]
@@ -138,7 +138,7 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
             return await _stand(agent, job, request.task, interface)
         except RpcError as error:
             raise Ungated(str(error)) from None
-        except (AgentUnavailable, JobCancelled, NotPlaced) as error:  # it may have been started: Spark asks anew
+        except (AgentUnavailable, JobCancelled, NotPlaced) as error:  # it may have been started: Spark will retry
             _say(str(error))
             return 1
 
@@ -152,7 +152,7 @@ async def _application(interface: Interface, command: ExecutorCommand) -> str:
 
 
 async def _stand(agent: AgentClient, job: Job, task: str, interface: Interface) -> int:
-    """From the executor's place to its end: signals go on to it, the driver's progress to the agent."""
+    """Serve the placed executor until its end: pass signals to it, and the driver's progress to the agent."""
     job.on_stuck = lambda stuck: _say(f"late, and {stuck.node} has more room; copies of its tasks are best run there")
     loop = asyncio.get_running_loop()
     waits = loop.call_later(
@@ -178,7 +178,7 @@ async def _stand(agent: AgentClient, job: Job, task: str, interface: Interface) 
 
 
 async def _forward(signals: asyncio.Queue[int], agent: AgentClient, job: Job, task: str) -> None:
-    """The first signal is passed on late: see :data:`_BY_ITSELF_S`."""
+    """Pass signals on; the first one only after :data:`_BY_ITSELF_S`."""
     number = await signals.get()
     with contextlib.suppress(TimeoutError):
         number = await asyncio.wait_for(signals.get(), _BY_ITSELF_S)
@@ -214,7 +214,7 @@ async def _tell_progress(job: Job, interface: Interface) -> None:
 
 
 def _exit_status(ended: Ended) -> int:
-    """As Spark's Worker would have seen it; why it was ended by somebody else is said."""
+    """Return the exit status for Spark's Worker; report an end with another cause."""
     if ended.by in {EndedBy.EXIT, EndedBy.SIGNAL}:
         return _KILLED if ended.exit_status is None else ended.exit_status
     _say(f"the executor ended: {ended.by}{': ' + ended.reason if ended.reason else ''}")
@@ -222,7 +222,7 @@ def _exit_status(ended: Ended) -> int:
 
 
 def _say(text: str) -> None:
-    print(f"penstock: {' '.join(text.split())}", file=sys.stderr, flush=True)  # noqa: T201 - Spark keeps it with the executor
+    print(f"penstock: {' '.join(text.split())}", file=sys.stderr, flush=True)  # noqa: T201 - goes to the executor's log
 
 
 if __name__ == "__main__":

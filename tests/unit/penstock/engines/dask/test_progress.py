@@ -125,7 +125,7 @@ async def test_an_error_ends_nothing_and_is_said_once(
         assert await asyncio.wait_for(heard.get(), 60) == [StageProgress(stage="inc", tasks=1, done=1)]
         reporter.stop()
     assert [record.getMessage() for record in caplog.records] == [
-        "how far the job is cannot be told for now: OSError: in the middle of it"
+        "the job's progress cannot be reported for now: OSError: in the middle of it"
     ]
 
 
