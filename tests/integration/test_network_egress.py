@@ -279,8 +279,8 @@ def test_drift_is_repaired_and_said(bed: Bed, limiter: NetworkLimiter) -> None:
 
     assert sorted(repaired) == sorted(
         [
-            f"the egress program of {bed.cgroup('c')} was gone",
-            f"the ingress program of {bed.cgroup('c')} was gone",
+            f"the egress program of {bed.cgroup('c')} was missing",
+            f"the ingress program of {bed.cgroup('c')} was missing",
             f"class 9 on {UPLINK}, which has no owner, was removed",
             f"class 1 on {UPLINK} was wrong and was restored",
             f"class 2 on {UPLINK} was wrong and was restored",

@@ -51,7 +51,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *nodes: NodeDrain) -> None:
             left("draining", Remaining("command", "j-1/t", "sort", "eve"), count=7),
             "n1 still runs command j-1/t of eve (sort), 6 more",
         ),
-        (left("draining", Remaining("task", "j-2/t", "", "")), "n1 still runs task j-2/t of somebody"),
+        (left("draining", Remaining("task", "j-2/t", "", "")), "n1 still runs task j-2/t of an unknown user"),
     ],
 )
 def test_one_line_says_what_still_runs(monkeypatch: pytest.MonkeyPatch, node: NodeDrain, said: str) -> None:

@@ -251,7 +251,7 @@ def test_compare_without_the_masters_forecasts_says_what_it_compares_with(
     master["/profiles/ann/sort"] = {key: value for key, value in SORT.items() if key != "history"}
     said = out_of(capsys, "compare", "sort")
     assert "the run before" in said
-    assert "as the master tells no forecasts" in said
+    assert "as the master sends no forecasts" in said
     master["/profiles/ann/sort"] = SORT | {"history": [], "runs": SORT["runs"][:1]}
     assert "too few runs have been recorded" in out_of(capsys, "compare", "sort")
 
@@ -299,7 +299,7 @@ def test_bad_input_is_one_line(
     ("page", "why"),
     [
         ({"application": "sort"}, "its answer about the application is invalid: the key 'user' is missing"),
-        (SORT | {"resources": ["cores"]}, "cannot be read: series are one row for each resource"),
+        (SORT | {"resources": ["cores"]}, "is invalid: series are one row for each resource"),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_one_line(

@@ -69,7 +69,7 @@ def test_hard_sizing_is_the_default_and_bounds_cpu_from_the_start() -> None:
     [
         ([], "the following arguments are required: JOB.toml, or --executors N … -- COMMAND"),
         (["--executors", "2"], "no command given; write for example `--executors 4 … -- ./sort.sh`"),
-        (["--executors", "2", "--", "x"], "--application: name what runs"),
+        (["--executors", "2", "--", "x"], "--application: name the application"),
         (["--executors", "2", "--application", "x", "--", "x"], "--memory: give each executor's memory"),
         (["--executors", "0", "--", "x"], "--executors: '0' is not a number from 1 on"),
         (["--executors", "1", "--sizing", "soft", "--", "x"], "--sizing: invalid choice: 'soft'"),

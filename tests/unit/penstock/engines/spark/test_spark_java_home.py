@@ -104,7 +104,7 @@ def test_the_command_prints_what_a_job_needs(real: Path, tmp_path: Path, capsys:
 
 def test_a_java_that_is_none_is_named(real: Path, tmp_path: Path) -> None:
     ours = tmp_path / "ours"
-    with pytest.raises(CommandError, match="that can be executed"):
+    with pytest.raises(CommandError, match="is not executable"):
         command.main(["--java-home", str(tmp_path), "--directory", str(ours)])
     java_home.make(ours, real)
     with pytest.raises(CommandError, match="name the real one"):

@@ -29,7 +29,7 @@ def test_everything_may_be_said() -> None:
     [
         ("PENSTOCK_INPUT_BYTES", "much", "PENSTOCK_INPUT_BYTES: 'much' is not a quantity"),
         ("PENSTOCK_MEMORY_OVERHEAD", "-1", "PENSTOCK_MEMORY_OVERHEAD: '-1'"),
-        ("PENSTOCK_CORES", "half", "PENSTOCK_CORES: 'half' is no number of cores"),
+        ("PENSTOCK_CORES", "half", "PENSTOCK_CORES: 'half' is not a number of cores"),
         ("PENSTOCK_CORES", "-1", "PENSTOCK_CORES: '-1'"),
         ("PENSTOCK_CORES", "nan", "PENSTOCK_CORES: 'nan'"),
         ("PENSTOCK_CORE", "1", "did you mean PENSTOCK_CORES"),
