@@ -78,10 +78,11 @@ _TABLE_VI = {
 }
 _COLUMNS = ("cpu", "memory", "network", "disk")
 _PEAKS = (
-    "Table II puts the mean of CPU at 26 to 59 % of its peak: who reserves peaks cannot use 70 % of a machine for most "
-    "of the time, as Table VI has it. Both tables cannot be of one mixture of workloads."
+    "In Table II the mean use of the CPU is 26 to 59 % of its peak: a policy that reserves peaks cannot "
+    "use 70 % of a machine for most of the time, as in Table VI. The two tables cannot describe one "
+    "mixture of workloads."
 )
-_PACKED = "Over the whole makespan, the end of it included, in which only executors that pack badly are left."
+_PACKED = "The figure is of the whole makespan, including its end, when only executors that pack badly are left."
 
 
 def _over(reports: Mapping[str, list[Report]]) -> list[Row]:
@@ -147,13 +148,13 @@ _ASSUMPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "each level of usage in one piece of a life, not two",
         {"workload.hibench.pieces": 1},
-        "More fits, but hardly enough to be seen.",
+        "More executors fit, but the gain is hardly visible.",
     ),
     (
         "… in forty pieces",
         {"workload.hibench.pieces": 40},
-        "A profile fits if it does so in every slot: the more often usage goes up and down, the more slots there are "
-        "in which two executors exclude each other.",
+        "A profile must fit in every slot: the more often usage rises and falls, the more slots there are in "
+        "which two executors exclude each other.",
     ),
     (
         "run times three times as long (the paper's runs take more than 5.9 hours, 21,240 s)",
@@ -170,7 +171,7 @@ _ASSUMPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "32 hardware threads, and a disk that is wanted twice over delivers half",
         {"cluster.cpu_cores": 32, "cluster.disk_contention": 1.0},
-        "What is lost on contended disks decides; the paper does not say how its disks behave.",
+        "The loss on contended disks decides; the paper does not state how its disks behave.",
     ),
 )
 

@@ -65,7 +65,7 @@ def figure_6(_inputs: Inputs) -> list[Row]:
     exact = bool(np.allclose(theta, paper)) and horizon.tolist() == [7, 8] and launched == [2]
     return [
         _exact(
-            what="θ(1, j) at 0.875 T, θ(2, j) at T, and who is scheduled",
+            what="θ(1, j) at 0.875 T, θ(2, j) at T, and the scheduled executor",
             paper="53/112 = 0.473, 13/32 = 0.406; executor 2, after which no network is left",
             ours=f"{theta[0]:.3f} at {horizon[0] / 8:g} T, {theta[1]:.3f} at {horizon[1] / 8:g} T; executor {launched}",
             holds=exact,

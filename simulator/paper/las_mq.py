@@ -94,9 +94,9 @@ def _assumptions(inputs: Inputs) -> list[Row]:
 #: What a queue weighs of the one before → what that does.
 _WEIGHTS: tuple[tuple[str, float, str], ...] = (
     ("a tenth, one step: the default", 0.1, "Small jobs hardly wait for large ones, and none starves."),
-    ("a hundredth", 0.01, "The last queues get next to nothing while others have jobs."),
-    ("a millionth", 1e-6, "That is as good as strict priority, which starves the last queues."),
-    ("0.32, the root of a step", 0.1**0.5, "What the last queues get is taken from small jobs."),
+    ("a hundredth", 0.01, "The last queues get almost nothing while other queues have jobs."),
+    ("a millionth", 1e-6, "These weights equal strict priority in effect, which starves the last queues."),
+    ("0.32, the root of a step", 0.1**0.5, "The share of the last queues is taken from small jobs."),
     ("half", 0.5, "The gentler the weights, the smaller the gain."),
     ("as much", 1.0, "The many small jobs of the first queues wait for the few large ones of the last."),
 )

@@ -23,7 +23,7 @@ _POINTS = 10
 _FAIR: dict[str, Any] = {"policy.ordering": "fair"}
 #: Why another policy can be better for some jobs.
 _BETTER = {
-    "fair": "Under Fair large jobs move on all the time; LAS_MQ lets them wait for small ones. ",
+    "fair": "Under Fair large jobs progress all the time; LAS_MQ makes them wait for small ones. ",
     "las": "LAS gives a new job everything until it has as much as the others. ",
 }
 
@@ -35,7 +35,7 @@ def at_80_s(_inputs: Inputs) -> list[Row]:
         *_gains(
             reports,
             {"fair": (40, "nearly 40 %"), "las": (40, "nearly 40 %"), "fifo": (46, "46 %")},
-            "The paper's cluster is overloaded at 80 s already (under FIFO each job waits for the 29 before it); with "
+            "The paper's cluster is already overloaded at 80 s (under FIFO each job waits for the 29 before it); with "
             "the times assumed here, taken to fit its Fig. 6(a), the load is 0.9: see the scenario's first lines.",
         ),
         *_bins(reports),
@@ -85,7 +85,7 @@ def weights_at_80_s(_inputs: Inputs) -> list[Row]:
             paper="nearly 40 %, by weights that are not given",
             ours=", ".join(f"{part:.2g}: {100 * each:.1f} %" for part, each in zip(parts, below, strict=True)),
             holds=max(below) >= 0.3,
-            why="No weights make up for the load, which is higher in the paper: see las_mq/testbed-80s.",
+            why="No weights compensate for the load, which is higher in the paper: see las_mq/testbed-80s.",
         )
     ]
 
@@ -219,7 +219,7 @@ def _cases(gains: list[float]) -> list[Row]:
     """``gains`` are Fair ÷ LAS_MQ (mean response times) in cases 1 to 4."""
     first, second, third, fourth = gains
     said = "; ".join(f"case {number}: {gain:.2f}" for number, gain in enumerate(gains, start=1))
-    aware = "A stage of this workload is over soon after a tenth of its tasks is: there is little left to foresee."
+    aware = "A stage of this workload ends soon after a tenth of its tasks: little is left to predict."
     return [
         Row(
             what="Fair ÷ LAS_MQ, case 1: FIFO in the queues, no stage awareness (1 to 1.25 holds)",

@@ -35,8 +35,8 @@ _COMMANDS: dict[str, dict[str, Any]] = {
 }
 
 _LONG = (
-    "Nearly all runs on slack, so placement makes no difference; LAS_MQ and SRJF let long jobs wait for short ones, "
-    "and so they are left to the end, where Fair lets them move on all the time."
+    "Nearly all tasks run on slack, so placement makes no difference; LAS_MQ and SRJF make long jobs wait "
+    "for short ones, so long jobs run at the end, while under Fair they progress all the time."
 )
 
 

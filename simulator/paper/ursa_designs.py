@@ -12,11 +12,11 @@ _SRJF: dict[str, Any] = {"policy.ordering": "srjf"}
 _ALIKE = "Tasks of a stage are equally long here but for ± 50 %, and the nodes are alike: there is little to put right."
 _BONUS = (
     "The bonus lets a longer job's stage go first where all of its tasks find room and not all of a shorter job's do: "
-    "without it SRJF is kept to more strictly. " + _ALIKE
+    "without it the order is closer to SRJF. " + _ALIKE
 )
 _ENOUGH = (
     "At 10 Gbps the tasks of these DAGs use a quarter of the links, and each stage's data is spread evenly: network "
-    "monotasks that contend on one node and block its CPU, which the paper saw, do not come about."
+    "monotasks that contend on one node and block its CPU, which the paper observed, do not occur."
 )
 
 

@@ -18,8 +18,9 @@ _NO_MO: dict[str, Any] = {"cluster.fifo_queues": True}
 #: With it more monotasks wait in the queues.
 _LONG_EPT: dict[str, Any] = {"policy.ept_s": 20.0}
 _QUEUES = (
-    "With an EPT of 1 s placement leaves few monotasks to wait in the queues, so that it decides who goes first. The "
-    "longer EPT is, the more the queues decide: see the line with 20 s. The paper does not say what its EPT was."
+    "With an EPT of 1 s placement leaves few monotasks waiting in the queues, so that placement decides "
+    "the order. The longer EPT is, the more the queues decide: see the line with 20 s. The paper does not "
+    "state its EPT."
 )
 
 
@@ -57,7 +58,7 @@ def table6(inputs: Inputs) -> list[Row]:
                 paper=makespans,
                 ours=", ".join(f"{report.makespan_s:.1f}" for report in (jo, mo, both)) + " s",
                 holds=max(r.makespan_s for r in (jo, mo, both)) <= 1.05 * min(r.makespan_s for r in (jo, mo, both)),
-                why="Without the order of jobs in placement all move on side by side; none is left alone at the end.",
+                why="Without the order of jobs in placement all jobs progress side by side; none is alone at the end.",
             ),
         ]
     return [*rows, _queues_matter(reports[6:])]

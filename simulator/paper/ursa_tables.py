@@ -54,7 +54,9 @@ def table3(_inputs: Inputs) -> list[Row]:
     return [
         *_against_spark(ejf, spark, "2927 against 1613 s (+81 %)", "894 against 453 s (+97 %)"),
         *_srjf(ejf, srjf, "242.27 against 453.20 s (−47 %)", "1630 against 1613 s (+1.1 %)"),
-        _near("UE", ue(spark), 0.4856, "It depends on how long the narrow stages are, which the paper does not say."),
+        _near(
+            "UE", ue(spark), 0.4856, "The result depends on how long the narrow stages are; the paper gives no length."
+        ),
         _near("SE", se(spark), 0.9048, "The queue of jobs is short, so its ends weigh more."),
     ]
 
@@ -94,7 +96,7 @@ def _srjf(ejf: Report, srjf: Report, response: str, makespan: str) -> list[Row]:
             paper=makespan,
             ours=f"{srjf.makespan_s:.0f} against {ejf.makespan_s:.0f} s ({change(srjf.makespan_s, ejf.makespan_s)})",
             holds=ejf.makespan_s <= srjf.makespan_s <= 1.05 * ejf.makespan_s,
-            why="Which job is left to the end decides, and there are few.",
+            why="The last job determines the makespan, and there are few jobs.",
         ),
     ]
 
@@ -124,14 +126,14 @@ def table4(inputs: Inputs) -> list[Row]:
             ours=", ".join(f"{makespan_s[name]:.1f}" for name in names) + " s",
             holds=all(makespan_s[first] < makespan_s[second] for first, second in pairwise(names[1:]))
             and makespan_s["EJF"] < makespan_s["Tetris2"],
-            why="The five lie close together here: tasks of one stage are alike, so that peaks misjudge few of them.",
+            why="The five are close together here: tasks of one stage are alike, so that peaks misjudge few of them.",
         ),
         row(
             what="makespan: EJF < SRJF",
             paper="464.00, 473.50 s",
             ours=f"{makespan_s['EJF']:.1f}, {makespan_s['SRJF']:.1f} s",
             holds=makespan_s["EJF"] < makespan_s["SRJF"],
-            why="Which job is left to the end decides, and there are few.",
+            why="The last job determines the makespan, and there are few jobs.",
         ),
         row(
             what="mean completion: SRJF < EJF < the other three",
@@ -139,7 +141,7 @@ def table4(inputs: Inputs) -> list[Row]:
             ours=f"{response_s['SRJF']:.1f}, {response_s['EJF']:.1f}, "
             f"{min(response_s[name] for name in others):.1f} to {max(response_s[name] for name in others):.1f} s",
             holds=response_s["SRJF"] < response_s["EJF"] < min(response_s[name] for name in others),
-            why="The placements differ little here, so that the order of jobs is what counts.",
+            why="The placements differ little here, so that the order of jobs decides.",
         ),
         row(
             what="SE of the CPU: Tetris lowest, Algorithm 1 (EJF and SRJF) highest",
@@ -150,7 +152,7 @@ def table4(inputs: Inputs) -> list[Row]:
             why="The placements differ little here.",
         ),
         row(
-            what="SE of the CPU: Tetris below Tetris2, for the network bars tasks",
+            what="SE of the CPU: Tetris below Tetris2, because the network bars tasks",
             paper="9.73 points",
             ours=f"{100 * (se(reports['Tetris2']) - se(reports['Tetris'])):.1f} points",
             holds=se(reports["Tetris"]) < se(reports["Tetris2"]),
@@ -173,14 +175,14 @@ def table5(inputs: Inputs) -> list[Row]:
             paper="1073, 873, 893 s",
             ours=", ".join(f"{time_s:.0f}" for time_s in makespan_s) + " s",
             holds=makespan_s[1] < makespan_s[0] and makespan_s[1] - makespan_s[2] < makespan_s[0] - makespan_s[1],
-            why="Cores that are shared lose nothing by switching here.",
+            why="In the simulation, switching between tasks on shared cores costs nothing.",
         ),
         row(
             what="mean completion, ratio 1, 2, 4: worse again with 4",
             paper="435, 342, 365 s",
             ours=", ".join(f"{time_s:.0f}" for time_s in mean_s) + " s",
             holds=mean_s[1] < mean_s[0] and mean_s[1] < mean_s[2],
-            why="Cores that are shared lose nothing by switching here.",
+            why="In the simulation, switching between tasks on shared cores costs nothing.",
         ),
         row(
             what="straggler time ÷ JCT rises with the ratio (the paper's is of Ursa on YARN)",
