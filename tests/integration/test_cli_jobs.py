@@ -194,7 +194,7 @@ async def test_a_detached_job_goes_on_without_its_terminal_and_over_a_restart_of
     )
     shell = session(agent, tmp_path, f"{' '.join(COMMAND)} submit --detach job.toml; exec sleep 900")
     job = (await asyncio.to_thread(shell.stdout.readline)).decode().strip()
-    assert (await asyncio.to_thread(shell.stderr.readline)).startswith(b"penstock submit: `penstock jobs")
+    assert (await asyncio.to_thread(shell.stderr.readline)).startswith(b"penstock submit: see `penstock jobs")
     os.killpg(shell.pid, signal.SIGHUP)
     os.killpg(shell.pid, signal.SIGKILL)
     await asyncio.to_thread(shell.communicate, None, LIMIT_S)
