@@ -32,7 +32,7 @@ on = @$(RUN) -m pytest -q --dist loadfile --no-loadscope-reorder -n
 # What measures the processors runs when the others are over; beside it what has time gets what it leaves.
 test: $(VENV)  ## test-host, test-native and test-emulated; not test-measured, test-dask-old, test-spark and test-cluster
 	@status=0; $(RUN) -m tests.beside 0 '$(MAKE) test-not-alone' '$(MAKE) test-not-pure' || status=1; \
-	$(RUN) -m tests.beside 10 '$(MAKE) --keep-going --jobs=2 --output-sync=target test-emulated test-pure' '$(MAKE) test-alone' || status=1; exit $$status
+	$(RUN) -m tests.beside 10 '$(MAKE) --keep-going test-emulated test-pure' '$(MAKE) test-alone' || status=1; exit $$status
 
 # Files with long tests first: in xdist's order, by the number of tests, these were last, and one worker had nothing.
 test-host: $(VENV)  ## unit, property, contract and integration tests
