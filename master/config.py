@@ -12,8 +12,9 @@ from master.core.settings import MasterSettings
 from master.prediction import Promises
 from master.prediction.application import ForecastSettings
 from master.reservations.desk import DeskSettings, named_bundles
+from master.reservations.least_solved import least_solved
 from master.reservations.rdl import RdlError
-from penstock import paths
+from penstock import extras, paths
 from penstock.config.settings import LIVE, SettingsError
 from penstock.security import doors
 from penstock.security.doors import Doors, HttpAddress
@@ -256,6 +257,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
             window_s=self.reservation_window_s,
             bundles=bundles,
             tenants=self.tenants,
+            solver=least_solved if extras.is_installed("scipy") else None,
         )
 
     def forecast_settings(self) -> ForecastSettings:

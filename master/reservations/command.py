@@ -14,6 +14,7 @@ import msgspec
 
 from master.reservations.gree import Gree, Placed
 from master.reservations.gree_l import GreeL
+from master.reservations.least_solved import least_solved
 from master.reservations.measures import Measures, measure
 from master.reservations.milp import solve
 from master.reservations.rdl import Bundle, infeasible
@@ -69,10 +70,11 @@ def _planned(asked: Requests, options: argparse.Namespace) -> dict[str, Placed |
     """Return each request's placement, and add it to the plan."""
     if options.planner == "milp":
         return _solved(asked, options)
+    solver = least_solved if extras.is_installed("scipy") else None
     if options.planner == "gree":
-        planner = Gree(asked.plan, early=options.early)
+        planner = Gree(asked.plan, early=options.early, solver=solver)
     else:
-        planner = GreeL(asked.plan, early=options.early, fallback=not options.strict)
+        planner = GreeL(asked.plan, early=options.early, fallback=not options.strict, solver=solver)
     return {each.name: planner.promise(each.name, each.expression, 0, asked.horizon) for each in asked.asked}
 
 

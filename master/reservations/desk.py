@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from master.reservations.agenda import Agenda, Dropped, Planner, Reservation, Returned
-from master.reservations.gree import Gree
+from master.reservations.gree import Gree, Solver
 from master.reservations.gree_l import GreeL
 from master.reservations.launches import LaunchDelays
 from master.reservations.past import KeptPast
@@ -44,12 +44,12 @@ _RATES = {
     "network_bytes_per_s": ("the link", "network_link_bytes_per_s"),
 }
 _NODES_SHOWN = 5
-#: Name in the configuration → factory of a planner for a plan.
-PLANNERS: Mapping[str, Callable[[Plan], Planner]] = {
-    "gree": Gree,
-    "gree_early": lambda plan: Gree(plan, early=True),
-    "gree_l": GreeL,
-    "gree_l_strict": lambda plan: GreeL(plan, fallback=False),
+#: Name in the configuration → factory of a planner for a plan, with a solver for large atoms or without one.
+PLANNERS: Mapping[str, Callable[[Plan, Solver | None], Planner]] = {
+    "gree": lambda plan, solver: Gree(plan, solver=solver),
+    "gree_early": lambda plan, solver: Gree(plan, early=True, solver=solver),
+    "gree_l": lambda plan, solver: GreeL(plan, solver=solver),
+    "gree_l_strict": lambda plan, solver: GreeL(plan, fallback=False, solver=solver),
 }
 
 
@@ -68,7 +68,7 @@ class DeskSettings:
     ``step_s`` is the length of a step in seconds; ``horizon_s`` how far ahead requests without a time are planned.
     ``most_at_once`` and ``most_over_time`` (in any ``window_s`` seconds) are the largest shares of the cluster promised
     to one tenant (1: no bound). ``bundles`` maps names to bundles, ``tenants`` users to tenants; another user is a
-    tenant of that name.
+    tenant of that name. ``solver`` finds the least amount for large atoms; None: they get that of greedy blocks.
     """
 
     step_s: float = 1.0
@@ -79,6 +79,7 @@ class DeskSettings:
     window_s: float = 86_400.0
     bundles: Mapping[str, Bundle] = field(default_factory=dict)
     tenants: Mapping[str, str] = field(default_factory=dict)
+    solver: Solver | None = None
 
     def policies(self) -> list[Instantaneous | Integral]:
         """Return the policies that set a bound."""
@@ -131,7 +132,7 @@ class Desk:
         self.settings = settings
         self.agenda = Agenda(
             Bundle(),
-            PLANNERS[settings.planner],
+            lambda plan: PLANNERS[settings.planner](plan, settings.solver),
             horizon=max(1, math.floor(settings.horizon_s / settings.step_s)),
             policies=settings.policies(),
             wording=Wording(settings.step_s),

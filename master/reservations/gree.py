@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby, repeat
 
 from msgspec.structs import replace
 
-from master.reservations import least_solved
 from master.reservations.least import least, least_anywhere, small
 from master.reservations.plan import EPSILON, Piece, Plan, Steps
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
@@ -22,6 +21,9 @@ from master.reservations.shapes import Shape, given, shape, shapes
 #: Number of attempts to close a gap in a gapless order by moving all of it.
 _TRIES = 64
 
+#: :func:`least_solved.least_solved`: an atom, the number of bundles that fit in each step from the edge on, and the
+#: bundle-steps to stay below → the bundles of each step, or None.
+Solver = Callable[[Atom, Iterable[float], int], list[int] | None]
 #: For each atom, from left to right, its pieces; empty for alternatives not chosen.
 Placed = list[list[Piece]]
 #: Steps [near, far) seen from the edge, and the number of bundles that fit, as a quotient.
@@ -35,10 +37,14 @@ _LOOK = 32
 
 
 class Gree:
-    """Places one expression at a time in a plan; the plan is unchanged on failure."""
+    """Places one expression at a time in a plan; the plan is unchanged on failure.
 
-    def __init__(self, plan: Plan, *, early: bool = False) -> None:
+    ``solver`` finds the least amount for atoms too large for :mod:`least`; None: they get that of greedy blocks.
+    """
+
+    def __init__(self, plan: Plan, *, early: bool = False, solver: Solver | None = None) -> None:
         self._plan = plan
+        self._solver = solver
         self._early = early
         self._shortest = False
 
@@ -178,8 +184,8 @@ class Gree:
                 if pieces is not None:
                     self._undo([pieces])
                     yield pieces
-        if least_solved.available():
-            heights = least_solved.least_solved(atom, self._rooms(atom, start, finish), most)
+        if self._solver is not None:
+            heights = self._solver(atom, self._rooms(atom, start, finish), most)
             yield from self._steps(atom, start, finish, heights)
 
     def _rooms(self, atom: Atom, start: int, finish: int) -> Iterator[float]:

@@ -8,8 +8,6 @@ it, atoms get the amount of greedy blocks. The first use imports scipy, which ta
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
-from importlib.util import find_spec
 from itertools import islice
 
 import numpy as np
@@ -20,12 +18,6 @@ from master.reservations.rdl import Atom
 _STEPS = 128
 #: Limit of HiGHS's search nodes, instead of a time limit, so that equal questions get equal answers.
 _NODES = 500
-
-
-@cache
-def available() -> bool:
-    """Return whether scipy is installed."""
-    return find_spec("scipy") is not None
 
 
 def least_solved(atom: Atom, rooms: Iterable[float], below: int) -> list[int] | None:

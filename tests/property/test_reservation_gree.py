@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from itertools import groupby, pairwise
-from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from master.reservations import least_solved
 from master.reservations.gree import Gree
 from master.reservations.least import least, least_anywhere, small
 from master.reservations.plan import Piece, Plan
@@ -170,9 +168,7 @@ def test_planning_fast_decides_what_planning_plainly_does(
     fast, plain = Plan(has), Plan(has)
     planner = Gree(fast)
     for number, atom in enumerate(atoms):
-        # What the solver finds for large atoms is of test_least_solved.py.
-        with patch.object(least_solved, "available", lambda: False):
-            given_fast = planner.promise(f"r{number}", atom, 0, 100)
+        given_fast = planner.promise(f"r{number}", atom, 0, 100)
         given_plainly = placed(plain, atom)
         assert (None if given_fast is None else given_fast[0]) == given_plainly
         assert fast.free.starts == plain.free.starts

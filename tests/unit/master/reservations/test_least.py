@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
@@ -36,7 +37,7 @@ def least_of_all(atom: Atom, rooms: list[int]) -> int | None:
     return min(sums, default=None)
 
 
-def given_by(planner: type[Gree], atom: Atom, rooms: list[int], *, early: bool) -> int | None:
+def given_by(planner: Callable[..., Gree], atom: Atom, rooms: list[int], *, early: bool) -> int | None:
     plan = Plan(Bundle(cpu_cores=4))
     plan.add("others", [Piece(step, step + 1, CORE, 4 - room) for step, room in enumerate(rooms) if room < 4])
     placed = planner(plan, early=early).place(atom, 0, len(rooms))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.reservations import least_solved
+from master.config import MasterConfig
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.least import least, small
+from master.reservations.least_solved import least_solved
 from master.reservations.rdl import Atom, unsatisfied
+from penstock import extras
 from tests.unit.master.reservations.plan_bed import CORE
 from tests.unit.master.reservations.test_least import given_by, intervals
 
@@ -26,7 +30,7 @@ _ROOMS = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 def test_the_solver_gives_what_the_exact_search_gives(atom: Atom, rooms: list[int]) -> None:
     below = 10 * len(rooms) + 1
     exact = least(atom, [min(room, atom.parallelism) for room in rooms], atom.work, below)
-    solved = least_solved.least_solved(atom, [room + 0.5 for room in rooms], below)
+    solved = least_solved(atom, [room + 0.5 for room in rooms], below)
     assert (None if solved is None else sum(solved)) == (None if exact is None else sum(exact))
     if solved is not None:
         assert all(height <= room for height, room in zip(solved, rooms, strict=False))
@@ -42,9 +46,16 @@ _LARGE = Atom(CORE, 1, 4, 6, 26)
 @pytest.mark.parametrize("planner", [Gree, GreeL])
 def test_planners_ask_it(planner: type[Gree], early: bool) -> None:
     assert not small(_LARGE)
-    assert given_by(planner, _LARGE, _ROOM, early=early) == 26
+    assert given_by(partial(planner, solver=least_solved), _LARGE, _ROOM, early=early) == 26
 
 
-def test_without_scipy_blocks_are_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(least_solved, "available", lambda: False)
+def test_without_a_solver_large_atoms_get_blocks() -> None:
     assert given_by(Gree, _LARGE, _ROOM, early=False) == 30
+
+
+@pytest.mark.parametrize(("installed", "solver"), [(True, least_solved), (False, None)])
+def test_a_master_asks_it_where_scipy_is_installed(
+    installed: bool, solver: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras, "is_installed", lambda module: installed or module != "scipy")
+    assert MasterConfig().desk_settings().solver is solver
