@@ -14,8 +14,9 @@ from itertools import chain, groupby, repeat
 from msgspec.structs import replace
 
 from master.reservations.least import least, least_anywhere, small
-from master.reservations.plan import EPSILON, Piece, Plan, Steps
+from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
+from master.reservations.runs import from_edge, limited, rooms_in_runs, within_own_limit
 from master.reservations.shapes import Shape, given, shape, shapes
 
 #: Number of attempts to close a gap in a gapless order by moving all of it.
@@ -32,8 +33,6 @@ _NO_ROOM: _Run = (0, sys.maxsize, -1.0)
 #: Numbers of heights, and of steps off the edge, tried for an atom that would be given more than it needs; and of
 #: shapes that determine its need. With these, orders of three take a third longer to plan, single atoms 7 %.
 _HEIGHTS, _EDGES, _SHAPES = 4, 4, 8
-#: Number of runs of the plan examined first.
-_LOOK = 32
 
 
 class Gree:
@@ -285,14 +284,14 @@ class Gree:
         starts, columns = self._plan.free.starts, self._plan.free.columns
         needs = [(columns[index], float(amount)) for index, amount in enumerate(atom.bundle.amounts) if amount]
         first, last = bisect_right(starts, low) - 1, bisect_left(starts, high)
-        for a, b in _from_edge(first, last, early=self._early):
+        for a, b in from_edge(first, last, early=self._early):
             marks = [max(starts[a], low), *starts[a + 1 : b], starts[b] if b < last else high]
-            rooms = _rooms(needs, a, b, float(atom.parallelism))
+            rooms = rooms_in_runs(needs, a, b, float(atom.parallelism))
             if self._plan.limit is not None:
-                marks, rooms = _limited(self._plan.limit, atom, marks, rooms)
+                marks, rooms = limited(self._plan.limit, atom, marks, rooms)
             beside = [piece for piece in own if piece.start < marks[-1] and piece.finish > marks[0]]
             if beside:
-                marks, rooms = _beside(beside, marks, rooms, atom.parallelism)
+                marks, rooms = within_own_limit(beside, marks, rooms, atom.parallelism)
             if self._early:
                 yield zip(marks, marks[1:], rooms, strict=False)
             else:
@@ -348,58 +347,3 @@ class _Ahead:
                         self.next()
                 start = max(start, far)
         return True
-
-
-def _from_edge(first: int, last: int, *, early: bool) -> Iterator[tuple[int, int]]:
-    """Split [first, last) from the edge on into growing parts: most searches end in the first."""
-    size = _LOOK
-    while first < last:
-        if early:
-            yield first, min(first + size, last)
-            first += size
-        else:
-            yield max(first, last - size), last
-            last -= size
-        size *= 2
-
-
-def _rooms(needs: list[tuple[list[float], float]], first: int, last: int, most: float) -> list[float]:
-    """Return the number of bundles that fit in each run, as a quotient: fractions of bundles do no harm."""
-    rooms = [most] * (last - first)
-    for column, amount in needs:
-        bundles = [(free + EPSILON) / amount for free in column[first:last]]
-        # Planning spends most time here; calls of min() would double it.
-        rooms = [a if a < b else b for a, b in zip(rooms, bundles, strict=True)]  # noqa: FURB136
-    return rooms
-
-
-def _limited(limit: Steps, atom: Atom, marks: list[int], rooms: list[float]) -> tuple[list[int], list[float]]:
-    """Cut the runs between ``marks`` where the limit changes, and apply its bounds."""
-    first, last = limit.span(marks[0], marks[-1])
-    needs = [(limit.columns[index], float(amount)) for index, amount in enumerate(atom.bundle.amounts) if amount]
-    others = _rooms(needs, first, last, float(atom.parallelism))
-    changes = limit.starts[first + 1 : last]
-    if changes != marks[1:-1]:
-        cut = sorted({*marks, *changes})
-        rooms = [rooms[bisect_right(marks, mark) - 1] for mark in cut[:-1]]
-        begins = [marks[0], *changes]
-        others = [others[bisect_right(begins, mark) - 1] for mark in cut[:-1]]
-        marks = cut
-    return marks, list(map(min, rooms, others))
-
-
-def _beside(own: list[Piece], marks: list[int], rooms: list[float], most: int) -> tuple[list[int], list[float]]:
-    """Cut the runs between ``marks`` at the atom's own pieces; together they are at most ``most`` bundles at once."""
-    begins, ends = marks[0], marks[-1]
-    changes: dict[int, int] = {}
-    for piece in own:
-        start, finish = max(piece.start, begins), min(piece.finish, ends)
-        changes[start] = changes.get(start, 0) + piece.number
-        changes[finish] = changes.get(finish, 0) - piece.number
-    room_from = dict(zip(marks, rooms, strict=False))
-    cut = sorted({*marks, *changes})
-    room, left, found = 0.0, float(most), list[float]()
-    for mark in cut[:-1]:
-        room, left = room_from.get(mark, room), left - changes.get(mark, 0)
-        found.append(min(room, left))
-    return cut, found
